@@ -1,0 +1,76 @@
+"""Every error that layerwise raises on purpose, as one tree.
+
+    LayerwiseError
+    ├── PlanError              a plan's text or an edit of it; points at the character
+    ├── ModelError             a model that cannot be loaded, or cannot be studied
+    │   ├── CheckpointError    files that are missing, truncated, or pickled
+    │   └── UnsupportedModel   a model whose layers cannot be re-planned, with the reason
+    ├── DataError              texts that are missing, empty, binary, or too short
+    ├── RunError               a run folder that is locked, read-only, full, or of another run
+    └── MeasureError           a measurement that has no honest answer: non-finite values, unknown tasks
+
+Each message answers three questions: what was asked, what was found, what to write instead. The command line
+prints the message alone; in Python the classes let a caller tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class LayerwiseError(Exception):
+    """The root: catch this to catch everything layerwise refuses."""
+
+
+class PlanError(LayerwiseError):
+    """A plan that cannot be read or cannot be run.
+
+    `text` and `position` say where: the message then ends with the text and a caret under the character.
+    """
+
+    def __init__(self, message: str, *, text: str | None = None, position: int | None = None) -> None:
+        self.reason = message
+        self.text = text
+        self.position = position
+        if text is not None and position is not None:
+            start = max(0, position - 60)
+            shown = text[start : position + 40].replace("\n", " ").replace("\t", " ")
+            message = f"{message}\n  {shown}\n  {' ' * (position - start)}^"
+        super().__init__(message)
+
+
+class ModelError(LayerwiseError):
+    """A model that cannot be loaded, or cannot be studied."""
+
+
+class CheckpointError(ModelError):
+    """Model files that are missing, truncated, or pickled."""
+
+
+class UnsupportedModel(ModelError):
+    """A model whose layers cannot be re-planned; the message names the reason."""
+
+
+class DataError(LayerwiseError):
+    """Text that is missing, empty, binary, or shorter than what was asked of it."""
+
+
+class RunError(LayerwiseError):
+    """A run folder that is locked, read-only, full, or belongs to another run."""
+
+
+class MeasureError(LayerwiseError):
+    """A measurement that has no honest answer: non-finite values, unknown tasks, too little data."""
+
+
+def near_matches(word: str, known: Iterable[str]) -> str:
+    """The tail of an "unknown name" message: the close spellings first, else everything there is.
+
+    >>> near_matches("painter", ["painters", "leave_one_out"])
+    'did you mean painters? Known: leave_one_out, painters'
+    """
+    names = sorted(known)
+    close = get_close_matches(word, names, n=3, cutoff=0.6)
+    listing = f"Known: {', '.join(names)}"
+    return f"did you mean {' or '.join(close)}? {listing}" if close else listing

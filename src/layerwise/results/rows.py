@@ -1,0 +1,72 @@
+"""The tidy rows that every measurement returns and the run store keeps: one row, one observation.
+
+`Loss` is raw: one plan on one window of one document. `Score` is derived: one number with its interval.
+`Member` says why a plan is in a sweep. All three are frozen values of plain Python types, so they cross
+process and disk boundaries as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What one plan did on one window of one document.
+
+    `nll` is the summed negative log-likelihood, in nats, of the `tokens` that were scored; `hits` of them were the
+    arg-max. A window whose scored tokens are an answer is an exact match when `hits == tokens`: greedy decoding would
+    have produced it.
+    """
+
+    plan: str
+    task: str
+    document: str
+    window: int
+    nll: float
+    tokens: int
+    hits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One number with the evidence beside it.
+
+    `measure` is the noun of the measurement (`effect`, `similarity`, `benchmark`), `subject` what it is about (a plan,
+    a layer, a pair of layers `3,7`), `metric` the quantity with its unit in the name's documentation. `low` and `high`
+    bound the interval, `p` is two-sided, `p_adjusted` corrected over its family, `resolution` the minimum detectable
+    effect. What does not apply is `None`.
+    """
+
+    measure: str
+    subject: str
+    task: str
+    metric: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    resolution: float | None = None
+    documents: int | None = None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """Why a plan is in a sweep, and what it costs: one row per (family, plan) in the store.
+
+    `strategy` is the curve it belongs to (`skip`, `reverse`, ...), `affected` its place on the axis (the number of
+    layers the strategy touches), `draw` the seed of a random order. `evaluations` counts layer evaluations, `stages`
+    sequential ones, `weights` distinct layers touched, `slots` KV slots.
+    """
+
+    plan: str
+    family: str
+    strategy: str
+    affected: int
+    draw: int | None
+    evaluations: int
+    stages: int
+    weights: int
+    slots: int
