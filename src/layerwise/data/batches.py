@@ -1,0 +1,117 @@
+"""Batches: windows of similar length side by side, padded on the right, with what is to be predicted where.
+
+Batches depend on the windows and the settings alone, never on what a run has finished: a resumed run builds
+the very same tensors, so its numbers are the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from layerwise.data.tokens import Objective, Window
+from layerwise.errors import DataError
+
+IGNORED = -100
+"""The target of a position that is not scored; the value torch's cross entropy passes over."""
+
+MASKED_SHARE = 0.15
+"""The share of scored tokens that is masked, as in BERT (Devlin et al. 2018, section 3.1)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Windows that run through the model together.
+
+    `input_ids`, `attention_mask` and `targets` are int64 of shape (batch, seq). `targets[b, t]` is the token
+    that the model's output at position t should predict, or `IGNORED`: for a next-token loss the token at t +
+    1, for a masked-token loss the one that stood at t.
+    """
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    targets: Tensor
+    windows: tuple[Window, ...]
+
+    @property
+    def inputs(self) -> dict[str, Tensor]:
+        """The keyword arguments of the model's forward."""
+        return {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
+
+    @property
+    def scored(self) -> Tensor:
+        """(batch, seq) booleans: the positions whose output is scored."""
+        return self.targets != IGNORED
+
+
+def batches(
+    windows: Sequence[Window],
+    tokens_per_batch: int,
+    pad_id: int,
+    objective: Objective = "next_token",
+    seed: int = 0,
+    mask_id: int | None = None,
+) -> tuple[Batch, ...]:
+    """The windows in batches of at most `tokens_per_batch` tokens, padding counted, the longest first.
+
+    A window longer than `tokens_per_batch` is a batch of its own. For `masked_token` every scored token is
+    masked with probability `MASKED_SHARE` (at least one a window), drawn from `seed` and the window's name,
+    so that the masks do not depend on the batching.
+
+    Raises `DataError` without windows, for a batch size below 1, or for a masked loss without `mask_id`.
+    """
+    if not windows:
+        raise DataError("there is no window to make a batch of: give a text with at least 2 tokens")
+    if tokens_per_batch < 1:
+        raise DataError(f"a batch of {tokens_per_batch} tokens holds nothing: use 1 or more")
+    # Longest first, so that a batch which does not fit the memory fails at once and not in the last minute.
+    by_length = sorted(windows, key=lambda window: -len(window.ids))
+    groups: list[list[Window]] = []
+    for window in by_length:
+        if groups and (len(groups[-1]) + 1) * len(groups[-1][0].ids) <= tokens_per_batch:
+            groups[-1].append(window)
+        else:
+            groups.append([window])
+    if objective == "next_token":
+        return tuple(_next_token_batch(group, pad_id) for group in groups)
+    if mask_id is None:
+        raise DataError("a masked-token loss needs the tokenizer's mask token: pass mask_id")
+    return tuple(_masked_batch(group, pad_id, mask_id, seed) for group in groups)
+
+
+def _next_token_batch(group: Sequence[Window], pad_id: int) -> Batch:
+    input_ids = _padded([window.ids for window in group], pad_id)
+    targets = torch.full_like(input_ids, IGNORED)
+    for row, window in enumerate(group):
+        first, last = window.scored_from, window.scored_until
+        targets[row, first - 1 : last - 1] = input_ids[row, first:last]
+    return Batch(input_ids, _attention(group), targets, tuple(group))
+
+
+def _masked_batch(group: Sequence[Window], pad_id: int, mask_id: int, seed: int) -> Batch:
+    input_ids = _padded([window.ids for window in group], pad_id)
+    targets = torch.full_like(input_ids, IGNORED)
+    for row, window in enumerate(group):
+        chosen = torch.tensor(_masked_positions(window, seed))
+        targets[row, chosen] = input_ids[row, chosen]
+        input_ids[row, chosen] = mask_id
+    return Batch(input_ids, _attention(group), targets, tuple(group))
+
+
+def _masked_positions(window: Window, seed: int) -> list[int]:
+    draw = random.Random(f"{seed}/{window.document}/{window.index}")
+    scored = range(window.scored_from, window.scored_until)
+    return [position for position in scored if draw.random() < MASKED_SHARE] or [draw.choice(scored)]
+
+
+def _padded(rows: Sequence[Sequence[int]], filler: int) -> Tensor:
+    width = max(len(row) for row in rows)
+    return torch.tensor([[*row, *[filler] * (width - len(row))] for row in rows])
+
+
+def _attention(group: Sequence[Window]) -> Tensor:
+    return _padded([[1] * len(window.ids) for window in group], 0)

@@ -1,0 +1,50 @@
+"""The document: the unit of text that layerwise scores, resamples and names in its tables.
+
+A document is a text with an identity and a task. Plain text is scored everywhere; a question with an answer
+is scored only from the character where the answer begins, so that "was it right?" is asked of the answer
+alone. Intervals are bootstrapped over documents, because tokens of one text are not independent observations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layerwise.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text: `id` is unique in its corpus, `task` names the row of the tables it is averaged in.
+
+    `answer_start` is an offset in characters: tokens that end after it are scored, those before it are
+    context. `None` scores every token that has a context, that is all but the first.
+
+    >>> Document("sum-1", "2 + 2 = 4", task="arithmetic", answer_start=8).answer
+    '4'
+
+    Raises `DataError` when the answer is empty, begins before the text, or begins at its first character: an
+    answer without a prompt is plain text.
+    """
+
+    id: str
+    text: str
+    task: str = "text"
+    answer_start: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.answer_start is not None and not 0 < self.answer_start < len(self.text):
+            raise DataError(
+                f"document {self.id!r} says that its answer starts at character {self.answer_start}, "
+                f"but its text has {len(self.text)}: answer_start must lie between 1 and "
+                f"{len(self.text) - 1}, or be left out to score the whole text"
+            )
+
+    @property
+    def prompt(self) -> str:
+        """The characters before the answer; empty when the whole text is scored."""
+        return "" if self.answer_start is None else self.text[: self.answer_start]
+
+    @property
+    def answer(self) -> str:
+        """The characters that are scored: the whole text when no answer is marked."""
+        return self.text if self.answer_start is None else self.text[self.answer_start :]
