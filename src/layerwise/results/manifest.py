@@ -1,0 +1,175 @@
+"""What a run is: the model, texts and settings whose rows it holds, and the machine that computed them.
+
+A `Manifest` is written into the run folder before the first row, so every number can be traced to the
+weights, the corpus and the command it came from. Part of it is the run's *identity*: the fields that decide
+what a row means. Rows of two identities must never meet in one table, so resuming checks that the identities
+agree and names the first field that does not. The rest is provenance (command, versions, time, hardware) and
+may differ from session to session: rows stay comparable, and `version_changes` puts every difference of
+versions into words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any
+
+from layerwise.errors import RunError
+
+FORMAT = 1
+"""Version of the JSON layout; raised when a field changes its meaning."""
+
+IDENTITY = (
+    "weight_hash",
+    "dtype",
+    "device",
+    "corpus_hash",
+    "documents",
+    "tokens",
+    "window",
+    "families",
+    "tasks",
+    "seed",
+)
+"""The fields that must agree for rows to belong to one run. Names and paths are not among them: the hashes
+are.
+"""
+
+
+def utc_now() -> str:
+    """The time as ISO 8601 in UTC, to the second: `2026-01-31T12:00:00+00:00`."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of what computes the rows, looked up without importing any of it.
+
+    >>> sorted(installed_versions())[:2]
+    ['layerwise', 'numpy']
+    """
+    found = {"python": platform.python_version()}
+    for name in ("layerwise", "numpy", "torch", "transformers"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def this_hardware() -> dict[str, str]:
+    """The machine in words: operating system, architecture and logical processors."""
+    return {
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "processors": str(os.cpu_count()),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The provenance of one run.
+
+    `weight_hash` covers the weights and the configuration as loaded, `corpus_hash` the texts. `documents` and
+    `tokens` count what is scored, `window` is the longest text in tokens that is scored at once, `revision` a
+    hub commit where there is one. `command` is the argument vector. The fields in `IDENTITY` decide whether
+    two manifests describe the same run; `created`, `versions` and `hardware` are filled in.
+    """
+
+    model: str
+    revision: str | None
+    weight_hash: str
+    dtype: str
+    device: str
+    corpus: str
+    corpus_hash: str
+    documents: int
+    tokens: int
+    window: int
+    families: tuple[str, ...]
+    tasks: tuple[str, ...]
+    seed: int
+    command: tuple[str, ...] = ()
+    created: str = field(default_factory=utc_now)
+    versions: Mapping[str, str] = field(default_factory=installed_versions, hash=False)
+    hardware: Mapping[str, str] = field(default_factory=this_hardware, hash=False)
+
+    def __post_init__(self) -> None:
+        for name in ("families", "tasks", "command"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("versions", "hardware"):
+            object.__setattr__(self, name, dict(getattr(self, name)))
+
+    def identity(self) -> dict[str, object]:
+        """The fields, by name, that rows of one run have in common."""
+        return {name: getattr(self, name) for name in IDENTITY}
+
+    def to_json(self) -> str:
+        """The manifest as indented JSON, with the version of the layout in `format`.
+
+        >>> manifest = Manifest("demo", None, "w", "float32", "cpu", "lib", "c", 2, 90, 64, ("skip",), ("t",), 0)
+        >>> Manifest.from_json(manifest.to_json()) == manifest
+        True
+        """
+        content: dict[str, Any] = {"format": FORMAT}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            content[item.name] = dict(value) if isinstance(value, Mapping) else value
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """Read what `to_json` wrote. Raises `RunError` for anything else, also for a layout from the future."""
+        try:
+            content = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise RunError(
+                f"The manifest is not JSON ({error}). Restore it, or start in another folder."
+            ) from error
+        found = content.pop("format", None) if isinstance(content, dict) else None
+        if found != FORMAT:
+            raise RunError(
+                f"The manifest has format {found!r}; this layerwise reads format {FORMAT}. "
+                "Read it with the version of layerwise that wrote it, or start in another folder."
+            )
+        expected = {item.name for item in fields(cls)}
+        if set(content) != expected:
+            missing, surplus = sorted(expected - set(content)), sorted(set(content) - expected)
+            raise RunError(
+                f"The manifest does not have the expected fields: missing {missing}, unknown {surplus}. "
+                "Restore it, or start in another folder."
+            )
+        return cls(**content)
+
+
+def check_same_run(recorded: Manifest, asked: Manifest) -> None:
+    """Raise `RunError` unless both manifests have one identity; the message names the first field that
+    differs.
+    """
+    before, now = recorded.identity(), asked.identity()
+    for name in IDENTITY:
+        if before[name] != now[name]:
+            raise RunError(
+                f"This folder holds another run: its {name} is {before[name]!r}, and {now[name]!r} was "
+                "asked for. "
+                "Choose another folder, repeat the settings of the first run to resume it, "
+                "or use --fresh to discard its rows and start again."
+            )
+
+
+def version_changes(recorded: Mapping[str, str], current: Mapping[str, str]) -> tuple[str, ...]:
+    """One sentence for each version that is not what it was when the run began.
+
+    >>> version_changes({"torch": "2.11.0"}, {"torch": "2.13.0"})
+    ('torch was 2.11.0 when this run began and is 2.13.0 now',)
+    """
+    sentences = []
+    for name in sorted({*recorded, *current}):
+        before, now = recorded.get(name, "absent"), current.get(name, "absent")
+        if before != now:
+            sentences.append(f"{name} was {before} when this run began and is {now} now")
+    return tuple(sentences)

@@ -1,0 +1,202 @@
+"""A run is a folder: its manifest, its rows, and what is made of them.
+
+    runs/demo-20260131T120000Z/
+        manifest.json     which model, texts, settings and machine
+        run.sqlite        every row (see `layerwise.results.store`)
+        run.lock          the process that writes
+        report.html       made by the report
+        exports/          Parquet or CSV, made by `export`
+
+`Run.create` starts one, `Run.open` reads one (also while it is being written), and `Run.resume_or_create`
+does what a command that may have been killed wants: go on where the rows end. One process writes at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from layerwise.errors import RunError
+from layerwise.results.database import explained
+from layerwise.results.lock import Lock
+from layerwise.results.manifest import Manifest, check_same_run, version_changes
+from layerwise.results.store import Store
+
+MANIFEST = "manifest.json"
+DATABASE = "run.sqlite"
+LOCK = "run.lock"
+
+
+class Run:
+    """An open run folder; a context manager, so that the lock and the database are let go in every case.
+
+    `changes` says, in sentences, which versions differ from those the run began with; empty unless it was
+    resumed.
+    """
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, store: Store, lock: Lock | None, changes: tuple[str, ...] = ()
+    ) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.store = store
+        self.changes = changes
+        self._lock = lock
+
+    @classmethod
+    def create(cls, folder: Path | str, manifest: Manifest, *, fresh: bool = False) -> Run:
+        """Start a run in `folder`, made if need be; `fresh` discards the rows of a run that is there.
+
+        Raises `RunError` if the folder holds a run and `fresh` is not set, cannot be written, or is in use.
+        """
+        folder, lock = _locked(folder)
+        try:
+            if fresh:
+                _discard_rows(folder)
+            elif (folder / MANIFEST).exists() or (folder / DATABASE).exists():
+                raise RunError(
+                    f"{folder} holds a run already. Resume it, choose another folder, "
+                    "or use --fresh to discard its rows and start again."
+                )
+            return cls._begin(folder, manifest, lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    @classmethod
+    def resume_or_create(cls, folder: Path | str, manifest: Manifest) -> Run:
+        """Go on with the run in `folder`, or start it if there is none.
+
+        The manifest on disk stays the run's; `manifest` must have the same identity, else `RunError` names
+        the field that differs. Each call begins a new session in the store, with the command and versions of
+        `manifest`.
+        """
+        folder, lock = _locked(folder)
+        try:
+            if not (folder / MANIFEST).exists():
+                if (folder / DATABASE).exists():
+                    raise RunError(
+                        f"{folder} holds rows but its {MANIFEST} is gone, so nothing says what they are. "
+                        "Restore it, choose another folder, or use --fresh to discard the rows."
+                    )
+                return cls._begin(folder, manifest, lock)
+            recorded = _read_manifest(folder)
+            check_same_run(recorded, manifest)
+            store = Store.writing(folder / DATABASE, command=manifest.command, versions=manifest.versions)
+            return cls(folder, recorded, store, lock, version_changes(recorded.versions, manifest.versions))
+        except BaseException:
+            lock.release()
+            raise
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Run:
+        """Read the run in `folder`, changing nothing; its writer may be at work."""
+        folder = Path(folder)
+        return cls(folder, _read_manifest(folder), Store.reading(folder / DATABASE), None)
+
+    @classmethod
+    def _begin(cls, folder: Path, manifest: Manifest, lock: Lock) -> Run:
+        # The manifest comes first: killed between the two, the folder is a run without rows, which can be
+        # resumed.
+        with explained(folder / MANIFEST):
+            write_whole(folder / MANIFEST, manifest.to_json().encode())
+        store = Store.writing(folder / DATABASE, command=manifest.command, versions=manifest.versions)
+        return cls(folder, manifest, store, lock)
+
+    @property
+    def report(self) -> Path:
+        """Where the HTML report of this run belongs."""
+        return self.folder / "report.html"
+
+    @property
+    def exports(self) -> Path:
+        """The folder that `export` writes to unless told otherwise."""
+        return self.folder / "exports"
+
+    def close(self) -> None:
+        """Let the database and the lock go. Closing twice does nothing."""
+        try:
+            self.store.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def default_folder(model: str, root: Path | str = "runs", now: datetime | None = None) -> Path:
+    """A new folder name for a run of `model`: the last part of its name, then the time in UTC.
+
+    >>> default_folder("HuggingFaceTB/SmolLM2-135M", now=datetime(2026, 1, 31, 12, tzinfo=UTC)).as_posix()
+    'runs/SmolLM2-135M-20260131T120000Z'
+    """
+    last = re.split(r"[/\\]", model.rstrip("/\\"))[-1]
+    name = re.sub(r"[^\w.-]+", "-", last).strip(".-") or "model"
+    moment = (now or datetime.now(UTC)).astimezone(UTC)
+    first = Path(root) / f"{name}-{moment:%Y%m%dT%H%M%SZ}"
+    folder, number = first, 2
+    while folder.exists():
+        folder, number = first.with_name(f"{first.name}-{number}"), number + 1
+    return folder
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all, also after a crash. Raises `OSError`."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _locked(folder: Path | str) -> tuple[Path, Lock]:
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(
+            f"Cannot make the run folder {folder} ({error.strerror}). Choose a folder on a disk that can be "
+            "written."
+        ) from error
+    return folder, Lock(folder / LOCK)
+
+
+def _discard_rows(folder: Path) -> None:
+    # The old manifest goes last, when the new one replaces it: killed before that, the folder is the old run,
+    # empty.
+    with explained(folder / DATABASE):
+        for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RunError(f"{folder} is not a run: it has no {MANIFEST}. {_runs_nearby(folder)}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"Cannot read {path} ({error}). Restore it, or choose another folder.") from error
+    return Manifest.from_json(text)
+
+
+def _runs_nearby(folder: Path) -> str:
+    for place in (folder, folder.parent):
+        found = sorted(path.parent.as_posix() for path in place.glob(f"*/{MANIFEST}"))
+        if found:
+            return f"Runs nearby: {', '.join(found[-5:])}."
+    return "Name a folder that `layerwise sweep` has written."

@@ -1,0 +1,278 @@
+"""The rows of a run on disk: losses as they are computed, scores and plans beside them.
+
+`Store` speaks the rows of `layerwise.results.rows` and keeps them in one SQLite file. Losses are only ever
+added, one transaction a call, and a cell that is there already is refused: resuming therefore cannot compute
+anything twice without being noticed. Scores are derived, so a measurement replaces its own. Reading returns
+rows in an order that depends on the rows alone, never on when they were written, so that an interrupted and
+an uninterrupted run compare equal.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+from layerwise.errors import MeasureError, RunError
+from layerwise.results.database import connect_for_reading, connect_for_writing, explained
+from layerwise.results.manifest import installed_versions, utc_now
+from layerwise.results.rows import Loss, PlanRecord, Score
+
+_SCORE_COLUMNS = ", ".join(item.name for item in fields(Score))
+_LOSS_ROWS = """
+    SELECT plan_texts.text, documents.task, documents.name,
+        losses.window, losses.nll, losses.tokens, losses.hits
+    FROM losses JOIN plan_texts ON plan_texts.id = losses.plan
+        JOIN documents ON documents.id = losses.document
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One process that wrote to the run. `ended` is `None` while it is at work, or when it was killed."""
+
+    started: str
+    ended: str | None
+    pid: int
+    command: tuple[str, ...]
+    versions: Mapping[str, str]
+
+
+class Store:
+    """The tables of one run; made by `Store.writing` or `Store.reading`, usually through a `Run`.
+
+    Every method raises `RunError` when the disk is full, cannot be written, or holds a damaged file.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, session: int | None) -> None:
+        self.path = path
+        self._connection = connection
+        self._session = session
+
+    @classmethod
+    def writing(
+        cls, path: Path, *, command: Sequence[str] = (), versions: Mapping[str, str] | None = None
+    ) -> Store:
+        """Open `path` to add rows, creating it if need be, and begin a session. Hold the folder's lock."""
+        connection = connect_for_writing(path)
+        used = installed_versions() if versions is None else dict(versions)
+        values = (utc_now(), os.getpid(), json.dumps(list(command)), json.dumps(used))
+        try:
+            with explained(path), connection:
+                cursor = connection.execute(
+                    "INSERT INTO sessions (started, pid, command, versions) VALUES (?, ?, ?, ?)", values
+                )
+        except BaseException:
+            connection.close()
+            raise
+        return cls(path, connection, cursor.lastrowid)
+
+    @classmethod
+    def reading(cls, path: Path) -> Store:
+        """Open `path` to read rows; a writer may be at work, and the place may be read-only."""
+        return cls(path, connect_for_reading(path), None)
+
+    def close(self) -> None:
+        """Note the end of the session and let the file go. Closing twice does nothing."""
+        try:
+            if self._session is not None:
+                with explained(self.path), self._connection:
+                    self._connection.execute(
+                        "UPDATE sessions SET ended = ? WHERE id = ?", (utc_now(), self._session)
+                    )
+        finally:
+            self._session = None
+            self._connection.close()
+
+    # Losses
+
+    def add_losses(self, rows: Iterable[Loss]) -> None:
+        """Add rows in one transaction: all of them, or, on any error, none.
+
+        Raises `MeasureError` for a row whose `nll` is not finite or whose counts are impossible, and
+        `RunError` for a cell (plan, task, document, window) that the run already holds.
+        """
+        rows = list(rows)
+        for row in rows:
+            _check_loss(row)
+        session = self._writable()
+        with explained(self.path), self._connection as connection:
+            connection.executemany(
+                "INSERT INTO plan_texts (text) VALUES (?) ON CONFLICT DO NOTHING",
+                [(text,) for text in dict.fromkeys(row.plan for row in rows)],
+            )
+            connection.executemany(
+                "INSERT INTO documents (task, name) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                dict.fromkeys((row.task, row.document) for row in rows),
+            )
+            for row in rows:
+                self._add_loss(connection, row, session)
+
+    def _add_loss(self, connection: sqlite3.Connection, row: Loss, session: int) -> None:
+        # The conversions matter: SQLite stores NumPy numbers as raw bytes.
+        numbers = (int(row.window), float(row.nll), int(row.tokens), int(row.hits))
+        try:
+            connection.execute(
+                """
+                INSERT INTO losses (document, window, plan, nll, tokens, hits, session)
+                SELECT documents.id, ?, plan_texts.id, ?, ?, ?, ? FROM documents, plan_texts
+                WHERE documents.task = ? AND documents.name = ? AND plan_texts.text = ?
+                """,
+                (*numbers, session, row.task, row.document, row.plan),
+            )
+        except sqlite3.IntegrityError as error:
+            raise RunError(
+                f"Plan {row.plan!r} was computed again on window {row.window} of document {row.document!r} "
+                f"(task {row.task!r}), which this run already holds. Ask finished() first and leave it out."
+            ) from error
+
+    def finished(self, task: str, document: str, window: int) -> frozenset[str]:
+        """The plans whose loss on this window is already there: what a resumed run leaves out."""
+        query = """
+            SELECT plan_texts.text FROM losses
+            JOIN plan_texts ON plan_texts.id = losses.plan JOIN documents ON documents.id = losses.document
+            WHERE documents.task = ? AND documents.name = ? AND losses.window = ?
+        """
+        with explained(self.path):
+            found = self._connection.execute(query, (task, document, int(window)))
+            return frozenset(text for (text,) in found)
+
+    def count_losses(self) -> int:
+        """How many losses the run holds."""
+        with explained(self.path):
+            (count,) = self._connection.execute("SELECT count(*) FROM losses").fetchone()
+            return int(count)
+
+    def losses(self, task: str | None = None) -> Iterator[Loss]:
+        """All losses, or those of one task, ordered by task, document, window and plan.
+
+        They are read as they are consumed, so millions of them never stand in memory together.
+        """
+        chosen, values = ("", ()) if task is None else ("WHERE documents.task = ?", (task,))
+        order = "ORDER BY documents.task, documents.name, losses.window, plan_texts.text"
+        with explained(self.path):
+            for row in self._connection.execute(f"{_LOSS_ROWS} {chosen} {order}", values):
+                yield Loss(*row)
+
+    # Scores
+
+    def replace_scores(self, measure: str, rows: Iterable[Score]) -> None:
+        """Put `rows` in the place of everything `measure` had written before, in one transaction.
+
+        Raises `MeasureError` for a number that is not finite (what does not apply is `None`), for a row of
+        another measure, and for two rows of one subject, task and metric.
+        """
+        rows = list(rows)
+        seen: set[tuple[str, str, str]] = set()
+        for row in rows:
+            _check_score(row, measure, seen)
+        session = self._writable()
+        marks = ", ".join("?" for _ in fields(Score))
+        with explained(self.path), self._connection as connection:
+            connection.execute("DELETE FROM scores WHERE measure = ?", (measure,))
+            connection.executemany(
+                f"INSERT INTO scores ({_SCORE_COLUMNS}, session) VALUES ({marks}, ?)",
+                [(*_plain(row), session) for row in rows],
+            )
+
+    def scores(
+        self, measure: str | None = None, *, task: str | None = None, metric: str | None = None
+    ) -> list[Score]:
+        """The scores that match what is given: measures alphabetically, each in the order it was written."""
+        wanted = {"measure": measure, "task": task, "metric": metric}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        condition = " AND ".join(f"{name} = :{name}" for name in given) or "TRUE"
+        with explained(self.path):
+            query = f"SELECT {_SCORE_COLUMNS} FROM scores WHERE {condition} ORDER BY measure, id"
+            return [Score(*row) for row in self._connection.execute(query, given)]
+
+    # Plans and sessions
+
+    def add_plans(self, records: Iterable[PlanRecord]) -> None:
+        """Add records in the order given; those that are there already stay where they are."""
+        known = set(self.plans())
+        new = [record for record in dict.fromkeys(records) if record not in known]
+        self._writable()
+        with explained(self.path), self._connection as connection:
+            connection.executemany(
+                "INSERT INTO plan_texts (text) VALUES (?) ON CONFLICT DO NOTHING",
+                [(record.plan,) for record in new],
+            )
+            connection.executemany(
+                """
+                INSERT INTO plans
+                    (plan, family, strategy, affected, draw, evaluations, stages, weights, slots)
+                VALUES ((SELECT id FROM plan_texts WHERE text = ?), ?, ?, ?, ?, ?, ?, ?, ?)
+                """,
+                [astuple(record) for record in new],
+            )
+
+    def plans(self) -> list[PlanRecord]:
+        """Why each plan is in the run, in the order the records were added."""
+        query = """
+            SELECT text, family, strategy, affected, draw, evaluations, stages, weights, slots
+            FROM plans JOIN plan_texts ON plan_texts.id = plans.plan ORDER BY plans.id
+        """
+        with explained(self.path):
+            return [PlanRecord(*row) for row in self._connection.execute(query)]
+
+    def sessions(self) -> list[Session]:
+        """Every process that wrote to the run, the first one first."""
+        query = "SELECT started, ended, pid, command, versions FROM sessions ORDER BY id"
+        with explained(self.path):
+            return [
+                Session(started, ended, pid, tuple(json.loads(command)), json.loads(versions))
+                for started, ended, pid, command, versions in self._connection.execute(query)
+            ]
+
+    def _writable(self) -> int:
+        if self._session is None:
+            raise RunError(f"{self.path} was opened for reading. Resume the run to add rows to it.")
+        return self._session
+
+
+def _check_loss(row: Loss) -> None:
+    where = f"Plan {row.plan!r} on window {row.window} of document {row.document!r} (task {row.task!r})"
+    if not math.isfinite(row.nll):
+        raise MeasureError(
+            f"{where} has a loss of {row.nll} nats. The model's output is not finite there: "
+            "leave the plan out, or run it with --dtype float32."
+        )
+    if not 0 <= row.hits <= row.tokens or row.tokens < 1:
+        raise MeasureError(
+            f"{where} has {row.hits} hits among {row.tokens} tokens. "
+            "A window scores at least one token, and hits lie between 0 and the tokens."
+        )
+
+
+def _check_score(row: Score, measure: str, seen: set[tuple[str, str, str]]) -> None:
+    where = f"The score {row.metric!r} of {row.subject!r} (task {row.task!r})"
+    if row.measure != measure:
+        raise MeasureError(
+            f"{where} belongs to measure {row.measure!r}, not {measure!r}. Replace each by itself."
+        )
+    for name in ("value", "low", "high", "p", "p_adjusted", "resolution"):
+        number = getattr(row, name)
+        if number is not None and not math.isfinite(number):
+            raise MeasureError(
+                f"{where} has {name} = {number}. Leave the row out, or write None if it does not apply."
+            )
+    key = (row.subject, row.task, row.metric)
+    if key in seen:
+        raise MeasureError(f"{where} is there twice. Give each number a subject, task and metric of its own.")
+    seen.add(key)
+
+
+def _plain(row: Score) -> tuple[str | float | int | None, ...]:
+    """The fields as built-in numbers, because SQLite stores NumPy's as raw bytes."""
+    numbers = (row.value, row.low, row.high, row.p, row.p_adjusted, row.resolution)
+    counts = (row.documents, row.tokens)
+    return (
+        *(row.measure, row.subject, row.task, row.metric),
+        *(None if number is None else float(number) for number in numbers),
+        *(None if count is None else int(count) for count in counts),
+    )
