@@ -47,6 +47,37 @@ class Batch:
         """(batch, seq) booleans: the positions whose output is scored."""
         return self.targets != IGNORED
 
+    @property
+    def size(self) -> int:
+        """The tokens that run through the model, padding included."""
+        return self.input_ids.numel()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledBatch:
+    """Items with one label each, such as images: what the models of `...ForImageClassification` are scored on.
+
+    `inputs` are the keyword arguments of the model's forward, every tensor with `batch` rows; `targets` is int64 of
+    shape (batch,); `windows` names the items, one scored target each (`item`).
+    """
+
+    inputs: dict[str, Tensor]
+    targets: Tensor
+    windows: tuple[Window, ...]
+
+    @property
+    def size(self) -> int:
+        """The items that run through the model."""
+        return len(self.windows)
+
+
+AnyBatch = Batch | LabelledBatch
+
+
+def item(document: str, task: str = "label") -> Window:
+    """The name of one labelled item: a window without tokens, scored once."""
+    return Window(document, task, 0, (), 0, 1)
+
 
 def batches(
     windows: Sequence[Window],

@@ -1,0 +1,102 @@
+"""A reading: a corpus as one model sees it, cut and batched, with everything that fixes the numbers written down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from layerwise.data.batches import AnyBatch, batches
+from layerwise.data.corpus import Corpus
+from layerwise.data.tokens import Objective, windows
+from layerwise.errors import DataError, MeasureError
+from layerwise.stack import Stack
+
+# The longest window by default: long enough for context to matter, short enough for a laptop.
+WINDOW = 512
+BATCH_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Batches of windows, the objective they are scored by, and the name and digest of the text they come from.
+
+    In `answer_tasks` every document is a prompt with an answer, so that an exact match means something.
+    """
+
+    name: str
+    digest: str
+    length: int
+    objective: Objective | None
+    batches: tuple[AnyBatch, ...]
+    answer_tasks: tuple[str, ...] = ()
+
+    @property
+    def documents(self) -> int:
+        """How many documents are read."""
+        return len({window.document for batch in self.batches for window in batch.windows})
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are scored."""
+        return sum(window.scored for batch in self.batches for window in batch.windows)
+
+
+def read(
+    stack: Stack,
+    corpus: Corpus,
+    *,
+    length: int | None = None,
+    tokens: int | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+    seed: int = 0,
+) -> Reading:
+    """`corpus` as `stack` will read it: windows of at most `length` tokens, at most `tokens` scored in all.
+
+    Decoders are scored on the next token, masked language models on a seeded 15 % of masked tokens. Raises `DataError`
+    for a model without a tokenizer, `MeasureError` for one that is not a language model.
+    """
+    tokenizer = stack.tokenizer
+    if tokenizer is None:
+        raise DataError(
+            f"{stack.source.name} has no tokenizer beside it, so it cannot read text; give one with --tokenizer FOLDER_OR_FILE"
+        )
+    objective = objective_of(stack)
+    positions = _positions(stack)
+    length = length or min(WINDOW, positions or WINDOW)
+    cut = windows(corpus, tokenizer, length, tokens, seed, objective=objective, positions=positions)
+    padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
+    made = batches(cut, batch_tokens, padding, objective, seed, tokenizer.mask_token_id)
+    _refuse_foreign_tokens(stack, made)
+    answers = tuple(
+        sorted({document.task for document in corpus.documents if document.answer_start is not None})
+    )
+    return Reading(corpus.name, corpus.digest, length, objective, made, answers)
+
+
+def objective_of(stack: Stack) -> Objective:
+    """What the model was trained to predict, read off the head that its class name states."""
+    name = type(stack.model).__name__
+    if name.endswith(("ForCausalLM", "LMHeadModel", "LMHead")):
+        return "next_token"
+    if name.endswith("ForMaskedLM"):
+        return "masked_token"
+    raise MeasureError(
+        f"{name} is not a language model with a head, so text has no loss under it; load a ...ForCausalLM or ...ForMaskedLM "
+        "checkpoint, or pass your own batches in Python"
+    )
+
+
+def _positions(stack: Stack) -> int | None:
+    config = stack.model.config.get_text_config()
+    found = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _refuse_foreign_tokens(stack: Stack, made: Sequence[AnyBatch]) -> None:
+    vocabulary = int(stack.model.config.get_text_config().vocab_size)
+    largest = max(int(batch.inputs["input_ids"].max()) for batch in made)
+    if largest >= vocabulary:
+        raise DataError(
+            f"the tokenizer gives token id {largest}, but the model's vocabulary has {vocabulary}: "
+            "this tokenizer belongs to another model; give the right one with --tokenizer"
+        )

@@ -1,0 +1,98 @@
+"""Finding the one list of repeated blocks in a model, without knowing its architecture.
+
+Transformers marks every block that can be checkpointed by its class, which locates the stack of nearly every model
+type; other modules are searched for the list that holds the most parameters. What is found is not trusted: the
+caller then proves it by behaviour (`anatomy.observe`, and the identity plan against the model's own output).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from torch import nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from layerwise.errors import UnsupportedModel, near_matches
+
+
+def find_blocks(model: nn.Module, path: str | None = None) -> str:
+    """The dotted path of the `nn.ModuleList` that holds the blocks of `model`.
+
+    `path` names it outright. Otherwise it is the one outermost list whose items are all
+    `GradientCheckpointingLayer`; where no block carries that mark, the list of two or more like modules that holds the
+    most parameters. Raises `UnsupportedModel` when there is none, or several to choose from.
+    """
+    if path is not None:
+        return _named(model, path)
+    marked = [
+        name
+        for name, blocks in _lists(model)
+        if all(isinstance(b, GradientCheckpointingLayer) for b in blocks)
+    ]
+    found = _outermost(marked)
+    if not found:
+        unlike = _outermost([name for name, blocks in _lists(model) if _alike(blocks)])
+        sizes = {name: _size(model.get_submodule(name)) for name in unlike}
+        found = [max(sizes, key=lambda name: sizes[name])] if sizes else []
+    if not found:
+        raise UnsupportedModel(
+            f"{type(model).__name__} has no nn.ModuleList of repeated blocks; "
+            "name the list with layers='path.to.blocks' if it has one"
+        )
+    if len(found) > 1:
+        listing = ", ".join(f"{name} ({len(block_list(model, name))} blocks)" for name in found)
+        raise UnsupportedModel(
+            f"{type(model).__name__} has {len(found)} stacks: {listing}; choose one with layers='{found[-1]}'"
+        )
+    return found[0]
+
+
+def block_list(model: nn.Module, path: str) -> nn.ModuleList:
+    """The `nn.ModuleList` at `path`."""
+    blocks = model.get_submodule(path)
+    if not isinstance(blocks, nn.ModuleList):
+        raise UnsupportedModel(f"{path} is a {type(blocks).__name__}, not an nn.ModuleList of blocks")
+    return blocks
+
+
+@contextmanager
+def entries(blocks: nn.ModuleList, replacement: Sequence[nn.Module]) -> Iterator[None]:
+    """Within the context the list holds `replacement`; its own modules are put back on the way out, come what may."""
+    own = blocks._modules
+    blocks._modules = {str(index): module for index, module in enumerate(replacement)}
+    try:
+        yield
+    finally:
+        blocks._modules = own
+
+
+def _named(model: nn.Module, path: str) -> str:
+    names = [name for name, _ in _lists(model)]
+    try:
+        blocks = block_list(model, path)
+    except AttributeError as error:
+        raise UnsupportedModel(
+            f"{type(model).__name__} has nothing at layers={path!r}; {near_matches(path, names)}"
+        ) from error
+    if len(blocks) == 0:
+        raise UnsupportedModel(f"the list at layers={path!r} is empty; {near_matches(path, names)}")
+    return path
+
+
+def _lists(model: nn.Module) -> Iterator[tuple[str, nn.ModuleList]]:
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) > 0:
+            yield name, module
+
+
+def _outermost(names: list[str]) -> list[str]:
+    return [name for name in names if not any(name.startswith(f"{other}.") for other in names)]
+
+
+def _alike(blocks: nn.ModuleList) -> bool:
+    return len(blocks) > 1 and len({type(block) for block in blocks}) == 1
+
+
+def _size(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())

@@ -1,0 +1,102 @@
+"""Running a model's own code around its blocks: once before them (`capture`), once after them (`finish`).
+
+Neither knows an architecture. Both run the model's own forward with stand-ins in the list of blocks: to capture, each
+stand-in notes the arguments of its call and returns the hidden state unchanged; to finish, the last one returns the
+state that a plan arrived at, so that the model's own norm, pooler and head do the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from layerwise.stack.anatomy import Anatomy
+from layerwise.stack.blocks import entries
+from layerwise.stack.state import read_state
+
+Answer = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments a block receives from its model; the hidden state among them is replaced at every use."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What a batch brings to the blocks: the state `x_0` before the first, and each layer's own call.
+
+    `state` is `(batch, seq, width)` in nearly every model. The calls hold each layer's own mask and rotary embedding, so
+    that a sliding-window layer keeps its window wherever a plan puts it.
+    """
+
+    state: Tensor
+    calls: tuple[Call, ...]
+    inputs: Mapping[str, Any]
+
+
+class StandIn(nn.Module):
+    """Stands in the list for a block: answers its calls, and is asked for its attributes as if it were the block."""
+
+    def __init__(self, block: nn.Module, container: tuple[type, int] | None, answer: Answer) -> None:
+        super().__init__()
+        # Kept out of the module tree: a stand-in owns no parameters.
+        self.__dict__["_block"] = block
+        self.__dict__["_container"] = container
+        self.__dict__["_answer"] = answer
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.__dict__["_block"], name)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        state = self.__dict__["_answer"](args, kwargs)
+        container = self.__dict__["_container"]
+        if container is None:
+            return state
+        kind, length = container
+        return kind((state, *[None] * (length - 1)))
+
+
+def capture(model: nn.Module, blocks: nn.ModuleList, anatomy: Anatomy, inputs: Mapping[str, Any]) -> Capture:
+    """Run `model(**inputs)` up to its blocks and note what it would have called them with."""
+    states: list[Tensor] = []
+    calls: list[Call] = []
+
+    def note(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        state = read_state(args, kwargs)
+        states.append(state)
+        calls.append(Call(args, kwargs))
+        return state
+
+    stand_ins = [
+        StandIn(block, container, note) for block, container in zip(blocks, anatomy.containers, strict=True)
+    ]
+    with entries(blocks, stand_ins):
+        model(**inputs)
+    return Capture(states[0], tuple(calls), inputs)
+
+
+def finish(
+    model: nn.Module, blocks: nn.ModuleList, anatomy: Anatomy, inputs: Mapping[str, Any], state: Tensor
+) -> Any:
+    """Run `model(**inputs)` as if its blocks had arrived at `state`; returns what the model returns."""
+
+    def inject(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        return state
+
+    answers: Sequence[Answer] = [read_state] * (len(blocks) - 1) + [inject]
+    stand_ins = [
+        StandIn(block, container, answer)
+        for block, container, answer in zip(blocks, anatomy.containers, answers, strict=True)
+    ]
+    with entries(blocks, stand_ins):
+        return model(**inputs)

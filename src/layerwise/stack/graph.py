@@ -1,0 +1,217 @@
+"""Many plans as one graph, in which nothing that two plans share is computed twice.
+
+Every state that a plan passes through is a node: the captured state, one layer applied to a node, or a group merged
+from its branches. Nodes are hash-consed: the same layer applied to the same node is the same node, whichever plans ask
+for it. The number of `Apply` nodes is therefore the least number of layer evaluations that these plans can cost, and is
+known before anything runs.
+
+Execution walks the graph depth first and frees a state when its last reader has read it. At a fork the reader with the
+most work below it goes last, so that the forked state is let go before the long way down; live states then grow with
+the logarithm of the number of plans, not with their number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from layerwise.plan import Merge, Plan
+from layerwise.stack.state import Merger
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The captured state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """One layer applied to the state of node `source`."""
+
+    layer: int
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A group closed: `branches`, each the node at the end of one, merged around the state of node `base`."""
+
+    merge: Merge
+    base: int
+    branches: tuple[int, ...]
+
+
+Node = Root | Apply | Join
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The nodes that a set of plans needs, sources before readers, and the node each plan ends at.
+
+    `evaluations` is the lower bound on layer evaluations; `naive` what running the plans one by one would take.
+    """
+
+    nodes: tuple[Node, ...]
+    ends: dict[Plan, int]
+    naive: int
+
+    @property
+    def evaluations(self) -> int:
+        """The number of distinct (layer, state) pairs: no executor can do with fewer."""
+        return sum(isinstance(node, Apply) for node in self.nodes)
+
+    @property
+    def heads(self) -> int:
+        """The number of distinct final states: each is sent through the model's head once."""
+        return len(set(self.ends.values()))
+
+
+def build(plans: Iterable[Plan]) -> Graph:
+    """The hash-consed graph of `plans`; equal plans count once."""
+    nodes: dict[Node, int] = {Root(): 0}
+    ends: dict[Plan, int] = {}
+    naive = 0
+    for plan in plans:
+        if plan not in ends:
+            ends[plan] = _lower(plan, nodes)
+            naive += len(plan.steps())
+    return Graph(tuple(nodes), ends, naive)
+
+
+def _lower(plan: Plan, nodes: dict[Node, int]) -> int:
+    current = 0
+    groups: list[tuple[int, list[int]]] = []
+    for step in plan.steps():
+        groups.extend((current, []) for _ in range(step.opens))
+        current = nodes.setdefault(Apply(step.layer, current), len(nodes))
+        for close in step.closes:
+            base, branches = groups[-1]
+            branches.append(current)
+            if close is None:
+                current = base
+            else:
+                groups.pop()
+                current = nodes.setdefault(Join(close, base, tuple(branches)), len(nodes))
+    return current
+
+
+def sources(node: Node) -> tuple[int, ...]:
+    """The nodes whose states `node` reads, in the order in which it reads them, with repetition."""
+    match node:
+        case Apply(source=source):
+            return (source,)
+        case Join(base=base, branches=branches):
+            return (base, *branches)
+        case Root():
+            return ()
+
+
+def schedule(graph: Graph) -> list[int]:
+    """The order in which to compute the nodes: depth first, at a fork the lightest way down first.
+
+    Every node hangs below the one it starts from (a layer below its source, a join below its base). The branches of a
+    join are computed one after another just before it, so that each can be folded in and let go.
+    """
+    below: list[list[int]] = [[] for _ in graph.nodes]
+    weight = [1] * len(graph.nodes)
+    for index in range(len(graph.nodes) - 1, 0, -1):
+        parent = sources(graph.nodes[index])[0]
+        below[parent].append(index)
+        weight[parent] += weight[index]
+    order: dict[int, None] = {}
+    waiting = [(0, True)]
+    while waiting:
+        index, descend = waiting.pop()
+        missing = [source for source in sources(graph.nodes[index]) if source not in order]
+        if index not in order and missing:
+            waiting.append((index, descend))
+            waiting.extend((source, False) for source in reversed(missing))
+            continue
+        order.setdefault(index)
+        if descend:
+            waiting.extend((child, True) for child in sorted(below[index], key=lambda child: -weight[child]))
+    return list(order)
+
+
+@dataclass
+class Walk:
+    """One execution of a graph on one batch.
+
+    `apply(layer, state)` runs a layer. `states()` yields the states at which plans end, each as soon as it is there.
+    `evaluated` counts layer evaluations, `most_live` the most states that were held at once.
+    """
+
+    graph: Graph
+    apply: Callable[[int, Tensor], Tensor]
+    root: Tensor
+    evaluated: int = 0
+    most_live: int = 0
+    _live: dict[int, Tensor] = field(default_factory=dict)
+    _reads_left: Counter[int] = field(default_factory=Counter)
+    _joins: dict[int, _Fold] = field(default_factory=dict)
+
+    def states(self) -> Iterator[tuple[int, Tensor]]:
+        """Walk the graph; yields `(node, state)` for every node at which a plan ends, each once."""
+        ends = frozenset(self.graph.ends.values())
+        folds_of = self._prepare()
+        for index in schedule(self.graph):
+            state = self._compute(index)
+            if index in ends:
+                yield index, state
+            if self._reads_left[index]:
+                self._live[index] = state
+                for fold in folds_of[index]:
+                    self._advance(fold)
+            self.most_live = max(self.most_live, len(self._live) + 2 * len(self._joins))
+
+    def _prepare(self) -> dict[int, list[_Fold]]:
+        folds_of: dict[int, list[_Fold]] = defaultdict(list)
+        for index, node in enumerate(self.graph.nodes):
+            self._reads_left.update(sources(node))
+            if isinstance(node, Join):
+                fold = _Fold(index, node)
+                for branch in set(node.branches):
+                    folds_of[branch].append(fold)
+        return folds_of
+
+    def _compute(self, index: int) -> Tensor:
+        match self.graph.nodes[index]:
+            case Apply(layer=layer, source=source):
+                self.evaluated += 1
+                return self.apply(layer, self._read(source))
+            case Join(merge=merge):
+                merger = self._joins.pop(index).merger
+                assert merger is not None
+                return merger.result(merge)
+            case Root():
+                return self.root
+
+    def _advance(self, fold: _Fold) -> None:
+        """Fold in every branch that is there, in the order of the plan's text and no other."""
+        branches = fold.node.branches
+        while fold.done < len(branches) and branches[fold.done] in self._live:
+            if fold.merger is None:
+                fold.merger = Merger(self._read(fold.node.base))
+                self._joins[fold.index] = fold
+            fold.merger.add(self._read(branches[fold.done]))
+            fold.done += 1
+
+    def _read(self, index: int) -> Tensor:
+        state = self._live[index]
+        self._reads_left[index] -= 1
+        if not self._reads_left[index]:
+            del self._live[index]
+        return state
+
+
+@dataclass
+class _Fold:
+    """A join on its way: how many of its branches are folded in."""
+
+    index: int
+    node: Join
+    done: int = 0
+    merger: Merger | None = None

@@ -1,0 +1,64 @@
+"""What goes into a model and what comes out: accepted keywords, example inputs, the main output."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from layerwise.errors import ModelError
+from layerwise.stack.anatomy import tensors
+
+
+def accepted(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """`inputs` with caching switched off where the model knows the word: a captured batch must not hold a live cache."""
+    parameters = inspect.signature(model.forward).parameters
+    return {**inputs, "use_cache": False} if "use_cache" in parameters else dict(inputs)
+
+
+def main_tensor(output: Any) -> Tensor:
+    """The tensor a model is run for: its logits if it has a head, else the first tensor it returns."""
+    if isinstance(output, Mapping) and isinstance(output.get("logits"), Tensor):
+        return output["logits"]
+    for tensor in tensors(output):
+        return tensor
+    raise ModelError(f"the model returned a {type(output).__name__} with no tensor in it")
+
+
+def example_inputs(model: nn.Module, length: int = 12, seed: int = 0) -> dict[str, Tensor] | None:
+    """A small seeded batch of the kind `model` takes, or `None` where its kind of input is not known.
+
+    Token ids `(2, length)` for models of text, pixel values `(2, channels, height, width)` for models of images.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    config = getattr(model, "config", None)
+    parameter = next(model.parameters())
+    wanted = getattr(model, "main_input_name", None)
+    if config is None or wanted not in ("input_ids", "pixel_values"):
+        return None
+    if wanted == "input_ids":
+        vocabulary = config.get_text_config().vocab_size
+        ids = torch.randint(0, vocabulary, (2, length), generator=generator)
+        return {"input_ids": ids.to(parameter.device)}
+    size = getattr(config, "image_size", None)
+    if size is None or hasattr(config, "num_frames"):
+        return None
+    height, width = size if isinstance(size, tuple | list) else (size, size)
+    pixels = torch.randn(2, getattr(config, "num_channels", 3), height, width, generator=generator)
+    return {"pixel_values": pixels.to(parameter.device, parameter.dtype)}
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Within the context the model is in evaluation mode; every module gets its own mode back."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -1,0 +1,248 @@
+"""From a name, a folder or a module to a `Stack` that has been proved to be one.
+
+Names and folders go through transformers, with safetensors only: a pickle can run code. A checkpoint that is cut short
+or that lacks weights of the stack is refused, because a model with random layers gives plausible numbers. Remote code
+runs only when asked for by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import transformers
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from layerwise.data.tokenizer import load_tokenizer
+from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
+from layerwise.stack.blocks import find_blocks
+from layerwise.stack.inputs import example_inputs
+from layerwise.stack.stack import Source, Stack
+
+# Models that come with the package, by the name a user types.
+EMBEDDED = {"demo": "models/demo"}
+
+DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
+DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
+
+
+def load(
+    model: str | Path | nn.Module,
+    *,
+    layers: str | None = None,
+    tokenizer: Any | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+) -> Stack:
+    """A `Stack` over `model`: a hub id, a folder, `demo`, or any `torch.nn.Module`.
+
+    `layers` names the `nn.ModuleList` of blocks where it cannot be found (`"encoder.blocks"`). `device="auto"` takes an
+    accelerator where there is one; `dtype="auto"` takes the checkpoint's, but float32 instead of a half type on a CPU.
+    A module is used as it is, on its own device and in its own dtype. Raises `CheckpointError` for files that cannot be
+    read, `UnsupportedModel` (with the reason) for a model whose layers cannot be re-planned.
+
+    >>> stack = load("demo")
+    >>> stack.depth
+    12
+    """
+    if isinstance(model, nn.Module):
+        name = getattr(getattr(model, "config", None), "_name_or_path", "") or type(model).__name__
+        source = Source(name, getattr(getattr(model, "config", None), "_commit_hash", None))
+        module = model
+    else:
+        name = str(model)
+        place = _place(name)
+        module = _pretrained(place, device, dtype, revision, trust_remote_code)
+        source = Source(name, getattr(module.config, "_commit_hash", None) or revision)
+        tokenizer = tokenizer or _tokenizer(module, place, revision, trust_remote_code)
+    _refuse_placement(module)
+    stack = Stack(module, find_blocks(module, layers), tokenizer=tokenizer, source=source)
+    inputs = example_inputs(module)
+    if inputs is not None:
+        stack.inspect(**inputs)
+    return stack
+
+
+def weight_hash(model: nn.Module) -> str:
+    """SHA-256 over the names, dtypes, shapes and bytes of every parameter and persistent buffer, in name order."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else b"")
+    return digest.hexdigest()
+
+
+def resolve_device(device: str) -> torch.device:
+    """The device for a user's word: `auto` is the accelerator torch finds, else the CPU."""
+    if device == "auto":
+        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        return found or torch.device("cpu")
+    kind = device.partition(":")[0]
+    if kind not in DEVICES:
+        raise ModelError(f"device {device!r} is not known; {near_matches(kind, DEVICES)}")
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if kind != "cpu" and (found is None or found.type != kind):
+        raise ModelError(
+            f"device {device!r} was asked for, but this machine has {found or 'only a CPU'}; use --device auto"
+        )
+    return torch.device(device)
+
+
+def _place(name: str) -> str:
+    """What transformers should load for a user's name."""
+    if name in EMBEDDED:
+        return str(resources.files("layerwise") / EMBEDDED[name])
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        _check_files(folder)
+        return str(folder)
+    if folder.exists():
+        raise CheckpointError(
+            f"{name} is a file; give the folder that holds config.json and model.safetensors"
+        )
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise CheckpointError(
+            f"there is no folder {name}; give a folder, a hub id such as owner/name, or `demo`"
+        )
+    return name
+
+
+def _check_files(folder: Path) -> None:
+    if not (folder / "config.json").is_file():
+        found = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
+        raise CheckpointError(
+            f"{folder} has no config.json (it holds {found}); give a Hugging Face model folder"
+        )
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights:
+        pickled = [
+            path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(pattern)
+        ]
+        if pickled:
+            raise CheckpointError(
+                f"{folder} holds only pickled weights ({', '.join(sorted(pickled)[:3])}), which can run code when they are "
+                "read; convert them to safetensors (model.save_pretrained writes it) and load that"
+            )
+        raise CheckpointError(
+            f"{folder} has no *.safetensors file; save the model with model.save_pretrained(folder)"
+        )
+    for path in weights:
+        try:
+            with safe_open(path, framework="pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(
+                f"{path} is not a whole safetensors file ({error}); fetch or save it again"
+            ) from error
+
+
+def _pretrained(
+    place: str, device: str, dtype: str, revision: str | None, trust_remote_code: bool
+) -> transformers.PreTrainedModel:
+    where = resolve_device(device)
+    if dtype not in DTYPES:
+        raise ModelError(f"dtype {dtype!r} is not known; {near_matches(dtype, DTYPES)}")
+    options: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
+    try:
+        config = transformers.AutoConfig.from_pretrained(place, **options)
+        _refuse_quantised(config)
+        kind = _model_class(config, trust_remote_code)
+        if kind is None:
+            raise ModelError(
+                f"{place}: transformers {transformers.__version__} has no model for its configuration"
+            )
+        loaded, report = kind.from_pretrained(
+            place, dtype=dtype if dtype == "auto" else getattr(torch, dtype), use_safetensors=True,
+            output_loading_info=True, config=config, **options,
+        )  # fmt: skip
+    except ModelError:
+        raise
+    except Exception as error:  # transformers raises many kinds for files, network and configurations
+        raise _explained(place, error) from error
+    _refuse_random_weights(place, loaded, report)
+    module = cast(transformers.PreTrainedModel, loaded)
+    if dtype == "auto" and where.type == "cpu" and module.dtype in (torch.float16, torch.bfloat16):
+        module = module.float()
+    return module.to(where).eval()
+
+
+def _model_class(config: Any, trust_remote_code: bool) -> Any | None:
+    """The class that the configuration names, else the automatic one for its head."""
+    for name in getattr(config, "architectures", None) or ():
+        kind = getattr(transformers, name, None)
+        if kind is not None:
+            return kind
+        automatic = {"ForCausalLM": "AutoModelForCausalLM", "ForMaskedLM": "AutoModelForMaskedLM"}
+        for suffix, automatic_name in automatic.items():
+            if trust_remote_code and name.endswith(suffix):
+                return getattr(transformers, automatic_name)
+    return transformers.AutoModel
+
+
+def _tokenizer(module: nn.Module, place: str, revision: str | None, trust_remote_code: bool) -> Any | None:
+    """The tokenizer beside a model of text; `None` where there is none, so that what needs one can say so."""
+    if getattr(module, "main_input_name", None) != "input_ids":
+        return None
+    try:
+        return load_tokenizer(place, revision=revision, trust_remote_code=trust_remote_code)
+    except DataError:
+        return None
+
+
+def _explained(place: str, error: Exception) -> ModelError:
+    text = str(error).strip().splitlines()
+    reason = text[0] if text else type(error).__name__
+    if "trust_remote_code" in str(error):
+        return ModelError(
+            f"{place} comes with its own code, which is not run unless you ask: --trust-remote-code"
+        )
+    if "safetensors" in str(error):
+        return CheckpointError(f"{place} has no safetensors weights ({reason}); pickled weights are refused")
+    return CheckpointError(
+        f"{place} could not be loaded: {reason}\n"
+        "give a folder with config.json and model.safetensors, a hub id that this machine can reach, or `demo`"
+    )
+
+
+def _refuse_random_weights(place: str, module: nn.Module, report: Any) -> None:
+    missing = sorted(report["missing_keys"] if isinstance(report, dict) else report.missing_keys)
+    in_blocks = [name for name in missing if name.startswith(find_blocks(module)) or "head" in name]
+    if in_blocks:
+        raise CheckpointError(
+            f"{place} lacks {len(in_blocks)} weights that {type(module).__name__} needs (the first is {in_blocks[0]}); "
+            "they would be random numbers. Check num_hidden_layers and architectures in config.json"
+        )
+
+
+def _refuse_quantised(config: Any) -> None:
+    if getattr(config, "quantization_config", None) is not None:
+        raise UnsupportedModel(
+            "the checkpoint is quantised, which layerwise does not support yet; load an unquantised one"
+        )
+
+
+def _refuse_placement(module: nn.Module) -> None:
+    config = getattr(module, "config", None)
+    if config is not None:
+        _refuse_quantised(config)
+        if getattr(config, "is_heterogeneous", False):
+            raise UnsupportedModel(
+                f"{type(module).__name__} uses per_layer_config, which is numbered by position and cannot follow a plan yet"
+            )
+    if getattr(module, "hf_device_map", None) and len(set(module.hf_device_map.values())) > 1:
+        raise UnsupportedModel(
+            "the model is spread over several devices by device_map; load it onto one with device=..."
+        )
+    hooked = [name for name, part in module.named_modules() if hasattr(part, "_hf_hook")]
+    if hooked:
+        raise UnsupportedModel(
+            f"accelerate hooks are attached to {hooked[0] or 'the model'} (device_map or offloading); they stay bound to the "
+            "original block, so a plan would write to the wrong cache slot. Load the model onto one device without device_map"
+        )

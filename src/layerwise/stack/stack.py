@@ -1,0 +1,217 @@
+"""`Stack`: a model whose layers can be run by a plan. The only place where a plan meets a model.
+
+Two ways to run one. Step by step (`capture`, `run`, `finish`) is the reference: real blocks, called with the arguments
+their own model would have given them, in the order of the plan. In place (`under`) makes the model itself run the plan,
+so that `generate`, pipelines and trainers work unchanged. The two are tested equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.stack import anatomy, capture, visits
+from layerwise.stack.anatomy import Anatomy
+from layerwise.stack.blocks import block_list
+from layerwise.stack.capture import Capture
+from layerwise.stack.inputs import accepted, evaluating, main_tensor
+from layerwise.stack.state import Merger, follow, returned_state, with_state
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model came from: the name the user gave, its revision, and a digest of its weights."""
+
+    name: str
+    revision: str | None = None
+
+
+class Stack:
+    """The `depth` layers of one model, addressable by plans.
+
+    `head_by_token` says whether norm and head were seen to act on every token alone, so that a loss needs no others.
+
+    `model` is any `torch.nn.Module` whose blocks stand in the `nn.ModuleList` at `path`; `layerwise.load` finds the path
+    and makes a Stack. A Stack changes nothing in the model outside the `under` context.
+    """
+
+    def __init__(
+        self, model: nn.Module, path: str, *, tokenizer: Any | None = None, source: Source | None = None
+    ) -> None:
+        self.model = model
+        self.path = path
+        self.tokenizer = tokenizer
+        self.source = source or Source(type(model).__name__)
+        self._blocks = block_list(model, path)
+        self.depth = len(self._blocks)
+        self.head_by_token = False
+        self._anatomy: Anatomy | None = None
+        self._plan: Plan | None = None
+
+    def __repr__(self) -> str:
+        return f"Stack({self.source.name}: {type(self.model).__name__}, {self.depth} layers at {self.path})"
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model's parameters."""
+        return next(self.model.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the model's parameters."""
+        return next(self.model.parameters()).dtype
+
+    # -- the reference executor ---------------------------------------------------------------------------------
+
+    def inspect(self, **inputs: Any) -> Anatomy:
+        """Prove on `inputs` that the model can be re-planned; raises `UnsupportedModel` with the reason if not.
+
+        Three proofs, all by behaviour: the blocks run once each and in order and hand on nothing but the hidden state
+        (`anatomy.observe`); the identity plan gives the model's own output bit for bit; and another order run in place
+        equals the same order run step by step, so that no block's function depends on its position.
+        """
+        inputs = accepted(self.model, inputs)
+        with evaluating(self.model), torch.inference_mode():
+            found = anatomy.observe(self.model, list(self._blocks), inputs)
+            self._anatomy = found
+            try:
+                self._prove_identity(inputs, main_tensor(found.output))
+                self._prove_free_of_position(inputs)
+                self.head_by_token = self._head_acts_by_token(inputs, main_tensor(found.output))
+            except ModelError:
+                self._anatomy = None
+                raise
+        self._anatomy = Anatomy(found.containers, None)
+        return self._anatomy
+
+    def capture(self, **inputs: Any) -> Capture:
+        """Run the model up to its blocks: the state before the first, and the arguments of each layer."""
+        self._refuse_while_in_place("capture a batch")
+        if self._anatomy is None:
+            self.inspect(**inputs)
+        assert self._anatomy is not None
+        return capture.capture(self.model, self._blocks, self._anatomy, accepted(self.model, inputs))
+
+    def apply(self, layer: int, state: Tensor, captured: Capture) -> Tensor:
+        """Run one layer, with its own captured arguments, on `state`; same shape out as in."""
+        call = captured.calls[layer]
+        args, kwargs = with_state(call.args, call.kwargs, state)
+        return returned_state(self._blocks[layer](*args, **kwargs))
+
+    def states(self, plan: Plan, captured: Capture) -> Iterator[Tensor]:
+        """The hidden state before the first step of `plan` and after each, `len(plan.steps()) + 1` in all.
+
+        Inside a group, the state after a member is what the next member starts from; after the last, the merge.
+        """
+        plan.check(self.depth)
+        groups: list[Merger] = []
+        state = captured.state
+        yield state
+        for step in plan.steps():
+            state = follow(step, state, self.apply(step.layer, state, captured), groups)
+            yield state
+
+    def run(self, plan: Plan, captured: Capture) -> Tensor:
+        """The hidden state that `plan` arrives at, from the captured state; the reference for every other executor."""
+        state = captured.state
+        for state in self.states(plan, captured):  # noqa: B007  (the last one is the answer)
+            pass
+        return state
+
+    def finish(self, state: Tensor, inputs: Mapping[str, Any]) -> Any:
+        """What the model returns on `inputs` when its blocks arrive at `state`: its own norm, pooler and head."""
+        self._refuse_while_in_place("finish a state")
+        if self._anatomy is None:
+            raise ModelError("finish needs a captured batch first: call stack.capture(**inputs)")
+        inputs = accepted(self.model, inputs)
+        return capture.finish(self.model, self._blocks, self._anatomy, inputs, state)
+
+    def output(self, plan: Plan, **inputs: Any) -> Any:
+        """What the model returns under `plan`, step by step."""
+        captured = self.capture(**inputs)
+        return self.finish(self.run(plan, captured), captured.inputs)
+
+    def logits(self, plan: Plan, **inputs: Any) -> Tensor:
+        """The model's main output under `plan`: logits where it has a head, else the last hidden state."""
+        return main_tensor(self.output(plan, **inputs))
+
+    # -- in place -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def under(self, plan: Plan) -> Iterator[Stack]:
+        """Within the context the model itself runs `plan`: forward, `generate`, pipelines, trainers.
+
+        Parameters are shared, never copied; cached decoding has one slot per visit. The model is exactly as before on
+        exit, also after an exception.
+        """
+        self._refuse_while_in_place(f"run {plan}")
+        plan.check(self.depth)
+        self._plan = plan
+        try:
+            with visits.in_place(self.model, self.path, plan):
+                yield self
+        finally:
+            self._plan = None
+
+    def _refuse_while_in_place(self, wish: str) -> None:
+        if self._plan is not None:
+            raise ModelError(
+                f"cannot {wish}: the model is running {self._plan} in place; leave that `with stack.under(...)` first"
+            )
+
+    # -- the proofs of `inspect` ----------------------------------------------------------------------------------
+
+    def _prove_identity(self, inputs: Mapping[str, Any], own: Tensor) -> None:
+        ours = self.logits(Plan.identity(self.depth), **inputs)
+        if not _same(ours, own):
+            raise UnsupportedModel(
+                f"{type(self.model).__name__}: the identity plan over {self.path} does not give the model's own output "
+                f"(they differ by up to {(ours - own).abs().max().item():.3g}); "
+                "the model does more with its layers than run them in order"
+            )
+
+    def _prove_free_of_position(self, inputs: Mapping[str, Any]) -> None:
+        if self.depth < 2:
+            return
+        backwards = Plan.of(range(self.depth - 1, -1, -1))
+        stepwise = self.logits(backwards, **inputs)
+        with self.under(backwards):
+            inside = main_tensor(self.model(**inputs))
+        if not _close(stepwise, inside):
+            raise UnsupportedModel(
+                f"{type(self.model).__name__}: its blocks compute something else when their position changes "
+                f"(outputs differ by up to {(stepwise - inside).abs().max().item():.3g}), "
+                "so a plan would not mean the same in place and step by step"
+            )
+
+    def _head_acts_by_token(self, inputs: Mapping[str, Any], own: Tensor) -> bool:
+        ids = inputs.get("input_ids")
+        if ids is None or own.shape[:2] != ids.shape or own.ndim != 3 or ids.shape[1] < 3:
+            return False
+        captured = self.capture(**inputs)
+        state = self.run(Plan.identity(self.depth), captured)
+        try:
+            part = main_tensor(self.finish(state[:1, 1:-1], {"input_ids": ids[:1, 1:-1]}))
+        except (RuntimeError, ValueError, IndexError):
+            return False
+        return _close(part, own[:1, 1:-1])
+
+
+def _same(left: Tensor, right: Tensor) -> bool:
+    """Equal to the bit, where not-a-number equals itself."""
+    return left.shape == right.shape and bool(((left == right) | (left.isnan() & right.isnan())).all())
+
+
+def _close(left: Tensor, right: Tensor) -> bool:
+    """Equal up to the rounding of the dtype, relative to the largest entry."""
+    if left.shape != right.shape:
+        return False
+    tolerance = 32 * torch.finfo(left.dtype).eps * float(right.abs().nan_to_num().max())
+    return torch.allclose(left, right, rtol=0.0, atol=tolerance, equal_nan=True)

@@ -1,0 +1,126 @@
+"""A plan in place: the model's own forward, `generate` and training loop run it unchanged.
+
+Every visit of the plan is one entry of the model's list of blocks. It is a shallow twin of the block: it shares every
+parameter and buffer, owns its cache slot (`layer_idx` is the visit's position, so slot 0 is always written), and owns
+its hook dictionaries. Groups need no second mechanism: the first member notes the state it was given, each later branch
+starts from the noted state, and the last member returns the merge, so the model's loop never knows.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from layerwise.errors import ModelError
+from layerwise.plan import Plan, Step
+from layerwise.stack.blocks import block_list, entries
+from layerwise.stack.state import Merger, follow, read_state, returned_state, with_returned_state
+from layerwise.stack.view import visit_order
+
+# The names under which submodules keep their position in the stack.
+INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_index")
+
+_HOOKS = (
+    "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_hooks_always_called",
+    "_forward_hooks_with_kwargs", "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where the forward pass in flight stands: its open groups, and how many visits have run."""
+
+    planned: int
+    executed: int = 0
+    groups: list[Merger] = field(default_factory=list)
+
+    def start(self, *_: Any) -> None:
+        """Forget a pass that an exception may have cut short."""
+        self.executed = 0
+        self.groups.clear()
+
+    def finish(self, *_: Any) -> None:
+        """Check that the model ran the plan, the whole plan and nothing else."""
+        if self.executed != self.planned:
+            raise ModelError(
+                f"the model ran {self.executed} visits of a plan of {self.planned}: "
+                "its forward does not walk its list of blocks, so it cannot run plans in place"
+            )
+
+
+@contextmanager
+def in_place(model: nn.Module, path: str, plan: Plan) -> Iterator[Progress]:
+    """Within the context `model` runs `plan`; the model is exactly as before afterwards, also after an exception."""
+    blocks = block_list(model, path)
+    depth = len(blocks)
+    steps = plan.steps()
+    progress = Progress(len(steps))
+    owner = model.get_submodule(path.rpartition(".")[0])
+    twins = [visit(blocks[step.layer], step, slot, progress) for slot, step in enumerate(steps)]
+    hooks = [owner.register_forward_pre_hook(progress.start), owner.register_forward_hook(progress.finish)]
+    try:
+        with _recording_flags(model), visit_order(model, path, plan.order(), depth), entries(blocks, twins):
+            yield progress
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def _recording_flags(model: nn.Module) -> Iterator[None]:
+    """Forget on exit that a model installed its recording hooks inside the context: they were installed on twins.
+
+    Transformers installs the hooks behind `output_hidden_states=True` once, on first use, and notes that in a flag.
+    """
+    flag = "_output_capturing_hooks_installed"
+    before = [(module, module.__dict__.get(flag, False)) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, installed in before:
+            if module.__dict__.get(flag, False) != installed:
+                module.__dict__[flag] = installed
+
+
+def visit(block: nn.Module, step: Step, slot: int, progress: Progress) -> nn.Module:
+    """The entry of the list that runs `block` as visit number `slot` of the plan."""
+    twin = _twin(block, slot)
+
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        output = type(self).forward(self, *args, **kwargs)
+        progress.executed += 1
+        if not (step.opens or step.closes):
+            return output
+        state = follow(step, read_state(args, kwargs), returned_state(output), progress.groups)
+        return with_returned_state(output, state)
+
+    twin.__dict__["forward"] = types.MethodType(forward, twin)
+    return twin
+
+
+def _twin(module: nn.Module, slot: int) -> nn.Module:
+    """A shallow copy of `module` and everything in it for one visit: own hooks and index, shared tensors."""
+    twin = module.__class__.__new__(module.__class__)
+    twin.__dict__.update(module.__dict__)
+    for name in ("_parameters", "_buffers", *_HOOKS):
+        twin.__dict__[name] = module.__dict__[name].copy()
+    twin.__dict__["_modules"] = {
+        name: None if child is None else _twin(child, slot) for name, child in module._modules.items()
+    }
+    for name in INDEX_NAMES:
+        if name in twin.__dict__:
+            twin.__dict__[name] = slot
+    _rebind(twin, module)
+    return twin
+
+
+def _rebind(twin: nn.Module, original: nn.Module) -> None:
+    """Methods kept as attributes are bound to the original; the twin's must be bound to the twin."""
+    for name, value in twin.__dict__.items():
+        if isinstance(value, types.MethodType) and value.__self__ is original:
+            twin.__dict__[name] = types.MethodType(value.__func__, twin)
