@@ -1,0 +1,193 @@
+"""Edits: functions from a plan to a new plan, for every operation that the literature names.
+
+Two ways of saying where. Edits that speak of a *layer* (`skip`, `swap`, `replace`) take layer indices and act
+on every visit of them, inside groups and blocks too. Edits that speak of a *window* (`reverse`, `repeat`,
+`parallel`, `loop`, `shuffle`, `move`) take positions in `plan.stages` and count as Python slices do: `start`
+is in, `stop` is out. On an unedited model the two agree, since stage k is layer k.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace as changed
+
+from layerwise.errors import PlanError
+from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
+
+_MEAN = Merge("mean")
+
+
+def compose(*plans: Plan) -> Plan:
+    """One plan after the other.
+
+    >>> compose(Plan.parse("0-3"), Plan.parse("(4|5) 6"))
+    Plan('0-3 (4|5) 6')
+    """
+    if not plans:
+        raise PlanError("compose joins one plan or more, as in compose(first, second); found none")
+    return Plan(tuple(stage for plan in plans for stage in plan.stages))
+
+
+def skip(plan: Plan, *layers: int) -> Plan:
+    """Leave out every visit of these layers.
+
+    A branch, block or group with no layer left goes with them, so a merge is taken over the branches that
+    remain. Raises `PlanError` if a layer is not in the plan, or if nothing would remain.
+
+    >>> skip(Plan.identity(32), 14, 15, 16, 17)
+    Plan('0-13 18-31')
+    """
+    _check_visited(plan, *layers)
+    kept = _relabelled(plan, lambda layer: None if layer in layers else layer)
+    if kept is None:
+        raise PlanError(f"skipping {_listed(layers)} leaves no layer of {plan}; a plan runs at least one")
+    return kept
+
+
+def swap(plan: Plan, first: int, second: int) -> Plan:
+    """Exchange two layers wherever either is visited; doing it twice gives the plan back.
+
+    >>> swap(Plan.identity(8), 3, 4)
+    Plan('0-2 4 3 5-7')
+    """
+    _check_visited(plan, first, second)
+    return _mapped(plan, lambda layer: {first: second, second: first}.get(layer, layer))
+
+
+def replace(plan: Plan, old: int, new: int) -> Plan:
+    """Run layer `new` wherever the plan runs layer `old`.
+
+    >>> replace(Plan.identity(8), 3, 4)
+    Plan('0-2 4 4-7')
+    """
+    _check_visited(plan, old)
+    return _mapped(plan, lambda layer: new if layer == old else layer)
+
+
+def reverse(plan: Plan, start: int, stop: int) -> Plan:
+    """The stages of a window in descending order. Each stage stays as it is.
+
+    >>> reverse(Plan.identity(32), 14, 18)
+    Plan('0-13 17-14 18-31')
+    """
+    before, window, after = _cut(plan, start, stop)
+    return Plan((*before, *reversed(window), *after))
+
+
+def shuffle(plan: Plan, start: int, stop: int, seed: int) -> Plan:
+    """The stages of a window in a uniformly random order, drawn by `random.Random(seed)`.
+
+    >>> shuffle(Plan.identity(8), 1, 7, seed=0)
+    Plan('0 5 3-1 6 4 7')
+    """
+    before, window, after = _cut(plan, start, stop)
+    drawn = list(window)
+    random.Random(seed).shuffle(drawn)
+    return Plan((*before, *drawn, *after))
+
+
+def move(plan: Plan, source: int, target: int) -> Plan:
+    """Take the stage at position `source` out and put it back so that it stands at position `target`.
+
+    >>> move(Plan.identity(6), 1, 4)
+    Plan('0 2-4 1 5')
+    """
+    _cut(plan, target, target + 1)
+    before, window, after = _cut(plan, source, source + 1)
+    rest = (*before, *after)
+    return Plan((*rest[:target], *window, *rest[target:]))
+
+
+def repeat(plan: Plan, start: int, stop: int, times: int) -> Plan:
+    """Run a window `times` times, as a block; a window of one stage repeats that stage.
+
+    >>> repeat(Plan.identity(80), 45, 52, times=2)
+    Plan('0-44 [45-51]*2 52-79')
+    >>> repeat(Plan.identity(8), 3, 4, times=2)
+    Plan('0-2 3*2 4-7')
+    """
+    before, window, after = _cut(plan, start, stop)
+    whole = window[0] if len(window) == 1 else Block(Plan(window))
+    return Plan((*before, *_times(whole, times), *after))
+
+
+def parallel(plan: Plan, start: int, stop: int, merge: Merge = _MEAN) -> Plan:
+    """Let the stages of a window read the same state, and merge their outputs.
+
+    A window of one stage is left as it is under `mean` and `sum`, where a group of one changes nothing.
+
+    >>> parallel(Plan.identity(32), 14, 18)
+    Plan('0-13 (14|15|16|17) 18-31')
+    """
+    return loop(plan, start, stop, 1, merge)
+
+
+def loop(plan: Plan, start: int, stop: int, times: int, merge: Merge = _MEAN) -> Plan:
+    """`parallel`, with the merged state fed back, `times` times in all: the Painters' looped parallel.
+
+    >>> loop(Plan.identity(32), 14, 18, times=3)
+    Plan('0-13 (14|15|16|17)*3 18-31')
+    """
+    before, window, after = _cut(plan, start, stop)
+    alone = len(window) == 1 and merge.rule != "gain"
+    whole = window[0] if alone else Group(tuple(Plan((stage,)) for stage in window), merge)
+    return Plan((*before, *_times(whole, times), *after))
+
+
+def _cut(plan: Plan, start: int, stop: int) -> tuple[tuple[Stage, ...], tuple[Stage, ...], tuple[Stage, ...]]:
+    """The stages before a window, in it and after it."""
+    count = len(plan.stages)
+    for position in (start, stop):
+        if type(position) is not int:
+            raise PlanError(f"a window is given by whole numbers, start and stop, not {position!r}")
+    if not 0 <= start < stop <= count:
+        raise PlanError(
+            f"a plan of {count} stages has no window from position {start} up to, not including, {stop}: "
+            f"use 0 <= start < stop <= {count}"
+        )
+    return plan.stages[:start], plan.stages[start:stop], plan.stages[stop:]
+
+
+def _times(stage: Stage, times: int) -> tuple[Stage]:
+    if type(times) is not int or times < 1:
+        raise PlanError(f"a repeat count is a whole number from 1 up, not {times!r}")
+    return (changed(stage, times=stage.times * times),)
+
+
+def _check_visited(plan: Plan, *layers: int) -> None:
+    missing = [layer for layer in layers if layer not in plan.layers()]
+    if missing:
+        raise PlanError(f"the plan {plan} does not run {_listed(tuple(missing))}; name a layer that it runs")
+
+
+def _listed(layers: tuple[int, ...]) -> str:
+    return f"layer{'s' * (len(layers) != 1)} {', '.join(map(str, layers))}"
+
+
+def _mapped(plan: Plan, onto: Callable[[int], int]) -> Plan:
+    plan_ = _relabelled(plan, onto)
+    assert plan_ is not None
+    return plan_
+
+
+def _relabelled(plan: Plan, onto: Callable[[int], int | None]) -> Plan | None:
+    """The plan with every visit of layer k made one of `onto(k)`, or dropped; `None` if nothing is left."""
+    stages = tuple(
+        stage for stage in (_relabelled_stage(stage, onto) for stage in plan.stages) if stage is not None
+    )
+    return Plan(stages) if stages else None
+
+
+def _relabelled_stage(stage: Stage, onto: Callable[[int], int | None]) -> Stage | None:
+    match stage:
+        case Visit():
+            layer = onto(stage.layer)
+            return None if layer is None else changed(stage, layer=layer)
+        case Block():
+            inside = _relabelled(stage.plan, onto)
+            return None if inside is None else changed(stage, plan=inside)
+        case Group():
+            branches = (_relabelled(branch, onto) for branch in stage.branches)
+            kept = tuple(branch for branch in branches if branch is not None)
+            return changed(stage, branches=kept) if kept else None

@@ -1,0 +1,399 @@
+"""A plan: which layers of a transformer run, in which order, and how what they compute is joined.
+
+A plan is a value, like a number: it is compared, hashed, printed, parsed, and edited into new plans, and it
+never holds a model. It is a tuple of stages, run one after another. A stage is a `Visit` (one layer), a
+`Group` (branches that all read the same hidden state and are then merged) or a `Block` (a whole sub-plan);
+each may be repeated. However deep the nesting, every plan unrolls into one flat list of `Step`s, and that
+list is what every executor follows: the plain loop, the sweep graph, and the model re-planned in place.
+Layers count from 0. What a plan may not be, of any model, is refused when it is made (`STEP_LIMIT`,
+`NESTING_LIMIT`, `LAYER_LIMIT`); whether a model has the layers is `Plan.check`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from operator import index
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from layerwise.errors import PlanError, near_matches
+
+if TYPE_CHECKING:
+    from layerwise.plan.cost import Cost
+    from layerwise.plan.wiring import Matrix
+
+STEP_LIMIT = 100_000
+"""No plan unrolls to more layer evaluations: no text, however short, can exhaust a machine."""
+
+NESTING_LIMIT = 50
+"""No plan nests groups and blocks deeper: no walk over a plan can exhaust Python's stack."""
+
+LAYER_LIMIT = 100_000
+"""Layer indices stay below this: far above any model, and low enough to catch a slip of the keyboard."""
+
+Rule: TypeAlias = Literal["mean", "sum", "gain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """How the branches of a group become one hidden state.
+
+    With x the input of the group and `delta_m = branch_m(x) - x` the update of each of its M branches, the
+    group returns
+
+        mean     x + (1/M) sum delta_m     the mean of the branches' outputs, as published by the Painters
+        sum      x +       sum delta_m
+        gain     x + (g/M) sum delta_m     g = 1 is the mean, g = M the sum
+
+    >>> Merge("gain", 2).weight(branches=4)
+    0.5
+    """
+
+    rule: Rule = "mean"
+    gain: float | None = None
+
+    def __post_init__(self) -> None:
+        rules = get_args(Rule)
+        if self.rule not in rules:
+            raise PlanError(f"unknown merge rule {self.rule!r}; {near_matches(str(self.rule), rules)}")
+        if self.rule != "gain":
+            if self.gain is not None:
+                raise PlanError(
+                    f"the rule {self.rule} takes no gain, but got {self.gain!r}; write Merge('gain', ...)"
+                )
+            return
+        if type(self.gain) not in (int, float):
+            raise PlanError(f"a gain is a number such as 0.5, not {self.gain!r}")
+        try:
+            gain = float(self.gain)  # type: ignore[arg-type]  # an int or a float, by the line above
+        except OverflowError:
+            gain = math.inf
+        if not math.isfinite(gain):
+            raise PlanError(f"a gain is a finite number such as 0.5, not {gain}")
+        object.__setattr__(self, "gain", gain + 0.0)  # -0.0 becomes 0.0: equal plans then have equal texts
+
+    def weight(self, branches: int) -> float:
+        """What each branch's update counts for in a group of so many branches."""
+        if self.rule == "sum":
+            return 1.0
+        return (1.0 if self.gain is None else self.gain) / branches
+
+    def __str__(self) -> str:
+        """The rule as a plan's text has it, without the colon: `mean`, `sum`, `gain=2`."""
+        return self.rule if self.gain is None else f"gain={repr(self.gain).removesuffix('.0')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One layer, run `times` times in a row. `Visit(15, 4)` is the text `15*4`."""
+
+    layer: int
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        if type(self.layer) is not int or not 0 <= self.layer < LAYER_LIMIT:
+            raise PlanError(
+                f"a layer is a whole number from 0 to {LAYER_LIMIT - 1}, not {_shown(self.layer)}"
+            )
+        _check_times(self.times)
+        _check_size(self.evaluations, self.nesting)
+
+    @property
+    def evaluations(self) -> int:
+        """How many layer evaluations it unrolls to."""
+        return self.times
+
+    @property
+    def nesting(self) -> int:
+        """How many groups and blocks lie inside one another."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Branches that read the same hidden state and are merged; the merged state is fed back `times` times.
+
+    `Group((Plan.of([14]), Plan.of([15])), times=3)` is the text `(14|15)*3`.
+    A group of one branch is allowed: with a gain it is a layer whose update is scaled, `(15):gain=0.5`.
+    """
+
+    branches: tuple[Plan, ...]
+    merge: Merge = field(default_factory=Merge)
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        _check_tuple("a group's branches", self.branches, (Plan,))
+        if not isinstance(self.merge, Merge):
+            raise PlanError(f"a group's merge is a Merge, such as Merge('sum'), not {_shown(self.merge)}")
+        _check_times(self.times)
+        _check_size(self.evaluations, self.nesting)
+
+    @property
+    def evaluations(self) -> int:
+        """How many layer evaluations it unrolls to."""
+        return self.times * sum(branch.evaluations for branch in self.branches)
+
+    @property
+    def nesting(self) -> int:
+        """How many groups and blocks lie inside one another."""
+        return 1 + max(branch.nesting for branch in self.branches)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A sub-plan run `times` times. `Block(Plan.of(range(45, 52)), 2)` is the text `[45-51]*2`."""
+
+    plan: Plan
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.plan, Plan):
+            raise PlanError(f"a block holds a Plan, not {_shown(self.plan)}")
+        _check_times(self.times)
+        _check_size(self.evaluations, self.nesting)
+
+    @property
+    def evaluations(self) -> int:
+        """How many layer evaluations it unrolls to."""
+        return self.times * self.plan.evaluations
+
+    @property
+    def nesting(self) -> int:
+        """How many groups and blocks lie inside one another."""
+        return 1 + self.plan.nesting
+
+
+Stage: TypeAlias = Visit | Group | Block
+Close: TypeAlias = Merge | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One layer evaluation of an unrolled plan, and the groups that open before it and close after it.
+
+    An executor keeps the running state `x` and a stack of frames (base, outputs). For each step it
+
+    1. pushes `opens` frames, each with base = x and no outputs;
+    2. sets x = layer(x);
+    3. for each close, innermost first, appends x to the outputs of the top frame. If the close is `None`, the
+       next branch begins: x = base. If it is a `Merge`, the group is done: x = merge(base, outputs), and the
+       frame goes.
+    """
+
+    layer: int
+    opens: int = 0
+    closes: tuple[Close, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan:
+    """An ordered, non-empty tuple of stages. Frozen and hashable; `Plan.parse(str(plan)) == plan` always.
+
+    >>> plan = Plan.parse("0-3 (4|5)*2 6 7")
+    >>> plan.order()
+    (0, 1, 2, 3, 4, 5, 4, 5, 6, 7)
+    >>> plan.cost()
+    Cost(evaluations=10, stages=8, weights=8, slots=10)
+    """
+
+    stages: tuple[Stage, ...]
+    # Kept, not recomputed: every enclosing group and block asks for them again.
+    evaluations: int = field(init=False, compare=False)
+    nesting: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_tuple("a plan's stages", self.stages, (Visit, Group, Block))
+        object.__setattr__(self, "evaluations", sum(stage.evaluations for stage in self.stages))
+        object.__setattr__(self, "nesting", max(stage.nesting for stage in self.stages))
+        _check_size(self.evaluations, self.nesting)
+
+    @classmethod
+    def parse(cls, text: str) -> Plan:
+        """Read a plan's text, as `layerwise.plan.grammar` defines it; `PlanError` points at the character."""
+        from layerwise.plan.grammar import parse
+
+        return parse(text)
+
+    @classmethod
+    def identity(cls, depth: int) -> Plan:
+        """The plan a model of `depth` layers was trained with.
+
+        >>> Plan.identity(32)
+        Plan('0-31')
+        """
+        check_depth(depth)
+        return cls.of(range(depth))
+
+    @classmethod
+    def of(cls, layers: Iterable[int]) -> Plan:
+        """The plan that visits these layers in this order; numpy and other whole numbers are welcome.
+
+        >>> Plan.of([0, 1, 2, 5, 4])
+        Plan('0-2 5 4')
+        """
+        try:
+            numbers = [
+                layer if isinstance(layer, bool) else index(layer) for layer in islice(layers, STEP_LIMIT + 1)
+            ]
+        except TypeError as error:
+            raise PlanError(f"Plan.of takes whole numbers, as in Plan.of([0, 1, 3]); {error}") from None
+        return cls(tuple(map(Visit, numbers)))
+
+    def __str__(self) -> str:
+        from layerwise.plan.grammar import write
+
+        return write(self)
+
+    def __repr__(self) -> str:
+        return f"Plan({str(self)!r})"
+
+    def steps(self) -> tuple[Step, ...]:
+        """The plan unrolled: the one lowering that every executor follows (see `Step` for what each does).
+
+        >>> for step in Plan.parse("(6 7|8):sum").steps():
+        ...     print(step)
+        Step(layer=6, opens=1, closes=())
+        Step(layer=7, opens=0, closes=(None,))
+        Step(layer=8, opens=0, closes=(Merge(rule='sum', gain=None),))
+        """
+        return tuple(_unroll(self))
+
+    def order(self) -> tuple[int, ...]:
+        """The layer of each step, in the order of execution."""
+        return tuple(step.layer for step in _unroll(self))
+
+    def layers(self) -> frozenset[int]:
+        """The layers that run at all."""
+        return frozenset(_visited(self))
+
+    def check(self, depth: int) -> None:
+        """Raise `PlanError` unless a model of `depth` layers can run this plan.
+
+        >>> Plan.parse("0-3 9").check(depth=6)
+        Traceback (most recent call last):
+        layerwise.errors.PlanError: step 5 of the plan visits layer 9, but the model has 6 layers: use 0 to 5
+          0-3 9
+              ^
+        """
+        check_depth(depth)
+        if max(self.layers()) < depth:
+            return
+        order = self.order()
+        step = next(number for number, layer in enumerate(order) if layer >= depth)
+        text = str(self)
+        raise PlanError(
+            f"step {step + 1} of the plan visits layer {order[step]}, but the model has {depth} "
+            f"layer{'s' * (depth != 1)}: use {f'0 to {depth - 1}' if depth > 1 else '0'}",
+            text=text,
+            position=_position_of_layer_from(depth, text),
+        )
+
+    def cost(self) -> Cost:
+        """Layer evaluations, sequential stages, distinct weights and KV slots (see `layerwise.plan.cost`)."""
+        from layerwise.plan.cost import cost
+
+        return cost(self)
+
+    def matrix(self) -> Matrix:
+        """The wiring A: what each step reads of what came before it; see `layerwise.plan.wiring`."""
+        from layerwise.plan.wiring import matrix
+
+        return matrix(self)
+
+
+def check_depth(depth: int, least: int = 1) -> None:
+    """Raise `PlanError` unless `depth` is a number of layers that a model may have, and at least `least`."""
+    if type(depth) is not int or not least <= depth <= LAYER_LIMIT:
+        raise PlanError(
+            f"a depth is a whole number of layers from {least} to {LAYER_LIMIT}, not {_shown(depth)}"
+        )
+
+
+def _unroll(plan: Plan) -> list[Step]:
+    steps: list[Step] = []
+    for stage in plan.stages:
+        steps += _unroll_once(stage) * stage.times
+    return steps
+
+
+def _unroll_once(stage: Stage) -> list[Step]:
+    match stage:
+        case Visit():
+            return [Step(stage.layer)]
+        case Block():
+            return _unroll(stage.plan)
+        case Group():
+            return _unroll_group(stage)
+
+
+def _unroll_group(group: Group) -> list[Step]:
+    """The branches one after another; the frame opens before the first step and merges after the last one."""
+    steps: list[Step] = []
+    for branch in group.branches:
+        inside = _unroll(branch)
+        inside[-1] = replace(inside[-1], closes=(*inside[-1].closes, None))
+        steps += inside
+    steps[0] = replace(steps[0], opens=steps[0].opens + 1)
+    steps[-1] = replace(steps[-1], closes=(*steps[-1].closes[:-1], group.merge))
+    return steps
+
+
+def _visited(plan: Plan) -> set[int]:
+    layers: set[int] = set()
+    for stage in plan.stages:
+        match stage:
+            case Visit():
+                layers.add(stage.layer)
+            case Block():
+                layers |= _visited(stage.plan)
+            case Group():
+                layers = layers.union(*map(_visited, stage.branches))
+    return layers
+
+
+def _position_of_layer_from(depth: int, text: str) -> int:
+    """Where a plan's own text first names a layer of `depth` or above.
+
+    The numbers of layers follow a space, a bracket or a bar; counts and gains follow `*` and `=`.
+    """
+    for found in re.finditer(r"(?:^|(?<=[ (\[|]))(\d+)(?:-(\d+))?", text):
+        for end in (1, 2):
+            if found[end] is not None and int(found[end]) >= depth:
+                return found.start(end)
+    raise AssertionError(f"{text!r} names no layer of {depth} or above")
+
+
+def _check_tuple(what: str, values: Sequence[object], kinds: tuple[type, ...]) -> None:
+    names = " or ".join(kind.__name__ for kind in kinds)
+    if type(values) is not tuple:
+        raise PlanError(f"{what} are a tuple of {names}, not {_shown(values)}")
+    if not values:
+        raise PlanError(f"{what} are empty: a plan runs at least one layer")
+    for value in values:
+        if not isinstance(value, kinds):
+            raise PlanError(f"{what} are a tuple of {names}, but one of them is {_shown(value)}")
+
+
+def _check_times(times: int) -> None:
+    if type(times) is not int or times < 1:
+        raise PlanError(
+            f"a repeat count is a whole number from 1 up, not {_shown(times)}; to skip a layer, leave it out"
+        )
+
+
+def _check_size(evaluations: int, nesting: int) -> None:
+    if evaluations > STEP_LIMIT:
+        raise PlanError(f"the plan would run more than {STEP_LIMIT:,} layers one after another; repeat less")
+    if nesting > NESTING_LIMIT:
+        raise PlanError(f"the plan nests groups and blocks deeper than {NESTING_LIMIT}; write it flatter")
+
+
+def _shown(value: object) -> str:
+    """A wrong value as an error shows it: what it is, its type, and never more of it than fits a line."""
+    if type(value) is int and abs(value) > 10**18:
+        return "a number of more than 18 digits"
+    shown = repr(value)
+    return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"

@@ -1,0 +1,66 @@
+"""The wiring of a plan: the matrix that says what each step reads. It is also the plan's picture.
+
+Let `d_0` be the embedding output and `d_j = layer(x_j) - x_j` what step j adds to the residual stream.
+Whatever the plan, the input of every step is a weighted sum of what was added before it:
+
+    x_j = sum_{i<j} A[j, i] * d_i          j = 1..n,  and  x_{n+1}, the state handed to the model's own head
+
+An ordinary model has ones everywhere below the diagonal. The members of a group read the same columns, and
+what comes after the group reads 1/M of each of them (mean), all of each (sum), or g/M (gain).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from layerwise.errors import PlanError
+from layerwise.plan.plan import Plan
+
+Matrix: TypeAlias = tuple[tuple[float, ...], ...]
+
+MATRIX_LIMIT = 2_000
+"""Steps of the longest plan whose wiring is written out: four million numbers."""
+
+
+def matrix(plan: Plan) -> Matrix:
+    """The wiring A of a plan of n steps, `(n + 1, n + 1)`.
+
+    Row `j - 1` is the input of step j = 1..n, the last row is the output; column i is `d_i`, i = 0..n. A is
+    lower triangular. Raises `PlanError` above `MATRIX_LIMIT` steps.
+
+    >>> for row in matrix(Plan.parse("0 (1|2) 3")):
+    ...     print(row)
+    (1.0, 0.0, 0.0, 0.0, 0.0)
+    (1.0, 1.0, 0.0, 0.0, 0.0)
+    (1.0, 1.0, 0.0, 0.0, 0.0)
+    (1.0, 1.0, 0.5, 0.5, 0.0)
+    (1.0, 1.0, 0.5, 0.5, 1.0)
+    """
+    steps = plan.steps()
+    if len(steps) > MATRIX_LIMIT:
+        raise PlanError(
+            f"the wiring of {len(steps):,} steps has {(len(steps) + 1) ** 2:,} numbers; "
+            f"it is written out for plans of at most {MATRIX_LIMIT:,} steps"
+        )
+    state = [1.0] + [0.0] * len(steps)
+    rows: list[tuple[float, ...]] = []
+    frames: list[tuple[list[float], list[list[float]]]] = []
+    for number, step in enumerate(steps, start=1):
+        frames += [(state, []) for _ in range(step.opens)]
+        rows.append(tuple(state))
+        state = [*state[:number], state[number] + 1.0, *state[number + 1 :]]
+        for close in step.closes:
+            base, outputs = frames[-1]
+            outputs.append(state)
+            state = base
+            if close is not None:
+                state = _merged(base, outputs, close.weight(len(outputs)))
+                frames.pop()
+    return (*rows, tuple(state))
+
+
+def _merged(base: list[float], outputs: list[list[float]], weight: float) -> list[float]:
+    """`base + weight * sum(output - base)`: every rule in one line, and exact where the branches agree."""
+    return [
+        start + weight * sum(end - start for end in ends) for start, *ends in zip(base, *outputs, strict=True)
+    ]
