@@ -66,7 +66,7 @@ class Corpus:
         state = hashlib.sha256()
         for document in self.documents:
             for field in (document.id, document.text, document.task, str(document.answer_start)):
-                encoded = field.encode("utf-8", "surrogatepass")
+                encoded = field.encode()
                 state.update(len(encoded).to_bytes(8, "big") + encoded)
         return state.hexdigest()
 
@@ -149,9 +149,7 @@ def _json_document(line: str, place: str, fallback_id: str, task: str) -> Docume
         raise DataError(f'{place}: found {found}; each line should be an object with a non-empty "text"')
     start = record.get("answer_start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
-        raise DataError(
-            f"{place}: answer_start is {start!r}; it should be a number of characters, or left out"
-        )
+        raise DataError(f"{place}: answer_start is {start!r}; it should be a number of characters, or left out")
     return Document(str(record.get("id", fallback_id)), record["text"], str(record.get("task", task)), start)
 
 
@@ -162,14 +160,10 @@ def _read_text(file: Path) -> str:
         if file.suffix == ".gz":
             content = gzip.decompress(content)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise DataError(
-            f"{file} is not a whole gzip file ({error}): copy it again, or unpack it first"
-        ) from error
+        raise DataError(f"{file} is not a whole gzip file ({error}): copy it again, or unpack it first") from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise DataError(
-            f"cannot read {file}: {reason}; check its permissions, or name another file"
-        ) from error
+        raise DataError(f"cannot read {file}: {reason}; check its permissions, or name another file") from error
     offset = _first_binary_byte(content)
     if offset is not None:
         raise DataError(

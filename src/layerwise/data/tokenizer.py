@@ -161,15 +161,11 @@ def _byte_pair_encoder(pieces: list[Piece]) -> tokenizers.Tokenizer:
 
 
 def _merges(pieces: list[Piece], vocabulary: dict[str, int]) -> list[tuple[str, str]]:
-    """Every pair of pieces whose union is a piece, best score first.
-
-    Equal scores keep the order of the file; of one piece's splits the longer left part comes first, which is
-    what merging from the left yields in a run of one character.
-    """
+    """Every pair of pieces whose union is a piece, best score first; equal scores keep the order of the file."""
     merged = sorted(pieces[SPECIAL_PIECES + BYTE_PIECES :], key=lambda piece: -piece.score)
     return [
         (piece.text[:cut], piece.text[cut:])
         for piece in merged
-        for cut in range(len(piece.text) - 1, 0, -1)
+        for cut in range(1, len(piece.text))
         if piece.text[:cut] in vocabulary and piece.text[cut:] in vocabulary
     ]

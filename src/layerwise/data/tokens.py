@@ -16,7 +16,7 @@ from typing import Literal
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.corpus import Corpus
-from layerwise.data.documents import Document
+from layerwise.data.documents import Document, excerpt
 from layerwise.errors import DataError
 
 Objective = Literal["next_token", "masked_token"]
@@ -109,6 +109,11 @@ class _Cutter:
                 f"document {document.id!r} has {len(ids)} token(s): a text needs at least 2 to be scored; "
                 "give a longer text, or remove it"
             )
+        if answer_from == len(ids):
+            raise DataError(
+                f"the answer of document {document.id!r}, {document.answer!r}, has no token of its own; "
+                "give an answer that the tokenizer does not drop"
+            )
         room = self.length - len(self.before) - len(self.after)
         if document.answer_start is not None and len(ids) > room:
             self.too_long[document.id] = len(ids) + self.length - room
@@ -124,17 +129,14 @@ class _Cutter:
         return Window(document.id, document.task, index, ids, first, len(ids) - len(self.after))
 
 
-def _wrapping(
-    tokenizer: PreTrainedTokenizerBase, objective: Objective
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _wrapping(tokenizer: PreTrainedTokenizerBase, objective: Objective) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The special tokens before and after a window."""
     if objective == "next_token":
         start = tokenizer.bos_token_id
         return ((start,) if isinstance(start, int) else ()), ()
     bare = tokenizer("a", add_special_tokens=False)["input_ids"]
     wrapped = tokenizer("a")["input_ids"]
-    # The text's own tokens are the last place where they occur in order: special tokens differ from them.
-    for start in range(len(wrapped) - len(bare), -1, -1):
+    for start in range(len(wrapped) - len(bare) + 1):
         if wrapped[start : start + len(bare)] == bare:
             return tuple(wrapped[:start]), tuple(wrapped[start + len(bare) :])
     return (), ()
@@ -187,7 +189,7 @@ def _in_rounds(corpus: Corpus, cutter: _Cutter, limit: int, draw: random.Random)
     share = CHARACTERS_PER_TOKEN * max(cutter.length, limit // len(corpus.documents) + 1)
     waiting: list[list[Window]] = []
     for document in draw.sample(corpus.documents, len(corpus.documents)):
-        cut = cutter.cut(_excerpt(document, share, draw))
+        cut = cutter.cut(excerpt(document, share, draw))
         draw.shuffle(cut)
         if cut:
             yield cut.pop()
@@ -195,16 +197,6 @@ def _in_rounds(corpus: Corpus, cutter: _Cutter, limit: int, draw: random.Random)
     while waiting := [cut for cut in waiting if cut]:
         for cut in waiting:
             yield cut.pop()
-
-
-def _excerpt(document: Document, characters: int, draw: random.Random) -> Document:
-    """At most `characters` of a plain text, from the start of a line where one begins within them."""
-    if document.answer_start is not None or len(document.text) <= characters:
-        return document
-    start = draw.randrange(len(document.text) - characters)
-    line = document.text.find("\n", start, start + characters // 2) + 1
-    start = line or start
-    return Document(document.id, document.text[start : start + characters], document.task)
 
 
 def _refuse_long(corpus: Corpus, too_long: dict[str, int], length: int) -> None:
