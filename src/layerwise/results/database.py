@@ -76,9 +76,7 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
     folder.
     """
     if not path.is_file():
-        raise RunError(
-            f"There is no database at {path}: this run holds no rows. Resume it, or name another folder."
-        )
+        raise RunError(f"There is no database at {path}: this run holds no rows. Resume it, or name another folder.")
     log = path.with_name(f"{path.name}-wal")
     with explained(path):
         try:
@@ -115,9 +113,7 @@ def explained(path: Path) -> Iterator[None]:
         raise RunError(_explanation(path, error)) from error
     except OSError as error:
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        raise RunError(
-            _full(path) if full else f"Cannot use {path}: {error}. Choose another run folder."
-        ) from error
+        raise RunError(_full(path) if full else f"Cannot use {path}: {error}. Choose another run folder.") from error
     except UnicodeEncodeError as error:
         raise RunError(
             f"{error.object!r} cannot be stored as Unicode text. Rename the document or the task."

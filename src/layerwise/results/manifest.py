@@ -111,7 +111,7 @@ class Manifest:
     def to_json(self) -> str:
         """The manifest as indented JSON, with the version of the layout in `format`.
 
-        >>> manifest = Manifest("demo", None, "w", "float32", "cpu", "lib", "c", 2, 90, 64, ("skip",), ("t",), 0)
+        >>> manifest = Manifest("demo", None, "w1", "float32", "cpu", "lib", "c1", 2, 9, 8, ("f",), ("t",), 0)
         >>> Manifest.from_json(manifest.to_json()) == manifest
         True
         """
@@ -123,13 +123,11 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Read what `to_json` wrote. Raises `RunError` for anything else, also for a layout from the future."""
+        """Read what `to_json` wrote; anything else, a layout from the future too, raises `RunError`."""
         try:
             content = json.loads(text)
         except json.JSONDecodeError as error:
-            raise RunError(
-                f"The manifest is not JSON ({error}). Restore it, or start in another folder."
-            ) from error
+            raise RunError(f"The manifest is not JSON ({error}). Restore it or use another folder.") from error
         found = content.pop("format", None) if isinstance(content, dict) else None
         if found != FORMAT:
             raise RunError(

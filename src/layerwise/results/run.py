@@ -169,8 +169,7 @@ def _locked(folder: Path | str) -> tuple[Path, Lock]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(
-            f"Cannot make the run folder {folder} ({error.strerror}). Choose a folder on a disk that can be "
-            "written."
+            f"Cannot make the run folder {folder} ({error.strerror}). Choose a folder on a disk that can be written."
         ) from error
     return folder, Lock(folder / LOCK)
 

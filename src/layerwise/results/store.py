@@ -54,9 +54,7 @@ class Store:
         self._session = session
 
     @classmethod
-    def writing(
-        cls, path: Path, *, command: Sequence[str] = (), versions: Mapping[str, str] | None = None
-    ) -> Store:
+    def writing(cls, path: Path, *, command: Sequence[str] = (), versions: Mapping[str, str] | None = None) -> Store:
         """Open `path` to add rows, creating it if need be, and begin a session. Hold the folder's lock."""
         connection = connect_for_writing(path)
         used = installed_versions() if versions is None else dict(versions)
@@ -81,9 +79,7 @@ class Store:
         try:
             if self._session is not None:
                 with explained(self.path), self._connection:
-                    self._connection.execute(
-                        "UPDATE sessions SET ended = ? WHERE id = ?", (utc_now(), self._session)
-                    )
+                    self._connection.execute("UPDATE sessions SET ended = ? WHERE id = ?", (utc_now(), self._session))
         finally:
             self._session = None
             self._connection.close()
@@ -179,9 +175,7 @@ class Store:
                 [(*_plain(row), session) for row in rows],
             )
 
-    def scores(
-        self, measure: str | None = None, *, task: str | None = None, metric: str | None = None
-    ) -> list[Score]:
+    def scores(self, measure: str | None = None, *, task: str | None = None, metric: str | None = None) -> list[Score]:
         """The scores that match what is given: measures alphabetically, each in the order it was written."""
         wanted = {"measure": measure, "task": task, "metric": metric}
         given = {name: value for name, value in wanted.items() if value is not None}
@@ -252,15 +246,11 @@ def _check_loss(row: Loss) -> None:
 def _check_score(row: Score, measure: str, seen: set[tuple[str, str, str]]) -> None:
     where = f"The score {row.metric!r} of {row.subject!r} (task {row.task!r})"
     if row.measure != measure:
-        raise MeasureError(
-            f"{where} belongs to measure {row.measure!r}, not {measure!r}. Replace each by itself."
-        )
+        raise MeasureError(f"{where} belongs to measure {row.measure!r}, not {measure!r}. Replace each by itself.")
     for name in ("value", "low", "high", "p", "p_adjusted", "resolution"):
         number = getattr(row, name)
         if number is not None and not math.isfinite(number):
-            raise MeasureError(
-                f"{where} has {name} = {number}. Leave the row out, or write None if it does not apply."
-            )
+            raise MeasureError(f"{where} has {name} = {number}. Leave the row out, or write None if it does not apply.")
     key = (row.subject, row.task, row.metric)
     if key in seen:
         raise MeasureError(f"{where} is there twice. Give each number a subject, task and metric of its own.")
