@@ -94,9 +94,8 @@ def sweep(
     their names, after every other row has been handed on.
     """
     reading = corpus if isinstance(corpus, Reading) else read(stack, corpus)
-    finished = finished or _nothing
-    work = _Work.of(with_identity(stack, plans), reading, finished)
-    return _Sweep(stack, work, sink or _ignore, finished, progress or _silent).rows()
+    work = _Work.of(with_identity(stack, plans), reading, finished or _nothing)
+    return _Sweep(stack, work, sink or _ignore, progress or _silent).rows()
 
 
 def with_identity(stack: Stack, plans: Iterable[Plan | Member]) -> tuple[Plan, ...]:
@@ -129,25 +128,35 @@ def bill(stack: Stack, plans: Sequence[Plan], reading: Reading, finished: Finish
 
 
 @dataclass(frozen=True)
-class _Work:
-    """The batches with the graph of the plans that each still needs."""
+class _Piece:
+    """One batch, the graph of the plans it still needs, and the plans that each of its windows has rows for."""
 
-    pieces: tuple[tuple[AnyBatch, Graph], ...]
+    batch: AnyBatch
+    graph: Graph
+    done: tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a sweep has to do, batch by batch, and what that will cost."""
+
+    pieces: tuple[_Piece, ...]
     bill: Bill
 
     @classmethod
     def of(cls, plans: Sequence[Plan], reading: Reading, finished: Finished) -> _Work:
-        graphs: dict[tuple[Plan, ...], Graph] = {}
+        graphs: dict[tuple[Plan, ...], Graph] = {tuple(plans): build(plans)}
         pieces = []
         for batch in reading.batches:
-            done = frozenset.intersection(*(finished(w.task, w.document, w.index) for w in batch.windows))
-            missing = tuple(plan for plan in plans if str(plan) not in done) if done else tuple(plans)
+            done = tuple(finished(window.task, window.document, window.index) for window in batch.windows)
+            everywhere = frozenset.intersection(*done)
+            missing = tuple(plan for plan in plans if str(plan) not in everywhere) if everywhere else tuple(plans)
             if missing not in graphs:
                 graphs[missing] = build(missing)
-            pieces.append((batch, graphs[missing]))
-        whole = build(plans)
-        layer_tokens = sum(graph.evaluations * batch.size for batch, graph in pieces)
-        head_tokens = sum(graph.heads * batch.size for batch, graph in pieces)
+            pieces.append(_Piece(batch, graphs[missing], done))
+        whole = graphs[tuple(plans)]
+        layer_tokens = sum(piece.graph.evaluations * piece.batch.size for piece in pieces)
+        head_tokens = sum(piece.graph.heads * piece.batch.size for piece in pieces)
         return cls(tuple(pieces), Bill(whole.evaluations, whole.naive, len(plans), layer_tokens, head_tokens))
 
 
@@ -158,7 +167,6 @@ class _Sweep:
     stack: Stack
     work: _Work
     sink: Sink
-    finished: Finished
     progress: Progress
     meter: Meter = field(default_factory=Meter)
     broken: dict[Plan, str] = field(default_factory=dict)
@@ -167,9 +175,9 @@ class _Sweep:
         self.progress(self.meter, self.work.bill)
         rows: list[Loss] = []
         with evaluating(self.stack.model), torch.inference_mode():
-            for batch, graph in self.work.pieces:
-                if graph.ends:
-                    rows.extend(self._batch(batch, graph))
+            for piece in self.work.pieces:
+                if piece.graph.ends:
+                    rows.extend(self._batch(piece))
         if self.broken:
             plan, document = next(iter(self.broken.items()))
             raise MeasureError(
@@ -178,13 +186,12 @@ class _Sweep:
             )
         return rows
 
-    def _batch(self, batch: AnyBatch, graph: Graph) -> list[Loss]:
+    def _batch(self, piece: _Piece) -> list[Loss]:
+        batch, graph = piece.batch, piece.graph
         plans_at = defaultdict(list)
         for plan, node in graph.ends.items():
             plans_at[node].append(plan)
-        captured = self.stack.capture(
-            **{name: value.to(self.stack.device) for name, value in batch.inputs.items()}
-        )
+        captured = self.stack.capture(**{name: value.to(self.stack.device) for name, value in batch.inputs.items()})
         walk = Walk(graph, lambda layer, state: self.stack.apply(layer, state, captured), captured.state)
         rows: list[Loss] = []
         walked = 0
@@ -193,7 +200,7 @@ class _Sweep:
             reached = time.perf_counter()
             losses = window_losses(self.stack, state, batch)
             for plan in plans_at[node]:
-                fresh = self._rows(plan, batch, losses)
+                fresh = self._rows(plan, piece, losses)
                 self.sink(fresh)
                 rows.extend(fresh)
             done = time.perf_counter()
@@ -203,18 +210,17 @@ class _Sweep:
         self.meter.most_live = max(self.meter.most_live, walk.most_live)
         return rows
 
-    def _rows(self, plan: Plan, batch: AnyBatch, losses: Sequence[WindowLoss]) -> list[Loss]:
+    def _rows(self, plan: Plan, piece: _Piece, losses: Sequence[WindowLoss]) -> list[Loss]:
         """The rows of one plan on one batch; none at all when one of its losses is not finite."""
         text = str(plan)
-        for window, loss in zip(batch.windows, losses, strict=True):
+        rows = []
+        for window, done, loss in zip(piece.batch.windows, piece.done, losses, strict=True):
             if not math.isfinite(loss.nll):
                 self._note_broken(plan, window.document)
                 return []
-        return [
-            Loss(text, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
-            for window, loss in zip(batch.windows, losses, strict=True)
-            if text not in self.finished(window.task, window.document, window.index)
-        ]
+            if text not in done:
+                rows.append(Loss(text, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits))
+        return rows
 
     def _note_broken(self, plan: Plan, document: str) -> None:
         if plan == Plan.identity(self.stack.depth):

@@ -2,5 +2,6 @@
 
 from layerwise.stack.load import load, weight_hash
 from layerwise.stack.stack import Capture, Source, Stack
+from layerwise.stack.verify import Law, verify
 
-__all__ = ["Capture", "Source", "Stack", "load", "weight_hash"]
+__all__ = ["Capture", "Law", "Source", "Stack", "load", "verify", "weight_hash"]

@@ -144,9 +144,7 @@ def _refuse_changed_state(model: nn.Module, earlier: _Call, later: _Call) -> Non
             f"{type(model).__name__}: block {earlier.layer} changes the shape of the hidden state, so its layers cannot "
             "change places; address the blocks of one stage with layers='path.to.blocks'"
         )
-    if state is not later.state and not (
-        state.shape == later.state.shape and torch.equal(state, later.state)
-    ):
+    if state is not later.state and not (state.shape == later.state.shape and torch.equal(state, later.state)):
         raise UnsupportedModel(
             f"{type(model).__name__} changes the hidden state between blocks {earlier.layer} and {later.layer}; "
             "a plan could not say where that step belongs"

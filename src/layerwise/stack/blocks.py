@@ -25,11 +25,7 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     """
     if path is not None:
         return _named(model, path)
-    marked = [
-        name
-        for name, blocks in _lists(model)
-        if all(isinstance(b, GradientCheckpointingLayer) for b in blocks)
-    ]
+    marked = [name for name, blocks in _lists(model) if all(isinstance(b, GradientCheckpointingLayer) for b in blocks)]
     found = _outermost(marked)
     if not found:
         unlike = _outermost([name for name, blocks in _lists(model) if _alike(blocks)])

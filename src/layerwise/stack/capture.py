@@ -77,17 +77,13 @@ def capture(model: nn.Module, blocks: nn.ModuleList, anatomy: Anatomy, inputs: M
         calls.append(Call(args, kwargs))
         return state
 
-    stand_ins = [
-        StandIn(block, container, note) for block, container in zip(blocks, anatomy.containers, strict=True)
-    ]
+    stand_ins = [StandIn(block, container, note) for block, container in zip(blocks, anatomy.containers, strict=True)]
     with entries(blocks, stand_ins):
         model(**inputs)
     return Capture(states[0], tuple(calls), inputs)
 
 
-def finish(
-    model: nn.Module, blocks: nn.ModuleList, anatomy: Anatomy, inputs: Mapping[str, Any], state: Tensor
-) -> Any:
+def finish(model: nn.Module, blocks: nn.ModuleList, anatomy: Anatomy, inputs: Mapping[str, Any], state: Tensor) -> Any:
     """Run `model(**inputs)` as if its blocks had arrived at `state`; returns what the model returns."""
 
     def inject(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

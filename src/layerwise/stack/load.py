@@ -104,35 +104,25 @@ def _place(name: str) -> str:
         _check_files(folder)
         return str(folder)
     if folder.exists():
-        raise CheckpointError(
-            f"{name} is a file; give the folder that holds config.json and model.safetensors"
-        )
+        raise CheckpointError(f"{name} is a file; give the folder that holds config.json and model.safetensors")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise CheckpointError(
-            f"there is no folder {name}; give a folder, a hub id such as owner/name, or `demo`"
-        )
+        raise CheckpointError(f"there is no folder {name}; give a folder, a hub id such as owner/name, or `demo`")
     return name
 
 
 def _check_files(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         found = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
-        raise CheckpointError(
-            f"{folder} has no config.json (it holds {found}); give a Hugging Face model folder"
-        )
+        raise CheckpointError(f"{folder} has no config.json (it holds {found}); give a Hugging Face model folder")
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
-        pickled = [
-            path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(pattern)
-        ]
+        pickled = [path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(pattern)]
         if pickled:
             raise CheckpointError(
                 f"{folder} holds only pickled weights ({', '.join(sorted(pickled)[:3])}), which can run code when they are "
                 "read; convert them to safetensors (model.save_pretrained writes it) and load that"
             )
-        raise CheckpointError(
-            f"{folder} has no *.safetensors file; save the model with model.save_pretrained(folder)"
-        )
+        raise CheckpointError(f"{folder} has no *.safetensors file; save the model with model.save_pretrained(folder)")
     for path in weights:
         try:
             with safe_open(path, framework="pt"):
@@ -155,9 +145,7 @@ def _pretrained(
         _refuse_quantised(config)
         kind = _model_class(config, trust_remote_code)
         if kind is None:
-            raise ModelError(
-                f"{place}: transformers {transformers.__version__} has no model for its configuration"
-            )
+            raise ModelError(f"{place}: transformers {transformers.__version__} has no model for its configuration")
         loaded, report = kind.from_pretrained(
             place, dtype=dtype if dtype == "auto" else getattr(torch, dtype), use_safetensors=True,
             output_loading_info=True, config=config, **options,
@@ -200,9 +188,7 @@ def _explained(place: str, error: Exception) -> ModelError:
     text = str(error).strip().splitlines()
     reason = text[0] if text else type(error).__name__
     if "trust_remote_code" in str(error):
-        return ModelError(
-            f"{place} comes with its own code, which is not run unless you ask: --trust-remote-code"
-        )
+        return ModelError(f"{place} comes with its own code, which is not run unless you ask: --trust-remote-code")
     if "safetensors" in str(error):
         return CheckpointError(f"{place} has no safetensors weights ({reason}); pickled weights are refused")
     return CheckpointError(

@@ -1,0 +1,36 @@
+# Two commands do all the set-up: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test test-slow check benchmark clean
+
+demo: $(INSTALLED)  ## set up, run the main job on the demo model, say where the report is
+	$(BIN)/layerwise sweep demo --run runs/demo
+
+test: $(INSTALLED)  ## the tests that take seconds to minutes
+	$(BIN)/pytest -m "not slow"
+
+test-slow: $(INSTALLED)  ## the tests that take minutes each
+	$(BIN)/pytest -m slow
+
+check: $(INSTALLED)  ## lint, format, types, all tests: exactly what CI runs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(MAKE) test test-slow
+
+benchmark: $(INSTALLED)  ## the figures in the README's performance table
+	$(BIN)/python benchmarks/sweep.py
+	$(BIN)/python benchmarks/in_place.py
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "layerwise needs Python 3.11 or later; this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,eval]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

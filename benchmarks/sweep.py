@@ -1,0 +1,122 @@
+"""What a sweep costs against its lower bound, and against running the plans one after another.
+
+    python benchmarks/sweep.py                          # the shape of SmolLM2-135M, 8 x 512 tokens, leave-one-out
+    python benchmarks/sweep.py --family painters --rows 1 --length 128
+
+A 30-layer, 576-wide Llama with a vocabulary of 49,152 and random weights. The bound is (measured time of a layer x layer
+evaluations) + (measured time of a head x plans), all timed in this process, in turns with the sweep itself, so that a
+noisy machine disturbs every side alike. The plain loop runs the model's own forward under each plan, one at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from layerwise.data.batches import IGNORED, Batch
+from layerwise.data.tokens import Window
+from layerwise.measure.loss import window_losses
+from layerwise.measure.reading import Reading
+from layerwise.measure.sweep import Meter, sweep
+from layerwise.plan import Plan
+from layerwise.plan.families import family
+from layerwise.stack import Stack, load
+from layerwise.stack.graph import build
+
+
+def smol_shape() -> LlamaForCausalLM:
+    """A Llama of SmolLM2-135M's shape, with random weights."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
+        num_key_value_heads=3, max_position_embeddings=2048, tie_word_embeddings=True,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def random_batch(rows: int, length: int) -> Batch:
+    """Random tokens, every one but a row's first scored."""
+    ids = torch.randint(0, 49152, (rows, length), generator=torch.Generator().manual_seed(1))
+    targets = torch.full_like(ids, IGNORED)
+    targets[:, :-1] = ids[:, 1:]
+    windows = tuple(Window(f"document-{row}", "random", 0, tuple(ids[row].tolist()), 1, length) for row in range(rows))
+    return Batch(ids, torch.ones_like(ids), targets, windows)
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """How long `work` takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def peak_megabytes() -> float:
+    """The largest resident size of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def one_plan_at_a_time(stack: Stack, plans: list[Plan], batch: Batch) -> None:
+    """What a careful script does: put each plan in place and take the mean loss of the model's own logits."""
+    for plan in plans:
+        with stack.under(plan):
+            logits = stack.model(**batch.inputs, use_cache=False).logits
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), batch.targets.flatten(), ignore_index=IGNORED)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--family", default="leave_one_out")
+    parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--length", type=int, default=512)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--no-loop", action="store_true", help="leave the plain loop out (it is long, and holds all logits)")
+    options = parser.parse_args()
+
+    model = smol_shape()
+    stack = load(model)
+    batch = random_batch(options.rows, options.length)
+    reading = Reading("random", "random", options.length, "next_token", (batch,))
+    plans = [member.plan for member in family(options.family, stack.depth)]
+    graph = build([Plan.identity(stack.depth), *plans])
+    weights = sum(p.numel() * p.element_size() for p in model.parameters()) / 1e6
+    print(f"{options.family}: {len(graph.ends)} plans, {graph.naive:,} layer evaluations naive, {graph.evaluations:,} bound")
+
+    meters: list[Meter] = []
+    layers, heads, sweeps, loops = [], [], [], []
+    with torch.inference_mode():
+        captured = stack.capture(**batch.inputs)
+        state = captured.state
+        for _ in range(options.repeats):
+            layers += [seconds(lambda: stack.apply(layer, state, captured)) for layer in range(stack.depth)]
+            heads += [seconds(lambda: window_losses(stack, state, batch)) for _ in range(3)]
+            sweeps.append(seconds(lambda: sweep(stack, plans, reading, progress=lambda meter, _: meters.append(meter))))
+            layers += [seconds(lambda: stack.apply(layer, state, captured)) for layer in range(stack.depth)]
+            heads += [seconds(lambda: window_losses(stack, state, batch)) for _ in range(3)]
+        peak = peak_megabytes()
+        if not options.no_loop:
+            few = plans[:: max(1, len(plans) // 6)]
+            share = sum(len(plan.steps()) for plan in few)
+            for _ in range(options.repeats):
+                loops.append(seconds(lambda: one_plan_at_a_time(stack, few, batch)))
+    done = meters[-1].layer_tokens // batch.size
+    layer, head = statistics.median(layers), statistics.median(heads)
+    bound = layer * graph.evaluations + head * graph.heads
+    took = statistics.median(sweeps)
+    print(f"layer {layer * 1e3:.1f} ms, head and loss {head * 1e3:.0f} ms (medians of {len(layers)} and {len(heads)})")
+    print(f"layer evaluations made {done:,} = {done / graph.evaluations:.4f} x the bound; most states live {meters[-1].most_live}")
+    print(f"sweep {took:.1f} s = {took / bound:.3f} x the bound of {bound:.1f} s")
+    print(f"peak memory {peak:,.0f} MB = model {weights:,.0f} MB + {peak - weights:,.0f} MB")
+    if loops:
+        whole = statistics.median(loops) * graph.naive / share
+        print(f"one plan at a time {whole:.1f} s (measured on {len(few)} plans, scaled by layer evaluations) = {whole / took:.2f} x the sweep")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""The laws that make a re-planned model trustworthy, run on the user's own model and plan.
+
+A model whose layers were moved can be wrong without an error: a cache slot written twice, a mask chosen by the old
+position, a hook that fires twice. Each law here compares two computations that must agree; `verify` runs them all and says
+which hold. What the untouched model cannot do itself (beam search, a static cache) is not held against the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from layerwise.errors import MeasureError
+from layerwise.plan import Plan
+from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
+from layerwise.stack.stack import Stack
+
+NEW_TOKENS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """One law and whether it holds; `holds` is `None` where it does not apply, and `detail` says why."""
+
+    name: str
+    holds: bool | None
+    detail: str
+
+
+def verify(stack: Stack, plan: Plan, inputs: dict[str, Tensor] | None = None) -> list[Law]:
+    """Run every law on `stack` under `plan`; `inputs` default to a small seeded batch.
+
+    The laws: the identity plan in place is the untouched model, bit for bit; the plan in place equals the plan step by
+    step; no weight is copied; the model is untouched afterwards; and for models that generate, cached decoding equals
+    recomputation, greedy, left-padded, with a static cache and with beams (tokens equal, logits up to rounding).
+    """
+    plan.check(stack.depth)
+    inputs = inputs or example_inputs(stack.model)
+    if inputs is None:
+        raise MeasureError(
+            f"{type(stack.model).__name__} takes inputs that layerwise cannot make up; pass a batch: verify(stack, plan, inputs)"
+        )
+    with evaluating(stack.model), torch.inference_mode():
+        return [*_in_place_laws(stack, plan, inputs), *_decoding_laws(stack, plan, inputs)]
+
+
+def _in_place_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Iterator[Law]:
+    before = main_tensor(stack.model(**inputs))
+    with stack.under(Plan.identity(stack.depth)):
+        identity = main_tensor(stack.model(**inputs))
+    yield _bitwise("identity plan in place = untouched model", identity, before)
+    stepwise = stack.logits(plan, **inputs)
+    storage = {parameter.data_ptr() for parameter in stack.model.parameters()}
+    with stack.under(plan):
+        inside = main_tensor(stack.model(**inputs))
+        copied = [name for name, p in stack.model.named_parameters() if p.data_ptr() not in storage]
+    yield _near("plan in place = plan step by step", inside, stepwise)
+    yield Law("no weight is copied", not copied, copied[0] if copied else f"{len(storage)} tensors, the same storage")
+    yield _bitwise("untouched afterwards", main_tensor(stack.model(**inputs)), before)
+
+
+def _decoding_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Iterator[Law]:
+    ids = inputs.get("input_ids")
+    names = ("greedy", "left-padded", "static cache", "beam search")
+    can_generate = getattr(stack.model, "can_generate", None)
+    if ids is None or can_generate is None or not can_generate():
+        yield from (
+            Law(f"cached decoding = recomputation ({name})", None, "the model does not generate") for name in names
+        )
+        return
+    whole = torch.ones_like(ids)
+    padded = whole.clone()
+    padded[0, : ids.shape[1] // 3] = 0
+    settings: dict[str, tuple[Tensor, dict[str, Any]]] = {
+        "greedy": (whole, {}),
+        "left-padded": (padded, {}),
+        "static cache": (whole, {"cache_implementation": "static", "disable_compile": True}),
+        "beam search": (whole, {"num_beams": 3}),
+    }
+    for name, (mask, options) in settings.items():
+        yield _decoding_law(f"cached decoding = recomputation ({name})", stack, plan, ids, mask, options)
+
+
+def _decoding_law(name: str, stack: Stack, plan: Plan, ids: Tensor, mask: Tensor, options: dict[str, Any]) -> Law:
+    def cached() -> Any:
+        return _generate(stack, ids, mask, use_cache=True, **options)
+
+    reason = _fails(cached)
+    if reason is not None:
+        return Law(name, None, f"the untouched model cannot: {reason}")
+    recomputing = {key: value for key, value in options.items() if key == "num_beams"}
+    with stack.under(plan):
+        fast = cached()
+        slow = _generate(stack, ids, mask, use_cache=False, **recomputing)
+    if torch.equal(fast.sequences, slow.sequences):
+        return Law(name, True, f"{fast.sequences[:, ids.shape[1] :].numel()} tokens equal")
+    step = int((fast.sequences != slow.sequences).any(dim=0).nonzero()[0]) - ids.shape[1]
+    gap = (fast.logits[step] - slow.logits[step]).abs().max().item()
+    rounding = torch.finfo(stack.dtype).eps ** 0.5 * slow.logits[step].abs().max().item()
+    return Law(name, gap <= rounding, f"token {step} differs; logits differ by {gap:.2g}, rounding is {rounding:.2g}")
+
+
+def _generate(stack: Stack, ids: Tensor, mask: Tensor, **options: Any) -> Any:
+    config = stack.model.generation_config
+    padding = next((i for i in (config.pad_token_id, config.eos_token_id) if isinstance(i, int)), 0)
+    return stack.model.generate(
+        input_ids=ids, attention_mask=mask, do_sample=False, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS,
+        pad_token_id=padding, return_dict_in_generate=True, output_logits=True, **options,
+    )  # fmt: skip
+
+
+def _fails(attempt: Callable[[], Any]) -> str | None:
+    """Why `attempt` fails, in a line; `None` when it does not. Models refuse in many kinds of exception."""
+    try:
+        attempt()
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        return f"{type(error).__name__}: {lines[0][:120] if lines else ''}"
+    return None
+
+
+def _bitwise(name: str, left: Tensor, right: Tensor) -> Law:
+    gap = (left - right).abs().max().item()
+    return Law(name, torch.equal(left, right), "equal to the bit" if gap == 0 else f"they differ by {gap:.2g}")
+
+
+def _near(name: str, left: Tensor, right: Tensor) -> Law:
+    gap = (left - right).abs().max().item()
+    rounding = 64 * torch.finfo(left.dtype).eps * right.abs().max().item()
+    return Law(name, gap <= rounding, f"largest difference {gap:.2g} (rounding {rounding:.2g})")
