@@ -5,30 +5,43 @@
     cost        layer evaluations, sequential stages, weights, KV slots
     wiring      the matrix of what each step reads
     edits       skip, swap, reverse, repeat, parallel, ...: from a plan to a new plan
+    families    from a depth to the plans of one study: `painters` (the published grid), `kendall`, ...
+    explain     a plan in words
+    picture     its wiring as text
 
 Standard library only: no torch, no model.
 """
 
 from __future__ import annotations
 
-from layerwise.plan import edits
+from layerwise.plan import edits, families
 from layerwise.plan.cost import Cost
+from layerwise.plan.explain import explain
+from layerwise.plan.families import FAMILIES, family
 from layerwise.plan.grammar import parse, write
+from layerwise.plan.member import Member
+from layerwise.plan.picture import picture
 from layerwise.plan.plan import Block, Close, Group, Merge, Plan, Stage, Step, Visit
 from layerwise.plan.wiring import Matrix
 
 __all__ = [
+    "FAMILIES",
     "Block",
     "Close",
     "Cost",
     "Group",
     "Matrix",
+    "Member",
     "Merge",
     "Plan",
     "Stage",
     "Step",
     "Visit",
     "edits",
+    "explain",
+    "families",
+    "family",
     "parse",
+    "picture",
     "write",
 ]

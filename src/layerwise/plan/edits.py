@@ -83,7 +83,7 @@ def shuffle(plan: Plan, start: int, stop: int, seed: int) -> Plan:
     """
     before, window, after = _cut(plan, start, stop)
     drawn = list(window)
-    random.Random(seed).shuffle(drawn)
+    generator(seed).shuffle(drawn)
     return Plan((*before, *drawn, *after))
 
 
@@ -135,6 +135,13 @@ def loop(plan: Plan, start: int, stop: int, times: int, merge: Merge = _MEAN) ->
     return Plan((*before, *_times(whole, times), *after))
 
 
+def generator(seed: int) -> random.Random:
+    """The source of chance that a seed stands for; the same draws on every machine."""
+    if type(seed) is not int:
+        raise PlanError(f"a seed is a whole number, not {seed!r}")
+    return random.Random(seed)
+
+
 def _cut(plan: Plan, start: int, stop: int) -> tuple[tuple[Stage, ...], tuple[Stage, ...], tuple[Stage, ...]]:
     """The stages before a window, in it and after it."""
     count = len(plan.stages)
@@ -166,17 +173,16 @@ def _listed(layers: tuple[int, ...]) -> str:
 
 
 def _mapped(plan: Plan, onto: Callable[[int], int]) -> Plan:
-    plan_ = _relabelled(plan, onto)
-    assert plan_ is not None
-    return plan_
+    mapped = _relabelled(plan, onto)
+    assert mapped is not None, "a layer that becomes a layer leaves no stage empty"
+    return mapped
 
 
 def _relabelled(plan: Plan, onto: Callable[[int], int | None]) -> Plan | None:
     """The plan with every visit of layer k made one of `onto(k)`, or dropped; `None` if nothing is left."""
-    stages = tuple(
-        stage for stage in (_relabelled_stage(stage, onto) for stage in plan.stages) if stage is not None
-    )
-    return Plan(stages) if stages else None
+    stages = (_relabelled_stage(stage, onto) for stage in plan.stages)
+    kept = tuple(stage for stage in stages if stage is not None)
+    return Plan(kept) if kept else None
 
 
 def _relabelled_stage(stage: Stage, onto: Callable[[int], int | None]) -> Stage | None:

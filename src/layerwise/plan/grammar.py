@@ -19,7 +19,7 @@ be a key.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeVar
 
 from layerwise.errors import PlanError
@@ -91,17 +91,20 @@ def write(plan: Plan) -> str:
     >>> write(Plan.of([0, 1, 2, 3, 5, 6, 9, 8, 7]))
     '0-3 5 6 9-7'
     """
-    words: list[str] = []
+    return " ".join(
+        _write_stage(run[0]) if len(run) == 1 else f"{_write_stage(run[0])}-{_write_stage(run[-1])}"
+        for run in runs(plan.stages)
+    )
+
+
+def runs(stages: tuple[Stage, ...]) -> Iterator[tuple[Stage, ...]]:
+    """The stages, in order: those that are written as one range together, every other one alone."""
     at = 0
-    while at < len(plan.stages):
-        length = _run_length(plan.stages, at)
-        if length >= _SHORTEST_RANGE:
-            words.append(f"{_write_stage(plan.stages[at])}-{_write_stage(plan.stages[at + length - 1])}")
-            at += length
-        else:
-            words.append(_write_stage(plan.stages[at]))
-            at += 1
-    return " ".join(words)
+    while at < len(stages):
+        length = _run_length(stages, at)
+        length = length if length >= _SHORTEST_RANGE else 1
+        yield stages[at : at + length]
+        at += length
 
 
 def _run_length(stages: tuple[Stage, ...], start: int) -> int:
@@ -273,9 +276,7 @@ class _Reader:
         start = self.at
         self.open += 1
         if self.open > NESTING_LIMIT:
-            self.refuse(
-                f"the plan nests groups and blocks deeper than {NESTING_LIMIT}; write it flatter", start
-            )
+            self.refuse(f"the plan nests groups and blocks deeper than {NESTING_LIMIT}; write it flatter", start)
         self.at += 1
         return start
 
@@ -319,17 +320,11 @@ class _Reader:
         if character in "([" or self.digit():
             self.refuse("stages are separated by a space, as in 0-13 (14|15) 18-31", self.at)
         if character == "*":
-            self.refuse(
-                "one repeat count is enough: multiply them, or write a block, as in [15*4]*2", self.at
-            )
+            self.refuse("one repeat count is enough: multiply them, or write a block, as in [15*4]*2", self.at)
         if character == "-":
-            self.refuse(
-                "a range has two ends, as in 0-13; only a layer on its own can be one of them", self.at
-            )
+            self.refuse("a range has two ends, as in 0-13; only a layer on its own can be one of them", self.at)
         if character == ":":
-            self.refuse(
-                "a merge rule stands directly behind a group, before its repeat: (14|15):sum*3", self.at
-            )
+            self.refuse("a merge rule stands directly behind a group, before its repeat: (14|15):sum*3", self.at)
         self.stray()
 
     def refuse(self, message: str, position: int) -> NoReturn:

@@ -61,9 +61,7 @@ class Merge:
             raise PlanError(f"unknown merge rule {self.rule!r}; {near_matches(str(self.rule), rules)}")
         if self.rule != "gain":
             if self.gain is not None:
-                raise PlanError(
-                    f"the rule {self.rule} takes no gain, but got {self.gain!r}; write Merge('gain', ...)"
-                )
+                raise PlanError(f"the rule {self.rule} takes no gain, but got {self.gain!r}; write Merge('gain', ...)")
             return
         if type(self.gain) not in (int, float):
             raise PlanError(f"a gain is a number such as 0.5, not {self.gain!r}")
@@ -95,9 +93,7 @@ class Visit:
 
     def __post_init__(self) -> None:
         if type(self.layer) is not int or not 0 <= self.layer < LAYER_LIMIT:
-            raise PlanError(
-                f"a layer is a whole number from 0 to {LAYER_LIMIT - 1}, not {_shown(self.layer)}"
-            )
+            raise PlanError(f"a layer is a whole number from 0 to {LAYER_LIMIT - 1}, not {_shown(self.layer)}")
         _check_times(self.times)
         _check_size(self.evaluations, self.nesting)
 
@@ -235,9 +231,7 @@ class Plan:
         Plan('0-2 5 4')
         """
         try:
-            numbers = [
-                layer if isinstance(layer, bool) else index(layer) for layer in islice(layers, STEP_LIMIT + 1)
-            ]
+            numbers = [layer if isinstance(layer, bool) else index(layer) for layer in islice(layers, STEP_LIMIT + 1)]
         except TypeError as error:
             raise PlanError(f"Plan.of takes whole numbers, as in Plan.of([0, 1, 3]); {error}") from None
         return cls(tuple(map(Visit, numbers)))
@@ -307,9 +301,7 @@ class Plan:
 def check_depth(depth: int, least: int = 1) -> None:
     """Raise `PlanError` unless `depth` is a number of layers that a model may have, and at least `least`."""
     if type(depth) is not int or not least <= depth <= LAYER_LIMIT:
-        raise PlanError(
-            f"a depth is a whole number of layers from {least} to {LAYER_LIMIT}, not {_shown(depth)}"
-        )
+        raise PlanError(f"a depth is a whole number of layers from {least} to {LAYER_LIMIT}, not {_shown(depth)}")
 
 
 def _unroll(plan: Plan) -> list[Step]:

@@ -61,6 +61,4 @@ def matrix(plan: Plan) -> Matrix:
 
 def _merged(base: list[float], outputs: list[list[float]], weight: float) -> list[float]:
     """`base + weight * sum(output - base)`: every rule in one line, and exact where the branches agree."""
-    return [
-        start + weight * sum(end - start for end in ends) for start, *ends in zip(base, *outputs, strict=True)
-    ]
+    return [start + weight * sum(end - start for end in ends) for start, *ends in zip(base, *outputs, strict=True)]

@@ -1,0 +1,199 @@
+"""Families: from the depth of a model to the plans of one study of it, named as the literature names them.
+
+Each function returns `Member`s and needs only a depth; its other arguments choose a part, or more, of the
+family. `FAMILIES` names those that the command line offers. None of them contains the unedited plan as such:
+whoever runs a family compares it with `Plan.identity(depth)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from layerwise.errors import PlanError, near_matches
+from layerwise.plan import edits
+from layerwise.plan.kendall import draw_order, most_inversions
+from layerwise.plan.member import Member
+from layerwise.plan.painters import (
+    PAINTERS_LOOPS,
+    PAINTERS_SEEDS,
+    painters,
+    published_windows,
+    strategies,
+)
+from layerwise.plan.plan import Merge, Plan, check_depth
+
+__all__ = [
+    "FAMILIES",
+    "PAINTERS_LOOPS",
+    "PAINTERS_SEEDS",
+    "Member",
+    "every_window",
+    "family",
+    "gain_sweep",
+    "kendall",
+    "leave_one_out",
+    "off_centre",
+    "painters",
+    "repeat_blocks",
+    "swap_adjacent",
+]
+
+
+def leave_one_out(depth: int) -> tuple[Member, ...]:
+    """Skip each single layer: the layer importance of most of the literature, and the Painters' Figure 2.
+
+    >>> [str(member.plan) for member in leave_one_out(4)]
+    ['1-3', '0 2 3', '0 1 3', '0-2']
+    """
+    check_depth(depth, least=2)
+    whole = Plan.identity(depth)
+    return tuple(Member(edits.skip(whole, layer), "leave_one_out", "skip", 1) for layer in range(depth))
+
+
+def swap_adjacent(depth: int) -> tuple[Member, ...]:
+    """Exchange each layer with the next one (the Painters' Figure 2; Lad et al., 2024, arXiv 2406.19384).
+
+    >>> [str(member.plan) for member in swap_adjacent(4)]
+    ['1 0 2 3', '0 2 1 3', '0 1 3 2']
+    """
+    check_depth(depth, least=2)
+    whole = Plan.identity(depth)
+    return tuple(Member(edits.swap(whole, layer, layer + 1), "swap_adjacent", "swap", 2) for layer in range(depth - 1))
+
+
+def every_window(depth: int) -> tuple[Member, ...]:
+    """Skip every run of 1 to depth - 1 adjacent layers (Gromov et al., 2024, arXiv 2403.17887, measure
+    these).
+
+    `affected` is the length of the run. There are depth (depth + 1) / 2 - 1 of them.
+
+    >>> [str(member.plan) for member in every_window(3)]
+    ['1 2', '0 2', '0 1', '2', '0']
+    """
+    check_depth(depth, least=2)
+    whole = Plan.identity(depth)
+    return tuple(
+        Member(edits.skip(whole, *range(start, start + width)), "every_window", "skip", width)
+        for width in range(1, depth)
+        for start in range(depth - width + 1)
+    )
+
+
+def repeat_blocks(depth: int, times: int = 2) -> tuple[Member, ...]:
+    """Run every run of adjacent layers `times` times: the scan of "RYS" (Ng, dnkhng.github.io/posts/rys).
+
+    `affected` is the length of the run. At depth 80 these are the 3,240 pairs (i, j) of that scan.
+
+    >>> [str(member.plan) for member in repeat_blocks(3)]
+    ['0*2 1 2', '0 1*2 2', '0 1 2*2', '[0 1]*2 2', '0 [1 2]*2', '[0-2]*2']
+    """
+    check_depth(depth)
+    whole = Plan.identity(depth)
+    return tuple(
+        Member(edits.repeat(whole, start, start + width, times), "repeat_blocks", "repeat", width)
+        for width in range(1, depth + 1)
+        for start in range(depth - width + 1)
+    )
+
+
+def off_centre(
+    depth: int, strategy: str = "reverse", width: int | None = None, seeds: Iterable[int] = PAINTERS_SEEDS
+) -> tuple[Member, ...]:
+    """One of the Painters' strategies on a window of one width at every position, from the first layers to
+    the last.
+
+    The published windows are all centred; this asks how much of their effect is where they stand. `width` is
+    a quarter of the depth, and at least 2, unless told; `affected` is the width.
+
+    >>> [str(member.plan) for member in off_centre(5, "parallel", width=3)]
+    ['(0|1|2) 3 4', '0 (1|2|3) 4', '0 1 (2|3|4)']
+    """
+    check_depth(depth, least=3)
+    chosen = max(2, depth // 4) if width is None else width
+    if type(chosen) is not int or not 1 <= chosen < depth:
+        raise PlanError(f"a window in {depth} layers is 1 to {depth - 1} wide, not {chosen!r}")
+    whole = Plan.identity(depth)
+    variants = [
+        (name, draw, plan)
+        for start in range(depth - chosen + 1)
+        for name, draw, plan in strategies(whole, start, start + chosen, tuple(seeds))
+    ]
+    names = {name for name, _, _ in variants}
+    if strategy not in names:
+        raise PlanError(f"unknown strategy {strategy!r}; {near_matches(str(strategy), names)}")
+    return tuple(Member(plan, "off_centre", name, chosen, draw) for name, draw, plan in variants if name == strategy)
+
+
+def kendall(
+    depth: int, distances: Iterable[int] | None = None, seeds: Iterable[int] = PAINTERS_SEEDS
+) -> tuple[Member, ...]:
+    """Random orders at chosen Kendall-tau distances from the trained one, uniform at each distance.
+
+    The first layer stays, as in the widest window of the Painters, so that their reverse is the far end of
+    this axis and their random orders lie about its middle. `distances` are 1 and the eighths of the greatest
+    unless told; `affected` is the distance: the number of pairs of layers that run the other way round. The
+    two distances with one order only, none and all, have one member each.
+
+    >>> for member in kendall(5, distances=[1, 6], seeds=[0, 1]):
+    ...     print(member.affected, member.draw, member.plan)
+    1 0 0 1 3 2 4
+    1 1 0 2 1 3 4
+    6 0 0 4-1
+    """
+    check_depth(depth, least=3)
+    most = most_inversions(depth - 1)
+    eighths = {1, *(round(most * part / 8) for part in range(1, 9))} - {0}
+    chosen = eighths if distances is None else set(distances)
+    draws = tuple(seeds)
+    return tuple(
+        Member(_disordered(depth, distance, seed), "kendall", "kendall", distance, seed)
+        for distance in sorted(chosen)
+        for seed in (draws if 0 < distance < most else draws[:1])
+    )
+
+
+def gain_sweep(depth: int) -> tuple[Member, ...]:
+    """Parallel on every published window of M layers with every gain 1..M: from the mean of the updates to
+    their sum.
+
+    One pass of the mean applies 1/M of the window's updates, so the published need for about M loops may be a
+    need for a gain. `affected` is M, and the strategy names the gain.
+
+    >>> [(member.strategy, str(member.plan)) for member in gain_sweep(3)]
+    [('gain=1', '0 (1|2):gain=1'), ('gain=2', '0 (1|2):gain=2')]
+    """
+    check_depth(depth, least=3)
+    whole = Plan.identity(depth)
+    return tuple(
+        Member(edits.parallel(whole, start, stop, merge), "gain_sweep", str(merge), stop - start)
+        for start, stop in published_windows(depth)
+        for merge in (Merge("gain", gain) for gain in range(1, stop - start + 1))
+        if stop - start > 1
+    )
+
+
+FAMILIES: dict[str, Callable[[int], tuple[Member, ...]]] = {
+    "painters": painters,
+    "leave_one_out": leave_one_out,
+    "swap_adjacent": swap_adjacent,
+    "every_window": every_window,
+    "repeat_blocks": repeat_blocks,
+    "off_centre": off_centre,
+    "kendall": kendall,
+    "gain_sweep": gain_sweep,
+}
+
+
+def family(name: str, depth: int) -> tuple[Member, ...]:
+    """The members of the family of that name at a depth; an unknown name is refused with its near matches.
+
+    >>> len(family("painters", 30))
+    225
+    """
+    if name not in FAMILIES:
+        raise PlanError(f"unknown family {name!r}; {near_matches(str(name), FAMILIES)}")
+    return FAMILIES[name](depth)
+
+
+def _disordered(depth: int, distance: int, seed: int) -> Plan:
+    return Plan.of([0, *(1 + layer for layer in draw_order(depth - 1, distance, seed))])

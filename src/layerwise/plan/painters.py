@@ -1,0 +1,99 @@
+"""The grid of "Transformer Layers as Painters" (Sun et al., 2024, arXiv 2407.09298, section 3), exactly as
+published.
+
+At depth T the published code keeps the layers 0..N and T-N..T-1 as trained and lets a strategy act on the
+M = T - 2N - 1 layers between them, for every N that leaves at least one. Six strategies act on each window:
+
+    skip              drop the window
+    middle_repeat     run layer int(T/2) M times in its place
+    reverse           run it in descending order
+    random            run it in a random order, ten draws
+    parallel          run all of it on one input, mean of the outputs
+    looped_parallel   parallel, with the mean fed back, three times in all
+
+The paper's text gives three different bounds for the window; these are the bounds of its code, with which its
+figures agree. Its ten seeds are not published; ours are `PAINTERS_SEEDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from layerwise.plan import edits
+from layerwise.plan.member import Member
+from layerwise.plan.plan import Plan, Visit, check_depth
+
+PAINTERS_SEEDS: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+"""The ten draws of a random order. Every window is shuffled afresh, by `random.Random(seed).shuffle`."""
+
+PAINTERS_LOOPS = 3
+"""How many times in all the published looped parallel runs its group."""
+
+
+def painters(
+    depth: int, seeds: Iterable[int] = PAINTERS_SEEDS, loops: Iterable[int] = (PAINTERS_LOOPS,)
+) -> tuple[Member, ...]:
+    """Every strategy on every published window; `affected` is M.
+
+    Looped parallel is run for each count in `loops`; a count other than the published three is named in the
+    strategy, `looped_parallel_5`. With M = 1 several strategies are the same plan; each still has its member.
+
+    >>> for member in painters(4, seeds=[0]):
+    ...     print(f"{member.strategy:16}{member.affected}  {member.plan}")
+    skip            3  0
+    middle_repeat   3  0 2*3
+    reverse         3  0 3-1
+    random          3  0 1 3 2
+    parallel        3  0 (1|2|3)
+    looped_parallel 3  0 (1|2|3)*3
+    skip            1  0 1 3
+    middle_repeat   1  0-3
+    reverse         1  0-3
+    random          1  0-3
+    parallel        1  0-3
+    looped_parallel 1  0 1 2*3 3
+    """
+    drawn, counts = tuple(seeds), tuple(loops)
+    return tuple(
+        Member(plan, "painters", strategy, stop - start, draw)
+        for start, stop in published_windows(depth)
+        for strategy, draw, plan in strategies(Plan.identity(depth), start, stop, drawn, counts)
+    )
+
+
+def published_windows(depth: int) -> tuple[tuple[int, int], ...]:
+    """The published windows, widest first, each from its first layer up to, not including, its last.
+
+    >>> published_windows(8)
+    ((1, 8), (2, 7), (3, 6), (4, 5))
+    """
+    check_depth(depth, least=2)
+    return tuple((kept + 1, depth - kept) for kept in range(depth // 2))
+
+
+def strategies(
+    plan: Plan, start: int, stop: int, seeds: tuple[int, ...], loops: tuple[int, ...] = (PAINTERS_LOOPS,)
+) -> Iterator[tuple[str, int | None, Plan]]:
+    """Every strategy on one window of an unedited plan: its name, the seed of a random order, and the
+    plan."""
+    yield "skip", None, edits.skip(plan, *range(start, stop))
+    yield "middle_repeat", None, repeat_middle(plan, start, stop)
+    yield "reverse", None, edits.reverse(plan, start, stop)
+    for seed in seeds:
+        yield "random", seed, edits.shuffle(plan, start, stop, seed)
+    yield "parallel", None, edits.parallel(plan, start, stop)
+    for times in loops:
+        name = "looped_parallel" if times == PAINTERS_LOOPS else f"looped_parallel_{times}"
+        yield name, None, edits.loop(plan, start, stop, times)
+
+
+def repeat_middle(plan: Plan, start: int, stop: int) -> Plan:
+    """Run the middle layer of a window of an unedited plan as often as the window has layers.
+
+    On a published window of a model of T layers that layer is int(T/2), as published.
+
+    >>> repeat_middle(Plan.identity(8), 3, 6)
+    Plan('0-2 4*3 6 7')
+    """
+    middle = Visit((start + stop - 1) // 2, stop - start)
+    return Plan((*plan.stages[:start], middle, *plan.stages[stop:]))
