@@ -24,7 +24,8 @@ from layerwise.errors import DataError, near_matches
 
 SPLITS = ("train", "heldout")
 LARGEST_VALUE = 99
-LARGEST_OPERAND = 19
+LARGEST_START = 19
+LARGEST_OPERAND = 9
 _HELDOUT_BYTES = 32  # of the 256 values of the hash's first byte: one prompt in eight is held out
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
@@ -45,15 +46,15 @@ class Example:
 def split_of(prompt: str) -> str:
     """`train` or `heldout`, by the SHA-256 of the prompt alone.
 
-    >>> split_of("calc 7+15-3 =")
+    >>> split_of("calc 17+5-3 =")
     'train'
     """
     return "heldout" if sha256(prompt.encode()).digest()[0] < _HELDOUT_BYTES else "train"
 
 
 def _arithmetic(random: Random) -> Example:
-    """`calc 7+15-3 =` -> ` 22 19`: two to four operations, each running value within 0..99."""
-    value = random.randint(1, LARGEST_OPERAND)
+    """`calc 17+5-3 =` -> ` 22 19`: two to four operations, each running value within 0..99."""
+    value = random.randint(1, LARGEST_START)
     question, values = str(value), []
     for _ in range(random.randint(2, 4)):
         operand = random.randint(1, LARGEST_OPERAND)
