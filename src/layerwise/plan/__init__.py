@@ -1,6 +1,8 @@
 """The algebra of plans: values, their text, their cost, their wiring, edits of them and families of them.
 
-    plan        Plan, Visit, Group, Block, Merge, Step: the value, and its one lowering
+    plan        Plan, Visit, Group, Block, Merge: the value
+    limits      what no plan may be, of any model
+    steps       its lowering: one flat list of Step, which every executor follows
     grammar     the plan language: text to plan and back
     cost        layer evaluations, sequential stages, weights, KV slots
     wiring      the matrix of what each step reads
@@ -21,7 +23,8 @@ from layerwise.plan.families import FAMILIES, family
 from layerwise.plan.grammar import parse, write
 from layerwise.plan.member import Member
 from layerwise.plan.picture import picture
-from layerwise.plan.plan import Block, Close, Group, Merge, Plan, Stage, Step, Visit
+from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
+from layerwise.plan.steps import Close, Step
 from layerwise.plan.wiring import Matrix
 
 __all__ = [

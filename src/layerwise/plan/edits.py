@@ -39,7 +39,8 @@ def skip(plan: Plan, *layers: int) -> Plan:
     Plan('0-13 18-31')
     """
     _check_visited(plan, *layers)
-    kept = _relabelled(plan, lambda layer: None if layer in layers else layer)
+    dropped = frozenset(layers)
+    kept = _relabelled(plan, lambda layer: None if layer in dropped else layer)
     if kept is None:
         raise PlanError(f"skipping {_listed(layers)} leaves no layer of {plan}; a plan runs at least one")
     return kept
@@ -163,7 +164,8 @@ def _times(stage: Stage, times: int) -> tuple[Stage]:
 
 
 def _check_visited(plan: Plan, *layers: int) -> None:
-    missing = [layer for layer in layers if layer not in plan.layers()]
+    visited = plan.layers()
+    missing = [layer for layer in layers if layer not in visited]
     if missing:
         raise PlanError(f"the plan {plan} does not run {_listed(tuple(missing))}; name a layer that it runs")
 

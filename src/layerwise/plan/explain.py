@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from layerwise.plan.grammar import runs
-from layerwise.plan.plan import Block, Group, Plan, Stage, Visit, check_depth
+from layerwise.plan.limits import check_depth
+from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
 
 
 def explain(plan: Plan, depth: int | None = None) -> str:

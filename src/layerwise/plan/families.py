@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from layerwise.errors import PlanError, near_matches
 from layerwise.plan import edits
 from layerwise.plan.kendall import draw_order, most_inversions
+from layerwise.plan.limits import check_depth
 from layerwise.plan.member import Member
 from layerwise.plan.painters import (
     PAINTERS_LOOPS,
@@ -20,7 +21,7 @@ from layerwise.plan.painters import (
     published_windows,
     strategies,
 )
-from layerwise.plan.plan import Merge, Plan, check_depth
+from layerwise.plan.plan import Merge, Plan
 
 __all__ = [
     "FAMILIES",

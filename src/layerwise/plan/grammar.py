@@ -23,10 +23,8 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeVar
 
 from layerwise.errors import PlanError
+from layerwise.plan.limits import LAYER_LIMIT, NESTING_LIMIT, STEP_LIMIT
 from layerwise.plan.plan import (
-    LAYER_LIMIT,
-    NESTING_LIMIT,
-    STEP_LIMIT,
     Block,
     Group,
     Merge,

@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from layerwise.plan import edits
+from layerwise.plan.limits import check_depth
 from layerwise.plan.member import Member
-from layerwise.plan.plan import Plan, Visit, check_depth
+from layerwise.plan.plan import Plan, Visit
 
 PAINTERS_SEEDS: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 """The ten draws of a random order. Every window is shuffled afresh, by `random.Random(seed).shuffle`."""

@@ -13,26 +13,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import islice
 from operator import index
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from layerwise.errors import PlanError, near_matches
+from layerwise.plan.limits import LAYER_LIMIT, STEP_LIMIT, check_depth, check_size, check_times, check_tuple, shown
 
 if TYPE_CHECKING:
     from layerwise.plan.cost import Cost
+    from layerwise.plan.steps import Step
     from layerwise.plan.wiring import Matrix
-
-STEP_LIMIT = 100_000
-"""No plan unrolls to more layer evaluations: no text, however short, can exhaust a machine."""
-
-NESTING_LIMIT = 50
-"""No plan nests groups and blocks deeper: no walk over a plan can exhaust Python's stack."""
-
-LAYER_LIMIT = 100_000
-"""Layer indices stay below this: far above any model, and low enough to catch a slip of the keyboard."""
 
 Rule: TypeAlias = Literal["mean", "sum", "gain"]
 
@@ -93,9 +86,9 @@ class Visit:
 
     def __post_init__(self) -> None:
         if type(self.layer) is not int or not 0 <= self.layer < LAYER_LIMIT:
-            raise PlanError(f"a layer is a whole number from 0 to {LAYER_LIMIT - 1}, not {_shown(self.layer)}")
-        _check_times(self.times)
-        _check_size(self.evaluations, self.nesting)
+            raise PlanError(f"a layer is a whole number from 0 to {LAYER_LIMIT - 1}, not {shown(self.layer)}")
+        check_times(self.times)
+        check_size(self.evaluations, self.nesting)
 
     @property
     def evaluations(self) -> int:
@@ -121,11 +114,11 @@ class Group:
     times: int = 1
 
     def __post_init__(self) -> None:
-        _check_tuple("a group's branches", self.branches, (Plan,))
+        check_tuple("a group's branches", self.branches, (Plan,))
         if not isinstance(self.merge, Merge):
-            raise PlanError(f"a group's merge is a Merge, such as Merge('sum'), not {_shown(self.merge)}")
-        _check_times(self.times)
-        _check_size(self.evaluations, self.nesting)
+            raise PlanError(f"a group's merge is a Merge, such as Merge('sum'), not {shown(self.merge)}")
+        check_times(self.times)
+        check_size(self.evaluations, self.nesting)
 
     @property
     def evaluations(self) -> int:
@@ -147,9 +140,9 @@ class Block:
 
     def __post_init__(self) -> None:
         if not isinstance(self.plan, Plan):
-            raise PlanError(f"a block holds a Plan, not {_shown(self.plan)}")
-        _check_times(self.times)
-        _check_size(self.evaluations, self.nesting)
+            raise PlanError(f"a block holds a Plan, not {shown(self.plan)}")
+        check_times(self.times)
+        check_size(self.evaluations, self.nesting)
 
     @property
     def evaluations(self) -> int:
@@ -163,25 +156,6 @@ class Block:
 
 
 Stage: TypeAlias = Visit | Group | Block
-Close: TypeAlias = Merge | None
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One layer evaluation of an unrolled plan, and the groups that open before it and close after it.
-
-    An executor keeps the running state `x` and a stack of frames (base, outputs). For each step it
-
-    1. pushes `opens` frames, each with base = x and no outputs;
-    2. sets x = layer(x);
-    3. for each close, innermost first, appends x to the outputs of the top frame. If the close is `None`, the
-       next branch begins: x = base. If it is a `Merge`, the group is done: x = merge(base, outputs), and the
-       frame goes.
-    """
-
-    layer: int
-    opens: int = 0
-    closes: tuple[Close, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -201,10 +175,10 @@ class Plan:
     nesting: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check_tuple("a plan's stages", self.stages, (Visit, Group, Block))
+        check_tuple("a plan's stages", self.stages, (Visit, Group, Block))
         object.__setattr__(self, "evaluations", sum(stage.evaluations for stage in self.stages))
         object.__setattr__(self, "nesting", max(stage.nesting for stage in self.stages))
-        _check_size(self.evaluations, self.nesting)
+        check_size(self.evaluations, self.nesting)
 
     @classmethod
     def parse(cls, text: str) -> Plan:
@@ -253,11 +227,13 @@ class Plan:
         Step(layer=7, opens=0, closes=(None,))
         Step(layer=8, opens=0, closes=(Merge(rule='sum', gain=None),))
         """
-        return tuple(_unroll(self))
+        from layerwise.plan.steps import unroll
+
+        return tuple(unroll(self))
 
     def order(self) -> tuple[int, ...]:
         """The layer of each step, in the order of execution."""
-        return tuple(step.layer for step in _unroll(self))
+        return tuple(step.layer for step in self.steps())
 
     def layers(self) -> frozenset[int]:
         """The layers that run at all."""
@@ -298,41 +274,6 @@ class Plan:
         return matrix(self)
 
 
-def check_depth(depth: int, least: int = 1) -> None:
-    """Raise `PlanError` unless `depth` is a number of layers that a model may have, and at least `least`."""
-    if type(depth) is not int or not least <= depth <= LAYER_LIMIT:
-        raise PlanError(f"a depth is a whole number of layers from {least} to {LAYER_LIMIT}, not {_shown(depth)}")
-
-
-def _unroll(plan: Plan) -> list[Step]:
-    steps: list[Step] = []
-    for stage in plan.stages:
-        steps += _unroll_once(stage) * stage.times
-    return steps
-
-
-def _unroll_once(stage: Stage) -> list[Step]:
-    match stage:
-        case Visit():
-            return [Step(stage.layer)]
-        case Block():
-            return _unroll(stage.plan)
-        case Group():
-            return _unroll_group(stage)
-
-
-def _unroll_group(group: Group) -> list[Step]:
-    """The branches one after another; the frame opens before the first step and merges after the last one."""
-    steps: list[Step] = []
-    for branch in group.branches:
-        inside = _unroll(branch)
-        inside[-1] = replace(inside[-1], closes=(*inside[-1].closes, None))
-        steps += inside
-    steps[0] = replace(steps[0], opens=steps[0].opens + 1)
-    steps[-1] = replace(steps[-1], closes=(*steps[-1].closes[:-1], group.merge))
-    return steps
-
-
 def _visited(plan: Plan) -> set[int]:
     layers: set[int] = set()
     for stage in plan.stages:
@@ -356,36 +297,3 @@ def _position_of_layer_from(depth: int, text: str) -> int:
             if found[end] is not None and int(found[end]) >= depth:
                 return found.start(end)
     raise AssertionError(f"{text!r} names no layer of {depth} or above")
-
-
-def _check_tuple(what: str, values: Sequence[object], kinds: tuple[type, ...]) -> None:
-    names = " or ".join(kind.__name__ for kind in kinds)
-    if type(values) is not tuple:
-        raise PlanError(f"{what} are a tuple of {names}, not {_shown(values)}")
-    if not values:
-        raise PlanError(f"{what} are empty: a plan runs at least one layer")
-    for value in values:
-        if not isinstance(value, kinds):
-            raise PlanError(f"{what} are a tuple of {names}, but one of them is {_shown(value)}")
-
-
-def _check_times(times: int) -> None:
-    if type(times) is not int or times < 1:
-        raise PlanError(
-            f"a repeat count is a whole number from 1 up, not {_shown(times)}; to skip a layer, leave it out"
-        )
-
-
-def _check_size(evaluations: int, nesting: int) -> None:
-    if evaluations > STEP_LIMIT:
-        raise PlanError(f"the plan would run more than {STEP_LIMIT:,} layers one after another; repeat less")
-    if nesting > NESTING_LIMIT:
-        raise PlanError(f"the plan nests groups and blocks deeper than {NESTING_LIMIT}; write it flatter")
-
-
-def _shown(value: object) -> str:
-    """A wrong value as an error shows it: what it is, its type, and never more of it than fits a line."""
-    if type(value) is int and abs(value) > 10**18:
-        return "a number of more than 18 digits"
-    shown = repr(value)
-    return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"

@@ -1,0 +1,63 @@
+"""What no plan may be, of any model: the limits that keep every plan small enough to unroll, walk and print.
+
+They are checked when a value is made, so whoever holds a plan can rely on them. A text of twenty characters can ask for
+a million million layers; it is refused before anything is spelled out. Whether a particular model has the layers is
+another question: `Plan.check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from layerwise.errors import PlanError
+
+STEP_LIMIT = 100_000
+"""No plan unrolls to more layer evaluations: no text, however short, can exhaust a machine."""
+
+NESTING_LIMIT = 50
+"""No plan nests groups and blocks deeper: no walk over a plan can exhaust Python's stack."""
+
+LAYER_LIMIT = 100_000
+"""Layer indices stay below this: far above any model, and low enough to catch a slip of the keyboard."""
+
+
+def check_depth(depth: int, least: int = 1) -> None:
+    """Raise `PlanError` unless `depth` is a number of layers that a model may have, and at least `least`."""
+    if type(depth) is not int or not least <= depth <= LAYER_LIMIT:
+        raise PlanError(f"a depth is a whole number of layers from {least} to {LAYER_LIMIT}, not {shown(depth)}")
+
+
+def check_tuple(what: str, values: Sequence[object], kinds: tuple[type, ...]) -> None:
+    """Raise `PlanError` unless `values` is a tuple, not empty, of these kinds."""
+    names = " or ".join(kind.__name__ for kind in kinds)
+    if type(values) is not tuple:
+        raise PlanError(f"{what} are a tuple of {names}, not {shown(values)}")
+    if not values:
+        raise PlanError(f"{what} are empty: a plan runs at least one layer")
+    for value in values:
+        if not isinstance(value, kinds):
+            raise PlanError(f"{what} are a tuple of {names}, but one of them is {shown(value)}")
+
+
+def check_times(times: int) -> None:
+    """Raise `PlanError` unless `times` is a repeat count: 1 or more."""
+    if type(times) is not int or times < 1:
+        raise PlanError(
+            f"a repeat count is a whole number from 1 up, not {shown(times)}; to skip a layer, leave it out"
+        )
+
+
+def check_size(evaluations: int, nesting: int) -> None:
+    """Raise `PlanError` above `STEP_LIMIT` layer evaluations or `NESTING_LIMIT` levels."""
+    if evaluations > STEP_LIMIT:
+        raise PlanError(f"the plan would run more than {STEP_LIMIT:,} layers one after another; repeat less")
+    if nesting > NESTING_LIMIT:
+        raise PlanError(f"the plan nests groups and blocks deeper than {NESTING_LIMIT}; write it flatter")
+
+
+def shown(value: object) -> str:
+    """A wrong value as an error shows it: what it is, its type, and never more of it than fits a line."""
+    if type(value) is int and abs(value) > 10**18:
+        return "a number of more than 18 digits"
+    shown = repr(value)
+    return f"{shown if len(shown) <= 60 else shown[:57] + '...'} ({type(value).__name__})"

@@ -1,0 +1,63 @@
+"""The lowering: every plan, however nested, as one flat list of steps, with all repeats unrolled.
+
+This list is what every executor follows: the plain loop, the sweep graph, and the model re-planned in place. A group
+needs no nesting in it: the first step of its first branch says that a group opens, the last step of each branch says
+that a branch closes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
+
+Close: TypeAlias = Merge | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One layer evaluation of an unrolled plan, and the groups that open before it and close after it.
+
+    An executor keeps the running state `x` and a stack of frames (base, outputs). For each step it
+
+    1. pushes `opens` frames, each with base = x and no outputs;
+    2. sets x = layer(x);
+    3. for each close, innermost first, appends x to the outputs of the top frame. If the close is `None`, the
+       next branch begins: x = base. If it is a `Merge`, the group is done: x = merge(base, outputs), and the
+       frame goes.
+    """
+
+    layer: int
+    opens: int = 0
+    closes: tuple[Close, ...] = ()
+
+
+def unroll(plan: Plan) -> list[Step]:
+    """The steps of a plan; `Plan.steps` is this as a tuple."""
+    steps: list[Step] = []
+    for stage in plan.stages:
+        steps += _unroll_once(stage) * stage.times
+    return steps
+
+
+def _unroll_once(stage: Stage) -> list[Step]:
+    match stage:
+        case Visit():
+            return [Step(stage.layer)]
+        case Block():
+            return unroll(stage.plan)
+        case Group():
+            return _unroll_group(stage)
+
+
+def _unroll_group(group: Group) -> list[Step]:
+    """The branches one after another; the frame opens before the first step and merges after the last one."""
+    steps: list[Step] = []
+    for branch in group.branches:
+        inside = unroll(branch)
+        inside[-1] = replace(inside[-1], closes=(*inside[-1].closes, None))
+        steps += inside
+    steps[0] = replace(steps[0], opens=steps[0].opens + 1)
+    steps[-1] = replace(steps[-1], closes=(*steps[-1].closes[:-1], group.merge))
+    return steps
