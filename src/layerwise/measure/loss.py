@@ -56,9 +56,7 @@ def _by_label(stack: Stack, state: Tensor, batch: LabelledBatch) -> tuple[Window
     inputs = {name: value.to(state.device) for name, value in batch.inputs.items()}
     logits = main_tensor(stack.finish(state, inputs)).clone()
     nll, hit = token_losses(logits, batch.targets.to(state.device))
-    return tuple(
-        WindowLoss(value, 1, int(right)) for value, right in zip(nll.tolist(), hit.tolist(), strict=True)
-    )
+    return tuple(WindowLoss(value, 1, int(right)) for value, right in zip(nll.tolist(), hit.tolist(), strict=True))
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -58,7 +58,8 @@ def read(
     tokenizer = stack.tokenizer
     if tokenizer is None:
         raise DataError(
-            f"{stack.source.name} has no tokenizer beside it, so it cannot read text; give one with --tokenizer FOLDER_OR_FILE"
+            f"{stack.source.name} has no tokenizer beside it, so it cannot read text; give one with "
+            "--tokenizer FOLDER_OR_FILE"
         )
     objective = objective_of(stack)
     positions = _positions(stack)
@@ -67,9 +68,7 @@ def read(
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
     made = batches(cut, batch_tokens, padding, objective, seed, tokenizer.mask_token_id)
     _refuse_foreign_tokens(stack, made)
-    answers = tuple(
-        sorted({document.task for document in corpus.documents if document.answer_start is not None})
-    )
+    answers = tuple(sorted({document.task for document in corpus.documents if document.answer_start is not None}))
     return Reading(corpus.name, corpus.digest, length, objective, made, answers)
 
 
@@ -81,7 +80,8 @@ def objective_of(stack: Stack) -> Objective:
     if name.endswith("ForMaskedLM"):
         return "masked_token"
     raise MeasureError(
-        f"{name} is not a language model with a head, so text has no loss under it; load a ...ForCausalLM or ...ForMaskedLM "
+        f"{name} is not a language model with a head, so text has no loss under it; load a "
+        "...ForCausalLM or ...ForMaskedLM "
         "checkpoint, or pass your own batches in Python"
     )
 

@@ -1,8 +1,8 @@
 """The sweep: every plan on every window, each layer evaluation that plans share done once.
 
 A sweep is a pure function from a stack, plans and windows to `Loss` rows. What it will cost is known before it starts
-(`bill`), what is already in a run is left out, and each plan's rows are handed on the moment they exist, so that nothing
-finished can be lost. Batches depend on the text alone: a resumed sweep computes the very same numbers.
+(`bill`), what is already in a run is left out, and each plan's rows are handed on the moment they exist, so that
+nothing finished can be lost. Batches depend on the text alone: a resumed sweep computes the very same numbers.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ Finished = Callable[[str, str, int], frozenset[str]]
 class Bill:
     """What a sweep costs, known beforehand: layer evaluations and heads, each times the tokens they run on.
 
-    `evaluations` is the lower bound of one batch when nothing is finished yet (unique apply nodes of the graph), `naive`
-    what one plan at a time would take. `layer_tokens` and `head_tokens` are what is left to do over all batches.
+    `evaluations` is the lower bound of one batch when nothing is finished yet (unique apply nodes of the graph),
+    `naive` what one plan at a time would take. `layer_tokens` and `head_tokens` are what is left to do over all
+    batches.
     """
 
     evaluations: int
@@ -86,12 +87,12 @@ def sweep(
 ) -> list[Loss]:
     """The loss of every plan, and of the identity plan, on every window of `corpus`: one row each.
 
-    The identity plan is always measured: differences to it are what a sweep is for. `sink` receives rows as soon as they
-    exist, `finished(task, document, window)` names the plans a window already has rows for (they are neither computed
-    nor returned). A `Corpus` is read with the default window and batch size; pass a `Reading` for others.
+    The identity plan is always measured: differences to it are what a sweep is for. `sink` receives rows as soon as
+    they exist, `finished(task, document, window)` names the plans a window already has rows for (they are neither
+    computed nor returned). A `Corpus` is read with the default window and batch size; pass a `Reading` for others.
 
-    Raises `MeasureError` when a plan gives non-finite logits: at once for the identity plan; for others at the end, with
-    their names, after every other row has been handed on.
+    Raises `MeasureError` when a plan gives non-finite logits: at once for the identity plan; for others at the end,
+    with their names, after every other row has been handed on.
     """
     reading = corpus if isinstance(corpus, Reading) else read(stack, corpus)
     work = _Work.of(with_identity(stack, plans), reading, finished or _nothing)
@@ -182,7 +183,8 @@ class _Sweep:
             plan, document = next(iter(self.broken.items()))
             raise MeasureError(
                 f"{len(self.broken)} of {self.work.bill.plans} plans gave non-finite losses, first {str(plan)!r} on "
-                f"{document!r}; they have no rows there. Every other row is kept: leave those plans out, or use --dtype float32"
+                f"{document!r}; they have no rows there. Every other row is kept: leave those plans "
+                "out, or use --dtype float32"
             )
         return rows
 
@@ -225,7 +227,8 @@ class _Sweep:
     def _note_broken(self, plan: Plan, document: str) -> None:
         if plan == Plan.identity(self.stack.depth):
             raise MeasureError(
-                f"the model itself ({plan}) gives non-finite logits on document {document!r}, before any plan changes it; "
+                f"the model itself ({plan}) gives non-finite logits on document {document!r}, before "
+                "any plan changes it; "
                 "check the checkpoint, or use --dtype float32"
             )
         self.broken.setdefault(plan, document)

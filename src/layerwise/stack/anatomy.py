@@ -141,7 +141,8 @@ def _refuse_changed_state(model: nn.Module, earlier: _Call, later: _Call) -> Non
     state = returned_state(earlier.output)
     if not isinstance(state, Tensor) or state.shape != earlier.state.shape:
         raise UnsupportedModel(
-            f"{type(model).__name__}: block {earlier.layer} changes the shape of the hidden state, so its layers cannot "
+            f"{type(model).__name__}: block {earlier.layer} changes the shape of the hidden state, so "
+            "its layers cannot "
             "change places; address the blocks of one stage with layers='path.to.blocks'"
         )
     if state is not later.state and not (state.shape == later.state.shape and torch.equal(state, later.state)):
@@ -157,7 +158,8 @@ def _refuse_threaded_state(model: nn.Module, calls: Sequence[_Call]) -> None:
         for argument in call.arguments:
             if id(argument) in handed:
                 raise UnsupportedModel(
-                    f"{type(model).__name__}: block {handed[id(argument)]} hands block {call.layer} more than the hidden "
+                    f"{type(model).__name__}: block {handed[id(argument)]} hands block {call.layer} "
+                    "more than the hidden "
                     "state (a position bias, an index, another stream), so layers depend on who ran before them"
                 )
         if call.writes:

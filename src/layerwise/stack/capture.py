@@ -32,8 +32,8 @@ class Call:
 class Capture:
     """What a batch brings to the blocks: the state `x_0` before the first, and each layer's own call.
 
-    `state` is `(batch, seq, width)` in nearly every model. The calls hold each layer's own mask and rotary embedding, so
-    that a sliding-window layer keeps its window wherever a plan puts it.
+    `state` is `(batch, seq, width)` in nearly every model. The calls hold each layer's own mask and rotary embedding,
+    so that a sliding-window layer keeps its window wherever a plan puts it.
     """
 
     state: Tensor

@@ -15,7 +15,7 @@ from layerwise.stack.anatomy import tensors
 
 
 def accepted(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """`inputs` with caching switched off where the model knows the word: a captured batch must not hold a live cache."""
+    """`inputs` with caching off where the model knows the word: a captured batch must not hold a live cache."""
     parameters = inspect.signature(model.forward).parameters
     return {**inputs, "use_cache": False} if "use_cache" in parameters else dict(inputs)
 

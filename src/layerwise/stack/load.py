@@ -119,7 +119,8 @@ def _check_files(folder: Path) -> None:
         pickled = [path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(pattern)]
         if pickled:
             raise CheckpointError(
-                f"{folder} holds only pickled weights ({', '.join(sorted(pickled)[:3])}), which can run code when they are "
+                f"{folder} holds only pickled weights ({', '.join(sorted(pickled)[:3])}), which can "
+                "run code when they are "
                 "read; convert them to safetensors (model.save_pretrained writes it) and load that"
             )
         raise CheckpointError(f"{folder} has no *.safetensors file; save the model with model.save_pretrained(folder)")
@@ -220,7 +221,8 @@ def _refuse_placement(module: nn.Module) -> None:
         _refuse_quantised(config)
         if getattr(config, "is_heterogeneous", False):
             raise UnsupportedModel(
-                f"{type(module).__name__} uses per_layer_config, which is numbered by position and cannot follow a plan yet"
+                f"{type(module).__name__} uses per_layer_config, which is numbered by position and "
+                "cannot follow a plan yet"
             )
     if getattr(module, "hf_device_map", None) and len(set(module.hf_device_map.values())) > 1:
         raise UnsupportedModel(
@@ -229,6 +231,8 @@ def _refuse_placement(module: nn.Module) -> None:
     hooked = [name for name, part in module.named_modules() if hasattr(part, "_hf_hook")]
     if hooked:
         raise UnsupportedModel(
-            f"accelerate hooks are attached to {hooked[0] or 'the model'} (device_map or offloading); they stay bound to the "
-            "original block, so a plan would write to the wrong cache slot. Load the model onto one device without device_map"
+            f"accelerate hooks are attached to {hooked[0] or 'the model'} (device_map or offloading); "
+            "they stay bound to the "
+            "original block, so a plan would write to the wrong cache slot. Load the model onto one "
+            "device without device_map"
         )

@@ -38,8 +38,8 @@ class Stack:
 
     `head_by_token` says whether norm and head were seen to act on every token alone, so that a loss needs no others.
 
-    `model` is any `torch.nn.Module` whose blocks stand in the `nn.ModuleList` at `path`; `layerwise.load` finds the path
-    and makes a Stack. A Stack changes nothing in the model outside the `under` context.
+    `model` is any `torch.nn.Module` whose blocks stand in the `nn.ModuleList` at `path`; `layerwise.load` finds the
+    path and makes a Stack. A Stack changes nothing in the model outside the `under` context.
     """
 
     def __init__(

@@ -56,9 +56,9 @@ def with_returned_state(output: Any, state: Tensor) -> Any:
 class Merger:
     """Folds the branches of a group into one state, one branch at a time, so that none has to be kept.
 
-    With `delta_m = out_m - base` over M branches the result is `base + scale * sum(delta_m)`, where `scale` is `1/M` for
-    mean, `1` for sum and `g/M` for gain `g`. Half-precision states are folded in float32. Every executor folds in the
-    order of the plan's text, so all of them give the same bits.
+    With `delta_m = out_m - base` over M branches the result is `base + scale * sum(delta_m)`, where `scale` is `1/M`
+    for mean, `1` for sum and `g/M` for gain `g`. Half-precision states are folded in float32. Every executor folds in
+    the order of the plan's text, so all of them give the same bits.
     """
 
     __slots__ = ("_base", "_count", "_total")

@@ -1,8 +1,8 @@
 """The laws that make a re-planned model trustworthy, run on the user's own model and plan.
 
 A model whose layers were moved can be wrong without an error: a cache slot written twice, a mask chosen by the old
-position, a hook that fires twice. Each law here compares two computations that must agree; `verify` runs them all and says
-which hold. What the untouched model cannot do itself (beam search, a static cache) is not held against the plan.
+position, a hook that fires twice. Each law here compares two computations that must agree; `verify` runs them all and
+says which hold. What the untouched model cannot do itself (beam search, a static cache) is not held against the plan.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def verify(stack: Stack, plan: Plan, inputs: dict[str, Tensor] | None = None) ->
     inputs = inputs or example_inputs(stack.model)
     if inputs is None:
         raise MeasureError(
-            f"{type(stack.model).__name__} takes inputs that layerwise cannot make up; pass a batch: verify(stack, plan, inputs)"
+            f"{type(stack.model).__name__} takes inputs that layerwise cannot make up; pass a batch: "
+            "verify(stack, plan, inputs)"
         )
     with evaluating(stack.model), torch.inference_mode():
         return [*_in_place_laws(stack, plan, inputs), *_decoding_laws(stack, plan, inputs)]

@@ -1,0 +1,63 @@
+"""What the terminal shows: two consoles, and the one progress bar of a sweep."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from layerwise.measure.sweep import Bill, Meter
+
+output = Console(highlight=False)
+errors = Console(stderr=True)
+
+
+class SweepBar:
+    """The bar of one sweep: work done by its measured cost, and the time to go at the measured speed.
+
+    It vanishes when it is done, and shows nothing where there is no terminal.
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self._bar = Progress(
+            TextColumn("sweep"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(), _TimeLeft(),
+            console=errors, transient=True, disable=quiet or not errors.is_terminal,
+        )  # fmt: skip
+        self._task = self._bar.add_task("sweep", total=1.0, left=None)
+
+    def __enter__(self) -> SweepBar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def update(self, meter: Meter, bill: Bill) -> None:
+        """Show the state of the sweep."""
+        left = meter.seconds_left(bill)
+        spent = meter.layer_seconds + meter.head_seconds
+        done = spent / (spent + left) if left is not None and spent + left > 0 else 0.0
+        self._bar.update(self._task, completed=done, left=left)
+
+
+class _TimeLeft(ProgressColumn):
+    """The seconds left, as the meter reckons them."""
+
+    def render(self, task: Task) -> Text:
+        left = task.fields.get("left")
+        return Text("" if left is None else f"{duration(left)} to go", style="progress.remaining")
+
+
+def duration(seconds: float) -> str:
+    """A span of time in the unit a person would use.
+
+    >>> duration(75)
+    '1 min 15 s'
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
