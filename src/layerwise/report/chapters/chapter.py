@@ -1,0 +1,58 @@
+"""One chapter: an anchor, a title, what it says, and the pictures that stand in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layerwise.report.markup import Safe, element
+from layerwise.report.picture import Picture
+from layerwise.report.wording import label
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A section of the page. `short` is its name in the navigation."""
+
+    anchor: str
+    title: str
+    short: str
+    body: tuple[Safe, ...]
+    pictures: tuple[Picture, ...] = ()
+
+    def html(self, number: int) -> Safe:
+        """The section, numbered."""
+        heading = element("h2", element("span", str(number), class_="number-mark"), f" {self.title}")
+        return element("section", heading, *self.body, id=self.anchor)
+
+
+def lead(text: str) -> Safe:
+    """The sentence under a chapter's title: how to read what follows."""
+    return element("p", text, class_="lead")
+
+
+def note(*children: str) -> Safe:
+    """Small print under a figure."""
+    return element("p", *children, class_="note")
+
+
+def missing(text: str) -> Safe:
+    """The one line of a chapter that has nothing to show."""
+    return element("p", text, class_="missing")
+
+
+def legend(slots: dict[str, int], figures: tuple[str, ...]) -> Safe:
+    """The strategies as buttons, each with its colour; pressing one hides or shows its curve in all `figures`."""
+    chips = [
+        element(
+            "button",
+            element("i", style=f"--swatch:var(--series-{slot})"),
+            label(strategy),
+            type="button",
+            aria_pressed="true",
+            data_group=strategy,
+        )
+        for strategy, slot in slots.items()
+    ]
+    return element(
+        "div", *chips, class_="legend", data_figures=" ".join(figures), role="group", aria_label="Strategies"
+    )

@@ -1,0 +1,111 @@
+"""Chapter 6: every plan as a picture of its wiring."""
+
+from __future__ import annotations
+
+from layerwise.errors import PlanError
+from layerwise.report.chapters.chapter import Chapter, lead, missing
+from layerwise.report.data import Evidence
+from layerwise.report.markup import Safe, element
+from layerwise.report.notation import between, is_resolved, tidy, verdict
+from layerwise.report.palette import depth_colour
+from layerwise.report.wiring import wiring
+from layerwise.report.wording import counted, label
+from layerwise.results.rows import PlanRecord
+
+SHOWN = 36  # tiles of one strategy before the rest is folded away
+
+
+def gallery(evidence: Evidence) -> Chapter:
+    """Tiles grouped by strategy; pressing one opens it large, with its effects on every task."""
+    title, short = "Every plan, drawn", "Gallery"
+    if not evidence.schedules:
+        return Chapter("gallery", title, short, (missing("The run has no plans."),))
+    grouped: dict[str, list[PlanRecord]] = {}
+    for record in evidence.records.values():
+        grouped.setdefault(record.strategy, []).append(record)
+    body = (
+        lead(
+            "A plan's wiring: row by row what each step reads, column by column who wrote it. The colour is the layer;"
+            " the staircase is time."
+        ),
+        _key(evidence.depth),
+        *(_group(evidence, strategy, records) for strategy, records in grouped.items()),
+        element("dialog", element("div", id="detail"), id="plan-dialog", aria_label="One plan"),
+    )
+    return Chapter("gallery", title, short, body)
+
+
+def details(evidence: Evidence) -> list[dict[str, object]]:
+    """What the dialog says about each plan, in the order of the records."""
+    return [_detail(evidence, record) for record in evidence.records.values()]
+
+
+def _detail(evidence: Evidence, record: PlanRecord) -> dict[str, object]:
+    effects = []
+    for task in evidence.tasks:
+        score = evidence.effect(record.plan, task)
+        if score is not None:
+            shown = between(score.value, score.low, score.high, signed=True)
+            effects.append([task, shown, verdict(score, evidence.data.level)])
+    draw = "" if record.draw is None else f", draw {record.draw}"
+    return {
+        "plan": record.plan,
+        "title": f"{label(record.strategy)}, {counted(record.affected, 'layer')} affected{draw}",
+        "cost": f"{counted(record.evaluations, 'layer evaluation')} in {counted(record.stages, 'stage')}, "
+        f"{counted(record.weights, 'layer')} touched, {counted(record.slots, 'KV slot')}",
+        "effects": effects,
+    }
+
+
+def _key(depth: int) -> Safe:
+    swatches = [element("i", style=f"background:{depth_colour(layer, depth)}") for layer in range(depth)]
+    return element(
+        "p",
+        element("span", "layer 0"),
+        element("span", *swatches, class_="ramp", aria_hidden="true"),
+        element("span", f"layer {depth - 1}"),
+        element("span", element("i", class_="embedding"), " embedding"),
+        element("span", "fainter: a smaller weight"),
+        class_="key",
+    )
+
+
+def _group(evidence: Evidence, strategy: str, records: list[PlanRecord]) -> Safe:
+    numbers = {text: index for index, text in enumerate(evidence.records)}
+    ordered = sorted(records, key=lambda record: (record.affected, record.draw or 0))
+    tiles = [_tile(evidence, record, numbers[record.plan]) for record in ordered]
+    rest = tiles[SHOWN:]
+    more = element("details", element("summary", f"{len(rest)} more"), element("div", *rest, class_="tiles"))
+    return element(
+        "div",
+        element("h3", label(strategy), " ", element("small", counted(len(tiles), "plan"))),
+        element("div", *tiles[:SHOWN], class_="tiles"),
+        *((more,) if rest else ()),
+        class_="strategy",
+    )
+
+
+def _tile(evidence: Evidence, record: PlanRecord, number: int) -> Safe:
+    score = evidence.effect(record.plan, evidence.main_task) if evidence.main_task else None
+    shown = "not measured" if score is None else tidy(score.value, signed=True)
+    faint = "" if score is not None and is_resolved(score, evidence.data.level) else "faint"
+    return element(
+        "button",
+        _picture(evidence, record),
+        element("span", f"{record.affected}", class_="size", title="layers affected"),
+        element("span", shown, class_=f"effect {faint}".strip()),
+        type="button",
+        class_="tile",
+        data_plan=str(number),
+        title=f"{record.plan}\n{label(record.strategy)}: {shown} nats per token",
+    )
+
+
+def _picture(evidence: Evidence, record: PlanRecord) -> Safe:
+    plan = evidence.schedules.get(record.plan)
+    if plan is None:
+        return element("span", "?", class_="wiring")
+    try:
+        return wiring(plan, evidence.depth)
+    except PlanError:  # thousands of steps: its matrix is not written out
+        return element("span", "…", class_="wiring")

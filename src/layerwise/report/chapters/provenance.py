@@ -1,0 +1,76 @@
+"""Chapter 9: where the numbers come from: the manifest, the run, how intervals are made, and the words used."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+
+from layerwise.report.chapters.chapter import Chapter, lead, missing
+from layerwise.report.data import Evidence
+from layerwise.report.markup import Safe, element
+from layerwise.report.notation import percent, tidy
+from layerwise.report.table import simple_table
+from layerwise.report.wording import label
+
+METHOD = (
+    "Effects are paired differences to the untouched model on the same documents, in nats per scored token.",
+    "Intervals are paired bootstraps over documents: whole documents are drawn again, with replacement.",
+    "Adjusted p-values are corrected over their family of plans (Holm), so a verdict allows for how many were tried.",
+    "The minimum detectable effect (resolution) is the smallest true effect that this many documents would show.",
+    "Where no effect was found the verdict names that size: absence of evidence, with its limit.",
+)
+GLOSSARY = (
+    ("plan", "which layers run, in which order and mixture, as text: 0-13 (14|15|16|17)*3 18-31"),
+    ("Δ NLL", "negative log-likelihood under a plan minus that of the untouched model, nats per token"),
+    ("affected", "number of layers that a strategy touches"),
+    ("skip", "the affected layers are left out"),
+    ("reverse", "the affected layers run in the opposite order"),
+    ("random", "the affected layers run in a drawn order; several draws"),
+    ("middle repeat", "the middle layer runs in place of every affected layer"),
+    ("parallel", "the affected layers read the same input and their outputs are averaged"),
+    ("looped parallel", "the same, the average fed back several times"),
+    ("layer evaluations", "how many times any layer runs: the work"),
+    ("stages", "how many layers run one after another when parallel ones run at once: the waiting"),
+    ("exact match", "share of answers whose every token is the model's first choice"),
+    ("sink token", "a first token that takes most attention and has a huge norm; it makes states look alike"),
+    ("CKA", "centred kernel alignment, a similarity that ignores rotation and scale; unbiased, by minibatches"),
+    ("wiring", "the matrix A in x_j = sum A[j,i] d_i: what each step reads of what was written before it"),
+)
+
+
+def provenance(evidence: Evidence) -> Chapter:
+    """Everything needed to run it again, and to read it right."""
+    manifest = dict(_flattened(evidence.data.manifest))
+    shown = (
+        element("dl", *_pairs(manifest.items()), class_="manifest") if manifest else missing("The run has no manifest.")
+    )
+    run = evidence.scores("run")
+    measured = simple_table(("quantity", "value"), [(label(s.metric), tidy(s.value)) for s in run]) if run else Safe("")
+    method = element("ul", *(element("li", line) for line in METHOD))
+    level = element("p", f"Significance level: {percent(evidence.data.level)}.")
+    body = (
+        lead("What ran, on what, and how the numbers were made."),
+        element("div", element("h3", "Manifest"), shown),
+        *((element("div", element("h3", "The run"), measured),) if run else ()),
+        element("div", element("h3", "How intervals are computed"), method, level),
+        element("div", element("h3", "Glossary"), element("dl", *_pairs(GLOSSARY), class_="glossary")),
+    )
+    return Chapter("provenance", "Provenance", "Provenance", body)
+
+
+def _pairs(rows: Iterable[tuple[str, str]]) -> Iterator[Safe]:
+    for name, text in rows:
+        yield element("div", element("dt", name), element("dd", text))
+
+
+def _flattened(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested mappings as dotted names; a command as it would be typed."""
+    for key, inner in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(inner, Mapping):
+            yield from _flattened(inner, f"{name}.")
+        elif isinstance(inner, list | tuple):
+            words = [str(word) for word in inner]
+            yield name, shlex.join(words) if key == "command" else ", ".join(words)
+        elif inner is not None:
+            yield name, str(inner)

@@ -1,0 +1,66 @@
+"""Chapter 5: how alike the hidden states of different layers are, with and without the attention sink."""
+
+from __future__ import annotations
+
+from layerwise.report.chapters.chapter import Chapter, lead, missing, note
+from layerwise.report.data import Evidence
+from layerwise.report.figures import adjacent, similarity_map
+from layerwise.report.markup import Safe, element
+from layerwise.report.picture import Picture
+from layerwise.report.similarity import Matrix, difference, matrix
+
+MAPS = {
+    "cosine": "Cosine, all tokens",
+    "cosine_no_sink": "Cosine, without the sink token",
+    "cka": "CKA, unbiased",
+}
+
+
+def similarity(evidence: Evidence) -> Chapter:
+    """The maps on one scale, the difference on its own, and the profile of neighbours."""
+    title, short = "How alike hidden states are", "Similarity"
+    found = {name: values for name in MAPS if (values := matrix(evidence, name)) is not None}
+    if not found:
+        return Chapter("similarity", title, short, (missing("Similarity was not measured in this run."),))
+    low, high = _scale(found)
+    cards = {name: (MAPS[name], _map(name, values, low, high)) for name, values in found.items()}
+    if "cosine" in found and "cosine_no_sink" in found:
+        gap = difference(found["cosine"], found["cosine_no_sink"])
+        edge = _largest(gap)
+        picture = Picture("map-difference", "Cosine difference", {(): similarity_map(gap, -edge, edge, diverging=True)})
+        cards["difference"] = ("Difference: what the sink adds", picture)
+    order = [name for name in ("cosine", "cosine_no_sink", "difference", "cka") if name in cards]
+    profile = Picture(
+        "profile", "Similarity of neighbouring hidden states", {(): adjacent({MAPS[n]: v for n, v in found.items()})}
+    )
+    shown = [_card(*cards[name]) for name in order]
+    shown.append(_card("Each state against the next", profile, wide=True))
+    body = (
+        lead("Blocks of one colour are zones: layers that pass on states of the same kind. State 0 is the embedding."),
+        element("div", *shown, class_="maps"),
+        note(
+            f"Cosine and CKA share one scale, {low:.2g} to {high:.2g}; the difference has its own, symmetric about zero."
+            " Values are means over tokens (CKA: over minibatches) and carry no interval."
+        ),
+    )
+    return Chapter("similarity", title, short, body, (*(cards[name][1] for name in order), profile))
+
+
+def _scale(found: dict[str, Matrix]) -> tuple[float, float]:
+    """One scale for all maps: from zero, or the least value where it is negative, to one."""
+    least = min(
+        (value for values in found.values() for row in values for value in row if value is not None), default=0.0
+    )
+    return min(0.0, least), 1.0
+
+
+def _largest(values: Matrix) -> float:
+    return max((abs(value) for row in values for value in row if value is not None), default=0.0) or 1.0
+
+
+def _map(name: str, values: Matrix, low: float, high: float) -> Picture:
+    return Picture(f"map-{name}", MAPS[name], {(): similarity_map(values, low, high)})
+
+
+def _card(title: str, picture: Picture, *, wide: bool = False) -> Safe:
+    return element("div", element("h3", title), picture.html(), class_="map wide" if wide else "map")

@@ -1,0 +1,119 @@
+"""What a report is made of: the manifest of a run, its plans and its scores, and the questions asked of them.
+
+`ReportData` is the input, plain rows. `Evidence` is the same rows looked up by plan, task and metric, so that figures,
+tables and sentences all read one source. Nothing here measures anything: a number that is not in the rows is not in
+the report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from layerwise.errors import PlanError
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss, PlanRecord, Score
+
+ALL_TASKS = "all"
+DELTA = "delta_nll"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """The rows of one run.
+
+    `manifest` is printed whole in the provenance; `model`, `corpus` and `depth` are also read for the title. `losses`
+    are optional: with them, two plans are compared document by document, without them by their two intervals. `level`
+    is the significance level of every verdict.
+    """
+
+    manifest: Mapping[str, object]
+    plans: tuple[PlanRecord, ...]
+    scores: tuple[Score, ...]
+    losses: tuple[Loss, ...] = ()
+    level: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The rows of a report, looked up: build it with `Evidence.of`.
+
+    `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
+    first family that listed it), `tasks` every task with effects, "all" first.
+    """
+
+    data: ReportData
+    depth: int
+    tasks: tuple[str, ...]
+    records: Mapping[str, PlanRecord]
+    schedules: Mapping[str, Plan]
+    _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
+
+    @classmethod
+    def of(cls, data: ReportData) -> Evidence:
+        """Look the rows up once."""
+        effects = {
+            (score.subject, score.task, score.metric): score for score in data.scores if score.measure == "effect"
+        }
+        records: dict[str, PlanRecord] = {}
+        for record in data.plans:
+            records.setdefault(record.plan, record)
+        schedules = _schedules(records)
+        named = dict.fromkeys(task for _, task, _ in effects)
+        tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
+        return cls(data, _depth(data, schedules.values()), tasks, records, schedules, effects)
+
+    @property
+    def named_tasks(self) -> tuple[str, ...]:
+        """The tasks themselves, without their union "all"."""
+        return tuple(task for task in self.tasks if task != ALL_TASKS)
+
+    @property
+    def main_task(self) -> str | None:
+        """The task shown first: "all" where it was measured."""
+        return self.tasks[0] if self.tasks else None
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Families in the order in which the run lists them."""
+        return tuple(dict.fromkeys(record.family for record in self.data.plans))
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """Strategies in the order in which the run lists them."""
+        return tuple(dict.fromkeys(record.strategy for record in self.data.plans))
+
+    def effect(self, plan: str, task: str, metric: str = DELTA) -> Score | None:
+        """The effect of one plan on one task, or `None` where it was not measured."""
+        return self._effects.get((plan, task, metric))
+
+    def scores(self, measure: str) -> tuple[Score, ...]:
+        """Every score of one measure, in row order."""
+        return tuple(score for score in self.data.scores if score.measure == measure)
+
+    def has(self, task: str, metric: str) -> bool:
+        """Whether any plan has this metric on this task."""
+        return any(key[1] == task and key[2] == metric for key in self._effects)
+
+    def baseline(self, task: str, metric: str) -> float | None:
+        """What the untouched model scores: the metric of the identity plan, when the run measured it."""
+        score = self.effect(str(Plan.identity(self.depth)), task, metric) if self.depth else None
+        return score.value if score is not None and math.isfinite(score.value) else None
+
+
+def _schedules(records: Iterable[str]) -> dict[str, Plan]:
+    schedules: dict[str, Plan] = {}
+    for text in records:
+        try:
+            schedules[text] = Plan.parse(text)
+        except PlanError:  # a row of a foreign store: it stays in the table and has no picture
+            continue
+    return schedules
+
+
+def _depth(data: ReportData, schedules: Iterable[Plan]) -> int:
+    stated = data.manifest.get("depth")
+    if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
+        return stated
+    return 1 + max((max(plan.layers(), default=-1) for plan in schedules), default=-1)

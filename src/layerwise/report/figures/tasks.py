@@ -1,0 +1,92 @@
+"""Pictures at one size of window: strategies in order of harm, and order against absence task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+
+from layerwise.report.curves import Point
+from layerwise.report.data import Evidence
+from layerwise.report.figures.frame import DELTA_AXIS, framed, series_style
+from layerwise.report.notation import between
+from layerwise.report.palette import faded, light, series_slots
+from layerwise.report.wording import label
+
+ROW = 34
+
+
+def half_depth_effects(evidence: Evidence, ranked: Sequence[tuple[str, Point]]) -> go.Figure:
+    """Strategies from least to most harmful, a dot with its interval each, and the blind zone about zero."""
+    figure = framed(92 + ROW * len(ranked), margin={"l": 8, "r": 16, "t": 6, "b": 48})
+    resolutions = [point.resolution for _, point in ranked if point.resolution is not None]
+    if resolutions:
+        edge = min(resolutions)
+        figure.add_vrect(x0=-edge, x1=edge, fillcolor=faded(light("muted"), 0.16), line_width=0, layer="below")
+    slots = series_slots(evidence.strategies)
+    for strategy, point in ranked:
+        figure.add_trace(_whisker(label(strategy), point, strategy, slots[strategy]))
+    figure.update_xaxes(title_text=DELTA_AXIS, zeroline=True)
+    figure.update_yaxes(
+        autorange="reversed", showgrid=False, zeroline=False, tickfont={"color": light("ink"), "size": 13}
+    )
+    return figure
+
+
+def order_or_absence(evidence: Evidence, by_task: Mapping[str, Mapping[str, Point]]) -> go.Figure:
+    """For each task, what the same window costs under each strategy: dots on a line, with intervals.
+
+    Where the order strategies stand right of skip, the wrong order does more harm than no layers at all.
+    """
+    strategies = list(dict.fromkeys(strategy for points in by_task.values() for strategy in points))
+    slots = series_slots(evidence.strategies)
+    figure = framed(110 + 52 * len(by_task), margin={"l": 8, "r": 16, "t": 36, "b": 48}, showlegend=True)
+    figure.update_layout(
+        scattermode="group",
+        scattergap=0.45,
+        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+    )
+    for strategy in strategies:
+        traces = [
+            _whisker(task, points[strategy], strategy, slots[strategy])
+            for task, points in by_task.items()
+            if strategy in points
+        ]
+        for index, trace in enumerate(traces):
+            trace.update(showlegend=index == 0, legendgroup=strategy, offsetgroup=strategy, orientation="h")
+        figure.add_traces(traces)
+    figure.update_xaxes(title_text=DELTA_AXIS, zeroline=True)
+    figure.update_yaxes(autorange="reversed", zeroline=False, tickfont={"color": light("ink"), "size": 13})
+    return figure
+
+
+def _whisker(row: str, point: Point, strategy: str, slot: int) -> go.Scatter:
+    colour, _, symbol = series_style(slot)
+    effect = between(point.value, point.low, point.high, signed=True)
+    told = f"<b>{escape(label(strategy))}</b> · {escape(row)}<br>{effect} nats per token"
+    return go.Scatter(
+        x=[point.value],
+        y=[escape(row)],
+        mode="markers",
+        marker={"color": colour, "symbol": symbol, "size": 10},
+        error_x=_interval(point, colour),
+        text=[told],
+        hovertemplate="%{text}<extra></extra>",
+        name=escape(label(strategy)),
+    )
+
+
+def _interval(point: Point, colour: str) -> dict[str, Any]:
+    if point.low is None or point.high is None:
+        return {"visible": False}
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [point.high - point.value],
+        "arrayminus": [point.value - point.low],
+        "color": colour,
+        "thickness": 2,
+        "width": 0,
+    }

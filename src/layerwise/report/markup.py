@@ -1,0 +1,72 @@
+"""HTML that escapes itself.
+
+A report prints names that other people chose: plans, tasks, file names, a command line. Here text becomes HTML in one
+place only: `element` escapes every child and every attribute unless it already is `Safe`. The rest of the room builds
+pages out of elements and cannot forget.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from html import escape
+
+VOID = frozenset({"meta", "input", "br", "hr", "col"})
+
+
+class Safe(str):
+    """Text that is HTML already, made by `element`, `join` or a file of this package."""
+
+    __slots__ = ()
+
+
+def join(children: Iterable[str], separator: str = "") -> Safe:
+    """Children one after another, each escaped unless it is `Safe`.
+
+    >>> join(["a < b", Safe("<br>")])
+    'a &lt; b<br>'
+    """
+    between = escape(separator)
+    return Safe(between.join(child if isinstance(child, Safe) else escape(child) for child in children))
+
+
+def element(name: str, /, *children: str, **attributes: str | bool | None) -> Safe:
+    """One HTML element. Attribute names lose a trailing underscore, and inner ones become hyphens.
+
+    `None` and `False` leave an attribute out; `True` writes it without a value.
+
+    >>> element("p", "1 < 2", class_="note", data_task="a & b")
+    '<p class="note" data-task="a &amp; b">1 &lt; 2</p>'
+    """
+    shown = "".join(_attribute(key, value) for key, value in attributes.items())
+    if name in VOID:
+        return Safe(f"<{name}{shown}>")
+    return Safe(f"<{name}{shown}>{join(children)}</{name}>")
+
+
+def _attribute(key: str, value: str | bool | None) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.rstrip("_").replace("_", "-")
+    return f" {name}" if value is True else f' {name}="{escape(value, quote=True)}"'
+
+
+def embedded_json(name: str, value: object) -> Safe:
+    """A JSON data block that a script reads by its `id`.
+
+    `<` is written as an escape, so no text inside can end the block; what is not finite becomes `null`.
+    """
+    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    body = Safe(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+    return element("script", body, type="application/json", id=name)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value

@@ -1,0 +1,106 @@
+"""The colours of the report: one list for light paper, one for dark, pair by pair.
+
+Figures are built in the light colours, so they also stand alone in a notebook; the page swaps each for its dark
+partner. The series colours keep apart under the common kinds of colour blindness, and every series also has its own marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+ROLES: dict[str, tuple[str, str]] = {
+    "ink": ("#1b1d22", "#eceae4"),
+    "muted": ("#646a76", "#9aa0ad"),
+    "grid": ("#e4e1d9", "#2b2f39"),
+    "zero": ("#a8a499", "#596070"),
+    "paper": ("#fbfaf7", "#14161b"),
+    "card": ("#ffffff", "#1b1e25"),
+    "accent": ("#0b62a4", "#6cb6f5"),
+    "quiet": ("#b9b6ad", "#4c525f"),
+}
+SERIES: tuple[tuple[str, str], ...] = (
+    ("#0072b2", "#58aef0"),
+    ("#d55e00", "#ff8f4f"),
+    ("#009e73", "#35c99b"),
+    ("#b4589a", "#e694cf"),
+    ("#c18a00", "#f0bd3d"),
+    ("#3f4a5a", "#c3ccd9"),
+    ("#4aa3df", "#9fd6ff"),
+    ("#8c4a2f", "#d69a7c"),
+)
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "x", "star", "hexagon")
+DIVERGING: tuple[tuple[str, str], ...] = (
+    ("#0b4f8a", "#7cc0ff"),
+    ("#6fa8d6", "#2f6fa8"),
+    ("#f3f1ec", "#20242c"),
+    ("#e39a63", "#a85a1e"),
+    ("#9c4300", "#ffb07a"),
+)
+# Ten even steps through viridis (public domain, BIDS), cut before its palest yellow so that it stands out on white.
+VIRIDIS = (
+    "#440154", "#482878", "#3e4989", "#31688e", "#26828e",
+    "#1f9e89", "#35b779", "#6ece58", "#a5d72f", "#dde318",
+)  # fmt: skip
+
+# The published strategies keep one colour in every run; the others take what is left, in order of appearance.
+PUBLISHED = ("skip", "reverse", "looped_parallel", "random", "parallel", "middle_repeat")
+
+
+def light(role: str) -> str:
+    """The light colour of a role.
+
+    >>> light("ink")
+    '#1b1d22'
+    """
+    return ROLES[role][0]
+
+
+def faded(colour: str, opacity: float) -> str:
+    """A `#rrggbb` colour made transparent, in the one spelling the page's script can swap.
+
+    >>> faded("#0072b2", 0.2)
+    'rgba(0,114,178,0.2)'
+    """
+    red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity:g})"
+
+
+def swaps() -> dict[str, str]:
+    """Light colour to dark colour, for every colour that a figure uses."""
+    return dict([*ROLES.values(), *SERIES, *DIVERGING])
+
+
+def depth_colour(layer: int, depth: int) -> str:
+    """The colour of a layer: violet for the first, green for the last, as a `#rrggbb` text.
+
+    >>> depth_colour(0, 12), depth_colour(11, 12)
+    ('#440154', '#dde318')
+    """
+    if depth <= 1:
+        return VIRIDIS[0]
+    position = min(1.0, max(0.0, layer / (depth - 1))) * (len(VIRIDIS) - 1)
+    left = min(int(position), len(VIRIDIS) - 2)
+    share = position - left
+    mixed = (
+        round((1 - share) * int(VIRIDIS[left][at : at + 2], 16) + share * int(VIRIDIS[left + 1][at : at + 2], 16))
+        for at in (1, 3, 5)
+    )
+    return "#" + "".join(f"{channel:02x}" for channel in mixed)
+
+
+def series_slots(strategies: Sequence[str]) -> dict[str, int]:
+    """Which series colour each strategy takes: fixed for the published ones, then by order of appearance.
+
+    >>> series_slots(["gain_2", "skip"])
+    {'gain_2': 6, 'skip': 0}
+    """
+    slots: dict[str, int] = {}
+    following = len(PUBLISHED)
+    for strategy in dict.fromkeys(strategies):
+        known = next((slot for slot, name in enumerate(PUBLISHED) if strategy == name), None)
+        if known is None:
+            slots[strategy] = following % len(SERIES)
+            following += 1
+        else:
+            slots[strategy] = known
+    return slots

@@ -1,0 +1,92 @@
+"""A place on the page where a figure is drawn, with the choices that switch it: task, family, metric.
+
+Every variant is a whole figure, built beforehand; the script only shows the one that is chosen. So a choice cannot
+compute anything the run did not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+from layerwise.report.markup import Safe, element
+
+PILLS = 7  # more options than this become a menu
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A question beside a figure and its options, the first one shown at the start."""
+
+    question: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A named figure: `variants` maps one option index per choice to the figure; a lone figure has the key `()`.
+
+    `rooted` offers a square-root scale on the vertical axes, for effects of very different size.
+    """
+
+    name: str
+    alternative: str
+    variants: Mapping[tuple[int, ...], go.Figure]
+    choices: tuple[Choice, ...] = ()
+    rooted: bool = False
+
+    def html(self) -> Safe:
+        """The controls and the empty place; the script draws into it."""
+        shown = [
+            _choice(self.name, index, choice) for index, choice in enumerate(self.choices) if len(choice.options) > 1
+        ]
+        if self.rooted:
+            shown.append(_scale(self.name))
+        height = max(int(figure.layout.height) for figure in self.variants.values())
+        place = element(
+            "div",
+            class_="plot",
+            data_figure=self.name,
+            role="img",
+            aria_label=self.alternative,
+            style=f"min-height:{height}px",
+        )
+        controls = element("div", *shown, class_="controls") if shown else Safe("")
+        return element("figure", controls, place, element("p", class_="absent", hidden=True))
+
+    def payload(self) -> dict[str, Any]:
+        """What the script needs, as plain JSON values."""
+        return {
+            "choices": [len(choice.options) for choice in self.choices],
+            "variants": {
+                ".".join(map(str, key)): json.loads(figure.to_json()) for key, figure in self.variants.items()
+            },
+        }
+
+
+def _choice(name: str, index: int, choice: Choice) -> Safe:
+    if len(choice.options) > PILLS:
+        options = (element("option", text, value=str(at)) for at, text in enumerate(choice.options))
+        menu = element("select", *options, data_figure=name, data_choice=str(index))
+        return element("label", f"{choice.question} ", menu, class_="menu")
+    return _pills(choice.question, f"{name}-{index}", choice.options, {"data_figure": name, "data_choice": str(index)})
+
+
+def _scale(name: str) -> Safe:
+    return _pills("Scale", f"{name}-scale", ("linear", "square root"), {"data_figure": name, "data_scale": "y"})
+
+
+def _pills(question: str, group: str, options: Sequence[str], data: Mapping[str, str]) -> Safe:
+    pills = [
+        element(
+            "label",
+            element("input", type="radio", name=group, value=str(at), checked=at == 0, **data),
+            element("span", text),
+        )
+        for at, text in enumerate(options)
+    ]
+    return element("fieldset", element("legend", question), *pills, class_="pills")

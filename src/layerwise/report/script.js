@@ -1,0 +1,257 @@
+"use strict";
+// Draws the figures, and makes the page answer: theme, choices, legends, table, gallery, print. No dependencies but Plotly.
+(() => {
+  const root = document.documentElement;
+  const report = JSON.parse(document.getElementById("report-data").textContent);
+  const places = [...document.querySelectorAll(".plot")];
+  const hidden = new Map(); // figure name -> strategies switched off
+  const rooted = new Set(); // figure names on a square-root scale
+  const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "resetScale2d"]] };
+  let printing = false;
+
+  // ---- theme
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => !printing && (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
+
+  function themed(value, swaps) {
+    if (typeof value === "string") return swapped(value, swaps);
+    if (Array.isArray(value)) return value.map((inner) => themed(inner, swaps));
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, themed(inner, swaps)]));
+    }
+    return value;
+  }
+
+  function swapped(colour, swaps) {
+    if (swaps[colour]) return swaps[colour];
+    const parts = /^rgba\((\d+),(\d+),(\d+),([\d.]+)\)$/.exec(colour);
+    if (!parts) return colour;
+    const hex = "#" + parts.slice(1, 4).map((part) => Number(part).toString(16).padStart(2, "0")).join("");
+    const other = swaps[hex];
+    if (!other) return colour;
+    const channels = [1, 3, 5].map((at) => parseInt(other.slice(at, at + 2), 16));
+    return `rgba(${channels.join(",")},${parts[4]})`;
+  }
+
+  // ---- square-root scale: sign(y) * sqrt(|y|), labelled in the real unit
+  const bend = (value) => (value === null ? null : Math.sign(value) * Math.sqrt(Math.abs(value)));
+
+  function bent(figure) {
+    const values = [];
+    for (const trace of figure.data) {
+      const plain = trace.y;
+      if (trace.error_y && trace.error_y.array) {
+        const { array, arrayminus } = trace.error_y;
+        trace.error_y.array = array.map((above, at) => bend(plain[at] + above) - bend(plain[at]));
+        trace.error_y.arrayminus = arrayminus.map((below, at) => bend(plain[at]) - bend(plain[at] - below));
+        values.push(...plain.map((value, at) => value + array[at]), ...plain.map((value, at) => value - arrayminus[at]));
+      }
+      trace.y = plain.map(bend);
+      if (trace.visible !== false) values.push(...plain.filter((value) => value !== null));
+    }
+    const ticks = bentTicks(Math.min(0, ...values), Math.max(0, ...values));
+    for (const key of Object.keys(figure.layout).filter((name) => name.startsWith("yaxis"))) {
+      Object.assign(figure.layout[key], { tickmode: "array", tickvals: ticks.map(bend), ticktext: ticks.map(tickText) });
+    }
+    for (const shape of figure.layout.shapes || []) {
+      if (shape.yref && !shape.yref.includes("domain")) Object.assign(shape, { y0: bend(shape.y0), y1: bend(shape.y1) });
+    }
+    return figure;
+  }
+
+  function bentTicks(low, high) {
+    const least = (bend(high) - bend(low)) / 9;
+    const kept = [0];
+    for (let power = -6; power <= 6; power += 1) {
+      for (const digit of [1, 2, 5]) {
+        for (const tick of [digit * 10 ** power, -digit * 10 ** power]) {
+          const apart = kept.every((other) => Math.abs(bend(other) - bend(tick)) >= least);
+          if (tick >= low && tick <= high && apart) kept.push(tick);
+        }
+      }
+    }
+    return kept;
+  }
+
+  const tickText = (tick) => String(Number(tick.toPrecision(2))).replace("-", "−");
+
+  // ---- figures
+  function chosen(name) {
+    return report.figures[name].choices.map((_, at) => {
+      const pill = document.querySelector(`input[data-figure="${name}"][data-choice="${at}"]:checked`);
+      const menu = document.querySelector(`select[data-figure="${name}"][data-choice="${at}"]`);
+      return (pill || menu || { value: "0" }).value;
+    });
+  }
+
+  function draw(place) {
+    const name = place.dataset.figure;
+    const original = report.figures[name].variants[chosen(name).join(".")];
+    const absent = place.parentElement.querySelector(".absent");
+    place.hidden = !original;
+    absent.hidden = Boolean(original);
+    if (!original) {
+      absent.textContent = "This measure is not defined, or was not taken, for this choice.";
+      return;
+    }
+    let figure = themed(original, isDark() ? report.swaps : {});
+    const off = hidden.get(name) || new Set();
+    for (const trace of figure.data) if (off.has(trace.legendgroup)) trace.visible = false;
+    if (rooted.has(name)) figure = bent(figure);
+    figure.layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom";
+    if (printing) Object.assign(figure.layout, { autosize: false, width: place.clientWidth });
+    Plotly.react(place, figure.data, figure.layout, config);
+  }
+
+  const drawNamed = (names) => places.filter((place) => names.includes(place.dataset.figure)).forEach(draw);
+  const drawAll = () => places.forEach(draw);
+
+  function drawOneByOne(waiting) {
+    if (!waiting.length) {
+      root.dataset.ready = "yes";
+      return;
+    }
+    draw(waiting[0]);
+    setTimeout(() => drawOneByOne(waiting.slice(1)));
+  }
+
+  function wireFigures() {
+    document.addEventListener("change", (event) => {
+      const { figure, choice, scale } = event.target.dataset;
+      if (scale) event.target.value === "1" ? rooted.add(figure) : rooted.delete(figure);
+      if (figure && (choice || scale)) drawNamed([figure]);
+    });
+    for (const legend of document.querySelectorAll(".legend")) {
+      const names = legend.dataset.figures.split(" ");
+      legend.addEventListener("click", (event) => {
+        const chip = event.target.closest("button");
+        if (!chip) return;
+        chip.setAttribute("aria-pressed", String(chip.getAttribute("aria-pressed") !== "true"));
+        const off = [...legend.querySelectorAll('[aria-pressed="false"]')].map((button) => button.dataset.group);
+        names.forEach((name) => hidden.set(name, new Set(off)));
+        drawNamed(names);
+      });
+    }
+  }
+
+  function wireTheme() {
+    const toggle = document.getElementById("theme");
+    const show = () => {
+      toggle.textContent = isDark() ? "Light" : "Dark";
+      toggle.setAttribute("aria-pressed", String(isDark()));
+    };
+    toggle.addEventListener("click", () => {
+      root.dataset.theme = isDark() ? "light" : "dark";
+      show();
+      drawAll();
+    });
+    system.addEventListener("change", () => { show(); drawAll(); });
+    show();
+  }
+
+  // ---- table
+  function wireTable() {
+    const table = document.getElementById("plan-table");
+    if (!table) return;
+    const body = table.tBodies[0];
+    const rows = [...body.rows];
+    const headings = [...table.tHead.rows[0].cells];
+    headings.forEach((heading, column) => heading.querySelector("button").addEventListener("click", () => {
+      const direction = heading.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+      headings.forEach((other) => other.setAttribute("aria-sort", other === heading ? direction : "none"));
+      const sign = direction === "ascending" ? 1 : -1;
+      rows.sort((a, b) => compared(a.cells[column], b.cells[column], heading.dataset.kind, sign));
+      body.append(...rows);
+    }));
+    wireFilters(rows);
+  }
+
+  function compared(left, right, kind, sign) {
+    if (kind === "text") return sign * left.textContent.localeCompare(right.textContent, undefined, { numeric: true });
+    const [a, b] = [left.dataset.value, right.dataset.value];
+    if (a === undefined || b === undefined) return (a === undefined) - (b === undefined); // missing values stay last
+    return sign * (Number(a) - Number(b));
+  }
+
+  function wireFilters(rows) {
+    const [find, only, resolved, count] = ["find", "only", "resolved", "count"].map((id) => document.getElementById(id));
+    const filter = () => {
+      const words = find.value.trim().toLowerCase();
+      let shown = 0;
+      for (const row of rows) {
+        const text = `${row.cells[0].textContent} ${row.cells[1].textContent}`.toLowerCase();
+        const keep = text.includes(words) && (!only.value || row.dataset.strategy === only.value)
+          && (!resolved.checked || row.dataset.resolved === "yes");
+        row.hidden = !keep;
+        shown += keep;
+      }
+      count.textContent = `${shown} of ${rows.length} plans`;
+    };
+    [find, only, resolved].forEach((control) => control.addEventListener("input", filter));
+  }
+
+  // ---- gallery
+  function made(name, text) {
+    const node = document.createElement(name);
+    if (text !== undefined) node.textContent = text;
+    return node;
+  }
+
+  function wireGallery() {
+    const dialog = document.getElementById("plan-dialog");
+    if (!dialog) return;
+    const detail = document.getElementById("detail");
+    document.getElementById("gallery").addEventListener("click", (event) => {
+      const tile = event.target.closest(".tile");
+      if (!tile) return;
+      const plan = report.plans[Number(tile.dataset.plan)];
+      const table = made("table");
+      for (const [task, shown, verdict] of plan.effects) {
+        const row = table.insertRow();
+        [task, shown, verdict].forEach((text) => row.append(made("td", text)));
+      }
+      const close = made("button", "Close");
+      close.addEventListener("click", () => dialog.close());
+      const wrapper = made("div");
+      wrapper.className = "scroll";
+      wrapper.append(table);
+      const picture = tile.querySelector(".wiring").cloneNode(true);
+      detail.replaceChildren(made("h3", plan.title), made("code", plan.plan), picture, made("p", plan.cost), wrapper, close);
+      dialog.showModal();
+    });
+    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  }
+
+  // ---- navigation and print
+  function wireNavigation() {
+    const links = new Map([...document.querySelectorAll("nav ol a")].map((link) => [link.hash.slice(1), link]));
+    const seen = new IntersectionObserver((entries) => {
+      const top = entries.filter((entry) => entry.isIntersecting)[0];
+      if (!top) return;
+      links.forEach((link, id) => (id === top.target.id ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
+    }, { rootMargin: "-15% 0px -75% 0px" });
+    document.querySelectorAll("section").forEach((section) => seen.observe(section));
+  }
+
+  function wirePrint() {
+    addEventListener("beforeprint", () => {
+      printing = true;
+      root.classList.add("printing");
+      document.querySelectorAll("details").forEach((details) => { details.open = true; });
+      drawAll();
+    });
+    addEventListener("afterprint", () => {
+      printing = false;
+      root.classList.remove("printing");
+      drawAll();
+    });
+  }
+
+  wireTheme();
+  wireFigures();
+  wireTable();
+  wireGallery();
+  wireNavigation();
+  wirePrint();
+  drawOneByOne(places);
+})();

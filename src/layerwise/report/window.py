@@ -1,0 +1,59 @@
+"""The one size of window that the headline speaks about, and the strategies met there.
+
+Curves differ most, and are told apart best, about half the depth; the published comparison reads there too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from layerwise.report.curves import Point, curve_families, curves, half_depth
+from layerwise.report.data import Evidence
+
+PUBLISHED_FAMILY = "painters"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """So many affected layers, in one family."""
+
+    family: str
+    affected: int
+
+
+def half_window(evidence: Evidence) -> Window | None:
+    """The window nearest to half the depth, in the published family where it was run."""
+    families = curve_families(evidence)
+    if not families:
+        return None
+    family = PUBLISHED_FAMILY if PUBLISHED_FAMILY in families else families[0]
+    affected = half_depth(evidence, family)
+    return None if affected is None else Window(family, affected)
+
+
+def ranked(evidence: Evidence, window: Window, task: str) -> tuple[tuple[str, Point], ...]:
+    """Every strategy at the window with its point on a task, from least to most harmful."""
+    points = ((curve.strategy, curve.at(window.affected)) for curve in curves(evidence, window.family, task))
+    present = [(strategy, point) for strategy, point in points if point is not None]
+    return tuple(sorted(present, key=lambda row: row[1].value))
+
+
+def on_tasks(evidence: Evidence, window: Window, strategy: str) -> dict[str, Point]:
+    """One strategy at the window: task to point, for every task where it was measured."""
+    found = {task: dict(ranked(evidence, window, task)).get(strategy) for task in evidence.named_tasks}
+    return {task: point for task, point in found.items() if point is not None}
+
+
+def order_strategy(evidence: Evidence, window: Window) -> str | None:
+    """The strategy that changes only the order, each layer once: the one with most draws, so random before reverse."""
+    straight = list(range(evidence.depth))
+    draws: Counter[str] = Counter()
+    for record in evidence.data.plans:
+        plan = evidence.schedules.get(record.plan)
+        if plan is None or Window(record.family, record.affected) != window:
+            continue
+        order = list(plan.order())
+        if record.stages == record.evaluations and sorted(order) == straight and order != straight:
+            draws[record.strategy] += 1
+    return draws.most_common(1)[0][0] if draws else None

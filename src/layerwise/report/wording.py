@@ -1,0 +1,32 @@
+"""Names as they are read: `middle_repeat` becomes `middle repeat`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def label(name: str) -> str:
+    """A strategy, family or metric as words.
+
+    >>> label("leave_one_out")
+    'leave one out'
+    """
+    return name.replace("_", " ")
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a list in a sentence.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where it must be.
+
+    >>> counted(1, "plan"), counted(1200, "plan")
+    ('1 plan', '1,200 plans')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,160 @@
+"""A run that never happened: rows of the right shape and plausible size, the same on every call.
+
+The truth is planted, so tests can ask for it back: a wrong order costs "arithmetic" most and "text" least, layer 0 is
+the most important layer, layer 7 of twelve does nothing, and the zones of the cosine are made by the sink token.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+from layerwise.plan import Plan
+from layerwise.plan.families import FAMILIES
+from layerwise.report import ReportData
+from layerwise.results.rows import PlanRecord, Score
+
+TASKS = {"text": 0.6, "copying": 0.9, "sorting": 1.3, "brackets": 1.1, "arithmetic": 2.2}
+HARM = {"skip": 1.0, "middle_repeat": 1.5, "reverse": 0.55, "random": 0.5, "parallel": 0.7, "looped_parallel": 0.35}
+ORDERS = {"reverse", "random", "swap", "kendall"}
+DOCUMENTS = 48
+HALF_WIDTH = 0.02
+
+
+def run(
+    depth: int = 12,
+    families: tuple[str, ...] = ("painters", "leave_one_out", "swap_adjacent"),
+    seed: int = 0,
+    tasks: tuple[str, ...] = tuple(TASKS),
+) -> ReportData:
+    """A whole run: effects on every task, similarity, benchmarks, run figures and a manifest."""
+    draw = random.Random(seed)
+    records = plan_records(depth, families)
+    scores = [
+        *(score for record in _once(records) for score in _effects(record, depth, tasks, draw)),
+        *_untouched(depth, tasks),
+        *_similarity(depth, draw),
+        *_benchmarks(depth, records),
+        Score("run", "sweep", "all", "layer evaluations", 4497.0),
+        Score("run", "sweep", "all", "layer evaluations, lower bound", 4497.0),
+        Score("run", "sweep", "all", "wall time (seconds)", 83.4),
+    ]
+    return ReportData(_manifest(depth, families, tasks), records, tuple(scores))
+
+
+def plan_records(depth: int, families: tuple[str, ...]) -> tuple[PlanRecord, ...]:
+    """The records of the real families, one for each family and plan."""
+    found: dict[tuple[str, str], PlanRecord] = {}
+    for name in families:
+        for member in FAMILIES[name](depth):
+            cost = member.plan.cost()
+            text = str(member.plan)
+            record = PlanRecord(
+                text, name, member.strategy, member.affected, member.draw,
+                cost.evaluations, cost.stages, cost.weights, cost.slots,
+            )  # fmt: skip
+            found.setdefault((name, text), record)
+    return tuple(found.values())
+
+
+def _once(records: tuple[PlanRecord, ...]) -> tuple[PlanRecord, ...]:
+    return tuple({record.plan: record for record in reversed(records)}.values())[::-1]
+
+
+def true_effect(record: PlanRecord, depth: int, task: str) -> float:
+    """The planted effect in nats per token, before noise."""
+    if record.plan == str(Plan.identity(depth)):
+        return 0.0
+    if record.family in {"leave_one_out", "swap_adjacent"}:
+        order = Plan.parse(record.plan).order()
+        layer = next((place for place, found in enumerate(order) if place != found), depth - 1)
+        worth = 3.0 * math.exp(-1.1 * layer) + 0.4 * (layer / depth) ** 6
+        worth = 0.0 if layer == 7 and record.strategy == "skip" else worth + 0.05
+        return worth * (TASKS[task] if record.strategy in ORDERS else 1.0) * (0.5 if record.strategy == "swap" else 1.0)
+    share = record.affected / depth
+    factor = TASKS[task] if record.strategy in ORDERS else 0.6 + 0.4 * TASKS[task]
+    return HARM.get(record.strategy, 0.8) * 3.5 * share**2.2 * factor
+
+
+def _effects(record: PlanRecord, depth: int, tasks: tuple[str, ...], draw: random.Random) -> list[Score]:
+    wobble = draw.gauss(1.0, 0.12) if record.draw is not None else 1.0
+    values = {task: true_effect(record, depth, task) * wobble for task in tasks}
+    values["all"] = sum(values.values()) / len(values) if tasks else 0.0
+    scores = []
+    for task, true in values.items():
+        half = HALF_WIDTH * (1.0 + 2.0 * abs(true)) * (0.6 if task == "all" else 1.0)
+        value = true + draw.gauss(0.0, half / 3)
+        p = math.erfc(abs(value) / (half / 1.96) / math.sqrt(2.0))
+        shared = {"documents": DOCUMENTS * (len(tasks) if task == "all" else 1), "tokens": 9000}
+        subject = record.plan
+        scores.append(
+            Score("effect", subject, task, "delta_nll", value, value - half, value + half,
+                  p, min(1.0, 24 * p), 1.43 * half, **shared)
+        )  # fmt: skip
+        scores.append(Score("effect", subject, task, "nll", 1.2 + value, **shared))
+        if task not in {"text", "all"}:
+            exact = 0.96 * math.exp(-max(value, 0.0) * 2.0)
+            scores.append(Score("effect", subject, task, "exact_match", exact, exact - 0.03, exact + 0.03, **shared))
+    return scores
+
+
+def _untouched(depth: int, tasks: tuple[str, ...]) -> list[Score]:
+    identity = str(Plan.identity(depth))
+    shared = {"documents": DOCUMENTS, "tokens": 9000}
+    scores = [Score("effect", identity, task, "nll", 1.2, **shared) for task in ("all", *tasks)]
+    scores += [Score("effect", identity, task, "exact_match", 0.96, **shared) for task in tasks if task != "text"]
+    written = {(record.plan) for record in plan_records(depth, ("painters",))}
+    return [] if identity in written else scores
+
+
+def _similarity(depth: int, draw: random.Random) -> list[Score]:
+    scores = []
+    for i in range(depth + 1):
+        for j in range(i, depth + 1):
+            middle = i >= 3 and j <= depth - 2
+            near = math.exp(-abs(i - j) / 6.0)
+            noise = draw.gauss(0.0, 0.005) if i != j else 0.0
+            plain = 1.0 if i == j else 0.3 * near + (0.6 if middle else 0.05) + noise
+            without = 1.0 if i == j else 0.55 * near + 0.1 + (0.06 if middle else 0.0) + noise
+            for metric, value in (
+                ("cosine", plain),
+                ("cosine_no_sink", without),
+                ("cka", min(1.0, 0.35 + 0.65 * near)),
+            ):
+                scores.append(Score("similarity", f"{i},{j}", "all", metric, value))
+    return scores
+
+
+def _benchmarks(depth: int, records: tuple[PlanRecord, ...]) -> list[Score]:
+    plans = [str(Plan.identity(depth)), *(record.plan for record in records[:3])]
+    return [
+        score
+        for place, plan in enumerate(plans)
+        for task, top in (("arc_challenge", 0.43), ("hellaswag", 0.58))
+        for score in (
+            Score(
+                "benchmark", plan, task, "acc", top - 0.06 * place, top - 0.06 * place - 0.02, top - 0.06 * place + 0.02
+            ),
+            Score("benchmark", plan, task, "normalised", 1.0 - 0.25 * place),
+        )
+    ]
+
+
+def _manifest(depth: int, families: tuple[str, ...], tasks: tuple[str, ...]) -> dict[str, object]:
+    return {
+        "model": "demo-12-layers",
+        "revision": None,
+        "weight_hash": "sha256:5f1d7c2b9a",
+        "depth": depth,
+        "corpus": "standard library, held-out modules",
+        "corpus_hash": "sha256:77aa01",
+        "documents": DOCUMENTS * len(tasks),
+        "tokens": 9000 * len(tasks),
+        "window": 256,
+        "families": list(families),
+        "tasks": list(tasks),
+        "seed": 0,
+        "command": ["layerwise", "sweep", "demo", "--text", "held out.txt"],
+        "versions": {"torch": "2.13.0", "transformers": "5.23.0"},
+        "hardware": "2 cores",
+    }
