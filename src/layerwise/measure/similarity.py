@@ -1,0 +1,259 @@
+"""Similarity of hidden states between layers: the Painters' "three zones", with the artefact separated.
+
+`Transformer Layers as Painters` (Sun et al. 2024, arXiv 2407.09298, section 3.1) draws the cosine between the
+hidden states of all layers and sees a beginning, a middle and an end. Two things make such a picture look
+better than it is, and both are measured here beside it:
+
+- a few tokens, the first above all, carry massive activations in fixed dimensions through the whole middle
+  (Sun et al. 2024, arXiv 2402.17762). They are nearly the same vector in every layer, so every mean is also
+  given without these sink tokens (`..._no_sink`);
+- hidden states lie in a narrow cone, so any two of them look alike. `cosine_null` is the mean cosine between
+  tokens of *different documents*: what "similar" is worth in this model.
+
+Metrics, each for every pair of hidden states `i,j` (0 is the state before the first layer, j the one after
+layer j - 1, before any final norm):
+
+    cosine    mean over tokens of cos(x_i, x_j)
+    angular   mean over tokens of arccos(cos(x_i, x_j)) / pi, in 0..1; a distance (Gromov et al. 2024,
+              arXiv 2403.17887, section 3.2, there at the last token only)
+    cka       unbiased minibatch CKA, see `layerwise.measure.cka`
+
+Cosines and angles carry Student intervals over documents, where there are enough of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from layerwise.data.batches import AnyBatch
+from layerwise.errors import MeasureError
+from layerwise.measure.cka import FEWEST_TOKENS, alignment, unbiased_hsic
+from layerwise.measure.grid import FEWEST_UNITS
+from layerwise.measure.statistics import student_interval
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating
+
+SINK_FACTOR = 10.0
+"""How many times the median norm makes a token a sink. An activation is called massive from 1,000 times the
+median magnitude (arXiv 2402.17762, section 2); in a state of width 4,096 one such entry alone makes the norm
+16 times larger.
+"""
+
+MINIBATCH = 256
+"""Tokens of one CKA minibatch: large enough to have little noise, small enough for a kernel a layer."""
+
+
+def similarity(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> list[Score]:
+    """The similarity of all hidden states of `stack`, run as trained, over the tokens of `batches`.
+
+    One row a pair `i,j` with i <= j and a metric (see the module); `seed` draws the minibatches of CKA. A
+    metric is left out where it does not exist: the null with a single document, CKA of a state that does not
+    vary, and everything without sinks where nothing else is left.
+
+    Raises `MeasureError` for non-finite states, naming layer and document, and for fewer than 4 tokens.
+    """
+    plan = Plan.identity(stack.depth)
+    running = SimilaritySums(seed)
+    with evaluating(stack.model), torch.inference_mode():
+        for batch in batches:
+            inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
+            states = list(stack.states(plan, stack.capture(**inputs)))
+            counted = inputs.get("attention_mask", torch.ones(states[0].shape[:2], device=stack.device)) > 0
+            running.add(states, counted, [window.document for window in batch.windows])
+    return running.scores()
+
+
+def sink_tokens(states: Sequence[Tensor], counted: Tensor) -> Tensor:
+    """Which tokens are attention sinks: (batch, seq) booleans, from states (batch, seq, ...) and who is
+    counted.
+
+    A sink is the first counted token of its row, and every token whose norm exceeds `SINK_FACTOR` times the
+    median norm of the counted tokens after any layer but the last. (The last layer is left out because many
+    models shrink or rotate everything there; the first state because no layer has run.)
+    """
+    sinks = counted & (counted.cumsum(dim=1) == 1)
+    for state in states[1:-1]:
+        norms = state.flatten(2).double().norm(dim=2)
+        sinks |= counted & (norms > SINK_FACTOR * norms[counted].median())
+    return sinks
+
+
+class SimilaritySums:
+    """Sums from which the similarities follow, fed batch by batch; no state is kept."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._draw = torch.Generator().manual_seed(seed)
+        self._every = _Tokens()
+        self._no_sink = _Tokens()
+
+    def add(self, states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
+        """Count the tokens of one batch.
+
+        `states` has one (batch, seq, ...) tensor a hidden state, trailing axes taken as one; `counted` is
+        (batch, seq), true for tokens and false for padding; `documents` names the row's documents.
+        """
+        _check(states, counted, documents)
+        kept = counted & ~sink_tokens(states, counted)
+        for tokens, chosen in ((self._every, counted), (self._no_sink, kept)):
+            tokens.add(states, chosen, documents)
+            tokens.align(states, chosen, self._draw)
+
+    def scores(self) -> list[Score]:
+        """Every metric of every pair, as `similarity` describes."""
+        if self._every.minibatches == 0:
+            raise MeasureError(f"similarity needs at least {FEWEST_TOKENS} tokens; give a longer text")
+        return [*self._every.scores(""), *self._no_sink.scores("_no_sink")]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """One document's sums over its tokens: cosines and angles of all pairs, (layers, layers), and unit
+    vectors.
+    """
+
+    cosine: Tensor
+    angle: Tensor
+    direction: Tensor
+    tokens: int
+
+
+class _Tokens:
+    """The sums of one choice of tokens: all of them, or those that are no sinks."""
+
+    def __init__(self) -> None:
+        self.minibatches = 0
+        self._tallies: dict[str, _Tally] = {}
+        self._hsic = torch.zeros(())
+
+    def add(self, states: Sequence[Tensor], chosen: Tensor, documents: Sequence[str]) -> None:
+        """Add each row's cosines and angles to its document."""
+        for row, document in enumerate(documents):
+            if not chosen[row].any():
+                continue
+            vectors = _gather([state[row][chosen[row]] for state in states])
+            units = vectors / vectors.norm(dim=2, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
+            by_token = units.transpose(0, 1)
+            cosines = (by_token @ by_token.transpose(1, 2)).clamp_(-1, 1)
+            new = _Tally(
+                cosines.sum(dim=0).cpu(),
+                (cosines.arccos() / math.pi).sum(dim=0).cpu(),
+                units.sum(dim=1).cpu(),
+                len(cosines),
+            )
+            old = self._tallies.get(document)
+            self._tallies[document] = new if old is None else _added(old, new)
+
+    def align(self, states: Sequence[Tensor], chosen: Tensor, draw: torch.Generator) -> None:
+        """Add the HSIC of the batch's tokens, shuffled into minibatches of at most `MINIBATCH`."""
+        rows, columns = chosen.nonzero(as_tuple=True)
+        order = torch.randperm(len(rows), generator=draw).to(rows.device)
+        for part in torch.split(order, MINIBATCH):
+            if len(part) >= FEWEST_TOKENS:
+                features = _gather([state[rows[part], columns[part]] for state in states])
+                # Weighted by size: a remainder of a few tokens says little.
+                self._hsic = self._hsic + len(part) * unbiased_hsic(features).cpu()
+                self.minibatches += 1
+
+    def scores(self, suffix: str) -> Iterator[Score]:
+        """The rows of this choice of tokens, the metrics' names ending in `suffix`."""
+        if not self._tallies:
+            return
+        tallies = list(self._tallies.values())
+        cosines = torch.stack([tally.cosine for tally in tallies])
+        angles = torch.stack([tally.angle for tally in tallies])
+        yield from self._means("cosine" + suffix, cosines, -1.0)
+        yield from self._means("angular" + suffix, angles, 0.0)
+        yield from self._values("cosine_null" + suffix, _null(tallies))
+        if self.minibatches:
+            yield from self._values("cka" + suffix, alignment(self._hsic))
+
+    def _means(self, metric: str, sums: Tensor, least: float) -> Iterator[Score]:
+        """Means over tokens, from sums of shape (documents, layers, layers), with intervals over documents."""
+        tokens = torch.tensor([tally.tokens for tally in self._tallies.values()], dtype=torch.float64)
+        means = sums.sum(dim=0) / tokens.sum()
+        if len(sums) < FEWEST_UNITS:
+            yield from self._values(metric, means)
+            return
+        estimate = student_interval(sums.flatten(1).T.numpy(), tokens.numpy())
+        low = torch.from_numpy(estimate.low).view_as(means).clamp(least, 1.0)
+        high = torch.from_numpy(estimate.high).view_as(means).clamp(least, 1.0)
+        yield from self._values(metric, means, {"low": low, "high": high})
+
+    def _values(self, metric: str, values: Tensor, bounds: Mapping[str, Tensor] | None = None) -> Iterator[Score]:
+        """One row a pair of layers for which there is a value."""
+        tokens = sum(tally.tokens for tally in self._tallies.values())
+        for i in range(len(values)):
+            for j in range(i, len(values)):
+                value = float(values[i, j])
+                interval = {name: float(bound[i, j]) for name, bound in (bounds or {}).items()}
+                if math.isfinite(value):
+                    yield Score(
+                        measure="similarity",
+                        subject=f"{i},{j}",
+                        task="all",
+                        metric=metric,
+                        value=value,
+                        documents=len(self._tallies),
+                        tokens=tokens,
+                        **interval,
+                    )
+
+
+def _added(left: _Tally, right: _Tally) -> _Tally:
+    return _Tally(
+        left.cosine + right.cosine,
+        left.angle + right.angle,
+        left.direction + right.direction,
+        left.tokens + right.tokens,
+    )
+
+
+def _null(tallies: Sequence[_Tally]) -> Tensor:
+    """Mean cosine over all pairs of tokens of different documents, (layers, layers); not-a-number if there is
+    none.
+
+    Sums of unit vectors suffice: the pairs of different documents are all pairs less those within each
+    document,
+
+        sum_{d != e} s_d . s_e = (sum_d s_d) . (sum_e s_e) - sum_d s_d . s_d
+    """
+    total = torch.zeros_like(tallies[0].direction)
+    within = torch.zeros_like(tallies[0].cosine)
+    for tally in tallies:
+        total = total + tally.direction
+        within = within + tally.direction @ tally.direction.T
+    counts = [tally.tokens for tally in tallies]
+    pairs = sum(counts) ** 2 - sum(count**2 for count in counts)
+    return (total @ total.T - within) / pairs if pairs else torch.full_like(within, torch.nan)
+
+
+def _gather(vectors: Sequence[Tensor]) -> Tensor:
+    """(layers, tokens, width), in double precision where the device has it: angles of near-equal vectors need
+    it.
+    """
+    wide = torch.float32 if vectors[0].device.type == "mps" else torch.float64
+    return torch.stack([each.flatten(1).to(wide) for each in vectors])
+
+
+def _check(states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
+    shapes = {tuple(state.shape) for state in states}
+    if len(shapes) != 1 or any(shape[:2] != tuple(counted.shape) for shape in shapes):
+        raise MeasureError(
+            f"hidden states of shapes {sorted(shapes)} cannot be compared over tokens {tuple(counted.shape)}: "
+            "similarity needs the same (batch, seq, width) after every layer"
+        )
+    for layer, state in enumerate(states):
+        finite = state.flatten(2).isfinite().all(dim=2) | ~counted
+        if not finite.all():
+            row = int((~finite).any(dim=1).nonzero()[0])
+            raise MeasureError(
+                f"hidden state {layer} is not finite in document {documents[row]!r}: similarity would be "
+                "meaningless; load the model in float32, or leave that document out"
+            )
