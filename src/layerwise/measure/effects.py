@@ -104,7 +104,7 @@ class _Study:
                 *self._bare("token_accuracy", hits.sum(axis=1) / total),
             ]
         return [
-            *self._compared("delta_nll", deltas, self._bootstrap(deltas, tokens), band=True),
+            *self._compared("delta_nll", deltas, self._bootstrap(deltas, tokens), band_over=tokens),
             *self._estimated("nll", statistics.student_interval(nll, tokens)),
             *self._estimated("token_accuracy", statistics.student_interval(hits, tokens)),
         ]
@@ -132,7 +132,9 @@ class _Study:
             *self._compared("delta_exact_match", changes, difference),
         ]
 
-    def _compared(self, metric: str, changes: Numbers, estimate: Estimate, band: bool = False) -> list[Score]:
+    def _compared(
+        self, metric: str, changes: Numbers, estimate: Estimate, band_over: Numbers | None = None
+    ) -> list[Score]:
         others = self._others()
         if not others:
             return []
@@ -155,8 +157,8 @@ class _Study:
             )
             for place, plan in enumerate(others)
         ]
-        if band and np.isfinite(test.critical):
-            scores += self._bare("null_band", statistics.null_band(test, estimate.standard_error), others)
+        if band_over is not None and np.isfinite(test.critical):
+            scores += self._bare("null_band", statistics.null_band(test, changes, band_over), others)
         return scores
 
     def _estimated(self, metric: str, estimate: Estimate) -> list[Score]:

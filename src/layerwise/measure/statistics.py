@@ -159,13 +159,19 @@ def sign_flips(differences: ArrayLike, *, seed: Seed, flips: int = 10_000, level
     return SignFlips((1 + reached) / (1 + flips), _studentised(float(np.quantile(largest, level)), units))
 
 
-def null_band(flips: SignFlips, errors: ArrayLike) -> Numbers:
-    """Half-widths around zero, shape (plans,): the critical value times each plan's standard error.
+def null_band(flips: SignFlips, differences: ArrayLike, denominators: ArrayLike) -> Numbers:
+    """Half-widths around zero, in the units of `ratio` and of shape (plans,), that hold all plans without an effect.
 
-    Without any effect, all plans lie inside their bands in 95 of 100 studies. A picture that draws this band
-    needs no further correction for the number of plans in it.
+        band[p] = critical * sqrt(n / (n - 1) * sum_u (d[p, u] - mean_u d[p, u])^2) / sum_u denominator[u]
+
+    Without any effect, all plans lie inside their bands in 95 of 100 studies, so a picture that draws this band needs
+    no further correction for the number of plans in it. Takes what `sign_flips` took, and the denominators of the
+    ratio. The spread is that of the sums which were flipped, not the linearised error of the ratio: with documents of
+    very different lengths only this keeps the promise.
     """
-    return np.asarray(flips.critical * np.asarray(errors, dtype=np.float64))
+    above, below = _checked(differences, denominators)
+    spread = np.std(above, axis=1, ddof=1) * np.sqrt(below.size)
+    return np.asarray(flips.critical * spread / below.sum())
 
 
 def holm(p: ArrayLike) -> Numbers:

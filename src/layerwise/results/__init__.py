@@ -4,14 +4,14 @@
     manifest   which model, texts, settings and machine a run is
     store      the rows in SQLite: added once, never recomputed, read in one order
     run        the folder: created, resumed, locked, read
-    export     Parquet and CSV
+    exports    Parquet and CSV
 
 Nothing here knows about models; `import layerwise.results` loads no torch.
 """
 
 from __future__ import annotations
 
-from layerwise.results.export import export
+from layerwise.results.exports import export
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.run import Run, default_folder

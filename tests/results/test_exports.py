@@ -1,0 +1,102 @@
+"""Exports: other readers get exactly the rows, and Parquet carries where they came from."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import parquet
+
+from layerwise.errors import RunError
+from layerwise.results import export as export_run
+from layerwise.results.manifest import Manifest
+from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.run import Run
+
+MANIFEST = Manifest("demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip",), ("prose",), 7)
+LOSSES = [Loss("0-3", "prose", 'a, "b"\n.txt', number, 1 / 3 + number, 10, 4) for number in range(5)]
+SCORES = [
+    Score("effect", "0-3", "prose", "delta_nll", 0.1, -1e-300, 0.3, 0.4, 0.8, 0.05, 3, 90),
+    Score("similarity", "1,2", "prose", "cka", 1.0),
+]
+PLANS = [
+    PlanRecord("0-3", "painters", "random", 2, 9, 4, 4, 4, 4),
+    PlanRecord("0-3", "painters", "skip", 2, None, 4, 4, 4, 4),
+]
+TABLES: dict[str, list[Any]] = {"losses": LOSSES, "scores": SCORES, "plans": PLANS}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with Run.create(tmp_path / "run", MANIFEST) as run:
+        run.store.add_losses(LOSSES)
+        run.store.replace_scores("effect", SCORES[:1])
+        run.store.replace_scores("similarity", SCORES[1:])
+        run.store.add_plans(PLANS)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("groups", [1, 100_000])
+def test_parquet_gives_the_rows_back_with_their_provenance(
+    folder: Path, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("layerwise.results.exports._PER_GROUP", groups)
+    with Run.open(folder) as run:
+        written = export_run(run)
+    assert written == tuple(folder / "exports" / f"{name}.parquet" for name in TABLES)
+    for path in written:
+        table = parquet.read_table(path)
+        assert table.to_pylist() == [asdict(row) for row in TABLES[path.stem]]
+        assert Manifest.from_json(table.schema.metadata[b"layerwise.manifest"].decode()) == MANIFEST
+
+
+def test_parquet_columns_have_types_also_without_rows(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "run", MANIFEST) as run:
+        losses, scores, _ = export_run(run, tmp_path / "elsewhere")
+    schema = parquet.read_schema(losses)
+    assert [str(schema.field(name).type) for name in ("plan", "window", "nll")] == ["string", "int64", "double"]
+    assert not schema.field("nll").nullable
+    assert parquet.read_schema(scores).field("low").nullable
+
+
+def test_csv_gives_the_rows_back(folder: Path) -> None:
+    with Run.open(folder) as run:
+        *written, manifest = export_run(run, format="csv")
+    assert Manifest.from_json(manifest.read_text()) == MANIFEST
+    for path in written:
+        with path.open(newline="", encoding="utf-8") as file:
+            found = list(csv.DictReader(file))
+        expected = [
+            {name: "" if value is None else str(value) for name, value in asdict(row).items()}
+            for row in TABLES[path.stem]
+        ]
+        assert found == expected
+        if path.stem == "losses":
+            assert [float(row["nll"]) for row in found] == [row.nll for row in LOSSES]
+
+
+def test_exporting_again_replaces_the_files(folder: Path) -> None:
+    with Run.resume_or_create(folder, MANIFEST) as run:
+        export_run(run)
+        run.store.add_losses([replace(LOSSES[0], window=9)])
+        losses, *_ = export_run(run)
+    assert parquet.read_table(losses).num_rows == 6
+    assert sorted(path.name for path in losses.parent.iterdir()) == [
+        "losses.parquet",
+        "plans.parquet",
+        "scores.parquet",
+    ]
+
+
+def test_an_unknown_format_is_refused_with_the_known_ones(folder: Path) -> None:
+    with Run.open(folder) as run, pytest.raises(RunError, match="did you mean parquet"):
+        export_run(run, format="parket")  # type: ignore[arg-type]
+
+
+def test_a_folder_that_cannot_be_made_is_explained(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with Run.open(folder) as run, pytest.raises(RunError, match="Choose another"):
+        export_run(run, tmp_path / "file" / "exports")

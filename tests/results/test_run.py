@@ -1,0 +1,253 @@
+"""The run folder: one writer, resumed after `kill -9`, never mixed with another run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from layerwise.errors import RunError
+from layerwise.results import lock
+from layerwise.results.manifest import Manifest
+from layerwise.results.rows import Loss
+from layerwise.results.run import Run, default_folder, write_whole
+
+MANIFEST = Manifest("demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip",), ("prose",), 7)
+LOSS = Loss("0-3", "prose", "a.txt", 0, 12.5, 10, 4)
+
+PLANS, DOCUMENTS, WINDOWS = 40, 25, 3
+
+WORKER = f"""
+import sys, time
+from pathlib import Path
+from layerwise.results import Loss, Manifest, Run
+
+folder, pause = Path(sys.argv[1]), float(sys.argv[2])
+manifest = Manifest("demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip",), ("prose",), 7)
+with Run.resume_or_create(folder, manifest) as run, (folder / "computed.log").open("a") as log:
+    print("ready", flush=True)
+    for document in range({DOCUMENTS}):
+        windows = range({WINDOWS})
+        done = frozenset.intersection(*(run.store.finished("prose", f"d{{document}}", window) for window in windows))
+        for plan in range({PLANS}):
+            if f"0-{{plan}}" in done:
+                continue
+            rows = [
+                Loss(f"0-{{plan}}", "prose", f"d{{document}}", window, 1 / (1 + plan + window), 7 + document, plan % 7)
+                for window in windows
+            ]
+            run.store.add_losses(rows)
+            print(document, plan, file=log, flush=True)
+            time.sleep(pause)
+"""
+
+
+def start(folder: Path, pause: float) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", WORKER, str(folder), str(pause)], stdout=subprocess.PIPE, text=True)
+
+
+def wait_until_ready(worker: subprocess.Popen[str]) -> None:
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "ready\n"
+
+
+def rows_of(folder: Path) -> list[Loss]:
+    with Run.open(folder) as run:
+        return list(run.store.losses())
+
+
+def test_killed_at_random_twenty_times_then_resumed_gives_the_same_rows(tmp_path: Path) -> None:
+    chance = random.Random(0)
+    killed = tmp_path / "killed"
+    grown = []
+    for _ in range(20):
+        with start(killed, 0.001) as worker:
+            wait_until_ready(worker)
+            time.sleep(chance.uniform(0.0, 0.06))
+            worker.kill()
+        assert worker.returncode == -signal.SIGKILL
+        with Run.open(killed) as run:
+            grown.append(run.store.count_losses())
+    for folder in (killed, tmp_path / "whole"):
+        with start(folder, 0.0) as worker:
+            wait_until_ready(worker)
+        assert worker.returncode == 0
+    assert 0 < len(set(grown) - {0}) < PLANS * DOCUMENTS * WINDOWS
+    assert grown == sorted(grown)
+    assert all(count % WINDOWS == 0 for count in grown), "a batch is there whole or not at all"
+    assert rows_of(killed) == rows_of(tmp_path / "whole")
+    assert len(rows_of(killed)) == PLANS * DOCUMENTS * WINDOWS
+    # A batch is logged after it was stored, so a second line would be a finished batch computed again.
+    assert max(Counter((killed / "computed.log").read_text().splitlines()).values()) == 1
+    with Run.open(killed) as run:
+        ends = [session.ended for session in run.store.sessions()]
+    assert [end is None for end in ends] == [True] * 20 + [False]
+
+
+def test_a_second_process_is_told_who_writes(tmp_path: Path) -> None:
+    with start(tmp_path / "run", 0.05) as worker:
+        wait_until_ready(worker)
+        try:
+            for attempt in (Run.resume_or_create, Run.create):
+                with pytest.raises(RunError, match=f"in use: process {worker.pid} is writing to it"):
+                    attempt(tmp_path / "run", MANIFEST)
+            assert len(rows_of(tmp_path / "run")) % WINDOWS == 0
+        finally:
+            worker.kill()
+    with Run.resume_or_create(tmp_path / "run", MANIFEST) as run:
+        assert run.store.sessions()[-1].pid == os.getpid()
+
+
+def test_one_process_cannot_write_twice_either(tmp_path: Path) -> None:
+    with Run.create(tmp_path, MANIFEST), pytest.raises(RunError, match=f"process {os.getpid()} "):
+        Run.resume_or_create(tmp_path, MANIFEST)
+
+
+def test_create_resume_open(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "run"
+    with Run.create(folder, MANIFEST) as run:
+        run.store.add_losses([LOSS])
+        assert run.changes == ()
+        assert run.report == folder / "report.html"
+    later = replace(MANIFEST, command=("again",), versions={**MANIFEST.versions, "torch": "0.1"}, model="renamed")
+    with Run.resume_or_create(folder, later) as run:
+        assert run.manifest == MANIFEST
+        assert run.changes == (f"torch was {MANIFEST.versions['torch']} when this run began and is 0.1 now",)
+        assert run.store.finished("prose", "a.txt", 0) == {"0-3"}
+        assert run.store.sessions()[-1].command == ("again",)
+        assert run.store.sessions()[-1].versions["torch"] == "0.1"
+    with Run.open(str(folder)) as run:
+        assert run.manifest == MANIFEST
+        assert list(run.store.losses()) == [LOSS]
+
+
+def test_another_run_is_not_resumed(tmp_path: Path) -> None:
+    with Run.create(tmp_path, MANIFEST) as run:
+        run.store.add_losses([LOSS])
+    with pytest.raises(RunError, match="weight_hash is 'w1', and 'w2' was asked for"):
+        Run.resume_or_create(tmp_path, replace(MANIFEST, weight_hash="w2"))
+    with pytest.raises(RunError, match="holds a run already"):
+        Run.create(tmp_path, MANIFEST)
+    assert rows_of(tmp_path) == [LOSS]
+
+
+def test_fresh_discards_the_rows(tmp_path: Path) -> None:
+    with Run.create(tmp_path, MANIFEST) as run:
+        run.store.add_losses([LOSS])
+    other = replace(MANIFEST, weight_hash="w2")
+    with Run.create(tmp_path, other, fresh=True) as run:
+        assert run.store.count_losses() == 0
+    with Run.open(tmp_path) as run:
+        assert run.manifest == other
+
+
+def test_rows_without_a_manifest_are_not_taken_over(tmp_path: Path) -> None:
+    with Run.create(tmp_path, MANIFEST) as run:
+        run.store.add_losses([LOSS])
+    content = (tmp_path / "manifest.json").read_bytes()
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(RunError, match=r"manifest\.json is gone"):
+        Run.resume_or_create(tmp_path, MANIFEST)
+    (tmp_path / "manifest.json").write_bytes(content)
+    assert rows_of(tmp_path) == [LOSS]
+
+
+def test_killed_before_the_first_row_is_a_run_that_can_be_resumed(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(MANIFEST.to_json())
+    with pytest.raises(RunError, match="holds no rows"):
+        Run.open(tmp_path)
+    with Run.resume_or_create(tmp_path, MANIFEST) as run:
+        assert run.store.count_losses() == 0
+
+
+def test_a_folder_that_is_no_run_names_the_runs_nearby(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="Name a folder that `layerwise sweep` has written"):
+        Run.open(tmp_path / "nothing")
+    Run.create(tmp_path / "runs" / "demo-1", MANIFEST).close()
+    for wrong in (tmp_path / "runs", tmp_path / "runs" / "demo-2"):
+        with pytest.raises(RunError, match=r"is not a run.*Runs nearby: .*runs/demo-1\."):
+            Run.open(wrong)
+    with pytest.raises(RunError, match="is not a run"):
+        Run.open(tmp_path / "runs" / "demo-1" / "run.sqlite")
+
+
+def test_a_damaged_manifest_is_explained(tmp_path: Path) -> None:
+    Run.create(tmp_path, MANIFEST).close()
+    for content in (b"", b"\xff\xfe", MANIFEST.to_json().encode()[:50]):
+        (tmp_path / "manifest.json").write_bytes(content)
+        with pytest.raises(RunError, match="Restore it"):
+            Run.open(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(RunError, match="Choose a folder on a disk that can be written"):
+            Run.create(folder, MANIFEST)
+
+
+def test_the_lock_is_free_again_after_a_refusal(tmp_path: Path) -> None:
+    Run.create(tmp_path, MANIFEST).close()
+    for _ in range(2):
+        with pytest.raises(RunError, match="holds a run already"):
+            Run.create(tmp_path, MANIFEST)
+    with Run.resume_or_create(tmp_path, MANIFEST) as run:
+        run.close()
+
+
+def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(descriptor: int) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(lock, "_seize", unsupported)
+    with pytest.raises(RunError, match="cannot lock files"):
+        Run.create(tmp_path, MANIFEST)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "manifest.json"
+    write_whole(path, b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(RunError, match="is full"):
+        Run.create(tmp_path / "run", MANIFEST)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("HuggingFaceTB/SmolLM2-135M", "SmolLM2-135M"),
+        ("./models/mine/", "mine"),
+        (r"C:\models\mine", "mine"),
+        ("a model: 3", "a-model-3"),
+        ("..", "model"),
+        ("", "model"),
+    ],
+)
+def test_default_folder_is_named_after_the_model_and_the_time(model: str, name: str, tmp_path: Path) -> None:
+    moment = datetime(2026, 1, 31, 13, 0, 5, tzinfo=timezone(timedelta(hours=1)))
+    assert default_folder(model, now=moment) == Path("runs") / f"{name}-20260131T120005Z"
+    (tmp_path / f"{name}-20260131T120005Z").mkdir()
+    assert default_folder(model, tmp_path, moment) == tmp_path / f"{name}-20260131T120005Z-2"
+    assert default_folder(model).name.startswith(f"{name}-{datetime.now(UTC):%Y}")
+
+
+def test_results_import_no_torch() -> None:
+    code = "import sys, layerwise.results; assert not {'torch', 'pyarrow', 'transformers'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,286 @@
+"""The store: what goes in comes out, in one order; nothing goes in twice; every failure is explained."""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from layerwise.errors import MeasureError, RunError
+from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.store import Store
+
+LOSS = Loss("0-3", "prose", "a.txt", 0, 12.5, 10, 4)
+SCORE = Score("effect", "0-3", "prose", "delta_nll", 0.1, -0.1, 0.3, 0.4, 0.8, 0.05, 3, 90)
+RECORD = PlanRecord("0-3", "painters", "skip", 2, None, 4, 4, 4, 4)
+
+names = st.text(st.characters(codec="utf-8"), max_size=6)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+counts = st.integers(min_value=0, max_value=2**40)
+
+
+@st.composite
+def losses(draw: st.DrawFn) -> Loss:
+    tokens = draw(st.integers(min_value=1, max_value=2**40))
+    hits = draw(st.integers(min_value=0, max_value=tokens))
+    return Loss(draw(names), draw(names), draw(names), draw(counts), draw(numbers), tokens, hits)
+
+
+scores = st.builds(
+    Score,
+    *[names] * 4,
+    numbers,
+    **{name: st.none() | numbers for name in ("low", "high", "p", "p_adjusted", "resolution")},
+    **{name: st.none() | counts for name in ("documents", "tokens")},
+)
+
+
+def cell(row: Loss) -> tuple[str, str, int, str]:
+    return row.task, row.document, row.window, row.plan
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(Store.writing(tmp_path / "run.sqlite", command=("sweep",), versions={"torch": "2"})) as opened:
+        yield opened
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Make a folder read-only, for root too, whom permissions do not stop; skip where that cannot be done."""
+    if os.geteuid():
+        folder.chmod(0o555)
+        yield
+        folder.chmod(0o755)
+        return
+    bind = ["mount", "--bind", str(folder), str(folder)]
+    if subprocess.run(bind, check=False, capture_output=True).returncode:
+        pytest.skip("root, and no mounts allowed")
+    subprocess.run(["mount", "-o", "remount,ro,bind", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+# Losses
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(rows=st.lists(losses(), unique_by=cell, max_size=12), batch=st.integers(1, 5))
+def test_losses_round_trip_in_one_order(rows: list[Loss], batch: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("store") / "run.sqlite"
+    with closing(Store.writing(path)) as store:
+        for start in range(0, len(rows), batch):
+            store.add_losses(rows[start : start + batch])
+        assert list(store.losses()) == sorted(rows, key=lambda row: tuple(map(_bytes, cell(row))))
+        assert store.count_losses() == len(rows)
+        for row in rows:
+            same = {other.plan for other in rows if cell(other)[:3] == cell(row)[:3]}
+            assert store.finished(row.task, row.document, row.window) == same
+
+
+def _bytes(value: str | int) -> bytes | int:
+    return value.encode() if isinstance(value, str) else value
+
+
+def test_losses_of_one_task(store: Store) -> None:
+    other = replace(LOSS, task="code")
+    store.add_losses([LOSS, other])
+    assert list(store.losses("code")) == [other]
+    assert list(store.losses("nothing")) == []
+    assert store.finished("prose", "b.txt", 0) == frozenset()
+
+
+def test_numpy_numbers_are_stored_as_numbers(store: Store) -> None:
+    store.add_losses([Loss("0", "t", "d", np.int64(1), np.float32(0.5), np.int64(3), np.int32(2))])
+    (row,) = store.losses()
+    assert row == Loss("0", "t", "d", 1, 0.5, 3, 2)
+    assert {type(value) for value in (row.window, row.tokens, row.hits)} == {int}
+
+
+def test_a_cell_computed_again_is_refused_and_nothing_of_its_batch_stays(store: Store) -> None:
+    store.add_losses([LOSS])
+    fresh = replace(LOSS, plan="3-0")
+    with pytest.raises(RunError, match=r"'0-3' was computed again on window 0 of document 'a.txt' \(task 'prose'\)"):
+        store.add_losses([fresh, replace(LOSS, nll=1.0)])
+    assert list(store.losses()) == [LOSS]
+    with pytest.raises(RunError, match="computed again"):
+        store.add_losses([fresh, fresh])
+    store.add_losses([fresh])
+    assert store.count_losses() == 2
+
+
+@pytest.mark.parametrize("nll", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_not_finite_is_refused_by_name(store: Store, nll: float) -> None:
+    with pytest.raises(MeasureError, match=r"'0-3' on window 0 of document 'a.txt' \(task 'prose'\)"):
+        store.add_losses([replace(LOSS, window=1), replace(LOSS, nll=nll)])
+    assert store.count_losses() == 0
+
+
+@pytest.mark.parametrize(("tokens", "hits"), [(0, 0), (3, 4), (3, -1)])
+def test_impossible_counts_are_refused(store: Store, tokens: int, hits: int) -> None:
+    with pytest.raises(MeasureError, match=f"{hits} hits among {tokens} tokens"):
+        store.add_losses([replace(LOSS, tokens=tokens, hits=hits)])
+
+
+def test_text_that_is_not_unicode_is_refused(store: Store) -> None:
+    with pytest.raises(RunError, match="Rename the document"):
+        store.add_losses([replace(LOSS, document="\udcff.txt")])
+
+
+# Scores, plans, sessions
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(rows=st.lists(scores, unique_by=lambda row: (row.subject, row.task, row.metric), max_size=8))
+def test_scores_round_trip_in_the_order_written(rows: list[Score], tmp_path_factory: pytest.TempPathFactory) -> None:
+    rows = [replace(row, measure="effect") for row in rows]
+    with closing(Store.writing(tmp_path_factory.mktemp("store") / "run.sqlite")) as store:
+        store.replace_scores("effect", rows)
+        assert store.scores() == rows
+
+
+def test_a_measure_replaces_its_own_scores_only(store: Store) -> None:
+    other = replace(SCORE, measure="similarity", value=np.float32(0.5))
+    store.replace_scores("similarity", [other])
+    store.replace_scores("effect", [SCORE, replace(SCORE, metric="nll")])
+    store.replace_scores("effect", [SCORE])
+    assert store.scores() == [SCORE, other]
+    assert store.scores("similarity") == [other]
+    assert store.scores(metric="nll") == []
+    assert store.scores(task="prose", metric="delta_nll", measure="effect") == [SCORE]
+
+
+@pytest.mark.parametrize(
+    ("rows", "part"),
+    [
+        ([replace(SCORE, value=math.nan)], "value = nan"),
+        ([replace(SCORE, high=math.inf)], "high = inf"),
+        ([replace(SCORE, measure="similarity")], "belongs to measure 'similarity'"),
+        ([SCORE, replace(SCORE, value=2.0)], "is there twice"),
+    ],
+)
+def test_bad_scores_are_refused_and_the_old_ones_stay(store: Store, rows: list[Score], part: str) -> None:
+    store.replace_scores("effect", [SCORE])
+    with pytest.raises(MeasureError, match=part):
+        store.replace_scores("effect", rows)
+    assert store.scores() == [SCORE]
+
+
+def test_plans_keep_their_order_and_are_added_once(store: Store) -> None:
+    drawn = [replace(RECORD, strategy="random", draw=draw) for draw in (1, 2)]
+    store.add_plans([RECORD, *drawn])
+    store.add_plans([drawn[1], replace(RECORD, plan="0"), RECORD, RECORD])
+    assert store.plans() == [RECORD, *drawn, replace(RECORD, plan="0")]
+
+
+def test_sessions_say_who_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    for version in ("2.11", "2.13"):
+        with closing(Store.writing(path, command=("layerwise", "sweep"), versions={"torch": version})) as store:
+            assert store.sessions()[-1].ended is None
+    with closing(Store.reading(path)) as store:
+        first, second = store.sessions()
+    assert (first.pid, first.command, first.versions) == (os.getpid(), ("layerwise", "sweep"), {"torch": "2.11"})
+    assert second.versions == {"torch": "2.13"}
+    assert first.ended is not None
+    assert first.started <= first.ended
+
+
+# Readers and failures
+
+
+def test_a_reader_sees_what_a_living_writer_has_finished(store: Store) -> None:
+    with closing(Store.reading(store.path)) as reader:
+        store.add_losses([LOSS])
+        assert list(reader.losses()) == [LOSS]
+        store.add_losses([replace(LOSS, window=1)])
+        assert reader.count_losses() == 2
+        with pytest.raises(RunError, match="opened for reading"):
+            reader.add_losses([replace(LOSS, window=2)])
+        with pytest.raises(RunError, match="opened for reading"):
+            reader.replace_scores("effect", [SCORE])
+        with pytest.raises(RunError, match="opened for reading"):
+            reader.add_plans([RECORD])
+
+
+def test_a_closed_run_is_read_from_a_read_only_place(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    with closing(Store.writing(path)) as store:
+        store.add_losses([LOSS])
+    with read_only(tmp_path):
+        with closing(Store.reading(path)) as store:
+            assert list(store.losses()) == [LOSS]
+        with pytest.raises(RunError, match="Choose a run folder on a disk that can be written"):
+            Store.writing(path)
+
+
+def test_rows_that_wait_in_the_log_are_not_passed_over(tmp_path: Path, store: Store) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    store.add_losses([LOSS])
+    for suffix in ("", "-wal"):
+        (copy / f"run.sqlite{suffix}").write_bytes((tmp_path / f"run.sqlite{suffix}").read_bytes())
+    with read_only(copy), pytest.raises(RunError, match="Copy the run folder"):
+        Store.reading(copy / "run.sqlite")
+    with closing(Store.reading(copy / "run.sqlite")) as reader:
+        assert list(reader.losses()) == [LOSS]
+
+
+def test_a_full_disk_is_explained_and_the_rows_before_are_safe(store: Store) -> None:
+    store.add_losses([LOSS])
+    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    many = [replace(LOSS, plan=f"{'0 ' * 200}{number}", window=number) for number in range(1, 400)]
+    with pytest.raises(RunError, match=r"is full\. All rows up to the last finished batch are safe.*it resumes there"):
+        store.add_losses(many)
+    assert list(store.losses()) == [LOSS]
+    store._connection.execute("PRAGMA max_page_count = 100000")
+    store.add_losses(many)
+    assert store.count_losses() == 400
+
+
+@pytest.mark.parametrize("content", [b"This is a letter, not a database. " * 40, b"SQLite format 3\0" + b"\xff" * 4096])
+def test_a_damaged_file_is_left_alone_and_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "run.sqlite"
+    path.write_bytes(content)
+    for attempt in (Store.writing, Store.reading):
+        with pytest.raises(RunError, match=r"run\.sqlite is damaged"):
+            attempt(path)
+    assert path.read_bytes() == content
+
+
+def test_damage_in_the_middle_is_found_when_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    with closing(Store.writing(path)) as store:
+        store.add_losses(replace(LOSS, window=number) for number in range(2000))
+    content = bytearray(path.read_bytes())
+    content[8192:] = b"\xa5" * (len(content) - 8192)
+    path.write_bytes(content)
+    with closing(Store.reading(path)) as store, pytest.raises(RunError, match="is damaged"):
+        list(store.losses())
+
+
+def test_another_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE sessions (guest TEXT)")
+    with pytest.raises(RunError, match="Check that it is a layerwise run"):
+        Store.writing(path)
+
+
+def test_a_missing_database_is_not_created_by_reading(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds no rows"):
+        Store.reading(tmp_path / "run.sqlite")
+    assert list(tmp_path.iterdir()) == []
