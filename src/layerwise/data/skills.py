@@ -23,8 +23,8 @@ from types import MappingProxyType
 from layerwise.errors import DataError, near_matches
 
 SPLITS = ("train", "heldout")
+SMALLEST_VALUE = 10
 LARGEST_VALUE = 99
-LARGEST_START = 19
 LARGEST_OPERAND = 9
 _HELDOUT_BYTES = 32  # of the 256 values of the hash's first byte: one prompt in eight is held out
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
@@ -53,12 +53,12 @@ def split_of(prompt: str) -> str:
 
 
 def _arithmetic(random: Random) -> Example:
-    """`calc 17+5-3 =` -> ` 22 19`: two to four operations, each running value within 0..99."""
-    value = random.randint(1, LARGEST_START)
+    """`calc 17+5-3 =` -> ` 22 19`: two to four operations, each running value of two digits."""
+    value = random.randint(SMALLEST_VALUE, LARGEST_VALUE)
     question, values = str(value), []
     for _ in range(random.randint(2, 4)):
         operand = random.randint(1, LARGEST_OPERAND)
-        allowed = [sign for sign in (1, -1) if 0 <= value + sign * operand <= LARGEST_VALUE]
+        allowed = [sign for sign in (1, -1) if SMALLEST_VALUE <= value + sign * operand <= LARGEST_VALUE]
         sign = random.choice(allowed)
         value += sign * operand
         question += f"{'+' if sign > 0 else '-'}{operand}"
