@@ -18,11 +18,9 @@ from __future__ import annotations
 
 from layerwise.plan import edits, families
 from layerwise.plan.cost import Cost
-from layerwise.plan.explain import explain
 from layerwise.plan.families import FAMILIES, family
 from layerwise.plan.grammar import parse, write
 from layerwise.plan.member import Member
-from layerwise.plan.picture import picture
 from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
 from layerwise.plan.steps import Close, Step
 from layerwise.plan.wiring import Matrix
@@ -41,10 +39,8 @@ __all__ = [
     "Step",
     "Visit",
     "edits",
-    "explain",
     "families",
     "family",
     "parse",
-    "picture",
     "write",
 ]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace as changed
 
 from layerwise.errors import PlanError
+from layerwise.plan.limits import check_times, shown
 from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
 
 _MEAN = Merge("mean")
@@ -42,7 +43,7 @@ def skip(plan: Plan, *layers: int) -> Plan:
     dropped = frozenset(layers)
     kept = _relabelled(plan, lambda layer: None if layer in dropped else layer)
     if kept is None:
-        raise PlanError(f"skipping {_listed(layers)} leaves no layer of {plan}; a plan runs at least one")
+        raise PlanError("that skips every layer of the plan; a plan runs at least one")
     return kept
 
 
@@ -131,15 +132,15 @@ def loop(plan: Plan, start: int, stop: int, times: int, merge: Merge = _MEAN) ->
     Plan('0-13 (14|15|16|17)*3 18-31')
     """
     before, window, after = _cut(plan, start, stop)
-    alone = len(window) == 1 and merge.rule != "gain"
-    whole = window[0] if alone else Group(tuple(Plan((stage,)) for stage in window), merge)
+    group = Group(tuple(Plan((stage,)) for stage in window), merge)
+    whole = window[0] if len(window) == 1 and merge.rule != "gain" else group
     return Plan((*before, *_times(whole, times), *after))
 
 
 def generator(seed: int) -> random.Random:
     """The source of chance that a seed stands for; the same draws on every machine."""
     if type(seed) is not int:
-        raise PlanError(f"a seed is a whole number, not {seed!r}")
+        raise PlanError(f"a seed is a whole number, not {shown(seed)}")
     return random.Random(seed)
 
 
@@ -148,7 +149,7 @@ def _cut(plan: Plan, start: int, stop: int) -> tuple[tuple[Stage, ...], tuple[St
     count = len(plan.stages)
     for position in (start, stop):
         if type(position) is not int:
-            raise PlanError(f"a window is given by whole numbers, start and stop, not {position!r}")
+            raise PlanError(f"a window is given by whole numbers, start and stop, not {shown(position)}")
     if not 0 <= start < stop <= count:
         raise PlanError(
             f"a plan of {count} stages has no window from position {start} up to, not including, {stop}: "
@@ -158,20 +159,17 @@ def _cut(plan: Plan, start: int, stop: int) -> tuple[tuple[Stage, ...], tuple[St
 
 
 def _times(stage: Stage, times: int) -> tuple[Stage]:
-    if type(times) is not int or times < 1:
-        raise PlanError(f"a repeat count is a whole number from 1 up, not {times!r}")
+    check_times(times)
     return (changed(stage, times=stage.times * times),)
 
 
 def _check_visited(plan: Plan, *layers: int) -> None:
     visited = plan.layers()
-    missing = [layer for layer in layers if layer not in visited]
-    if missing:
-        raise PlanError(f"the plan {plan} does not run {_listed(tuple(missing))}; name a layer that it runs")
-
-
-def _listed(layers: tuple[int, ...]) -> str:
-    return f"layer{'s' * (len(layers) != 1)} {', '.join(map(str, layers))}"
+    for layer in layers:
+        if type(layer) is not int:
+            raise PlanError(f"layers are named one by one, by whole numbers, as in 14, 15, 16; found {shown(layer)}")
+        if layer not in visited:
+            raise PlanError(f"the plan does not run layer {layer}; the layers it runs: {Plan.of(sorted(visited))}")
 
 
 def _mapped(plan: Plan, onto: Callable[[int], int]) -> Plan:

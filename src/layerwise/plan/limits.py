@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from layerwise.errors import PlanError
 
-STEP_LIMIT = 100_000
+STEP_LIMIT = 10_000
 """No plan unrolls to more layer evaluations: no text, however short, can exhaust a machine."""
 
 NESTING_LIMIT = 50
 """No plan nests groups and blocks deeper: no walk over a plan can exhaust Python's stack."""
 
-LAYER_LIMIT = 100_000
+LAYER_LIMIT = 10_000
 """Layer indices stay below this: far above any model, and low enough to catch a slip of the keyboard."""
 
 

@@ -51,13 +51,13 @@ class Merge:
     def __post_init__(self) -> None:
         rules = get_args(Rule)
         if self.rule not in rules:
-            raise PlanError(f"unknown merge rule {self.rule!r}; {near_matches(str(self.rule), rules)}")
+            raise PlanError(f"unknown merge rule {shown(self.rule)}; {near_matches(str(self.rule), rules)}")
         if self.rule != "gain":
             if self.gain is not None:
-                raise PlanError(f"the rule {self.rule} takes no gain, but got {self.gain!r}; write Merge('gain', ...)")
+                raise PlanError(f"the rule {self.rule} takes no gain, not {shown(self.gain)}; write Merge('gain', ...)")
             return
         if type(self.gain) not in (int, float):
-            raise PlanError(f"a gain is a number such as 0.5, not {self.gain!r}")
+            raise PlanError(f"a gain is a number such as 0.5, not {shown(self.gain)}")
         try:
             gain = float(self.gain)  # type: ignore[arg-type]  # an int or a float, by the line above
         except OverflowError:

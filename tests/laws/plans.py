@@ -1,0 +1,33 @@
+"""Random plans for the laws: every kind of stage, nested, with repeats, ranges and all three merge rules."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from layerwise.plan import Block, Group, Merge, Plan, Visit
+
+DEPTH = 12
+"""The layers of random plans are below this."""
+
+SMALL_GAINS = st.sampled_from([-1.0, 0.0, 0.25, 0.5, 1.0, 2.0, 3.5])
+ANY_GAIN = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def plans(
+    gains: st.SearchStrategy[float] = SMALL_GAINS, most_steps: int = 60, depth: int = DEPTH
+) -> st.SearchStrategy[Plan]:
+    """Plans of at most `most_steps` steps."""
+    merges = st.one_of(st.sampled_from([Merge("mean"), Merge("sum")]), st.builds(Merge, st.just("gain"), gains))
+    times = st.sampled_from([1, 1, 1, 2, 3])
+    visits = st.builds(Visit, st.integers(0, depth - 1), times)
+    ends = st.integers(0, depth - 1)
+    ranges = st.builds(lambda a, b: Plan.of(range(a, b + 1) if a <= b else range(a, b - 1, -1)), ends, ends)
+    flat = st.one_of(ranges, st.lists(visits, min_size=1, max_size=4).map(lambda stages: Plan(tuple(stages))))
+
+    def nested(inner: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
+        groups = st.builds(Group, st.lists(inner, min_size=1, max_size=4).map(tuple), merges, times)
+        blocks = st.builds(Block, inner, times)
+        pieces = st.one_of(flat.map(lambda plan: plan.stages), st.one_of(groups, blocks).map(lambda stage: (stage,)))
+        return st.lists(pieces, min_size=1, max_size=3).map(lambda parts: Plan(sum(parts, ())))
+
+    return st.recursive(flat, nested, max_leaves=6).filter(lambda plan: plan.evaluations <= most_steps)

@@ -1,0 +1,77 @@
+"""Plans run on symbols instead of tensors: every distinct computation gets a number, equal computations the same one.
+
+Two ways to run a plan, written independently of the package: over its tree of stages, as a reader of the plan language
+would, and over its flat list of steps, as `layerwise.plan.Step` says. Two plans share a computation exactly when the
+numbers are equal, so the table also counts what a sweep that never computes anything twice has to compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from layerwise.plan import Block, Group, Merge, Plan, Step, Visit
+
+INPUT = 0
+
+
+class Computations:
+    """The distinct computations seen so far: applications of a layer to a state, and merges of states."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[object, ...], int] = {("input",): INPUT}
+        self.chains = {INPUT: 0}
+
+    def apply(self, layer: int, state: int) -> int:
+        return self._number(("apply", layer, state), 1 + self.chains[state])
+
+    def merge(self, rule: Merge, base: int, outputs: Iterable[int]) -> int:
+        ends = tuple(outputs)
+        return self._number(("merge", rule, base, ends), max(self.chains[end] for end in ends))
+
+    def applications(self) -> int:
+        """How many distinct layer evaluations there are."""
+        return sum(key[0] == "apply" for key in self.numbers)
+
+    def _number(self, key: tuple[object, ...], chain: int) -> int:
+        number = self.numbers.setdefault(key, len(self.numbers))
+        self.chains[number] = chain
+        return number
+
+
+def run_tree(plan: Plan, state: int, seen: Computations) -> int:
+    """What a plan computes, by its definition in words."""
+    for stage in plan.stages:
+        for _ in range(stage.times):
+            match stage:
+                case Visit():
+                    state = seen.apply(stage.layer, state)
+                case Block():
+                    state = run_tree(stage.plan, state, seen)
+                case Group():
+                    ends = [run_tree(branch, state, seen) for branch in stage.branches]
+                    state = seen.merge(stage.merge, state, ends)
+    return state
+
+
+def run_steps(steps: Iterable[Step], state: int, seen: Computations) -> int:
+    """What a flat list of steps computes, by the contract of `Step`; every group that opens must close."""
+    frames: list[tuple[int, list[int]]] = []
+    for step in steps:
+        frames += [(state, []) for _ in range(step.opens)]
+        state = seen.apply(step.layer, state)
+        for close in step.closes:
+            base, outputs = frames[-1]
+            outputs.append(state)
+            state = base if close is None else seen.merge(close, base, outputs)
+            if close is not None:
+                frames.pop()
+    assert not frames, "a group opened and never closed"
+    return state
+
+
+def distinct_evaluations(plans: Iterable[Plan]) -> int:
+    """The layer evaluations that all these plans need together if each distinct one is computed once."""
+    seen = Computations()
+    for plan in plans:
+        run_steps(plan.steps(), INPUT, seen)
+    return seen.applications()

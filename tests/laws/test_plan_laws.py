@@ -1,0 +1,222 @@
+"""The algebra of plans over random plans: text, steps, cost, wiring and edits agree with definitions written here."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from laws.plans import ANY_GAIN, DEPTH, plans
+from laws.symbolic import INPUT, Computations, run_steps, run_tree
+from layerwise.errors import PlanError
+from layerwise.plan import Block, Group, Merge, Plan, Visit, edits
+
+WIDTH = 3
+State = list[float]
+
+
+@given(plans(gains=ANY_GAIN))
+def test_text_and_plan_are_inverse(plan: Plan) -> None:
+    assert Plan.parse(str(plan)) == plan
+    assert str(Plan.parse(str(plan))) == str(plan)
+
+
+@given(plans(most_steps=6, depth=3), plans(most_steps=6, depth=3))
+def test_plans_are_equal_exactly_when_their_texts_are(one: Plan, other: Plan) -> None:
+    assert (one == other) == (str(one) == str(other))
+    assert one != other or hash(one) == hash(other)
+
+
+@given(plans())
+def test_the_steps_compute_what_the_stages_say(plan: Plan) -> None:
+    seen = Computations()
+    assert run_steps(plan.steps(), INPUT, seen) == run_tree(plan, INPUT, seen)
+
+
+@given(plans())
+def test_the_cost_counts_the_executed_visits(plan: Plan) -> None:
+    seen = Computations()
+    cost = plan.cost()
+    assert cost.evaluations == cost.slots == len(plan.steps()) == len(plan.order())
+    assert cost.weights == len(set(plan.order())) == len(plan.layers())
+    assert cost.stages == seen.chains[run_tree(plan, INPUT, seen)]
+
+
+@given(plans(), st.integers(1, DEPTH))
+def test_check_accepts_exactly_the_models_that_have_the_layers(plan: Plan, depth: int) -> None:
+    if max(plan.order()) < depth:
+        plan.check(depth)
+        return
+    with pytest.raises(PlanError, match=f"but the model has {depth} layer") as caught:
+        plan.check(depth)
+    assert caught.value.text == str(plan)
+    named = re.match(r"\d+", str(plan)[caught.value.position :])
+    assert named is not None
+    assert int(named[0]) >= depth
+
+
+# The wiring, against numbers: a plan is run over random linear layers, noting the input of every step and what the
+# step added. The sums that the wiring claims must give the same inputs, and the same output.
+
+
+class LinearModel:
+    """Layer k multiplies the state by a fixed random matrix; the log has (x_j, d_j) for every evaluation."""
+
+    def __init__(self) -> None:
+        chance = random.Random(0)
+        self.weights = [[[chance.gauss(0, 0.4) for _ in range(WIDTH)] for _ in range(WIDTH)] for _ in range(DEPTH)]
+        self.log: list[tuple[State, State]] = []
+
+    def layer(self, layer: int, state: State) -> State:
+        output = [sum(weight * x for weight, x in zip(row, state, strict=True)) for row in self.weights[layer]]
+        self.log.append((state, [end - start for start, end in zip(state, output, strict=True)]))
+        return output
+
+    def run(self, plan: Plan, state: State) -> State:
+        for stage in plan.stages:
+            for _ in range(stage.times):
+                match stage:
+                    case Visit():
+                        state = self.layer(stage.layer, state)
+                    case Block():
+                        state = self.run(stage.plan, state)
+                    case Group():
+                        state = merged(stage.merge, state, [self.run(branch, state) for branch in stage.branches])
+        return state
+
+
+def merged(merge: Merge, base: State, outputs: list[State]) -> State:
+    columns = list(zip(base, zip(*outputs, strict=True), strict=True))
+    count = len(outputs)
+    match merge.rule:
+        case "mean":
+            return [sum(ends) / count for _, ends in columns]
+        case "sum":
+            return [start + sum(end - start for end in ends) for start, ends in columns]
+        case "gain":
+            assert merge.gain is not None
+            return [start + merge.gain * (sum(ends) / count - start) for start, ends in columns]
+
+
+@given(plans(most_steps=40))
+def test_the_wiring_gives_the_input_of_every_step(plan: Plan) -> None:
+    model, embedding = LinearModel(), [1.0, -0.5, 0.25]
+    output = model.run(plan, embedding)
+    inputs = [state for state, _ in model.log] + [output]
+    added = [embedding] + [update for _, update in model.log]
+    wiring = plan.matrix()
+    assert len(wiring) == len(inputs) == plan.evaluations + 1
+    for row, state in zip(wiring, inputs, strict=True):
+        claimed = [sum(a * d[axis] for a, d in zip(row, added, strict=True)) for axis in range(WIDTH)]
+        scale = 1 + sum(abs(a) * max(map(abs, d)) for a, d in zip(row, added, strict=True))
+        assert claimed == pytest.approx(state, abs=1e-9 * scale)
+
+
+@given(plans())
+def test_the_wiring_is_lower_triangular_and_always_reads_the_embedding(plan: Plan) -> None:
+    for number, row in enumerate(plan.matrix()):
+        assert row[0] == 1.0
+        assert not any(row[number + 1 :])
+
+
+@given(plans(), st.data())
+def test_a_gain_runs_from_the_mean_to_the_sum(plan: Plan, data: st.DataObject) -> None:
+    start, stop = window(plan, data)
+    count = stop - start
+    assume(count > 1)
+    with_merge = {rule: edits.parallel(plan, start, stop, rule) for rule in (Merge("mean"), Merge("sum"))}
+    assert edits.parallel(plan, start, stop, Merge("gain", 1)).matrix() == with_merge[Merge("mean")].matrix()
+    assert edits.parallel(plan, start, stop, Merge("gain", count)).matrix() == with_merge[Merge("sum")].matrix()
+
+
+# Edits
+
+
+def window(plan: Plan, data: st.DataObject) -> tuple[int, int]:
+    start = data.draw(st.integers(0, len(plan.stages) - 1))
+    return start, data.draw(st.integers(start + 1, len(plan.stages)))
+
+
+@given(plans(), plans(), plans())
+def test_compose_is_associative_and_costs_add_up(one: Plan, two: Plan, three: Plan) -> None:
+    assert edits.compose(edits.compose(one, two), three) == edits.compose(one, edits.compose(two, three))
+    both = edits.compose(one, two)
+    assert both.order() == one.order() + two.order()
+    assert both.cost().evaluations == one.cost().evaluations + two.cost().evaluations
+    assert both.cost().stages == one.cost().stages + two.cost().stages
+    assert both.cost().weights == len(one.layers() | two.layers())
+
+
+@given(plans(), st.data())
+def test_skip_removes_every_visit_of_the_layers_and_no_other(plan: Plan, data: st.DataObject) -> None:
+    assume(len(plan.layers()) > 2)
+    first, second = data.draw(st.permutations(sorted(plan.layers())))[:2]
+    rest = tuple(layer for layer in plan.order() if layer not in (first, second))
+    assert edits.skip(plan, first, second).order() == rest
+    assert edits.skip(edits.skip(plan, first), second) == edits.skip(plan, second, first)
+
+
+@given(plans(), st.data())
+def test_swap_is_an_involution(plan: Plan, data: st.DataObject) -> None:
+    first, second = (data.draw(st.sampled_from(sorted(plan.layers()))) for _ in range(2))
+    exchanged = edits.swap(plan, first, second)
+    names = {first: second, second: first}
+    assert exchanged.order() == tuple(names.get(layer, layer) for layer in plan.order())
+    assert edits.swap(exchanged, first, second) == plan
+    assert exchanged.cost() == plan.cost()
+
+
+@given(plans(), st.data(), st.integers(0, DEPTH))
+def test_replace_renames_a_layer(plan: Plan, data: st.DataObject, new: int) -> None:
+    old = data.draw(st.sampled_from(sorted(plan.layers())))
+    replaced = edits.replace(plan, old, new)
+    assert replaced.order() == tuple(new if layer == old else layer for layer in plan.order())
+    assert edits.replace(plan, old, old) == plan
+
+
+@given(plans(), st.data())
+def test_reverse_twice_is_nothing(plan: Plan, data: st.DataObject) -> None:
+    start, stop = window(plan, data)
+    there = edits.reverse(plan, start, stop)
+    assert there.stages[start:stop] == plan.stages[start:stop][::-1]
+    assert edits.reverse(there, start, stop) == plan
+    assert there.cost() == plan.cost()
+
+
+@given(plans(), st.data(), st.integers())
+def test_shuffle_keeps_the_stages_and_the_rest(plan: Plan, data: st.DataObject, seed: int) -> None:
+    start, stop = window(plan, data)
+    drawn = edits.shuffle(plan, start, stop, seed)
+    assert drawn == edits.shuffle(plan, start, stop, seed)
+    assert sorted(map(repr, drawn.stages)) == sorted(map(repr, plan.stages))
+    assert drawn.stages[:start] + drawn.stages[stop:] == plan.stages[:start] + plan.stages[stop:]
+
+
+@given(plans(), st.data())
+def test_move_is_undone_by_the_way_back(plan: Plan, data: st.DataObject) -> None:
+    source, target = (data.draw(st.integers(0, len(plan.stages) - 1)) for _ in range(2))
+    moved = edits.move(plan, source, target)
+    assert moved.stages[target] == plan.stages[source]
+    assert edits.move(moved, target, source) == plan
+
+
+@given(plans(), st.data(), st.integers(1, 4))
+def test_repeat_runs_the_window_so_many_times(plan: Plan, data: st.DataObject, times: int) -> None:
+    start, stop = window(plan, data)
+    parts = [plan.stages[:start], plan.stages[start:stop], plan.stages[stop:]]
+    before, inside, after = (Plan(part).order() if part else () for part in parts)
+    assert edits.repeat(plan, start, stop, times).order() == before + inside * times + after
+
+
+@given(plans(), st.data(), st.integers(1, 4))
+def test_a_loop_keeps_the_order_and_shortens_the_path(plan: Plan, data: st.DataObject, times: int) -> None:
+    start, stop = window(plan, data)
+    inside = plan.stages[start:stop]
+    looped, once = edits.loop(plan, start, stop, times), edits.parallel(plan, start, stop)
+    assert once.order() == plan.order()
+    assert looped.order() == edits.repeat(plan, start, stop, times).order()
+    longest = max(Plan((stage,)).cost().stages for stage in inside)
+    assert looped.cost().stages == plan.cost().stages - Plan(inside).cost().stages + times * longest

@@ -1,0 +1,50 @@
+"""A plan in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from layerwise.errors import PlanError
+from layerwise.plan import Plan
+from layerwise.plan.explain import explain
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("0-3", "layers 0 to 3, in order"),
+        ("3-0", "layers 3 to 0, backwards"),
+        ("5", "layer 5"),
+        ("5 9", "layers 5, 9, in this order"),
+        ("5*4", "layer 5, 4 times"),
+        ("(5|6)", "layers 5, 6 in parallel, mean of the outputs"),
+        ("(14|15|16|17)*3", "layers 14 to 17 in parallel, mean of the outputs, 3 times"),
+        ("(5|9):sum", "layers 5, 9 in parallel, sum of the updates"),
+        ("(5|9):gain=2.5", "layers 5, 9 in parallel, 2.5 x the mean of the updates"),
+        ("(5 6|9)", "the branches 5 6 and 9 in parallel, mean of the outputs"),
+        ("(5)", "layer 5"),
+        ("(5):gain=0.5", "layer 5, with 0.5 x its update"),
+        ("(5 6):gain=-1", "the branch 5 6, with -1 x its update"),
+        ("[5-7]*2", "the block 5-7, 2 times"),
+    ],
+)
+def test_each_stage_has_its_words(text: str, words: str) -> None:
+    assert explain(Plan.parse(text)) == words
+
+
+def test_the_lines_follow_the_plan() -> None:
+    assert explain(Plan.parse("4 0-2 5 9 7*2 (1|2) 8"), depth=12).splitlines() == [
+        "layer 4",
+        "layers 0 to 2, in order",
+        "layers 5, 9, in this order",
+        "layer 7, 2 times",
+        "layers 1, 2 in parallel, mean of the outputs",
+        "layer 8",
+        "never: layers 3, 6, 10, 11",
+    ]
+
+
+def test_a_plan_that_uses_every_layer_leaves_none_out() -> None:
+    assert explain(Plan.identity(4), depth=4) == "layers 0 to 3, in order"
+    with pytest.raises(PlanError, match="a depth is"):
+        explain(Plan.identity(4), depth=0)

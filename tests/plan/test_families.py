@@ -1,0 +1,129 @@
+"""Families: the plans they promise, how many, at what cost, and how much of it a sweep can share.
+
+The number of distinct layer evaluations is counted here by running every plan on symbols (`laws.symbolic`),
+independently of the sweep graph, whose count must be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from laws.symbolic import distinct_evaluations
+from layerwise.errors import PlanError
+from layerwise.plan import FAMILIES, Member, Merge, Plan, families, family
+from layerwise.plan.kendall import inversions
+
+
+def naive_evaluations(members: tuple[Member, ...]) -> int:
+    return sum(len(member.plan.order()) for member in members)
+
+
+@pytest.mark.parametrize(
+    ("name", "plans", "naive", "distinct"),
+    [
+        ("leave_one_out", 30, 870, 464),
+        ("every_window", 464, 8_990, 4_524),
+        ("painters", 225, 6_975, 4_487),
+    ],
+)
+def test_what_a_family_costs_at_thirty_layers(name: str, plans: int, naive: int, distinct: int) -> None:
+    members = family(name, 30)
+    assert len(members) == plans
+    assert naive_evaluations(members) == naive
+    assert distinct_evaluations(member.plan for member in members) == distinct
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("depth", [3, 4, 5, 12, 33])
+def test_every_family_holds_at_every_depth(name: str, depth: int) -> None:
+    members = family(name, depth)
+    assert members
+    assert {member.family for member in members} == {name}
+    for member in members:
+        member.plan.check(depth)
+        assert member.affected >= 1
+    keys = {(member.strategy, member.affected, member.draw, str(member.plan)) for member in members}
+    assert len(keys) == len(members), "two members that nothing tells apart"
+    assert members == family(name, depth), "a family is the same every time"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("depth", [0, -1, True, 2.0, None])
+def test_a_depth_that_is_too_small_or_no_number_is_refused(name: str, depth: int) -> None:
+    with pytest.raises(PlanError, match="a depth is a whole number of layers from"):
+        family(name, depth)
+
+
+def test_an_unknown_family_is_told_the_near_ones() -> None:
+    with pytest.raises(PlanError, match="unknown family 'painter'; did you mean painters"):
+        family("painter", 12)
+
+
+def test_leave_one_out_and_its_neighbours() -> None:
+    assert [set(range(5)) - member.plan.layers() for member in families.leave_one_out(5)] == [{k} for k in range(5)]
+    orders = [member.plan.order() for member in families.swap_adjacent(5)]
+    assert orders == [(1, 0, 2, 3, 4), (0, 2, 1, 3, 4), (0, 1, 3, 2, 4), (0, 1, 2, 4, 3)]
+
+
+def test_every_window_skips_every_run_once() -> None:
+    skipped = {tuple(sorted(set(range(7)) - member.plan.layers())) for member in families.every_window(7)}
+    assert skipped == {tuple(range(a, b)) for a in range(7) for b in range(a + 1, 8)} - {tuple(range(7))}
+    assert len(families.every_window(7)) == len(skipped)
+
+
+def test_repeat_blocks_is_the_published_scan() -> None:
+    members = families.repeat_blocks(80)
+    assert len(members) == 3_240
+    assert "0-44 [45-51]*2 52-79" in {str(member.plan) for member in members}
+    assert {member.plan.evaluations - 80 - member.affected for member in members} == {0}
+    thrice = families.repeat_blocks(4, times=3)
+    assert {member.plan.evaluations - 4 - 2 * member.affected for member in thrice} == {0}
+
+
+def test_off_centre_windows_stand_at_every_position() -> None:
+    assert [str(member.plan) for member in families.off_centre(6, "skip", width=4)] == ["4 5", "0 5", "0 1"]
+    assert [str(member.plan) for member in families.off_centre(6, "middle_repeat", width=5)] == ["2*5 5", "0 3*5"]
+    random = families.off_centre(9, "random", width=4, seeds=[3, 4])
+    assert len(random) == 2 * 6
+    assert {member.draw for member in random} == {3, 4}
+    assert {member.affected for member in families.off_centre(32)} == {8}
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: families.off_centre(6, "revers"), "did you mean reverse"),
+        (lambda: families.off_centre(6, width=6), "1 to 5 wide"),
+        (lambda: families.off_centre(6, width=0), "1 to 5 wide"),
+        (lambda: families.kendall(6, distances=[11]), "distances 0 to 10, not 11"),
+        (lambda: families.kendall(6, distances=[1.5]), "distances 0 to 10"),  # type: ignore[list-item]
+        (lambda: families.painters(6, seeds=[None]), "a seed is"),  # type: ignore[list-item]
+        (lambda: families.painters(6, loops=[0]), "a repeat count is"),
+    ],
+)
+def test_a_wrong_choice_within_a_family_is_told_why(make: Callable[[], object], reason: str) -> None:
+    with pytest.raises(PlanError, match=reason):
+        make()
+
+
+def test_kendall_members_are_at_the_distance_they_name() -> None:
+    members = families.kendall(30)
+    most = 29 * 28 // 2
+    assert {inversions(member.plan.order()) for member in members} == {1, *(round(most * k / 8) for k in range(1, 9))}
+    for member in members:
+        assert inversions(member.plan.order()) == member.affected
+        assert member.plan.order()[0] == 0
+        assert sorted(member.plan.order()) == list(range(30))
+    (reversed_whole,) = (member for member in members if member.affected == most)
+    assert str(reversed_whole.plan) == "0 29-1"
+
+
+def test_a_gain_sweep_runs_from_the_mean_to_the_sum() -> None:
+    members = families.gain_sweep(8)
+    assert [member.affected for member in members] == [7] * 7 + [5] * 5 + [3] * 3
+    widest = [member.plan for member in members if member.affected == 7]
+    assert widest[0].matrix() == Plan.parse("0 (1|2|3|4|5|6|7)").matrix()
+    assert widest[-1].matrix() == Plan.parse("0 (1|2|3|4|5|6|7):sum").matrix()
+    assert members[1].strategy == str(Merge("gain", 2)) == "gain=2"

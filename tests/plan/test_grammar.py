@@ -1,0 +1,158 @@
+"""The plan language: what each text means, what each wrong text is told, and where it points."""
+
+from __future__ import annotations
+
+import pytest
+
+from layerwise.errors import PlanError
+from layerwise.plan import Block, Group, Merge, Plan, Visit, parse, write
+
+WRITTEN = {
+    "0-31": Plan.of(range(32)),
+    "0-13 18-31": Plan.of([*range(14), *range(18, 32)]),
+    "0-13 17-14 18-31": Plan.of([*range(14), 17, 16, 15, 14, *range(18, 32)]),
+    "0-2 15*4 18": Plan((Visit(0), Visit(1), Visit(2), Visit(15, 4), Visit(18))),
+    "(14|15|16|17)": Plan((Group(tuple(Plan.of([layer]) for layer in (14, 15, 16, 17))),)),
+    "(14|15)*3": Plan((Group((Plan.of([14]), Plan.of([15])), times=3),)),
+    "(6 7|8 9):sum": Plan((Group((Plan.of([6, 7]), Plan.of([8, 9])), Merge("sum")),)),
+    "(6|8):gain=0.5*2": Plan((Group((Plan.of([6]), Plan.of([8])), Merge("gain", 0.5), 2),)),
+    "(6):gain=-2": Plan((Group((Plan.of([6]),), Merge("gain", -2)),)),
+    "[45-51]*2": Plan((Block(Plan.of(range(45, 52)), 2),)),
+    "[0]": Plan((Block(Plan.of([0])),)),
+    "[[0 (1|[2 3]*2)]*2 4]*3": Plan(
+        (
+            Block(
+                Plan(
+                    (
+                        Block(
+                            Plan((Visit(0), Group((Plan.of([1]), Plan((Block(Plan.of([2, 3]), 2),)))))),
+                            2,
+                        ),
+                        Visit(4),
+                    )
+                ),
+                3,
+            ),
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "plan"), WRITTEN.items())
+def test_the_text_means_the_plan_and_is_its_own_form(text: str, plan: Plan) -> None:
+    assert parse(text) == plan
+    assert write(plan) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("  0 1   2\t3\n", "0-3"),
+        ("0-1 2-3", "0-3"),
+        ("0-1", "0 1"),
+        ("3-3", "3"),
+        ("007", "7"),
+        ("5*1", "5"),
+        ("0-2 1 0", "0-2 1 0"),
+        ("0 1 2 1 0 5", "0-2 1 0 5"),
+        ("2 1 0 1 2", "2-0 1 2"),
+        ("0 1 2*2 3 4 5", "0 1 2*2 3-5"),
+        ("( 0 | 1 ):mean*2", "(0|1)*2"),
+        ("(0|1):gain=+2.50", "(0|1):gain=2.5"),
+        ("(0|1):gain=-0", "(0|1):gain=0"),
+        ("(0|1):gain=1e-7", "(0|1):gain=1e-07"),
+        ("[ 0 ]*2", "[0]*2"),
+    ],
+)
+def test_other_spellings_have_one_written_form(text: str, canonical: str) -> None:
+    assert write(parse(text)) == canonical
+
+
+REFUSED = [
+    ("", 0, "at least one layer.*for example 0-13"),
+    (" \n ", 3, "at least one layer"),
+    ("0-", 2, "a range ends in a layer"),
+    ("0-3*2", 3, r"write \[0-3\]\*k to run the range k times"),
+    ("0-3-5", 3, "a range has two ends"),
+    ("0*2-3", 3, "a range has two ends"),
+    ("-1", 0, "layers count from 0"),
+    ("0 - 3", 2, "written without spaces"),
+    ("5*0", 2, "a repeat count is 1 or more"),
+    ("5*", 2, "a repeat has a count"),
+    ("5 *2", 2, "directly behind"),
+    ("5*2*3", 3, "one repeat count is enough"),
+    ("5*1.5", 3, "a layer is a whole number"),
+    ("0 (1|2", 2, "never closed: write \\)"),
+    ("[0 1", 0, "never closed: write \\]"),
+    ("(0|1]", 4, r"closed by \), not \]"),
+    ("[0)", 2, r"closed by \], not \)"),
+    ("[0|1]", 2, "branches of a group"),
+    ("0|1", 1, "branches stand in a group"),
+    ("0)", 1, "no group open"),
+    ("0]", 1, "no block open"),
+    ("()", 1, "a branch of a group runs at least one layer"),
+    ("(0||1)", 3, "a branch of a group"),
+    ("(0|)", 3, "a branch of a group"),
+    ("[]", 1, "a block runs at least one layer"),
+    ("(0)(1)", 3, "separated by a space"),
+    ("(0)1", 3, "separated by a space"),
+    ("0,1", 1, "separated by spaces"),
+    ("(0|1):max", 6, "a merge rule is :mean, :sum or :gain=2"),
+    ("(0|1):summer", 6, "a merge rule is"),
+    ("(0|1):", 6, "a merge rule is"),
+    ("(0|1):gain", 10, "written with its number"),
+    ("(0|1):gain=", 10, "written with its number"),
+    ("(0|1):gain=nan", 10, "written with its number"),
+    ("(0|1):gain=inf", 10, "written with its number"),
+    ("(0|1):gain=1e999", 5, "finite number"),
+    ("(0|1):gain=" + "1" * 31, 11, "at most 30 characters"),
+    ("(0|1)*2:sum", 7, "before its repeat"),
+    ("[0]:sum", 3, "behind a group"),
+    ("0 :sum", 2, "behind its group"),
+    ("0-9999 0", 7, "more than 10,000 layers"),
+    ("0*10000 0", 0, "more than 10,000 layers"),
+    ("10000", 0, "numbered from 0 to 9999"),
+    ("0-10000", 2, "numbered from 0 to 9999"),
+    ("123456", 0, "at most 5 digits"),
+    ("9" * 5000, 0, "at most 5 digits"),
+    ("0*" + "9" * 5000, 2, "at most 5 digits"),
+    ("[[[0]*9999]*9999]*9999", 1, "more than 10,000 layers"),
+    ("[" * 51 + "0" + "]" * 51, 50, "deeper than 50"),
+    ("(" * 100_000, 50, "deeper than 50"),
+    ("12.attn", 2, "runs whole: write 12"),
+    ("0-3.mlp", 3, "runs whole"),
+    ("a:0-3", 0, "names, as in a:0-3"),
+    ("0 layer", 2, "names"),
+    ("0–3", 1, "plain hyphen"),
+    ("15×4", 2, "asterisk"),
+    ("{0|1}", 0, "blocks"),
+    ("٣", 0, "digits 0-9"),
+    ("0-٣", 2, "a range ends in a layer"),
+    ("²", 0, "digits 0-9"),
+    ("0\x00", 1, "no meaning in a plan"),
+    ("0\u00a01", 1, "no meaning in a plan"),
+]
+
+
+@pytest.mark.parametrize(("text", "position", "reason"), REFUSED, ids=lambda value: repr(value)[:30])
+def test_a_wrong_text_is_told_what_and_where(text: str, position: int, reason: str) -> None:
+    with pytest.raises(PlanError, match=reason) as caught:
+        parse(text)
+    assert caught.value.text == text
+    assert caught.value.position == position
+
+
+@pytest.mark.parametrize("text", [None, 3, b"0-3", ["0-3"]])
+def test_a_text_is_a_str(text: object) -> None:
+    with pytest.raises(PlanError, match="is a str"):
+        parse(text)  # type: ignore[arg-type]
+
+
+def test_the_largest_plans_are_read_and_written() -> None:
+    longest = parse("0*2 " * 5_000)
+    assert longest.evaluations == 10_000
+    assert parse(write(longest)) == longest
+    deepest = parse("[" * 50 + "0" + "]" * 50)
+    assert deepest.nesting == 50
+    assert parse(write(deepest)) == deepest
+    assert [step.layer for step in deepest.steps()] == [0]

@@ -1,0 +1,170 @@
+"""The plan as a value: what can be made, what is refused when it is made, and what a model is told."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from layerwise.errors import PlanError
+from layerwise.plan import Block, Group, Merge, Plan, Step, Visit
+
+ONE = Plan.of([0])
+
+
+def test_a_plan_is_a_value() -> None:
+    plan = Plan.parse("0-3 (4|5):gain=2*3 [6 7]*2")
+    same = Plan.parse(" 0 1-3 (4 | 5):gain=2.0*3 [6-7]*2 ")
+    assert plan == same
+    assert len({plan, same}) == 1
+    assert repr(plan) == "Plan('0-3 (4|5):gain=2*3 [6 7]*2')"
+    assert copy.deepcopy(plan) == plan
+    with pytest.raises(AttributeError):
+        plan.stages = ()  # type: ignore[misc]
+
+
+def test_identity_and_of() -> None:
+    assert str(Plan.identity(1)) == "0"
+    assert Plan.identity(30).order() == tuple(range(30))
+    assert Plan.of(layer for layer in (2, 0)).order() == (2, 0)
+
+
+def test_steps_say_where_groups_open_and_branches_close() -> None:
+    mean, gain = Merge("mean"), Merge("gain", 2)
+    assert Plan.parse("0 ((1|2 3):gain=2|4)*2").steps() == (
+        Step(0),
+        *2
+        * (
+            Step(1, opens=2, closes=(None,)),
+            Step(2),
+            Step(3, closes=(gain, None)),
+            Step(4, closes=(mean,)),
+        ),
+    )
+    assert Plan.parse("(7):sum").steps() == (Step(7, opens=1, closes=(Merge("sum"),)),)
+
+
+class Numbered:
+    """What numpy's whole numbers are to Python: not an int, but usable as one."""
+
+    def __index__(self) -> int:
+        return 3
+
+
+def test_of_takes_what_can_be_a_whole_number() -> None:
+    assert Plan.of([Numbered()]) == Plan.of([3])  # type: ignore[list-item]
+
+
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: Plan(()), "at least one layer"),
+    (lambda: Plan([Visit(0)]), "a tuple of Visit or Group or Block"),  # type: ignore[arg-type]
+    (lambda: Plan((0,)), "one of them is 0"),  # type: ignore[arg-type]
+    (lambda: Plan((ONE,)), "a tuple of Visit or Group or Block"),  # type: ignore[arg-type]
+    (lambda: Plan("0-3"), "a tuple"),  # type: ignore[arg-type]
+    (lambda: Visit(-1), "a whole number from 0"),
+    (lambda: Visit(True), r"not True \(bool\)"),
+    (lambda: Visit(1.0), "float"),  # type: ignore[arg-type]
+    (lambda: Visit("1"), "str"),  # type: ignore[arg-type]
+    (lambda: Visit(10_000), "to 9999"),
+    (lambda: Visit(10**5000), "more than 18 digits"),
+    (lambda: Visit(0, 0), "from 1 up"),
+    (lambda: Visit(0, True), "from 1 up"),
+    (lambda: Visit(0, 2.0), "from 1 up"),  # type: ignore[arg-type]
+    (lambda: Visit(0, 10_001), "more than 10,000"),
+    (lambda: Group(()), "at least one layer"),
+    (lambda: Group([ONE]), "a tuple of Plan"),  # type: ignore[arg-type]
+    (lambda: Group((Visit(0),)), "a tuple of Plan"),  # type: ignore[arg-type]
+    (lambda: Group((ONE,), "sum"), "such as Merge"),  # type: ignore[arg-type]
+    (lambda: Group((ONE,), times=-1), "from 1 up"),
+    (lambda: Group((Plan((Visit(0, 6_000),)),) * 2), "more than 10,000"),
+    (lambda: Block(Visit(0)), "holds a Plan"),  # type: ignore[arg-type]
+    (lambda: Block(ONE, 10**30), "more than 10,000"),
+    (lambda: Plan((Visit(0, 6_000), Visit(0, 6_000))), "more than 10,000"),
+    (lambda: Merge("meen"), "did you mean mean"),  # type: ignore[arg-type]
+    (lambda: Merge(None), "unknown merge rule"),  # type: ignore[arg-type]
+    (lambda: Merge("mean", 1.0), "takes no gain"),
+    (lambda: Merge("gain"), "a gain is a number"),
+    (lambda: Merge("gain", True), "a gain is a number"),
+    (lambda: Merge("gain", "2"), "a gain is a number"),  # type: ignore[arg-type]
+    (lambda: Merge("gain", float("nan")), "finite"),
+    (lambda: Merge("gain", float("inf")), "finite"),
+    (lambda: Merge("gain", 10**400), "finite"),
+    (lambda: Plan.identity(0), "from 1 to"),
+    (lambda: Plan.identity(True), "bool"),
+    (lambda: Plan.identity(2.0), "float"),  # type: ignore[arg-type]
+    (lambda: Plan.identity(10**9), "from 1 to"),
+    (lambda: Plan.of([]), "at least one layer"),
+    (lambda: Plan.of(3), "not iterable"),  # type: ignore[arg-type]
+    (lambda: Plan.of([1.5]), "whole numbers"),  # type: ignore[list-item]
+    (lambda: Plan.of([True]), "bool"),
+    (lambda: Plan.of("01"), "whole numbers"),  # type: ignore[arg-type]
+    (lambda: Plan.of(itertools.repeat(0)), "more than 10,000"),
+    (lambda: ONE.check(0), "a depth is"),
+    (lambda: ONE.check(None), "a depth is"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("make", "reason"), REFUSED, ids=[str(number) for number in range(len(REFUSED))])
+def test_what_is_no_plan_is_refused_when_it_is_made(make: Callable[[], object], reason: str) -> None:
+    with pytest.raises(PlanError, match=reason):
+        make()
+
+
+def test_nesting_is_limited_for_values_too() -> None:
+    plan = ONE
+    for _ in range(50):
+        plan = Plan((Block(plan),))
+    assert plan.nesting == 50
+    with pytest.raises(PlanError, match="deeper than 50"):
+        Block(plan)
+    with pytest.raises(PlanError, match="deeper than 50"):
+        Group((ONE, plan))
+
+
+@pytest.mark.parametrize(
+    ("text", "depth", "step", "layer", "position"),
+    [
+        ("0-3 9", 6, 5, 9, 4),
+        ("0-40", 30, 31, 30, 2),
+        ("0 1*50 (2|40-38):gain=99", 30, 53, 40, 10),
+        ("31-0", 30, 1, 31, 0),
+        ("[0 30]*40", 30, 2, 30, 3),
+    ],
+)
+def test_a_model_names_the_step_it_cannot_run(text: str, depth: int, step: int, layer: int, position: int) -> None:
+    with pytest.raises(PlanError) as caught:
+        Plan.parse(text).check(depth)
+    assert caught.value.reason.startswith(f"step {step} of the plan visits layer {layer}, but the model has {depth}")
+    assert caught.value.position == position
+
+
+def test_a_model_of_one_layer() -> None:
+    Plan.parse("0*3").check(1)
+    with pytest.raises(PlanError, match=r"has 1 layer: use 0$|has 1 layer: use 0\n"):
+        Plan.parse("1").check(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [
+        ("0-31", (32, 32, 32, 32)),
+        ("0-13 18-31", (28, 28, 28, 28)),
+        ("0-13 15*4 18-31", (32, 32, 29, 32)),
+        ("0-13 (14|15|16|17) 18-31", (32, 29, 32, 32)),
+        ("0-13 (14|15|16|17)*3 18-31", (40, 31, 32, 40)),
+        ("(6 7|8 (9|10|11)*2|12)*2", (20, 6, 7, 20)),
+        ("[0 (1|2)]*3", (9, 6, 3, 9)),
+    ],
+)
+def test_cost(text: str, cost: tuple[int, int, int, int]) -> None:
+    found = Plan.parse(text).cost()
+    assert (found.evaluations, found.stages, found.weights, found.slots) == cost
+
+
+def test_the_plan_room_needs_neither_torch_nor_numpy() -> None:
+    program = "import layerwise.plan, sys; sys.exit(any(name in sys.modules for name in ('torch', 'numpy')))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
