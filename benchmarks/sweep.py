@@ -76,7 +76,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--no-loop", action="store_true", help="leave the plain loop out (it is long, and holds all logits)")
+    parser.add_argument(
+        "--no-loop", action="store_true", help="leave the plain loop out (it is long, and holds all logits)"
+    )
     options = parser.parse_args()
 
     model = smol_shape()
@@ -86,7 +88,9 @@ def main() -> None:
     plans = [member.plan for member in family(options.family, stack.depth)]
     graph = build([Plan.identity(stack.depth), *plans])
     weights = sum(p.numel() * p.element_size() for p in model.parameters()) / 1e6
-    print(f"{options.family}: {len(graph.ends)} plans, {graph.naive:,} layer evaluations naive, {graph.evaluations:,} bound")
+    print(
+        f"{options.family}: {len(graph.ends)} plans, {graph.naive:,} layer evaluations naive, {graph.evaluations:,} bound"
+    )
 
     meters: list[Meter] = []
     layers, heads, sweeps, loops = [], [], [], []
@@ -110,12 +114,16 @@ def main() -> None:
     bound = layer * graph.evaluations + head * graph.heads
     took = statistics.median(sweeps)
     print(f"layer {layer * 1e3:.1f} ms, head and loss {head * 1e3:.0f} ms (medians of {len(layers)} and {len(heads)})")
-    print(f"layer evaluations made {done:,} = {done / graph.evaluations:.4f} x the bound; most states live {meters[-1].most_live}")
+    print(
+        f"layer evaluations made {done:,} = {done / graph.evaluations:.4f} x the bound; most states live {meters[-1].most_live}"
+    )
     print(f"sweep {took:.1f} s = {took / bound:.3f} x the bound of {bound:.1f} s")
     print(f"peak memory {peak:,.0f} MB = model {weights:,.0f} MB + {peak - weights:,.0f} MB")
     if loops:
         whole = statistics.median(loops) * graph.naive / share
-        print(f"one plan at a time {whole:.1f} s (measured on {len(few)} plans, scaled by layer evaluations) = {whole / took:.2f} x the sweep")
+        print(
+            f"one plan at a time {whole:.1f} s (measured on {len(few)} plans, scaled by layer evaluations) = {whole / took:.2f} x the sweep"
+        )
 
 
 if __name__ == "__main__":

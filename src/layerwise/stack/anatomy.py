@@ -48,7 +48,9 @@ class _Watch:
     def before(self, layer: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = read_state(args, kwargs)
         others = [value for value in (*args, *kwargs.values()) if value is not state]
-        shared = [(value, frozenset(value)) for value in others if type(value) is dict]
+        shared: list[tuple[Mapping[Any, Any], frozenset[Any]]] = [
+            (value, frozenset(value)) for value in others if type(value) is dict
+        ]
         self.calls.append(_Call(layer, state, list(tensors(others)), shared))
 
     def after(self, output: Any) -> None:

@@ -20,7 +20,8 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     """The dotted path of the `nn.ModuleList` that holds the blocks of `model`.
 
     `path` names it outright. Otherwise it is the one outermost list whose items are all
-    `GradientCheckpointingLayer`; where no block carries that mark, the list of two or more like modules that holds the
+    `GradientCheckpointingLayer`, among several the one as long as the configuration says; where no block carries that
+    mark, the list of two or more like modules that holds the
     most parameters. Raises `UnsupportedModel` when there is none, or several to choose from.
     """
     if path is not None:
@@ -36,6 +37,8 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
             f"{type(model).__name__} has no nn.ModuleList of repeated blocks; "
             "name the list with layers='path.to.blocks' if it has one"
         )
+    if len(found) > 1:
+        found = _as_deep_as_configured(model, found) or found
     if len(found) > 1:
         listing = ", ".join(f"{name} ({len(block_list(model, name))} blocks)" for name in found)
         raise UnsupportedModel(
@@ -61,6 +64,13 @@ def entries(blocks: nn.ModuleList, replacement: Sequence[nn.Module]) -> Iterator
         yield
     finally:
         blocks._modules = own
+
+
+def _as_deep_as_configured(model: nn.Module, names: list[str]) -> list[str]:
+    """The one list that has as many blocks as the configuration says the model has layers, if it is one."""
+    depth = getattr(getattr(model, "config", None), "num_hidden_layers", None)
+    fitting = [name for name in names if len(block_list(model, name)) == depth]
+    return fitting if len(fitting) == 1 else []
 
 
 def _named(model: nn.Module, path: str) -> str:

@@ -15,9 +15,16 @@ from layerwise.stack.anatomy import tensors
 
 
 def accepted(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """`inputs` with caching off where the model knows the word: a captured batch must not hold a live cache."""
+    """`inputs` with caching off where the model knows the word: a captured batch must not hold a live cache.
+
+    Some models take `use_cache` by name, others among their further keywords; their configuration knows it in both
+    cases.
+    """
     parameters = inspect.signature(model.forward).parameters
-    return {**inputs, "use_cache": False} if "use_cache" in parameters else dict(inputs)
+    config = getattr(model, "config", None)
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    knows = config is not None and hasattr(config.get_text_config(), "use_cache")
+    return {**inputs, "use_cache": False} if "use_cache" in parameters or (open_ended and knows) else dict(inputs)
 
 
 def main_tensor(output: Any) -> Tensor:

@@ -26,6 +26,11 @@ from layerwise.stack.stack import Source, Stack
 # Models that come with the package, by the name a user types.
 EMBEDDED = {"demo": "models/demo"}
 
+# Model types whose blocks look independent and are not.
+REFUSED_TYPES = {
+    "xlnet": "its blocks carry a second stream beside the hidden state, and keep memories by position",
+}
+
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
 DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
 
@@ -61,7 +66,7 @@ def load(
         module = _pretrained(place, device, dtype, revision, trust_remote_code)
         source = Source(name, getattr(module.config, "_commit_hash", None) or revision)
         tokenizer = tokenizer or _tokenizer(module, place, revision, trust_remote_code)
-    _refuse_placement(module)
+    _refuse_by_name(module)
     stack = Stack(module, find_blocks(module, layers), tokenizer=tokenizer, source=source)
     inputs = example_inputs(module)
     if inputs is not None:
@@ -215,16 +220,20 @@ def _refuse_quantised(config: Any) -> None:
         )
 
 
-def _refuse_placement(module: nn.Module) -> None:
+def _refuse_by_name(module: nn.Module) -> None:
     config = getattr(module, "config", None)
     if config is not None:
         _refuse_quantised(config)
+        reason = REFUSED_TYPES.get(getattr(config, "model_type", ""))
+        if reason is not None:
+            raise UnsupportedModel(f"{type(module).__name__} cannot be re-planned: {reason}")
         if getattr(config, "is_heterogeneous", False):
             raise UnsupportedModel(
                 f"{type(module).__name__} uses per_layer_config, which is numbered by position and "
                 "cannot follow a plan yet"
             )
-    if getattr(module, "hf_device_map", None) and len(set(module.hf_device_map.values())) > 1:
+    device_map = getattr(module, "hf_device_map", None)
+    if isinstance(device_map, dict) and len(set(device_map.values())) > 1:
         raise UnsupportedModel(
             "the model is spread over several devices by device_map; load it onto one with device=..."
         )

@@ -22,6 +22,7 @@ from layerwise.stack.anatomy import Anatomy
 from layerwise.stack.blocks import block_list
 from layerwise.stack.capture import Capture
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
+from layerwise.stack.kinds import refuse_loss_of_a_kind
 from layerwise.stack.state import Merger, follow, returned_state, with_state
 
 
@@ -77,18 +78,24 @@ class Stack:
         (`anatomy.observe`); the identity plan gives the model's own output bit for bit; and another order run in place
         equals the same order run step by step, so that no block's function depends on its position.
         """
-        inputs = accepted(self.model, inputs)
-        with evaluating(self.model), torch.inference_mode():
-            found = anatomy.observe(self.model, list(self._blocks), inputs)
-            self._anatomy = found
-            try:
-                self._prove_identity(inputs, main_tensor(found.output))
+        asked = accepted(self.model, inputs)
+        try:
+            with evaluating(self.model), torch.inference_mode():
+                self._anatomy = anatomy.observe(self.model, list(self._blocks), asked)
+                own = main_tensor(self._anatomy.output)
+                self._prove_repeatable(asked, own)
+                self._prove_identity(asked, own)
                 self._prove_free_of_position(inputs)
-                self.head_by_token = self._head_acts_by_token(inputs, main_tensor(found.output))
-            except ModelError:
-                self._anatomy = None
-                raise
-        self._anatomy = Anatomy(found.containers, None)
+                self.head_by_token = self._head_acts_by_token(asked, own)
+        except ModelError:
+            self._anatomy = None
+            raise
+        except Exception as error:  # a model may fail in any way when its blocks are called out of turn
+            self._anatomy = None
+            raise UnsupportedModel(
+                f"{type(self.model).__name__} fails when its layers are run one by one: {type(error).__name__}: {error}"
+            ) from error
+        self._anatomy = Anatomy(self._anatomy.containers, None)
         return self._anatomy
 
     def capture(self, **inputs: Any) -> Capture:
@@ -153,6 +160,7 @@ class Stack:
         """
         self._refuse_while_in_place(f"run {plan}")
         plan.check(self.depth)
+        refuse_loss_of_a_kind(self.model, self.path, plan)
         self._plan = plan
         try:
             with visits.in_place(self.model, self.path, plan):
@@ -168,6 +176,13 @@ class Stack:
 
     # -- the proofs of `inspect` ----------------------------------------------------------------------------------
 
+    def _prove_repeatable(self, inputs: Mapping[str, Any], own: Tensor) -> None:
+        if not _same(main_tensor(self.model(**inputs)), own):
+            raise UnsupportedModel(
+                f"{type(self.model).__name__} gives different outputs for the same input in evaluation mode, "
+                "so nothing that is done to its layers could be told from chance"
+            )
+
     def _prove_identity(self, inputs: Mapping[str, Any], own: Tensor) -> None:
         ours = self.logits(Plan.identity(self.depth), **inputs)
         if not _same(ours, own):
@@ -178,11 +193,11 @@ class Stack:
             )
 
     def _prove_free_of_position(self, inputs: Mapping[str, Any]) -> None:
-        if self.depth < 2:
-            return
-        backwards = Plan.of(range(self.depth - 1, -1, -1))
-        stepwise = self.logits(backwards, **inputs)
-        with self.under(backwards):
+        # The last layer first, and the first layer twice: a cache slot, an index or a live cache in the wrong place
+        # shows.
+        moved = Plan.of([*range(self.depth - 1, -1, -1), 0])
+        stepwise = self.logits(moved, **inputs)
+        with self.under(moved):
             inside = main_tensor(self.model(**inputs))
         if not _close(stepwise, inside):
             raise UnsupportedModel(

@@ -8,7 +8,7 @@ are changed in the configuration object itself, because a model's parts hold ref
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -33,11 +33,21 @@ def visit_order(model: nn.Module, path: str, order: Sequence[int], depth: int) -
 
     `order` gives the layer of each visit, `depth` the number of layers the model was built with.
     """
+    holders = _holders(model, path)
+    # Both kinds are read before either is written: a computed list may have the length of a count that changes.
+    values = [_reordered(vars(holder), path, order, depth) for holder in holders]
+    computed = [_reordered_properties(holder, path, order, depth) for holder in holders]
     with ExitStack() as restore:
-        for holder in _holders(model, path):
-            _reorder_values(holder, path, order, depth, restore)
-            if not isinstance(holder, nn.Module):
-                _reorder_properties(holder, path, order, depth, restore)
+        for holder, changed, properties in zip(holders, values, computed, strict=True):
+            home = vars(holder)
+            for name in changed:
+                restore.callback(home.__setitem__, name, home[name])
+            home.update(changed)
+            if properties:
+                # A throw-away subclass answers with the list in visit order.
+                kind = type(holder)
+                restore.callback(setattr, holder, "__class__", kind)
+                holder.__class__ = type(kind.__name__, (kind,), {**properties, "__module__": kind.__module__})
         yield
 
 
@@ -54,27 +64,19 @@ def _holders(model: nn.Module, path: str) -> list[Any]:
     return list(found.values())
 
 
-def _reorder_values(holder: Any, path: str, order: Sequence[int], depth: int, restore: ExitStack) -> None:
-    home = vars(holder)
-    for name, value in list(home.items()):
-        changed = _in_order(name, value, path, order, depth)
-        if changed is not None:
-            restore.callback(home.__setitem__, name, value)
-            home[name] = changed
+def _reordered_properties(holder: Any, path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
+    """The per-layer lists that a configuration computes, in visit order."""
+    if isinstance(holder, nn.Module):
+        return {}
+    names = [name for name in dir(type(holder)) if isinstance(getattr(type(holder), name, None), property)]
+    per_layer = {name: getattr(holder, name, None) for name in names if _PER_LAYER.search(name)}
+    return _reordered(per_layer, path, order, depth)
 
 
-def _reorder_properties(config: Any, path: str, order: Sequence[int], depth: int, restore: ExitStack) -> None:
-    """Some configurations compute a per-layer list; a throw-away subclass answers with the list in visit order."""
-    kind = type(config)
-    changed = {}
-    for name in dir(kind):
-        if _PER_LAYER.search(name) and isinstance(getattr(kind, name, None), property):
-            value = _in_order(name, getattr(config, name, None), path, order, depth)
-            if value is not None:
-                changed[name] = value
-    if changed:
-        restore.callback(setattr, config, "__class__", kind)
-        config.__class__ = type(kind.__name__, (kind,), {**changed, "__module__": kind.__module__})
+def _reordered(values: Mapping[str, Any], path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
+    """Those of `values` that have to do with layers, as they should read while the plan is in place."""
+    changed = {name: _in_order(name, value, path, order, depth) for name, value in values.items()}
+    return {name: value for name, value in changed.items() if value is not None}
 
 
 def _in_order(name: str, value: Any, path: str, order: Sequence[int], depth: int) -> Any | None:

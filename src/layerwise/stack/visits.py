@@ -23,7 +23,7 @@ from layerwise.stack.state import Merger, follow, read_state, returned_state, wi
 from layerwise.stack.view import visit_order
 
 # The names under which submodules keep their position in the stack.
-INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_index")
+INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_num")
 
 _HOOKS = (
     "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_hooks_always_called",
@@ -61,7 +61,8 @@ def in_place(model: nn.Module, path: str, plan: Plan) -> Iterator[Progress]:
     steps = plan.steps()
     progress = Progress(len(steps))
     owner = model.get_submodule(path.rpartition(".")[0])
-    twins = [visit(blocks[step.layer], step, slot, progress) for slot, step in enumerate(steps)]
+    stride = _slots_per_block(blocks)
+    twins = [visit(blocks[step.layer], step, (slot - step.layer) * stride, progress) for slot, step in enumerate(steps)]
     hooks = [owner.register_forward_pre_hook(progress.start), owner.register_forward_hook(progress.finish)]
     try:
         with _recording_flags(model), visit_order(model, path, plan.order(), depth), entries(blocks, twins):
@@ -87,9 +88,9 @@ def _recording_flags(model: nn.Module) -> Iterator[None]:
                 module.__dict__[flag] = installed
 
 
-def visit(block: nn.Module, step: Step, slot: int, progress: Progress) -> nn.Module:
-    """The entry of the list that runs `block` as visit number `slot` of the plan."""
-    twin = _twin(block, slot)
+def visit(block: nn.Module, step: Step, shift: int, progress: Progress) -> nn.Module:
+    """The entry of the list that runs `block` for one visit, `shift` cache slots away from its own place."""
+    twin = _twin(block, shift)
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         output = type(self).forward(self, *args, **kwargs)
@@ -103,18 +104,29 @@ def visit(block: nn.Module, step: Step, slot: int, progress: Progress) -> nn.Mod
     return twin
 
 
-def _twin(module: nn.Module, slot: int) -> nn.Module:
+def _slots_per_block(blocks: nn.ModuleList) -> int:
+    """How many cache slots a block owns: one, except where a block holds several attentions that number on."""
+    first = [min(_indices(block), default=0) for block in list(blocks)[:2]]
+    return max(1, first[-1] - first[0])
+
+
+def _indices(block: nn.Module) -> list[int]:
+    found = (module.__dict__.get(name) for module in block.modules() for name in INDEX_NAMES)
+    return [index for index in found if isinstance(index, int)]
+
+
+def _twin(module: nn.Module, shift: int) -> nn.Module:
     """A shallow copy of `module` and everything in it for one visit: own hooks and index, shared tensors."""
     twin = module.__class__.__new__(module.__class__)
     twin.__dict__.update(module.__dict__)
     for name in ("_parameters", "_buffers", *_HOOKS):
         twin.__dict__[name] = module.__dict__[name].copy()
     twin.__dict__["_modules"] = {
-        name: None if child is None else _twin(child, slot) for name, child in module._modules.items()
+        name: None if child is None else _twin(child, shift) for name, child in module._modules.items()
     }
     for name in INDEX_NAMES:
-        if name in twin.__dict__:
-            twin.__dict__[name] = slot
+        if isinstance(twin.__dict__.get(name), int):
+            twin.__dict__[name] += shift
     _rebind(twin, module)
     return twin
 

@@ -1,0 +1,32 @@
+"""Random plans, as a Hypothesis strategy: visits, nested groups of every rule, blocks, repeats."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from layerwise.plan import Block, Group, Merge, Plan, Visit
+
+
+LONGEST = 48
+
+
+def plans(depth: int, stages: int = 3) -> st.SearchStrategy[Plan]:
+    """Plans over `depth` layers with at most `stages` stages at each level, three levels deep, `LONGEST` steps long."""
+    times = st.integers(1, 2)
+    merge = st.one_of(
+        st.just(Merge("mean")), st.just(Merge("sum")), st.floats(0.25, 2.0).map(lambda gain: Merge("gain", gain))
+    )
+    level: st.SearchStrategy[Plan] = _plan(st.builds(Visit, st.integers(0, depth - 1), times), stages)
+    for _ in range(2):
+        branches = st.lists(level, min_size=2, max_size=3).map(tuple)
+        stage = st.one_of(
+            st.builds(Visit, st.integers(0, depth - 1), times),
+            st.builds(Group, branches, merge, times),
+            st.builds(Block, level, times),
+        )
+        level = _plan(stage, stages)
+    return level.filter(lambda plan: len(plan.steps()) <= LONGEST)
+
+
+def _plan(stage: st.SearchStrategy, stages: int) -> st.SearchStrategy[Plan]:
+    return st.lists(stage, min_size=1, max_size=stages).map(lambda found: Plan(tuple(found)))

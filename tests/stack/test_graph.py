@@ -1,0 +1,112 @@
+"""The graph of many plans: nothing twice, nothing missing, few states live, and the same bits as one plan at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layerwise.plan import Plan, families
+from layerwise.stack.graph import Apply, Walk, build, schedule, sources
+from layerwise.stack.state import Merger, follow
+from stack.random_plans import plans
+
+
+def layer(index: int, state: torch.Tensor) -> torch.Tensor:
+    """A toy layer, unlike every other."""
+    return state + torch.tanh(state * (index + 1) / 3 + index)
+
+
+def one_by_one(plan: Plan, state: torch.Tensor) -> torch.Tensor:
+    groups: list[Merger] = []
+    for step in plan.steps():
+        state = follow(step, state, layer(step.layer, state), groups)
+    return state
+
+
+def distinct_evaluations(wanted: list[Plan]) -> int:
+    """Layer evaluations counted independently: a state is named by a digest of how it came about."""
+    applied: set[tuple[int, bytes]] = set()
+
+    def digest(*parts: object) -> bytes:
+        return hashlib.sha256(repr(parts).encode()).digest()
+
+    for plan in wanted:
+        name, frames = b"x", []
+        for step in plan.steps():
+            frames += [[name] for _ in range(step.opens)]
+            applied.add((step.layer, name))
+            name = digest("layer", step.layer, name)
+            for close in step.closes:
+                frames[-1].append(name)
+                name = frames[-1][0] if close is None else digest("merge", close, frames.pop())
+    return len(applied)
+
+
+@given(st.lists(plans(5), min_size=1, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_a_walk_gives_every_plan_the_bits_of_running_it_alone(wanted: list[Plan]) -> None:
+    root = torch.linspace(-1, 1, 7)
+    graph = build(wanted)
+    walk = Walk(graph, layer, root)
+    reached = {node: state.clone() for node, state in walk.states()}
+    for plan in wanted:
+        assert torch.equal(reached[graph.ends[plan]], one_by_one(plan, root)), plan
+    assert walk.evaluated == graph.evaluations == distinct_evaluations(wanted)
+
+
+@given(st.lists(plans(5), min_size=1, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_a_schedule_computes_every_node_once_and_after_what_it_reads(wanted: list[Plan]) -> None:
+    graph = build(wanted)
+    order = schedule(graph)
+    place = {index: position for position, index in enumerate(order)}
+    assert sorted(order) == list(range(len(graph.nodes)))
+    for index, node in enumerate(graph.nodes):
+        assert all(place[source] < place[index] for source in sources(node))
+
+
+@pytest.mark.parametrize(
+    ("name", "naive", "least"),
+    [("leave_one_out", 870, 464), ("every_window", 8990, 4524), ("swap_adjacent", 870, None)],
+)
+def test_the_bound_of_the_families_at_thirty_layers(name: str, naive: int, least: int | None) -> None:
+    wanted = [member.plan for member in families.family(name, 30)]
+    graph = build(wanted)
+    assert graph.naive == naive
+    assert graph.evaluations == distinct_evaluations(wanted)
+    assert least is None or graph.evaluations == least
+
+
+def test_the_bound_of_the_painters_grid_at_thirty_layers() -> None:
+    members = families.family("painters", 30)
+    assert sum(len(member.plan.steps()) for member in members) == 6975
+    wanted = list(dict.fromkeys(member.plan for member in members))
+    assert build(wanted).evaluations == distinct_evaluations(wanted)
+
+
+@pytest.mark.parametrize("depth", [12, 30, 60])
+def test_live_states_grow_with_the_logarithm_of_the_plans(depth: int) -> None:
+    wanted = [member.plan for member in families.family("every_window", depth)]
+    walk = Walk(build(wanted), layer, torch.zeros(2))
+    for _ in walk.states():
+        pass
+    assert walk.most_live <= 2 + math.log2(len(wanted))
+
+
+def test_nothing_is_live_when_a_walk_is_over() -> None:
+    walk = Walk(build([Plan.parse("0 (1|2 3|(4|0):sum) 5"), Plan.parse("0 1 2")]), layer, torch.zeros(2))
+    for _ in walk.states():
+        pass
+    assert walk._live == {}
+    assert walk._joins == {}
+
+
+def test_equal_plans_and_equal_prefixes_are_one() -> None:
+    graph = build([Plan.parse("0-3"), Plan.parse("0 1 2 3"), Plan.parse("0-2 2")])
+    assert sum(isinstance(node, Apply) for node in graph.nodes) == 5
+    assert graph.heads == 2
