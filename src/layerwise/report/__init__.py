@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from layerwise.report.data import Evidence, ReportData
 from layerwise.report.headline import Finding, findings
+from layerwise.report.markdown import markdown
 from layerwise.report.page import render, write
 from layerwise.report.wiring import wiring
 
-__all__ = ["Evidence", "Finding", "ReportData", "findings", "render", "wiring", "write"]
+__all__ = ["Evidence", "Finding", "ReportData", "findings", "markdown", "render", "wiring", "write"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from layerwise.report import similarity
@@ -66,16 +67,22 @@ def _ranking(evidence: Evidence, losses: Mapping[tuple[str, str], Documents]) ->
     rows = ranked(evidence, window, task)
     if len(rows) < 2:
         return None
-    pieces = [f"With {window.affected} of {evidence.depth} layers affected, the loss rises by "]
+    chain = label(rows[0][0])
     told_apart = 0
-    for index, (strategy, point) in enumerate(rows):
-        pieces += [Number(_shown(point)), f" under {label(strategy)}"]
-        if index + 1 < len(rows):
-            step = contrast(rows[index + 1][1], point, task, losses, evidence.data.level)
-            told_apart += step is not None and step.resolved
-            pieces.append(" < " if step is not None and step.resolved else " ≈ ")
-    pieces.append(f" (nats per token). {told_apart} of {len(rows) - 1} steps are resolved (<); ≈ is not resolvable.")
-    return Finding("Which change hurts least?", tuple(pieces), "resolved" if told_apart else "unresolved")
+    for (_, milder), (strategy, harsher) in pairwise(rows):
+        step = contrast(harsher, milder, task, losses, evidence.data.level)
+        resolved = step is not None and step.resolved
+        told_apart += resolved
+        chain += f" {'<' if resolved else '≈'} {label(strategy)}"
+    answer = (
+        f"With {window.affected} of {evidence.depth} layers affected, {label(rows[0][0])} costs least, ",
+        Number(_shown(rows[0][1])),
+        f" nats per token, and {label(rows[-1][0])} most, ",
+        Number(_shown(rows[-1][1])),
+        f". In order of harm: {chain}. {told_apart} of {counted(len(rows) - 1, 'step')} are told apart (<); where they"
+        " are not (≈), the order is not resolvable.",
+    )
+    return Finding("Which change hurts least?", answer, "resolved" if told_apart else "unresolved")
 
 
 def _order_by_task(evidence: Evidence) -> Finding | None:
@@ -88,11 +95,10 @@ def _order_by_task(evidence: Evidence) -> Finding | None:
     pairs = math.comb(len(points), 2)
     gap = independent(points[most], points[least], pairs=pairs, level=evidence.data.level)
     told = (
-        f"Under {label(strategy)} of {window.affected} layers, {most} loses ",
+        f"With {window.affected} layers under {label(strategy)}, {most} loses ",
         Number(_shown(points[most])),
-        f" and {least} ",
+        f" nats per token and {least} ",
         Number(_shown(points[least])),
-        " nats per token",
     )
     question = "Does order matter more for some tasks than for others?"
     if gap is None:
@@ -117,26 +123,30 @@ def _order_or_absence(evidence: Evidence, losses: Mapping[tuple[str, str], Docum
     if not judged:
         return None
     groups = (
-        ("costs more than its absence on ", [(t, g) for t, g in judged.items() if g.low > 0.0]),
-        ("costs less on ", [(t, g) for t, g in judged.items() if g.high < 0.0]),
-        ("is not told apart from absence on ", [(t, g) for t, g in judged.items() if not g.resolved]),
+        ("costs more on ", {task: gap for task, gap in judged.items() if gap.low > 0.0}),
+        ("costs less on ", {task: gap for task, gap in judged.items() if gap.high < 0.0}),
+        ("makes no resolvable difference on ", {task: gap for task, gap in judged.items() if not gap.resolved}),
     )
-    pieces: list[str] = [f"The wrong order ({label(strategy)} against skip, {window.affected} layers) "]
+    pieces: list[str] = [f"Running {window.affected} layers under {label(strategy)} instead of skipping them "]
     for words, members in groups:
         if members:
-            pieces += ["" if len(pieces) == 1 else "; ", words, *_gap_list(members)]
-    paired = all(gap.paired for gap in judged.values())
-    pieces.append(
-        " nats per token, document by document." if paired else " nats per token, intervals joined as if unpaired."
-    )
+            pieces += ["" if len(pieces) == 1 else "; it ", words, *_spread(members, len(judged))]
+    how = "compared document by document" if all(gap.paired for gap in judged.values()) else "joined as if unpaired"
+    pieces.append(f" nats per token. Intervals are {how} and corrected over the tasks.")
     resolved = any(gap.resolved for gap in judged.values())
     return Finding("Is a wrong order worse than no layers?", tuple(pieces), "resolved" if resolved else "unresolved")
 
 
-def _gap_list(members: list[tuple[str, Contrast]]) -> list[str]:
+def _spread(gaps: Mapping[str, Contrast], total: int) -> list[str]:
+    """Each task with its difference; of more than two, how many they are and the two ends."""
+    if len(gaps) > 2:
+        ends = [pick(gaps, key=lambda task: gaps[task].value) for pick in (min, max)]
+        first, last = ([f"{task} ", Number(_shown(gaps[task]))] for task in ends)
+        every = "all " if len(gaps) == total else ""
+        return [f"{every}{len(gaps)} tasks, from ", *first, " to ", *last]
     pieces: list[str] = []
-    for index, (task, gap) in enumerate(members):
-        pieces += [", " if index else "", f"{task} ", Number(_shown(gap))]
+    for task, gap in gaps.items():
+        pieces += [" and " if pieces else "", f"{task} ", Number(_shown(gap))]
     return pieces
 
 

@@ -28,6 +28,18 @@ def skipped_windows(evidence: Evidence) -> dict[tuple[int, int], str]:
     return found
 
 
+def repeated_windows(evidence: Evidence) -> dict[tuple[int, int], str]:
+    """First and last layer of a window to the plan that runs exactly that window twice, all else in order."""
+    found: dict[tuple[int, int], str] = {}
+    straight = tuple(range(evidence.depth))
+    for text, order in _orders(evidence):
+        width = len(order) - evidence.depth
+        for first in range(evidence.depth - width + 1) if width > 0 else ():
+            if order == straight[: first + width] + straight[first:]:
+                found.setdefault((first, first + width - 1), text)
+    return found
+
+
 def neighbour_swaps(evidence: Evidence) -> dict[int, str]:
     """First layer of a swapped neighbouring pair to its plan."""
     found: dict[int, str] = {}

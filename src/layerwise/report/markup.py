@@ -52,6 +52,17 @@ def _attribute(key: str, value: str | bool | None) -> str:
     return f" {name}" if value is True else f' {name}="{escape(value, quote=True)}"'
 
 
+def measured(text: str) -> Safe:
+    """A number with its interval behind it, smaller; a number alone stays as it is.
+
+    >>> measured("0.41 [0.38, 0.45]")
+    '<span class="measured"><b>0.41</b> <small>[0.38, 0.45]</small></span>'
+    """
+    value, bracket, interval = text.partition(" [")
+    inner = (element("small", f"[{interval}"),) if bracket else ()
+    return element("span", element("b", value), *((" ", *inner) if inner else ()), class_="measured")
+
+
 def embedded_json(name: str, value: object) -> Safe:
     """A JSON data block that a script reads by its `id`.
 

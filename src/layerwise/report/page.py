@@ -13,11 +13,13 @@ from pathlib import Path
 from plotly.offline import get_plotlyjs
 
 from layerwise.errors import RunError
+from layerwise.plan import Plan
 from layerwise.report.chapters import CHAPTERS, Chapter
 from layerwise.report.chapters.gallery import details
 from layerwise.report.data import Evidence, ReportData
 from layerwise.report.markup import Safe, element, embedded_json
 from layerwise.report.palette import ROLES, SERIES, swaps
+from layerwise.report.wiring import wiring
 from layerwise.report.wording import counted
 
 POLICY = (
@@ -100,8 +102,10 @@ def _masthead(evidence: Evidence) -> Safe:
         *((f"{value:,}", key) for key in ("documents", "tokens") if isinstance(value := manifest.get(key), int)),
     ]
     facts = (element("div", element("dd", value), element("dt", name)) for value, name in tiles)
+    emblem = (wiring(Plan.identity(evidence.depth), evidence.depth),) if evidence.depth else ()
     return element(
         "header",
+        *emblem,
         element("p", "layerwise report", class_="kicker"),
         element("h1", model),
         element("p", "measured on ", element("b", corpus), class_="on"),

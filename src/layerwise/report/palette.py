@@ -1,7 +1,8 @@
 """The colours of the report: one list for light paper, one for dark, pair by pair.
 
 Figures are built in the light colours, so they also stand alone in a notebook; the page swaps each for its dark
-partner. The series colours keep apart under the common kinds of colour blindness, and every series also has its own marker.
+partner. The series colours keep apart under the common kinds of colour blindness, and every series also has its own
+marker.
 """
 
 from __future__ import annotations
@@ -27,8 +28,15 @@ SERIES: tuple[tuple[str, str], ...] = (
     ("#3f4a5a", "#c3ccd9"),
     ("#4aa3df", "#9fd6ff"),
     ("#8c4a2f", "#d69a7c"),
+    ("#7466c9", "#b3a8ff"),
+    ("#8a8d00", "#d3d655"),
+    ("#b81b57", "#ff83ad"),
+    ("#4f8560", "#9fd0ab"),
 )
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "x", "star", "hexagon")
+SYMBOLS = (
+    "circle", "square", "diamond", "triangle-up", "triangle-down", "x",
+    "star", "hexagon", "pentagon", "cross", "star-diamond", "bowtie",
+)  # fmt: skip
 DIVERGING: tuple[tuple[str, str], ...] = (
     ("#0b4f8a", "#7cc0ff"),
     ("#6fa8d6", "#2f6fa8"),

@@ -30,7 +30,8 @@ class Choice:
 class Picture:
     """A named figure: `variants` maps one option index per choice to the figure; a lone figure has the key `()`.
 
-    `rooted` offers a square-root scale on the vertical axes, for effects of very different size.
+    `rooted` offers a square-root scale on the vertical axis, for effects of very different size. A picture with a
+    `leader` has no controls of its own: it follows those of the picture so named.
     """
 
     name: str
@@ -38,14 +39,18 @@ class Picture:
     variants: Mapping[tuple[int, ...], go.Figure]
     choices: tuple[Choice, ...] = ()
     rooted: bool = False
+    leader: str | None = None
 
-    def html(self) -> Safe:
-        """The controls and the empty place; the script draws into it."""
+    def controls(self) -> Safe:
+        """The choices as pills or menus; nothing for a follower."""
         shown = [
             _choice(self.name, index, choice) for index, choice in enumerate(self.choices) if len(choice.options) > 1
         ]
-        if self.rooted:
-            shown.append(_scale(self.name))
+        shown += [_scale(self.name)] if self.rooted else []
+        return element("div", *shown, class_="controls") if shown and self.leader is None else Safe("")
+
+    def html(self) -> Safe:
+        """The empty place that the script draws into, and the line it shows for a variant that does not exist."""
         height = max(int(figure.layout.height) for figure in self.variants.values())
         place = element(
             "div",
@@ -55,13 +60,13 @@ class Picture:
             aria_label=self.alternative,
             style=f"min-height:{height}px",
         )
-        controls = element("div", *shown, class_="controls") if shown else Safe("")
-        return element("figure", controls, place, element("p", class_="absent", hidden=True))
+        return element("figure", place, element("p", class_="absent", hidden=True))
 
     def payload(self) -> dict[str, Any]:
         """What the script needs, as plain JSON values."""
         return {
-            "choices": [len(choice.options) for choice in self.choices],
+            "choices": len(self.choices),
+            "leader": self.leader or self.name,
             "variants": {
                 ".".join(map(str, key)): json.loads(figure.to_json()) for key, figure in self.variants.items()
             },

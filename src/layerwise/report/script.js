@@ -49,10 +49,10 @@
       trace.y = plain.map(bend);
       if (trace.visible !== false) values.push(...plain.filter((value) => value !== null));
     }
-    const ticks = bentTicks(Math.min(0, ...values), Math.max(0, ...values));
-    for (const key of Object.keys(figure.layout).filter((name) => name.startsWith("yaxis"))) {
-      Object.assign(figure.layout[key], { tickmode: "array", tickvals: ticks.map(bend), ticktext: ticks.map(tickText) });
-    }
+    const axis = figure.layout.yaxis;
+    const ticks = bentTicks(...(axis.range || [Math.min(0, ...values), Math.max(0, ...values)]));
+    Object.assign(axis, { tickmode: "array", tickvals: ticks.map(bend), ticktext: ticks.map((tick) => tickText(tick, axis)) });
+    if (axis.range) axis.range = axis.range.map(bend);
     for (const shape of figure.layout.shapes || []) {
       if (shape.yref && !shape.yref.includes("domain")) Object.assign(shape, { y0: bend(shape.y0), y1: bend(shape.y1) });
     }
@@ -73,13 +73,17 @@
     return kept;
   }
 
-  const tickText = (tick) => String(Number(tick.toPrecision(2))).replace("-", "−");
+  function tickText(tick, axis) {
+    if (axis.tickformat && axis.tickformat.includes("%")) return `${Number((100 * tick).toPrecision(2))} %`;
+    return String(Number(tick.toPrecision(2))).replace("-", "−");
+  }
 
   // ---- figures
   function chosen(name) {
-    return report.figures[name].choices.map((_, at) => {
-      const pill = document.querySelector(`input[data-figure="${name}"][data-choice="${at}"]:checked`);
-      const menu = document.querySelector(`select[data-figure="${name}"][data-choice="${at}"]`);
+    const { choices, leader } = report.figures[name];
+    return Array.from({ length: choices }, (_, at) => {
+      const pill = document.querySelector(`input[data-figure="${leader}"][data-choice="${at}"]:checked`);
+      const menu = document.querySelector(`select[data-figure="${leader}"][data-choice="${at}"]`);
       return (pill || menu || { value: "0" }).value;
     });
   }
@@ -97,13 +101,14 @@
     let figure = themed(original, isDark() ? report.swaps : {});
     const off = hidden.get(name) || new Set();
     for (const trace of figure.data) if (off.has(trace.legendgroup)) trace.visible = false;
-    if (rooted.has(name)) figure = bent(figure);
+    if (rooted.has(report.figures[name].leader)) figure = bent(figure);
     figure.layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom";
     if (printing) Object.assign(figure.layout, { autosize: false, width: place.clientWidth });
     Plotly.react(place, figure.data, figure.layout, config);
   }
 
   const drawNamed = (names) => places.filter((place) => names.includes(place.dataset.figure)).forEach(draw);
+  const followers = (leader) => Object.keys(report.figures).filter((name) => report.figures[name].leader === leader);
   const drawAll = () => places.forEach(draw);
 
   function drawOneByOne(waiting) {
@@ -119,7 +124,7 @@
     document.addEventListener("change", (event) => {
       const { figure, choice, scale } = event.target.dataset;
       if (scale) event.target.value === "1" ? rooted.add(figure) : rooted.delete(figure);
-      if (figure && (choice || scale)) drawNamed([figure]);
+      if (figure && (choice || scale)) drawNamed(followers(figure));
     });
     for (const legend of document.querySelectorAll(".legend")) {
       const names = legend.dataset.figures.split(" ");

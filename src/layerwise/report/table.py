@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from layerwise.report.data import DELTA, Evidence
-from layerwise.report.markup import Safe, element, join
+from layerwise.report.markup import Safe, element, join, measured
 from layerwise.report.notation import between, is_resolved, probability, tidy, verdict
 from layerwise.report.wording import label
 from layerwise.results.rows import PlanRecord, Score
@@ -102,7 +102,7 @@ def _task_cell(evidence: Evidence, plan: str, task: str) -> Safe:
 
 
 def _number(value: float | None, shown: str) -> Safe:
-    return element("td", shown, class_="number", data_value=_sortable(value))
+    return element("td", measured(shown), class_="number", data_value=_sortable(value))
 
 
 def _sortable(value: float | None) -> str | None:
@@ -150,9 +150,13 @@ def simple_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, nume
         element(
             "tr",
             element("th", row[0], scope="row"),
-            *(element("td", text, class_=kind) for text, kind in zip(row[1:], kinds[1:], strict=True)),
+            *(_cell(text, kind) for text, kind in zip(row[1:], kinds[1:], strict=True)),
         )
         for row in rows
     ]
     table = element("table", element("thead", head), element("tbody", join(body)))
-    return element("div", table, class_="scroll", tabindex="0")
+    return element("div", table, class_="scroll stacked", tabindex="0")
+
+
+def _cell(text: str, kind: str) -> Safe:
+    return element("td", measured(text) if kind == "number" else text, class_=kind)

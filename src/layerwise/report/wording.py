@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+NAMES = {"random": "random order", "kendall": "random order at a distance"}
+
 
 def label(name: str) -> str:
     """A strategy, family or metric as words.
@@ -11,7 +13,7 @@ def label(name: str) -> str:
     >>> label("leave_one_out")
     'leave one out'
     """
-    return name.replace("_", " ")
+    return NAMES.get(name, name.replace("_", " "))
 
 
 def listed(words: Sequence[str]) -> str:

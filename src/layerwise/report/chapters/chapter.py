@@ -30,6 +30,12 @@ def lead(text: str) -> Safe:
     return element("p", text, class_="lead")
 
 
+def card(title: str | None, *children: Safe, wide: bool = False) -> Safe:
+    """A figure, or whatever belongs together, on a card of its own."""
+    heading = (element("h4", title),) if title else ()
+    return element("div", *heading, *children, class_="card wide" if wide else "card")
+
+
 def note(*children: str) -> Safe:
     """Small print under a figure."""
     return element("p", *children, class_="note")

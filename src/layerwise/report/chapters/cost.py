@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from layerwise.report.chapters.chapter import Chapter, lead, legend, missing, note
+from layerwise.report.chapters.chapter import Chapter, card, lead, legend, missing, note
 from layerwise.report.data import DELTA, Evidence
+from layerwise.report.figures import PRICES
 from layerwise.report.figures import cost as cost_figure
+from layerwise.report.markup import element
 from layerwise.report.palette import series_slots
 from layerwise.report.picture import Choice, Picture
 
@@ -15,21 +17,28 @@ def cost(evidence: Evidence) -> Chapter:
     tasks = tuple(task for task in evidence.tasks if evidence.has(task, DELTA))
     if not tasks:
         return Chapter("cost", title, short, (missing("No effect was measured, so there is nothing to match."),))
-    picture = Picture(
-        "cost",
-        "Effect against layer evaluations and against sequential stages",
-        {(index,): cost_figure(evidence, task) for index, task in enumerate(tasks)},
-        (Choice("Task", tasks),),
-        rooted=True,
-    )
+    pictures = {price: _picture(evidence, tasks, number, price) for number, price in enumerate(PRICES)}
+    cards = (card(f"Against {price}", picture.html()) for price, picture in pictures.items())
     body = (
         lead("Every plan, priced twice: layer evaluations are the work, sequential stages the waiting."),
-        legend(series_slots(evidence.strategies), ("cost",)),
-        picture.html(),
+        legend(series_slots(evidence.strategies), tuple(picture.name for picture in pictures.values())),
+        *(picture.controls() for picture in pictures.values()),
+        element("div", *cards, class_="grid pair"),
         note(
-            "The stepped line is the least loss found at that cost or below. It is the best of many plans on the same"
+            "The stepped line is the least loss found at that price or below. It is the best of many plans on the same"
             " documents and so a little flattered: confirm a plan on fresh text before relying on it. The dotted line"
             " is the depth of the model."
         ),
     )
-    return Chapter("cost", title, short, body, (picture,))
+    return Chapter("cost", title, short, body, tuple(pictures.values()))
+
+
+def _picture(evidence: Evidence, tasks: tuple[str, ...], number: int, price: str) -> Picture:
+    return Picture(
+        f"cost-{number}",
+        f"Effect of every plan against {price}",
+        {(index,): cost_figure(evidence, task, price) for index, task in enumerate(tasks)},
+        (Choice("Task", tasks),),
+        rooted=True,
+        leader=None if number == 0 else "cost-0",
+    )

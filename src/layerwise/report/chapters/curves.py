@@ -4,50 +4,77 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from layerwise.report.chapters.chapter import Chapter, lead, legend, missing, note
+from layerwise.report.chapters.chapter import Chapter, card, lead, legend, missing, note
 from layerwise.report.curves import curve_families, curves
-from layerwise.report.data import Evidence
+from layerwise.report.data import DELTA, Evidence
 from layerwise.report.figures import degradation as degradation_figure
-from layerwise.report.figures import multiples
+from layerwise.report.figures import strategy_map
 from layerwise.report.figures.curves import METRICS
-from layerwise.report.markup import element
+from layerwise.report.figures.frame import limits
+from layerwise.report.markup import Safe, element
 from layerwise.report.palette import series_slots
 from layerwise.report.picture import Choice, Picture
 from layerwise.report.wording import label
 
-METRIC_NAMES = {"delta_nll": "Δ NLL", "exact_match": "exact match", "token_accuracy": "token accuracy"}
+METRIC_NAMES = {DELTA: "Δ NLL", "exact_match": "exact match", "token_accuracy": "token accuracy"}
+SMALL = 215  # height of one of the small multiples
+MOST_CURVES = 8
 
 
 def degradation(evidence: Evidence) -> Chapter:
-    """One large figure to choose from, and the same curves task by task on one scale."""
+    """One large figure to choose from, the same curves task by task on one scale, and families too rich for curves."""
     title, short = "How quality falls", "Curves"
-    main = _main(evidence)
-    if main is None:
+    drawn, rich = _families(evidence)
+    main = _main(evidence, drawn)
+    grids = [_grid(evidence, family) for family in rich if evidence.tasks]
+    if main is None and not grids:
         return Chapter("curves", title, short, (missing("No strategy of this run was measured at two sizes."),))
-    families = curve_families(evidence)
-    drawn = {record.strategy for record in evidence.data.plans if record.family in families}
-    slots = {name: slot for name, slot in series_slots(evidence.strategies).items() if name in drawn}
+    body: list[Safe] = []
+    pictures: list[Picture] = []
+    if main is not None:
+        small = _multiples(evidence, drawn[0])
+        body = _curves_body(evidence, drawn, main, small)
+        pictures = [main, *small.values()]
+    for family, grid in zip(rich, grids, strict=True):
+        body += [element("h3", f"Family {label(family)}"), grid.controls(), card(None, grid.html())]
+    return Chapter("curves", title, short, tuple(body), (*pictures, *grids))
+
+
+def _curves_body(evidence: Evidence, families: tuple[str, ...], main: Picture, small: dict[str, Picture]) -> list[Safe]:
+    shown = {record.strategy for record in evidence.data.plans if record.family in families}
+    slots = {name: slot for name, slot in series_slots(evidence.strategies).items() if name in shown}
+    figures = (main.name, *(picture.name for picture in small.values()))
     body = [
         lead("Each curve is one strategy; to the right it touches more layers. Lower is better."),
-        legend(slots, ("curves", "multiples")),
-        main.html(),
+        legend(slots, figures),
+        main.controls(),
+        card(None, main.html()),
         note(
-            "Bands are intervals by bootstrap over documents; where a strategy was drawn several times the line is the"
-            " mean of its draws (dots) and the band holds both errors. Grey: below the minimum detectable effect."
+            "Bands are intervals by bootstrap over documents. Where a strategy has several plans at one size, the line"
+            " is their mean (the dots are the plans) and the band holds both errors. Grey about zero: the minimum"
+            " detectable effect; what lies inside would not be told apart from nothing."
         ),
     ]
-    pictures = [main]
-    if len(evidence.named_tasks) > 1:
-        small = Picture(
-            "multiples", "Degradation curves task by task", {(): multiples(evidence, families[0])}, rooted=True
-        )
-        body += [element("h3", f"Task by task ({label(families[0])})"), small.html()]
-        pictures.append(small)
-    return Chapter("curves", title, short, tuple(body), tuple(pictures))
+    if small:
+        cards = (card(task, picture.html()) for task, picture in small.items())
+        body += [
+            element("h3", f"Task by task: Δ NLL against layers affected, on one scale ({label(families[0])})"),
+            element("div", *cards, class_="grid"),
+        ]
+    return body
 
 
-def _main(evidence: Evidence) -> Picture | None:
-    families = curve_families(evidence)
+def _families(evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Families drawn as curves, and those with more strategies than an eye can follow, drawn as a grid."""
+    found = curve_families(evidence)
+    strategies = {
+        family: {record.strategy for record in evidence.data.plans if record.family == family} for family in found
+    }
+    rich = tuple(family for family in found if len(strategies[family]) > MOST_CURVES)
+    return tuple(family for family in found if family not in rich), rich
+
+
+def _main(evidence: Evidence, families: tuple[str, ...]) -> Picture | None:
     metrics = [metric for metric in METRICS if any(evidence.has(task, metric) for task in evidence.tasks)]
     variants: dict[tuple[int, ...], go.Figure] = {
         (at_family, at_metric, at_task): degradation_figure(evidence, family, task, metric)
@@ -64,3 +91,30 @@ def _main(evidence: Evidence) -> Picture | None:
         Choice("Task", evidence.tasks),
     )
     return Picture("curves", "Degradation curves with intervals", variants, choices, rooted=True)
+
+
+def _multiples(evidence: Evidence, family: str) -> dict[str, Picture]:
+    """A small figure for each task, all with the vertical axis that holds every task; none for a single task."""
+    drawn = {task: curves(evidence, family, task) for task in evidence.named_tasks}
+    points = [point for found in drawn.values() for curve in found for point in curve.points]
+    span = limits(value for point in points for value in (point.value, point.low, point.high))
+    if len(drawn) < 2 or span is None:
+        return {}
+    return {
+        task: Picture(
+            f"curves-{number}",
+            f"Degradation curves on {task}",
+            {(): degradation_figure(evidence, family, task, height=SMALL, span=span)},
+            leader="curves",
+        )
+        for number, (task, found) in enumerate(drawn.items())
+        if found
+    }
+
+
+def _grid(evidence: Evidence, family: str) -> Picture:
+    figures: dict[tuple[int, ...], go.Figure] = {
+        (index,): strategy_map(evidence, family, task) for index, task in enumerate(evidence.tasks)
+    }
+    name = f"family-{evidence.families.index(family)}"
+    return Picture(name, f"Effects of the family {label(family)}", figures, (Choice("Task", evidence.tasks),))

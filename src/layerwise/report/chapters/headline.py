@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from layerwise.report.chapters.chapter import Chapter, lead, missing, note
 from layerwise.report.data import Evidence
-from layerwise.report.figures import half_depth_effects
+from layerwise.report.figures import ranking
 from layerwise.report.headline import Finding, Number, findings
-from layerwise.report.markup import Safe, element
+from layerwise.report.markup import Safe, element, measured
 from layerwise.report.picture import Choice, Picture
-from layerwise.report.window import half_window, ranked
+from layerwise.report.window import Window, half_window, ranked
+from layerwise.report.wiring import wiring
+from layerwise.report.wording import label
 
 BADGES = {"resolved": "resolved", "unresolved": "not resolvable", "described": "no interval"}
 
@@ -20,8 +22,9 @@ def headline(evidence: Evidence) -> Chapter:
         text = "No finding: the run has no effects yet, or it was interrupted before the first one was scored."
         return Chapter("headline", "What was found", "Findings", (missing(text),))
     answers = element("ol", *(_finding(finding) for finding in found), class_="findings")
-    picture = _ranking(evidence)
-    beside = (_beside(evidence, picture),) if picture else ()
+    window = half_window(evidence)
+    picture = _ranking(evidence, window) if window else None
+    beside = (_beside(evidence, window, picture),) if window and picture else ()
     body = element("div", answers, *beside, class_="hero")
     return Chapter(
         "headline",
@@ -33,31 +36,43 @@ def headline(evidence: Evidence) -> Chapter:
 
 
 def _finding(finding: Finding) -> Safe:
-    pieces = (element("b", piece) if isinstance(piece, Number) else piece for piece in finding.answer)
+    pieces = (measured(piece) if isinstance(piece, Number) else piece for piece in finding.answer)
     badge = element("span", BADGES[finding.state], class_=f"badge {finding.state}")
     return element("li", element("h3", finding.question, " ", badge), element("p", *pieces))
 
 
-def _ranking(evidence: Evidence) -> Picture | None:
-    window = half_window(evidence)
-    rows = {task: ranked(evidence, window, task) for task in evidence.tasks} if window else {}
+def _ranking(evidence: Evidence, window: Window) -> Picture | None:
+    rows = {task: ranked(evidence, window, task) for task in evidence.tasks}
     shown = {task: points for task, points in rows.items() if points}
     if not shown:
         return None
     return Picture(
         "ranking",
         "Effect of each strategy at the window nearest to half the depth, with intervals",
-        {(index,): half_depth_effects(evidence, points) for index, points in enumerate(shown.values())},
+        {(index,): ranking(evidence, points) for index, points in enumerate(shown.values())},
         (Choice("Task", tuple(shown)),),
     )
 
 
-def _beside(evidence: Evidence, picture: Picture) -> Safe:
-    window = half_window(evidence)
-    affected = window.affected if window else 0
+def _beside(evidence: Evidence, window: Window, picture: Picture) -> Safe:
     return element(
         "aside",
-        element("h3", f"{affected} of {evidence.depth} layers affected"),
+        element("h4", f"{window.affected} of {evidence.depth} layers affected"),
+        picture.controls(),
         picture.html(),
         note("Dots are effects, lines their intervals; inside the grey band an effect would not be detected."),
+        element("h4", "What each strategy does"),
+        element("div", *_examples(evidence, window), class_="examples"),
+        note("Row by row, what each step reads; the colour is the layer that wrote it."),
+        class_="card",
     )
+
+
+def _examples(evidence: Evidence, window: Window) -> list[Safe]:
+    """One wiring for each strategy at the window, in the order of the figure above them."""
+    rows = ranked(evidence, window, evidence.tasks[0]) if evidence.tasks else ()
+    return [
+        element("figure", wiring(plan, evidence.depth), element("figcaption", label(strategy)))
+        for strategy, point in rows
+        if (plan := evidence.schedules.get(point.records[0].plan)) is not None
+    ]

@@ -2,47 +2,83 @@
 
 from __future__ import annotations
 
-from layerwise.report.chapters.chapter import Chapter, lead, missing, note
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+
+from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import DELTA, Evidence
-from layerwise.report.figures import importance as importance_figure
-from layerwise.report.figures import window_map
-from layerwise.report.layers import neighbour_swaps, single_skips, skipped_windows
+from layerwise.report.figures import layer_bars, window_map
+from layerwise.report.figures.frame import limits
+from layerwise.report.layers import neighbour_swaps, repeated_windows, single_skips, skipped_windows
 from layerwise.report.markup import element
 from layerwise.report.picture import Choice, Picture
 
-SMALLEST_MAP = 6  # windows wider than one layer, below which a map shows nothing
+SMALLEST_MAP = 12  # windows of two layers or more, below which a map shows nothing
+PANELS = (
+    ("Drop one layer", "without layer {0}", single_skips),
+    ("Swap a layer with the next", "layers {0} and {1} swapped", neighbour_swaps),
+)
+MAPS = (("dropped", skipped_windows), ("repeated", repeated_windows))
 
 
 def importance(evidence: Evidence) -> Chapter:
-    """Bars for single layers and neighbouring pairs, and the map of windows where they were run."""
+    """Bars for single layers and neighbouring pairs, and the maps of windows where they were run."""
     title, short = "What each layer is worth", "Layers"
     tasks = tuple(task for task in evidence.tasks if evidence.has(task, DELTA))
-    if not tasks or not (single_skips(evidence) or neighbour_swaps(evidence)):
+    bars = _bars(evidence, tasks) if tasks else {}
+    if not bars:
         text = "No single layer was dropped and no neighbours were swapped in this run (family leave_one_out)."
         return Chapter("layers", title, short, (missing(text),))
-    bars = Picture(
-        "importance",
-        "Effect of dropping each layer and of swapping neighbours",
-        {(index,): importance_figure(evidence, task) for index, task in enumerate(tasks)},
-        (Choice("Task", tasks),),
-        rooted=True,
-    )
+    found = {verb: find(evidence) for verb, find in MAPS}
+    maps = {
+        verb: _map(evidence, tasks, verb, windows)
+        for verb, windows in found.items()
+        if sum(first < last for first, last in windows) >= SMALLEST_MAP
+    }
     body = [
         lead("The loss that one layer prevents, and the loss of putting two neighbours in the wrong order."),
-        bars.html(),
+        *(picture.controls() for picture in bars.values()),
+        element("div", *(card(name, picture.html()) for name, picture in bars.items()), class_="grid pair"),
         note(
-            "Strong bars differ from zero after correction over the layers; pale bars do not. Effects of single layers"
-            " do not add up: a set of layers has to be measured as a set."
+            "Strong bars differ from zero after correction for the number of plans; pale bars do not. Effects of single"
+            " layers do not add up: a set of layers has to be measured as a set."
         ),
     ]
-    pictures = [bars]
-    if sum(first < last for first, last in skipped_windows(evidence)) >= SMALLEST_MAP:
-        windows = Picture(
-            "windows",
-            "Effect of dropping every contiguous window of layers",
-            {(index,): window_map(evidence, task) for index, task in enumerate(tasks)},
+    if maps:
+        cards = [
+            card(f"Every window of layers, {verb}", picture.controls(), picture.html())
+            for verb, picture in maps.items()
+        ]
+        body.append(element("div", *cards, class_="grid pair spaced"))
+        body.append(note("White is no effect, orange worse, blue better; the colour is the square root of the effect."))
+    return Chapter("layers", title, short, tuple(body), (*bars.values(), *maps.values()))
+
+
+def _bars(evidence: Evidence, tasks: tuple[str, ...]) -> dict[str, Picture]:
+    """The two panels, on one vertical axis for each task."""
+    found = [(name, title, plans) for name, title, find in PANELS if (plans := find(evidence))]
+    spans = [_span(evidence, task, [plans for _, _, plans in found]) for task in tasks]
+    return {
+        name: Picture(
+            f"layers-{number}",
+            f"{name}: effects by depth",
+            {(index,): layer_bars(evidence, task, plans, title, spans[index]) for index, task in enumerate(tasks)},
             (Choice("Task", tasks),),
+            rooted=True,
+            leader=None if number == 0 else "layers-0",
         )
-        body += [element("h3", "Every contiguous window, dropped"), windows.html()]
-        pictures.append(windows)
-    return Chapter("layers", title, short, tuple(body), tuple(pictures))
+        for number, (name, title, plans) in enumerate(found)
+    }
+
+
+def _span(evidence: Evidence, task: str, panels: list[dict[int, str]]) -> tuple[float, float] | None:
+    scores = [evidence.effect(plan, task) for plans in panels for plan in plans.values()]
+    return limits(bound for score in scores if score for bound in (score.value, score.low, score.high))
+
+
+def _map(evidence: Evidence, tasks: tuple[str, ...], verb: str, windows: Mapping[tuple[int, int], str]) -> Picture:
+    figures: dict[tuple[int, ...], go.Figure] = {
+        (index,): window_map(evidence, task, windows, verb) for index, task in enumerate(tasks)
+    }
+    return Picture(f"windows-{verb}", f"Effect of every window {verb}", figures, (Choice("Task", tasks),))

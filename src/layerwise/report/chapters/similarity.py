@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from layerwise.report.chapters.chapter import Chapter, lead, missing, note
+from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.figures import adjacent, similarity_map
-from layerwise.report.markup import Safe, element
+from layerwise.report.markup import element
 from layerwise.report.picture import Picture
 from layerwise.report.similarity import Matrix, difference, matrix
 
@@ -33,13 +33,14 @@ def similarity(evidence: Evidence) -> Chapter:
     profile = Picture(
         "profile", "Similarity of neighbouring hidden states", {(): adjacent({MAPS[n]: v for n, v in found.items()})}
     )
-    shown = [_card(*cards[name]) for name in order]
-    shown.append(_card("Each state against the next", profile, wide=True))
+    shown = [card(title, picture.html()) for title, picture in (cards[name] for name in order)]
+    shown.append(card("Each state against the next", profile.html(), wide=True))
     body = (
         lead("Blocks of one colour are zones: layers that pass on states of the same kind. State 0 is the embedding."),
-        element("div", *shown, class_="maps"),
+        element("div", *shown, class_="grid"),
         note(
-            f"Cosine and CKA share one scale, {low:.2g} to {high:.2g}; the difference has its own, symmetric about zero."
+            f"Cosine and CKA share one scale, {low:.2g} to {high:.2g}; the difference has its own, symmetric"
+            " about zero."
             " Values are means over tokens (CKA: over minibatches) and carry no interval."
         ),
     )
@@ -60,7 +61,3 @@ def _largest(values: Matrix) -> float:
 
 def _map(name: str, values: Matrix, low: float, high: float) -> Picture:
     return Picture(f"map-{name}", MAPS[name], {(): similarity_map(values, low, high)})
-
-
-def _card(title: str, picture: Picture, *, wide: bool = False) -> Safe:
-    return element("div", element("h3", title), picture.html(), class_="map wide" if wide else "map")

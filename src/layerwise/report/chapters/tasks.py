@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layerwise.report.chapters.chapter import Chapter, lead, missing, note
+from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.figures import order_or_absence
 from layerwise.report.headline import ABSENCE
@@ -27,14 +27,14 @@ def tasks(evidence: Evidence) -> Chapter:
         window = half_window(evidence)
         body += [
             element("h3", f"Order against absence, {window.affected if window else 0} layers"),
-            picture.html(),
+            card(None, picture.html()),
             note("Where a changed order stands right of skip, the wrong order does more harm than no layers at all."),
         ]
         pictures.append(picture)
     benchmarks = benchmark_rows(evidence)
     body.append(element("h3", "Benchmarks"))
     body.append(
-        simple_table(benchmarks.head, benchmarks.body)
+        simple_table(benchmarks.head, benchmarks.body, numeric_from=2)
         if benchmarks.body
         else missing("No benchmark was run (layerwise sweep … --tasks arc_challenge,hellaswag).")
     )

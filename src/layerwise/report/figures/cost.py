@@ -7,40 +7,36 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from layerwise.report.data import DELTA, Evidence
-from layerwise.report.figures.frame import DELTA_AXIS, axis, framed, hover, series_style
+from layerwise.report.figures.frame import DELTA_AXIS, framed, hover, series_style
 from layerwise.report.palette import light, series_slots
+from layerwise.report.wording import label
 from layerwise.results.rows import PlanRecord, Score
 
 Priced = tuple[PlanRecord, Score]
-AXES: tuple[tuple[str, Callable[[PlanRecord], int]], ...] = (
-    ("layer evaluations", lambda record: record.evaluations),
-    ("sequential stages", lambda record: record.stages),
-)
+Price = Callable[[PlanRecord], int]
+PRICES: dict[str, Price] = {
+    "layer evaluations": lambda record: record.evaluations,
+    "sequential stages": lambda record: record.stages,
+}
 
 
-def cost(evidence: Evidence, task: str) -> go.Figure:
-    """Every plan as a point, once against layer evaluations (work) and once against sequential stages (waiting).
+def cost(evidence: Evidence, task: str, price: str) -> go.Figure:
+    """Every plan as a point: its price, one of `PRICES`, and its effect.
 
-    The stepped line is the frontier: the least loss found at that cost or below. It is chosen among many plans on the
+    The stepped line is the frontier: the least loss found at that price or below. It is chosen among many plans on the
     same documents, so it flatters its members a little.
     """
-    figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.04)
-    figure.update_layout(framed(430).layout)
-    priced = _priced(evidence, task)
+    priced, priced_by = _priced(evidence, task), PRICES[price]
+    figure = framed(400, x={"title": price}, y={"title": DELTA_AXIS})
     slots = series_slots(evidence.strategies)
-    for column, (title, price) in enumerate(AXES, start=1):
-        figure.add_trace(_frontier(priced, price), row=1, col=column)
-        for strategy in dict.fromkeys(record.strategy for record, _ in priced):
-            rows = [(record, score) for record, score in priced if record.strategy == strategy]
-            trace = _points(rows, price, slots[strategy], evidence.data.level)
-            figure.add_trace(trace, row=1, col=column)
-        figure.update_xaxes(**axis(title_text=title), row=1, col=column)
-        figure.add_vline(x=evidence.depth, line={"color": light("zero"), "dash": "dot", "width": 1}, col=column)
-    figure.update_yaxes(**axis(zeroline=True))
-    figure.update_yaxes(title_text=DELTA_AXIS, col=1)
+    traces = [_frontier(priced, priced_by)]
+    for strategy in dict.fromkeys(record.strategy for record, _ in priced):
+        rows = [(record, score) for record, score in priced if record.strategy == strategy]
+        traces.append(_points(rows, priced_by, slots[strategy], evidence.data.level))
+    figure.add_traces(traces)
+    figure.add_vline(x=evidence.depth, line={"color": light("zero"), "dash": "dot", "width": 1}, layer="below")
     return figure
 
 
@@ -49,23 +45,22 @@ def _priced(evidence: Evidence, task: str) -> list[Priced]:
     return [(record, score) for record, score in scored if score is not None and math.isfinite(score.value)]
 
 
-def _points(rows: Sequence[Priced], price: Callable[[PlanRecord], int], slot: int, level: float) -> go.Scatter:
+def _points(rows: Sequence[Priced], price: Price, slot: int, level: float) -> go.Scatter:
     colour, _, symbol = series_style(slot)
+    strategy = rows[0][0].strategy
     return go.Scatter(
         x=[price(record) for record, _ in rows],
         y=[score.value for _, score in rows],
         mode="markers",
         marker={"color": colour, "symbol": symbol, "size": 7, "opacity": 0.75, "line": {"width": 0}},
-        text=[
-            hover(f"{record.strategy}, {record.affected} layers", record.plan, score, level) for record, score in rows
-        ],
+        text=[hover(f"{label(strategy)}, {record.affected}", record.plan, score, level) for record, score in rows],
         hovertemplate="%{text}<extra></extra>",
-        legendgroup=rows[0][0].strategy,
-        name=escape(rows[0][0].strategy),
+        legendgroup=strategy,
+        name=escape(label(strategy)),
     )
 
 
-def _frontier(priced: Sequence[Priced], price: Callable[[PlanRecord], int]) -> go.Scatter:
+def _frontier(priced: Sequence[Priced], price: Price) -> go.Scatter:
     best: list[tuple[int, float]] = []
     for record, score in sorted(priced, key=lambda row: (price(row[0]), row[1].value)):
         if not best or score.value < best[-1][1]:
@@ -75,7 +70,7 @@ def _frontier(priced: Sequence[Priced], price: Callable[[PlanRecord], int]) -> g
         y=[value for _, value in best],
         mode="lines",
         line={"color": light("ink"), "width": 1.5, "shape": "hv"},
-        opacity=0.55,
+        opacity=0.5,
         hoverinfo="skip",
         name="frontier",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
@@ -13,35 +15,44 @@ from layerwise.results.rows import Score
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 DELTA_AXIS = "Δ NLL (nats per token)"
+CLEAR = "rgba(0,0,0,0)"
+LONGEST_PLAN = 56  # characters of a plan that a hover box shows
 
 
-def framed(height: int, **layout: Any) -> go.Figure:
-    """An empty figure in the house frame; `layout` adds to it."""
-    figure = go.Figure()
-    figure.update_layout(
-        template="none",
-        height=height,
-        autosize=True,
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": FONT, "size": 13, "color": light("ink")},
-        margin={"l": 64, "r": 16, "t": 16, "b": 52},
-        showlegend=False,
-        hoverlabel={
-            "bgcolor": light("card"),
-            "bordercolor": light("quiet"),
-            "font": {"color": light("ink"), "size": 13},
-            "align": "left",
-        },
+def framed(height: int, *, x: Mapping[str, Any], y: Mapping[str, Any], **layout: Any) -> go.Figure:
+    """An empty figure in the house frame; `x` and `y` add to its axes, `layout` to the rest.
+
+    Everything is set in one go: plotly checks every later update anew, and a report has hundreds of figures.
+    """
+    return go.Figure(
+        layout={
+            "template": "none",
+            "height": height,
+            "autosize": True,
+            "paper_bgcolor": CLEAR,
+            "plot_bgcolor": CLEAR,
+            "font": {"family": FONT, "size": 13, "color": light("ink")},
+            "margin": {"l": 48, "r": 12, "t": 8, "b": 40},
+            "showlegend": False,
+            "hovermode": "closest",
+            "modebar": {"bgcolor": CLEAR, "color": light("quiet"), "activecolor": light("ink")},
+            "hoverlabel": {
+                "bgcolor": light("card"),
+                "bordercolor": light("quiet"),
+                "font": {"family": FONT, "color": light("ink"), "size": 13},
+                "align": "left",
+            },
+            "xaxis": _axis(x),
+            "yaxis": _axis({"zeroline": True, **y}),
+            **layout,
+        }
     )
-    figure.update_layout(**layout)
-    figure.update_xaxes(**axis())
-    figure.update_yaxes(**axis(zeroline=True))
-    return figure
 
 
-def axis(**more: Any) -> dict[str, Any]:
-    """A quiet axis: pale grid, no box, muted ticks."""
+def _axis(more: Mapping[str, Any]) -> dict[str, Any]:
+    """A quiet axis: pale grid, no box, muted ticks; `title` is its text."""
+    title = more.get("title")
+    font = {"color": light("muted"), "size": 13}
     return {
         "gridcolor": light("grid"),
         "linecolor": light("quiet"),
@@ -49,10 +60,24 @@ def axis(**more: Any) -> dict[str, Any]:
         "zerolinewidth": 1.5,
         "zeroline": False,
         "tickfont": {"color": light("muted"), "size": 12},
-        "title": {"font": {"color": light("muted"), "size": 13}, "standoff": 10},
         "automargin": True,
         **more,
+        "title": {"text": title, "font": font, "standoff": 8} if title else None,
     }
+
+
+def limits(values: Iterable[float | None]) -> tuple[float, float] | None:
+    """The range of an axis that several figures share: all the values and zero, with a little air.
+
+    >>> limits([1.0, None, 2.0])
+    (-0.1, 2.1)
+    """
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    if not finite:
+        return None
+    low, high = min(0.0, *finite), max(0.0, *finite)
+    air = 0.05 * (high - low) or 1.0
+    return low - air, high + air
 
 
 def series_style(slot: int) -> tuple[str, str, str]:
@@ -66,11 +91,7 @@ def hover(title: str, plan: str, score: Score, level: float) -> str:
 
     Plotly reads a little HTML here, so what users named is escaped.
     """
-    shown = plan if len(plan) <= 70 else plan[:67] + "…"
-    lines = [
-        f"<b>{escape(title)}</b>",
-        f"<span style='font-family:monospace'>{escape(shown)}</span>",
-        f"{between(score.value, score.low, score.high, signed=True)} nats per token",
-        f"adjusted p {probability(score.p_adjusted)} · {verdict(score, level)}",
-    ]
-    return "<br>".join(lines)
+    shown = plan if len(plan) <= LONGEST_PLAN else plan[: LONGEST_PLAN - 1] + "…"
+    effect = between(score.value, score.low, score.high, signed=True)
+    told = f"adjusted p {probability(score.p_adjusted)}: {verdict(score, level)}"
+    return "<br>".join([f"<b>{escape(title)}</b>", escape(shown), effect, told])

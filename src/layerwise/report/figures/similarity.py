@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import plotly.graph_objects as go
@@ -10,11 +11,28 @@ from layerwise.report.figures.frame import framed
 from layerwise.report.palette import DIVERGING, SERIES, SYMBOLS, VIRIDIS, light
 from layerwise.report.similarity import Matrix
 
+MOST_TICKS = 26
+MOST_LABELS = 8  # of a map, on each side
+
 
 def similarity_map(values: Matrix, low: float, high: float, *, diverging: bool = False) -> go.Figure:
     """A square map of hidden states 0 (embedding) to the last layer; the caller gives the scale, so maps compare."""
     colours = [light_colour for light_colour, _ in DIVERGING] if diverging else list(VIRIDIS)
-    figure = framed(330, margin={"l": 36, "r": 8, "t": 8, "b": 8})
+    span = [-0.5, len(values) - 0.5]
+    plain = {
+        "showgrid": False,
+        "zeroline": False,
+        "ticks": "",
+        "constrain": "domain",
+        "tick0": 0,
+        "dtick": next(step for step in count(1) if step * MOST_LABELS >= len(values)),
+    }
+    figure = framed(
+        310,
+        x={**plain, "range": span, "side": "top"},
+        y={**plain, "range": span[::-1], "scaleanchor": "x"},
+        margin={"l": 28, "r": 8, "t": 4, "b": 4},
+    )
     figure.add_trace(
         go.Heatmap(
             z=[list(row) for row in values],
@@ -26,9 +44,6 @@ def similarity_map(values: Matrix, low: float, high: float, *, diverging: bool =
             hoverongaps=False,
         )
     )
-    span = [-0.5, len(values) - 0.5]
-    figure.update_xaxes(range=span, constrain="domain", showgrid=False, side="top", ticks="")
-    figure.update_yaxes(range=span[::-1], scaleanchor="x", constrain="domain", showgrid=False, zeroline=False, ticks="")
     return figure
 
 
@@ -47,8 +62,16 @@ def _colour_bar() -> dict[str, Any]:
 
 def adjacent(named: dict[str, Matrix]) -> go.Figure:
     """How alike each hidden state is to the next one, a line per measure: zone borders are the dips."""
-    figure = framed(330, margin={"l": 56, "r": 12, "t": 28, "b": 48}, showlegend=True, hovermode="x unified")
-    figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 12}})
+    ticks = 1 if len(next(iter(named.values()))) <= MOST_TICKS else None
+    figure = framed(
+        310,
+        x={"title": "hidden state j, against j + 1", "dtick": ticks},
+        y={"title": "similarity", "zeroline": False},
+        margin={"l": 48, "r": 12, "t": 28, "b": 40},
+        showlegend=True,
+        hovermode="x unified",
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
+    )
     for slot, (name, values) in enumerate(named.items()):
         steps = range(len(values) - 1)
         figure.add_trace(
@@ -62,8 +85,4 @@ def adjacent(named: dict[str, Matrix]) -> go.Figure:
                 hovertemplate="%{y:.3f}",
             )
         )
-    figure.update_xaxes(
-        title_text="hidden state j, against j + 1", dtick=1 if len(next(iter(named.values()))) <= 26 else None
-    )
-    figure.update_yaxes(title_text="similarity", zeroline=False)
     return figure

@@ -16,22 +16,23 @@ from layerwise.report.palette import faded, light, series_slots
 from layerwise.report.wording import label
 
 ROW = 34
+_NAMES = {
+    "autorange": "reversed",
+    "showgrid": False,
+    "zeroline": False,
+    "tickfont": {"color": light("ink"), "size": 13},
+}
 
 
-def half_depth_effects(evidence: Evidence, ranked: Sequence[tuple[str, Point]]) -> go.Figure:
+def ranking(evidence: Evidence, ranked: Sequence[tuple[str, Point]]) -> go.Figure:
     """Strategies from least to most harmful, a dot with its interval each, and the blind zone about zero."""
-    figure = framed(92 + ROW * len(ranked), margin={"l": 8, "r": 16, "t": 6, "b": 48})
+    figure = framed(84 + ROW * len(ranked), x={"title": DELTA_AXIS, "zeroline": True}, y=_NAMES)
     resolutions = [point.resolution for _, point in ranked if point.resolution is not None]
     if resolutions:
         edge = min(resolutions)
         figure.add_vrect(x0=-edge, x1=edge, fillcolor=faded(light("muted"), 0.16), line_width=0, layer="below")
     slots = series_slots(evidence.strategies)
-    for strategy, point in ranked:
-        figure.add_trace(_whisker(label(strategy), point, strategy, slots[strategy]))
-    figure.update_xaxes(title_text=DELTA_AXIS, zeroline=True)
-    figure.update_yaxes(
-        autorange="reversed", showgrid=False, zeroline=False, tickfont={"color": light("ink"), "size": 13}
-    )
+    figure.add_traces([_whisker(label(name), point, name, slots[name]) for name, point in ranked])
     return figure
 
 
@@ -42,8 +43,12 @@ def order_or_absence(evidence: Evidence, by_task: Mapping[str, Mapping[str, Poin
     """
     strategies = list(dict.fromkeys(strategy for points in by_task.values() for strategy in points))
     slots = series_slots(evidence.strategies)
-    figure = framed(110 + 52 * len(by_task), margin={"l": 8, "r": 16, "t": 36, "b": 48}, showlegend=True)
-    figure.update_layout(
+    figure = framed(
+        110 + 52 * len(by_task),
+        x={"title": DELTA_AXIS, "zeroline": True},
+        y=_NAMES,
+        margin={"l": 8, "r": 16, "t": 36, "b": 40},
+        showlegend=True,
         scattermode="group",
         scattergap=0.45,
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
@@ -57,8 +62,6 @@ def order_or_absence(evidence: Evidence, by_task: Mapping[str, Mapping[str, Poin
         for index, trace in enumerate(traces):
             trace.update(showlegend=index == 0, legendgroup=strategy, offsetgroup=strategy, orientation="h")
         figure.add_traces(traces)
-    figure.update_xaxes(title_text=DELTA_AXIS, zeroline=True)
-    figure.update_yaxes(autorange="reversed", zeroline=False, tickfont={"color": light("ink"), "size": 13})
     return figure
 
 

@@ -1,0 +1,101 @@
+"""The report as Markdown: the findings and the main tables, for terminals, papers and logs.
+
+Only text that is safe in a table cell or a sentence is written: what users named is escaped, so that a task called
+`a|b` stays one cell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from layerwise.report.data import DELTA, Evidence, ReportData
+from layerwise.report.headline import findings
+from layerwise.report.layers import single_skips
+from layerwise.report.notation import between, probability, verdict
+from layerwise.report.tasks import Rows, benchmark_rows, task_rows
+from layerwise.report.window import half_window
+from layerwise.report.wording import counted, label
+
+
+def markdown(data: ReportData) -> str:
+    """The findings, the tasks at the half-depth window, the layers, the benchmarks and every plan."""
+    evidence = Evidence.of(data)
+    sections = (
+        _title(evidence),
+        _findings(evidence),
+        _tasks(evidence),
+        _section("Layers", _layer_rows(evidence)),
+        _section("Benchmarks", benchmark_rows(evidence)),
+        _section("Plans", _plan_rows(evidence)),
+    )
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _title(evidence: Evidence) -> str:
+    model = _escaped(str(evidence.data.manifest.get("model") or "unnamed model"))
+    corpus = _escaped(str(evidence.data.manifest.get("corpus") or "an unnamed corpus"))
+    size = f"{counted(evidence.depth, 'layer')}, {counted(len(evidence.records), 'plan')}"
+    return f"# {model}\n\n{size}, measured on {corpus}."
+
+
+def _findings(evidence: Evidence) -> str:
+    found = findings(evidence)
+    if not found:
+        return "No finding: the run has no effects yet."
+    return "\n".join(
+        f"- **{_escaped(finding.question)}** ({finding.state}) {_escaped(finding.text)}" for finding in found
+    )
+
+
+def _tasks(evidence: Evidence) -> str:
+    window = half_window(evidence)
+    title = f"Tasks, {counted(window.affected, 'layer')} affected" if window else "Tasks"
+    return _section(title, task_rows(evidence))
+
+
+def _layer_rows(evidence: Evidence) -> Rows:
+    """A row a layer: what dropping it alone costs on the main task."""
+    task = evidence.main_task
+    plans = single_skips(evidence) if task else {}
+    body = []
+    for layer, plan in sorted(plans.items()):
+        score = evidence.effect(plan, task, DELTA) if task else None
+        if score is not None:
+            effect = between(score.value, score.low, score.high, signed=True)
+            body.append((str(layer), effect, probability(score.p_adjusted), verdict(score, evidence.data.level)))
+    return Rows(("layer dropped", "Δ NLL (nats per token)", "adjusted p", "verdict"), tuple(body))
+
+
+def _plan_rows(evidence: Evidence) -> Rows:
+    head = ("plan", "strategy", "affected", "evaluations", "stages", "Δ NLL (nats per token)", "adjusted p", "verdict")
+    body = []
+    for record in evidence.records.values():
+        score = evidence.effect(record.plan, evidence.main_task) if evidence.main_task else None
+        effect = "–" if score is None else between(score.value, score.low, score.high, signed=True)
+        p = probability(None if score is None else score.p_adjusted)
+        costs = (str(record.affected), str(record.evaluations), str(record.stages))
+        body.append((record.plan, label(record.strategy), *costs, effect, p, verdict(score, evidence.data.level)))
+    return Rows(head, tuple(body))
+
+
+def _section(title: str, rows: Rows) -> str:
+    """A heading and a table, or nothing when the table has no rows."""
+    if not rows.body:
+        return ""
+    lines = [_line(rows.head), _line(["---"] * len(rows.head)), *(_line(row) for row in rows.body)]
+    return "\n".join([f"## {_escaped(title)}", "", *lines])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell if cell == '---' else _escaped(cell) for cell in cells)} |"
+
+
+def _escaped(text: str) -> str:
+    """Text as it stands, whatever Markdown would make of it.
+
+    >>> print(_escaped("0 (1|2)*3 <b>"))
+    0 (1\\|2)\\*3 \\<b>
+    """
+    plain = " ".join(text.split())
+    return re.sub(r"([\\`*_|]|<(?=[A-Za-z/!?]))", r"\\\1", plain)
