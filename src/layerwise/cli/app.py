@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 
 import typer
+from transformers.utils.logging import disable_progress_bar
 
 from layerwise.cli import export, plan, report, sweep, verify
 from layerwise.cli.screen import errors
@@ -31,6 +32,7 @@ app.command("export")(export.export)
 
 def main() -> None:
     """Run the command line; the entry point of the package."""
+    disable_progress_bar()
     try:
         app()
     except LayerwiseError as error:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from layerwise import report as pages
 from layerwise.cli.options import (
-    Device, Dtype, Layers, ModelName, Revision, Tokenizer, TrustRemoteCode, names,
+    Device,
+    Dtype,
+    Layers,
+    ModelName,
+    Revision,
+    Tokenizer,
+    TrustRemoteCode,
+    names,
 )  # fmt: skip
-from layerwise.cli.report import headline, write_report
+from layerwise.cli.report import headline, report_data
 from layerwise.cli.screen import SweepBar, duration, errors, output
 from layerwise.data.corpus import Corpus, read_corpus
 from layerwise.data.demo import demo_corpus
@@ -33,12 +42,12 @@ def sweep(
     ),
     plan: Annotated[list[str] | None, typer.Option(help="A plan of your own; may be given again.")] = None,
     run: Annotated[Path | None, typer.Option(help="The run folder; by default named by what is measured.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the rows of the run folder and start again.")] = False,
-    tokens: Annotated[int | None, typer.Option(min=1, help="Score at most so many tokens, spread over documents.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the rows of the run folder.")] = False,
+    tokens: Annotated[int | None, typer.Option(min=1, help="Score at most so many, spread over documents.")] = None,
     length: Annotated[int | None, typer.Option(min=2, help="The longest window, in tokens.")] = None,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens that run through the model together.")] = BATCH_TOKENS,
-    tasks: Annotated[str | None, typer.Option(help="lm-eval benchmarks, comma-separated; needs layerwise\\[eval].")] = None,
-    task_folder: Annotated[Path | None, typer.Option(help="A folder with lm-eval task files; no network needed.")] = None,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens that run together.")] = BATCH_TOKENS,
+    tasks: Annotated[str | None, typer.Option(help="lm-eval benchmarks; needs layerwise\\[eval].")] = None,
+    task_folder: Annotated[Path | None, typer.Option(help="A folder with lm-eval task files.")] = None,
     task_limit: Annotated[int | None, typer.Option(min=1, help="Examples per benchmark, for a first look.")] = None,
     similarity: Annotated[bool, typer.Option(help="Also compare the hidden states of all layers.")] = True,
     seed: Annotated[int, typer.Option(help="Seeds the choice of text, the masks and the bootstrap.")] = 0,
@@ -58,7 +67,7 @@ def sweep(
     [dim]layerwise sweep HuggingFaceTB/SmolLM2-135M --text book.txt --families painters[/]
     [dim]layerwise sweep ./my-model --text texts/ --families leave_one_out --plan "0-13 18-29"[/]
     """
-    say = _silence if quiet else errors.print
+    say: Callable[[str], None] = _silence if quiet else errors.print
     study = Study(
         names(families), tuple(plan or ()), length, tokens, batch_tokens, seed, names(tasks), task_folder, task_limit,
         similarity,
@@ -91,9 +100,10 @@ def sweep(
             errors.print(f"stopped: {opened.store.count_losses():,} rows are kept; the same command goes on from here")
             raise typer.Exit(130) from None
         _say_cost(opened, say)
-        page = write_report(opened)
-        output.print(headline(opened), soft_wrap=True)
-        output.print(f"report: {page}", soft_wrap=True)
+        data = report_data(opened)
+        pages.write(opened.report, pages.render(data))
+        output.print(headline(data), markup=False, soft_wrap=True)
+        output.print(f"report: {opened.report}", markup=False, soft_wrap=True)
 
 
 def _corpus(model: str, text: Path | None) -> Corpus:
@@ -104,12 +114,11 @@ def _corpus(model: str, text: Path | None) -> Corpus:
     raise DataError("a sweep needs a text to score: --text FILE_OR_FOLDER (only the demo brings its own)")
 
 
-def _say_cost(run: Run, say: object) -> None:
+def _say_cost(run: Run, say: Callable[[str], None]) -> None:
     figures = {score.metric: score.value for score in run.store.scores("run")}
     if figures:
-        assert callable(say)
         say(f"sweep: {duration(figures['seconds'])}, {figures['states_live']:.0f} states live at most")
 
 
-def _silence(*_: object, **__: object) -> None:
+def _silence(text: str) -> None:
     """Says nothing."""

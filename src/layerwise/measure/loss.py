@@ -104,4 +104,4 @@ def _by_window(
 
 
 def _vocabulary(stack: Stack) -> int:
-    return int(stack.model.config.get_text_config().vocab_size)
+    return int(stack.text_config.vocab_size)

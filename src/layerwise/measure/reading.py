@@ -87,13 +87,13 @@ def objective_of(stack: Stack) -> Objective:
 
 
 def _positions(stack: Stack) -> int | None:
-    config = stack.model.config.get_text_config()
+    config = stack.text_config
     found = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
     return found if isinstance(found, int) and found > 0 else None
 
 
 def _refuse_foreign_tokens(stack: Stack, made: Sequence[AnyBatch]) -> None:
-    vocabulary = int(stack.model.config.get_text_config().vocab_size)
+    vocabulary = int(stack.text_config.vocab_size)
     largest = max(int(batch.inputs["input_ids"].max()) for batch in made)
     if largest >= vocabulary:
         raise DataError(

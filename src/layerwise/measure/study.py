@@ -1,7 +1,7 @@
 """A study: one model, one text and some plans, measured into a run folder that outlives the process.
 
-`Study` is everything that fixes the numbers, as a frozen value; `conduct` carries it out. Each part asks the run what is
-there already and adds what is missing, so the same study on the same folder resumes where a killed one stopped.
+`Study` is everything that fixes the numbers, as a frozen value; `conduct` carries it out. Each part asks the run what
+is there already and adds what is missing, so the same study on the same folder resumes where a killed one stopped.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from layerwise.data.corpus import Corpus
 from layerwise.errors import MeasureError
 from layerwise.measure.effects import effects
-from layerwise.measure.reading import BATCH_TOKENS, Reading, read
+from layerwise.measure.reading import BATCH_TOKENS, Reading
 from layerwise.measure.similarity import similarity
 from layerwise.measure.sweep import Bill, Meter, bill, plan_records, sweep, with_identity
-from layerwise.measure.tasks import tasks as benchmark
+from layerwise.measure.tasks import Benchmarks, find_benchmarks, normalised
+from layerwise.measure.tasks import tasks as ask_benchmarks
 from layerwise.plan import Member, Plan
 from layerwise.plan.families import family
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack, weight_hash
 
+NORMALISED = "normalised_"
 DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
 
 
@@ -35,9 +36,9 @@ DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
 class Study:
     """What is measured, and how: the plans, the text's windows, the benchmarks, the seed.
 
-    `families` are named in `layerwise.plan.families`; `plans` are plan texts of the user's own. `tokens` bounds the scored
-    tokens; `length` is the longest window. `tasks` are lm-eval benchmarks, run on every plan, on `task_limit` examples
-    each where that is set, with definitions from `task_folder` where that is given.
+    `families` are named in `layerwise.plan.families`; `plans` are plan texts of the user's own. `tokens` bounds the
+    scored tokens; `length` is the longest window. `tasks` are lm-eval benchmarks, run on every plan, on `task_limit`
+    examples each where that is set, with definitions from `task_folder` where that is given.
     """
 
     families: tuple[str, ...] = DEFAULT_FAMILIES
@@ -91,10 +92,13 @@ def folder_of(manifest: Manifest, root: Path = Path("runs")) -> Path:
 
 
 def conduct(stack: Stack, reading: Reading, study: Study, run: Run, watcher: Watcher) -> None:
-    """Carry `study` out into `run`: losses, effects, similarity, benchmarks; what is there already is not computed again.
+    """Carry `study` out into `run`: losses, effects, similarity, benchmarks; what is there already is not computed
+    again.
 
     Raises `MeasureError` when some plans gave non-finite losses, after everything else has been measured and stored.
     """
+    # Found before the long sweep, so that a misspelt benchmark costs nothing.
+    benchmarks = find_benchmarks(study.tasks, study.task_folder) if study.tasks else None
     members = study.members(stack.depth)
     plans = with_identity(stack, members)
     run.store.add_plans(plan_records(members))
@@ -102,19 +106,19 @@ def conduct(stack: Stack, reading: Reading, study: Study, run: Run, watcher: Wat
     identity = Plan.identity(stack.depth)
     watcher.say("intervals: paired bootstrap over documents")
     losses = _of_whole_plans(list(run.store.losses()))
-    run.store.replace_scores("effect", effects(losses, str(identity), seed=study.seed, answer_tasks=reading.answer_tasks))
+    run.store.replace_scores(
+        "effect", effects(losses, str(identity), seed=study.seed, answer_tasks=reading.answer_tasks)
+    )
     if study.with_similarity and not run.store.scores("similarity"):
         watcher.say("similarity of the hidden states")
         run.store.replace_scores("similarity", similarity(stack, reading.batches, seed=study.seed))
-    if study.tasks:
-        _benchmarks(stack, plans, study, run, watcher)
+    if benchmarks is not None:
+        _ask_benchmarks(stack, plans, benchmarks, study, run, watcher)
     if broken is not None:
         raise broken
 
 
-def _sweep(
-    stack: Stack, reading: Reading, plans: tuple[Plan, ...], run: Run, watcher: Watcher
-) -> MeasureError | None:
+def _sweep(stack: Stack, reading: Reading, plans: tuple[Plan, ...], run: Run, watcher: Watcher) -> MeasureError | None:
     """Sweep what is missing and note what it cost; hands back the error that names plans without finite losses."""
     meters: list[Meter] = []
 
@@ -146,14 +150,14 @@ def _of_whole_plans(losses: list[Loss]) -> list[Loss]:
     return [row for row in losses if windows[row.plan] == most]
 
 
-def _benchmarks(stack: Stack, plans: tuple[Plan, ...], study: Study, run: Run, watcher: Watcher) -> None:
-    """Run the benchmarks plan by plan; a plan whose scores are there is not run again."""
-    scores = run.store.scores("benchmark")
-    done = {score.subject for score in scores}
+def _ask_benchmarks(
+    stack: Stack, plans: tuple[Plan, ...], benchmarks: Benchmarks, study: Study, run: Run, watcher: Watcher
+) -> None:
+    """Ask the benchmarks of plan after plan; a plan whose scores are there is not asked again."""
+    raw = [score for score in run.store.scores("benchmark") if not score.metric.startswith(NORMALISED)]
+    done = {score.subject for score in raw}
     for number, plan in enumerate(plans, start=1):
         if str(plan) not in done:
             watcher.say(f"benchmarks under plan {number} of {len(plans)}: {plan}")
-            scores += benchmark(
-                stack, [plan], study.tasks, limit=study.task_limit, include_path=study.task_folder, seed=study.seed
-            )
-            run.store.replace_scores("benchmark", scores)
+            raw += ask_benchmarks(stack, [plan], benchmarks, limit=study.task_limit, seed=study.seed)
+            run.store.replace_scores("benchmark", raw + normalised(raw, str(plans[0])))

@@ -69,6 +69,14 @@ class Stack:
         """The dtype of the model's parameters."""
         return next(self.model.parameters()).dtype
 
+    @property
+    def text_config(self) -> Any:
+        """The part of the model's configuration that describes its text; a module without one has none to ask."""
+        config: Any = getattr(self.model, "config", None)
+        if config is None:
+            raise ModelError(f"{self.source.name} has no configuration, so it cannot read text; pass your own batches")
+        return config.get_text_config()
+
     # -- the reference executor ---------------------------------------------------------------------------------
 
     def inspect(self, **inputs: Any) -> Anatomy:
