@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from layerwise.errors import MeasureError
+from layerwise.measure import statistics
 from layerwise.measure.effects import effects
 from layerwise.results.rows import Loss, Score
 
@@ -78,6 +79,18 @@ def test_values_are_sums_over_tokens() -> None:
         if plan != BASE:
             difference = score.value - found["nll", BASE].value
             assert found["delta_nll", plan].value == pytest.approx(difference, abs=1e-12)
+
+
+def test_p_and_resolution_are_corrected_over_the_plans_of_the_task() -> None:
+    rows = losses()
+    three = table(effects(rows, BASE))
+    one = table(effects([row for row in rows if row.plan in {BASE, NOISE}], BASE))
+    ratio = statistics.minimum_detectable_effect(1.0, 30, comparisons=3) / statistics.minimum_detectable_effect(1.0, 30)
+    resolutions = [part["delta_nll", NOISE].resolution or 0.0 for part in (three, one)]
+    assert resolutions[0] == pytest.approx(resolutions[1] * float(ratio))
+    plans = [SAME, WORSE, NOISE]
+    raw, adjusted = ([getattr(three["delta_nll", plan], name) for plan in plans] for name in ("p", "p_adjusted"))
+    assert adjusted == statistics.holm(raw).tolist()
 
 
 def test_the_baseline_has_no_effect_row() -> None:

@@ -94,6 +94,13 @@ def _bytes(value: str | int) -> bytes | int:
     return value.encode() if isinstance(value, str) else value
 
 
+def test_the_order_of_writing_does_not_show(store: Store) -> None:
+    rows = [replace(LOSS, document=document, plan=plan) for document in ("a", "b") for plan in ("0", "1", "2")]
+    for row in reversed(rows):
+        store.add_losses([row])
+    assert list(store.losses()) == rows
+
+
 def test_losses_of_one_task(store: Store) -> None:
     other = replace(LOSS, task="code")
     store.add_losses([LOSS, other])
