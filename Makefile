@@ -19,7 +19,8 @@ check: $(INSTALLED)  ## lint, format, types, all tests: exactly what CI runs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(MAKE) test test-slow
+	$(MAKE) test
+	$(MAKE) test-slow
 
 benchmark: $(INSTALLED)  ## the figures in the README's performance table
 	$(BIN)/python benchmarks/sweep.py

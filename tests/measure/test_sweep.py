@@ -71,7 +71,7 @@ def test_what_is_finished_is_neither_computed_nor_returned() -> None:
     texts = [str(plan) for plan in with_identity(STACK, members)]
     done = frozenset(texts[:4])
     rest = sweep(STACK, members, READING, finished=lambda task, document, window: done)
-    assert rest and {row.plan for row in rest} == set(texts[4:])
+    assert {row.plan for row in rest} == set(texts[4:])
     assert sorted(map(repr, rest)) == sorted(repr(row) for row in whole if row.plan not in done)
     nothing = bill(STACK, with_identity(STACK, members), READING, lambda task, document, window: frozenset(texts))
     assert (nothing.layer_tokens, nothing.head_tokens) == (0, 0)

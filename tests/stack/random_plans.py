@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from layerwise.plan import Block, Group, Merge, Plan, Visit
 
-
 LONGEST = 48
 
 

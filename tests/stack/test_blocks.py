@@ -46,12 +46,12 @@ def test_a_wrong_name_is_answered_with_the_near_ones() -> None:
 
 
 def test_a_name_of_something_else_is_refused() -> None:
-    with pytest.raises(UnsupportedModel, match="not an nn.ModuleList"):
+    with pytest.raises(UnsupportedModel, match=r"not an nn\.ModuleList"):
         find_blocks(Tower(), "encoder")
 
 
 def test_a_module_without_blocks_is_refused() -> None:
-    with pytest.raises(UnsupportedModel, match="no nn.ModuleList of repeated blocks"):
+    with pytest.raises(UnsupportedModel, match=r"no nn\.ModuleList of repeated blocks"):
         find_blocks(nn.Linear(2, 2))
 
 

@@ -8,6 +8,7 @@ runs only when asked for by name.
 from __future__ import annotations
 
 import hashlib
+import json
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +33,8 @@ REFUSED_TYPES = {
 }
 
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
+_WHEREABOUTS = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})
+
 DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
 
 
@@ -75,8 +78,13 @@ def load(
 
 
 def weight_hash(model: nn.Module) -> str:
-    """SHA-256 over the names, dtypes, shapes and bytes of every parameter and persistent buffer, in name order."""
-    digest = hashlib.sha256()
+    """SHA-256 over what a model computes with: its class, its configuration, and every tensor it saves."""
+    digest = hashlib.sha256(type(model).__name__.encode())
+    config = getattr(model, "config", None)
+    if config is not None:
+        # Where it was loaded from and by which version is not what it is.
+        written = {name: value for name, value in config.to_dict().items() if name not in _WHEREABOUTS}
+        digest.update(json.dumps(written, sort_keys=True, default=str).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         flat = tensor.detach().cpu().contiguous().reshape(-1)

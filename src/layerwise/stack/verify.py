@@ -87,16 +87,16 @@ def _decoding_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Itera
 
 
 def _decoding_law(name: str, stack: Stack, plan: Plan, ids: Tensor, mask: Tensor, options: dict[str, Any]) -> Law:
-    def cached() -> Any:
-        return _generate(stack, ids, mask, use_cache=True, **options)
-
-    reason = _fails(cached)
-    if reason is not None:
-        return Law(name, None, f"the untouched model cannot: {reason}")
+    untouched = _attempt(lambda: _generate(stack, ids, mask, use_cache=True, **options))
+    if isinstance(untouched, str):
+        return Law(name, None, f"the untouched model cannot: {untouched}")
     recomputing = {key: value for key, value in options.items() if key == "num_beams"}
     with stack.under(plan):
-        fast = cached()
-        slow = _generate(stack, ids, mask, use_cache=False, **recomputing)
+        fast = _attempt(lambda: _generate(stack, ids, mask, use_cache=True, **options))
+        slow = _attempt(lambda: _generate(stack, ids, mask, use_cache=False, **recomputing))
+    for side in (fast, slow):
+        if isinstance(side, str):
+            return Law(name, False, side)
     if torch.equal(fast.sequences, slow.sequences):
         return Law(name, True, f"{fast.sequences[:, ids.shape[1] :].numel()} tokens equal")
     step = int((fast.sequences != slow.sequences).any(dim=0).nonzero()[0]) - ids.shape[1]
@@ -115,14 +115,13 @@ def _generate(stack: Stack, ids: Tensor, mask: Tensor, **options: Any) -> Any:
     )  # fmt: skip
 
 
-def _fails(attempt: Callable[[], Any]) -> str | None:
-    """Why `attempt` fails, in a line; `None` when it does not. Models refuse in many kinds of exception."""
+def _attempt(work: Callable[[], Any]) -> Any:
+    """What `work` returns, or why it fails, in a line: models refuse in many kinds of exception."""
     try:
-        attempt()
+        return work()
     except Exception as error:
         lines = str(error).strip().splitlines()
         return f"{type(error).__name__}: {lines[0][:120] if lines else ''}"
-    return None
 
 
 def _bitwise(name: str, left: Tensor, right: Tensor) -> Law:

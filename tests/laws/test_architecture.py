@@ -1,0 +1,107 @@
+"""Which way the arrows point: rooms import downwards only, and the light rooms stay light.
+
+Every import statement of the package is read, those inside functions too.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import layerwise
+
+PACKAGE = Path(layerwise.__file__).parent
+
+# What each room may import; DESIGN draws the same arrows. A room may always import itself and `errors`.
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "results": set(),
+    "plan": set(),
+    "data": set(),
+    "stack": {"plan", "data"},
+    "measure": {"results", "plan", "data", "stack"},
+    "models": {"plan", "data", "stack"},
+    "train": {"results", "plan", "data", "stack", "measure", "models"},
+    "report": {"results", "plan"},
+    "cli": {"results", "plan", "data", "stack", "measure", "models", "train", "report"},
+}
+
+
+def room_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0].removesuffix(".py")
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            assert node.level == 0, f"{path}: relative imports hide which way an arrow points"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def upward_imports(path: Path) -> list[str]:
+    room = room_of(path)
+    found = []
+    for name in imported_modules(path):
+        first, _, rest = name.partition(".")
+        target = rest.partition(".")[0]
+        if first == "layerwise" and target in MAY_IMPORT and target not in MAY_IMPORT[room] | {room, "errors"}:
+            found.append(name)
+    return found
+
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if room_of(path) != "__init__")
+
+
+def test_every_room_is_on_the_map() -> None:
+    assert {room_of(path) for path in FILES} == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down(path: Path) -> None:
+    assert upward_imports(path) == []
+
+
+def test_an_upward_import_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "plan").mkdir()
+    wrong = tmp_path / "plan" / "wrong.py"
+    wrong.write_text("def later():\n    from layerwise.stack import load\n")
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
+    assert upward_imports(wrong) == ["layerwise.stack", "layerwise.stack.load"]
+
+
+@pytest.mark.parametrize("room", ["plan", "results", "report", "errors"])
+def test_light_rooms_import_no_torch(room: str) -> None:
+    code = f"import sys, layerwise.{room}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_plan_room_is_standard_library_only() -> None:
+    allowed = sys.stdlib_module_names | {"layerwise"}
+    names = {name.partition(".")[0] for path in FILES if room_of(path) == "plan" for name in imported_modules(path)}
+    assert names <= allowed
+
+
+def test_importing_the_package_is_light_and_every_public_name_resolves() -> None:
+    code = "import sys, layerwise; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert layerwise.__all__ == sorted(layerwise.__all__, key=str)
+    assert all(getattr(layerwise, name) is not None for name in layerwise.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        layerwise.nothing  # noqa: B018
+
+
+def test_no_pickle_anywhere() -> None:
+    unsafe = {"pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+    for path in FILES:
+        assert unsafe.isdisjoint(name.partition(".")[0] for name in imported_modules(path)), path
+        source = path.read_text(encoding="utf8")
+        assert "torch.load(" not in source, path

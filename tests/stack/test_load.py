@@ -1,0 +1,185 @@
+"""Loading: what a user can give, and what is refused with the reason before anything is measured."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate.hooks import ModelHook, add_hook_to_module
+from transformers import AlbertConfig, AlbertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+from conftest import tiny_llama
+from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.stack import load, weight_hash
+from layerwise.stack.load import resolve_device
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model folder without a tokenizer."""
+    tiny_llama().save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_folder_gives_the_model_that_was_saved(folder: Path) -> None:
+    stack = load(folder)
+    assert (stack.depth, stack.path, stack.tokenizer) == (6, "model.layers", None)
+    assert weight_hash(stack.model) == weight_hash(load(folder).model)
+    assert stack.source.name == str(folder)
+
+
+def test_another_weight_is_another_hash() -> None:
+    model = tiny_llama()
+    before = weight_hash(model)
+    with torch.no_grad():
+        model.model.norm.weight[0] += 1e-3
+    assert weight_hash(model) != before
+
+
+def test_a_module_is_used_as_it_is() -> None:
+    model = tiny_llama()
+    assert load(model).model is model
+
+
+@pytest.mark.parametrize("dtype", ["auto", "float32", "bfloat16"])
+def test_half_precision_becomes_single_on_a_cpu_unless_asked_for(tmp_path: Path, dtype: str) -> None:
+    tiny_llama().to(torch.bfloat16).save_pretrained(tmp_path)
+    expected = torch.bfloat16 if dtype == "bfloat16" else torch.float32
+    assert load(tmp_path, dtype=dtype, device="cpu").dtype == expected
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"there is no folder .*nowhere; give a folder, a hub id"):
+        load(tmp_path / "nowhere")
+
+
+def test_a_hub_name_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(CheckpointError, match=r"nobody/no-such-model could not be loaded"):
+        load("nobody/no-such-model")
+
+
+def test_a_file_instead_of_a_folder(folder: Path) -> None:
+    with pytest.raises(CheckpointError, match="is a file; give the folder"):
+        load(folder / "config.json")
+
+
+def test_a_folder_without_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(CheckpointError, match=r"has no config\.json \(it holds notes\.txt\)"):
+        load(tmp_path)
+
+
+def test_a_configuration_that_is_not_json(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+    with pytest.raises(CheckpointError, match="could not be loaded"):
+        load(folder)
+
+
+def test_pickled_weights_are_refused(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04")
+    with pytest.raises(CheckpointError, match=r"only pickled weights \(pytorch_model\.bin\).*safetensors"):
+        load(folder)
+
+
+def test_no_weights_at_all(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"has no \*\.safetensors file"):
+        load(folder)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 200, -1])
+def test_a_truncated_checkpoint_is_named(folder: Path, keep: int) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:keep])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is not a whole safetensors file"):
+        load(folder)
+
+
+def test_a_checkpoint_whose_header_lies(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(struct.pack("<Q", 1 << 40) + content[8:])
+    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
+        load(folder)
+
+
+def test_layers_that_the_checkpoint_lacks_would_be_random(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["num_hidden_layers"] = 8
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"lacks 18 weights .* would be random"):
+        load(folder)
+
+
+def test_remote_code_waits_for_a_flag(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["model_type"] = "homemade"
+    config["auto_map"] = {"AutoConfig": "configuration_homemade.HomemadeConfig"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "configuration_homemade.py").write_text("raise SystemExit('the code of the checkpoint was run')")
+    with pytest.raises(ModelError, match="--trust-remote-code"):
+        load(folder)
+
+
+def test_a_quantised_checkpoint_is_refused(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UnsupportedModel, match="quantised"):
+        load(folder)
+
+
+def test_a_model_spread_over_devices_is_refused() -> None:
+    model = tiny_llama()
+    model.hf_device_map = {"model.layers.0": "cpu", "model.layers.1": "disk"}
+    with pytest.raises(UnsupportedModel, match="several devices"):
+        load(model)
+
+
+def test_accelerate_hooks_are_refused() -> None:
+    model = tiny_llama()
+    add_hook_to_module(model.model.layers[1], ModelHook())
+    with pytest.raises(UnsupportedModel, match=r"hooks are attached to model\.layers\.1"):
+        load(model)
+
+
+def test_shared_parameter_stacks_are_refused_by_name() -> None:
+    config = AlbertConfig(
+        vocab_size=50, embedding_size=8, hidden_size=16, num_attention_heads=2, intermediate_size=16,
+        num_hidden_layers=3, num_hidden_groups=1,
+    )  # fmt: skip
+    with pytest.raises(UnsupportedModel, match="Albert"):
+        load(AlbertForMaskedLM(config).eval())
+
+
+def test_scaling_by_position_is_either_right_or_refused() -> None:
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=50, n_embd=16, n_layer=4, n_head=2, n_positions=32, scale_attn_by_inverse_layer_idx=True,
+        initializer_range=0.5, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    model = GPT2LMHeadModel(config).eval()
+    ids = torch.randint(0, 50, (2, 8))
+    stack = load(model)
+    with stack.under(Plan.parse("3 0 1*2")), torch.inference_mode():
+        inside = model(ids).logits
+    torch.testing.assert_close(inside, stack.logits(Plan.parse("3 0 1*2"), input_ids=ids))
+
+
+@pytest.mark.parametrize(("device", "message"), [("gpu", "device 'gpu' is not known"), ("cuda", "only a CPU")])
+def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch, device: str, message: str) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    with pytest.raises(ModelError, match=message):
+        resolve_device(device)
+    assert resolve_device("auto").type == "cpu"
+
+
+def test_an_unknown_dtype_is_answered_with_the_near_ones(folder: Path) -> None:
+    with pytest.raises(ModelError, match="'float23' is not known; did you mean float32"):
+        load(folder, dtype="float23")

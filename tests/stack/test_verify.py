@@ -1,0 +1,79 @@
+"""`verify` says yes where the laws hold, n/a where they do not apply, and no where they are broken."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+import torch
+
+from conftest import tiny_llama
+from layerwise.errors import MeasureError
+from layerwise.plan import Plan
+from layerwise.stack import load, verify, visits
+from measure.test_loss import vision_stack
+from stack.test_stack import Mixer
+
+PLAN = Plan.parse("1 (2|3 4):gain=1.5*2 0")
+
+
+def test_every_law_holds_for_a_llama() -> None:
+    laws = verify(load(tiny_llama()), PLAN)
+    assert [law.holds for law in laws] == [True] * 8, laws
+
+
+def test_a_vision_model_has_no_decoding_to_verify() -> None:
+    laws = verify(vision_stack(), Plan.parse("0 (1|2) 3"))
+    assert [law.holds for law in laws] == [True] * 4 + [None] * 4
+
+
+def test_slots_that_collide_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deliberate wrong answer: twins that keep the slot of their block, as naive layer repetition does."""
+    stack = load(tiny_llama())
+    monkeypatch.setattr(visits, "_slots_per_block", lambda blocks: 0)
+    broken = [law.name for law in verify(stack, Plan.parse("0 1 1 3")) if law.holds is False]
+    assert "cached decoding = recomputation (greedy)" in broken
+
+
+def test_a_group_that_forgets_its_base_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = load(tiny_llama())
+    follow = visits.follow
+    monkeypatch.setattr(
+        visits, "follow", lambda step, state, output, groups: follow(step, state, output, groups) * 1.01
+    )
+    broken = [law.name for law in verify(stack, PLAN) if law.holds is False]
+    assert "plan in place = plan step by step" in broken
+
+
+def test_a_copied_weight_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = load(tiny_llama())
+    twin = visits._twin
+
+    def copying(module: torch.nn.Module, shift: int) -> torch.nn.Module:
+        made = twin(module, shift)
+        for name, parameter in list(made._parameters.items()):
+            if parameter is not None:
+                made._parameters[name] = torch.nn.Parameter(parameter.detach().clone())
+        return made
+
+    monkeypatch.setattr(visits, "_twin", copying)
+    broken = [law.name for law in verify(stack, PLAN) if law.holds is False]
+    assert broken == ["no weight is copied"]
+
+
+def test_a_model_with_inputs_of_its_own_wants_a_batch() -> None:
+    stack = load(Mixer(), layers="encoder.blocks")
+    with pytest.raises(MeasureError, match="pass a batch"):
+        verify(stack, Plan.parse("0-3"))
+    laws = verify(stack, Plan.parse("3 (0|1)"), {"x": torch.randn(2, 3)})
+    assert [law.holds for law in laws] == [True] * 4 + [None] * 4
+
+
+def test_methods_kept_as_attributes_follow_the_twin() -> None:
+    model = tiny_llama()
+    block = model.model.layers[0]
+    block.own_slot = types.MethodType(lambda self: self.self_attn.layer_idx, block)
+    stack = load(model)
+    with stack.under(Plan.parse("5 0")):
+        assert model.model.layers[1].own_slot() == 1
+    assert block.own_slot() == 0
