@@ -24,14 +24,7 @@ from typing import NoReturn, TypeVar
 
 from layerwise.errors import PlanError
 from layerwise.plan.limits import LAYER_LIMIT, NESTING_LIMIT, STEP_LIMIT
-from layerwise.plan.plan import (
-    Block,
-    Group,
-    Merge,
-    Plan,
-    Stage,
-    Visit,
-)
+from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
 
 _Built = TypeVar("_Built")
 
