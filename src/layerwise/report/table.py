@@ -53,13 +53,13 @@ def _columns(evidence: Evidence) -> tuple[tuple[str, str], ...]:
         ("interval", "number"),
         ("adjusted p", "number"),
         ("verdict", "text"),
-        *((f"Δ {task}", "number") for task in tasks),
+        *((f"Δ {task}", "number task") for task in tasks),
     )
 
 
 def _heading(title: str, kind: str) -> Safe:
     return element(
-        "th", element("button", title, type="button"), scope="col", data_kind=kind, aria_sort="none", class_=kind
+        "th", element("button", title, type="button"), scope="col", data_kind=kind.split()[0], aria_sort="none", class_=kind
     )
 
 
@@ -89,13 +89,13 @@ def _row(evidence: Evidence, record: PlanRecord, scale: float) -> Safe:
 def _task_cell(evidence: Evidence, plan: str, task: str) -> Safe:
     score = evidence.effect(plan, task, DELTA)
     if score is None:
-        return _number(None, "–")
+        return element("td", "–", class_="number task")
     faint = "" if is_resolved(score, evidence.data.level) else " faint"
     told = f"{between(score.value, score.low, score.high, signed=True)}; {verdict(score, evidence.data.level)}"
     return element(
         "td",
         tidy(score.value, signed=True),
-        class_=f"number{faint}",
+        class_=f"number task{faint}",
         data_value=_sortable(score.value),
         title=told,
     )

@@ -1,0 +1,102 @@
+"use strict";
+// Put into a copy of a report by the browser test: uses the page as a reader would and writes down what happened.
+(() => {
+  const failures = [];
+  window.addEventListener("error", (event) => failures.push(`error: ${event.message}`));
+  window.addEventListener("unhandledrejection", (event) => failures.push(`rejection: ${event.reason}`));
+  window.addEventListener("securitypolicyviolation", (event) => failures.push(`blocked: ${event.blockedURI} ${event.violatedDirective}`));
+
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const one = (selector) => document.querySelector(selector);
+  const background = () => getComputedStyle(document.body).backgroundColor;
+  const input = (node, value) => { node.value = value; node.dispatchEvent(new Event("input", { bubbles: true })); };
+  const shownRows = () => all("#plan-table tbody tr").filter((row) => !row.hidden);
+
+  function sorted(column) {
+    const values = all("#plan-table tbody tr").map((row) => row.cells[column].dataset.value).filter((value) => value !== undefined).map(Number);
+    return values.length > 2 && values.every((value, at) => at === 0 || values[at - 1] <= value);
+  }
+
+  function table() {
+    const heading = all("#plan-table thead th")[5];
+    const before = sorted(5);
+    heading.querySelector("button").click();
+    const up = { aria: heading.getAttribute("aria-sort"), sorted: sorted(5) };
+    heading.querySelector("button").click();
+    const down = { aria: heading.getAttribute("aria-sort"), sorted: sorted(5) };
+    const total = shownRows().length;
+    input(one("#only"), "skip");
+    const skips = shownRows();
+    const onlySkips = skips.length > 0 && skips.every((row) => row.dataset.strategy === "skip");
+    input(one("#only"), "");
+    input(one("#find"), "no plan has this text");
+    const none = shownRows().length;
+    input(one("#find"), "");
+    return { before, up, down, total, onlySkips, none, after: shownRows().length };
+  }
+
+  function theme() {
+    const colour = () => one('[data-figure="curves"] .xtick text').style.fill;
+    const light = [background(), colour()];
+    one("#theme").click();
+    const dark = [background(), colour()];
+    one("#theme").click();
+    return { light, dark, again: [background(), colour()] };
+  }
+
+  function choices() {
+    const pills = all('.pills input:not([name$="-scale"])');
+    pills.forEach((pill) => pill.click());
+    all("fieldset").forEach((fieldset) => fieldset.querySelector("input").click());
+    const ticks = () => all('[data-figure="curves"] .ytick text').map((tick) => tick.textContent);
+    const linear = ticks();
+    one('input[name="curves-scale"][value="1"]').click();
+    const rooted = ticks();
+    one('input[name="curves-scale"][value="0"]').click();
+    return { pressed: pills.length, linear, rooted };
+  }
+
+  function legend() {
+    const lines = () => all('[data-figure="curves"] .scatterlayer .trace').length;
+    const chip = one(".legend button");
+    const before = lines();
+    chip.click();
+    const after = lines();
+    chip.click();
+    return { before, after, again: lines() };
+  }
+
+  function gallery() {
+    one(".tile").click();
+    const dialog = one("#plan-dialog");
+    const opened = { open: dialog.open, plan: one("#detail code").textContent, drawn: all("#detail svg path").length };
+    dialog.close();
+    return opened;
+  }
+
+  function report() {
+    const result = {
+      width: innerWidth,
+      overflow: document.documentElement.scrollWidth - innerWidth,
+      places: all(".plot").length,
+      drawn: all(".plot").filter((place) => place.querySelector(".main-svg .xtick, .main-svg .ytick")).length,
+      maps: all(".plot .heatmaplayer image").length,
+      tiles: all(".tile svg path").length,
+    };
+    for (const step of [table, theme, choices, legend, gallery]) {
+      try { result[step.name] = step(); } catch (error) { failures.push(`${step.name}: ${error.message}`); }
+    }
+    result.failures = failures;
+    const node = document.createElement("pre");
+    node.id = "selfcheck";
+    node.textContent = JSON.stringify(result);
+    document.body.append(node);
+    if (parent !== window) parent.postMessage(node.textContent, "*");
+  }
+
+  const waiting = setInterval(() => {
+    if (document.documentElement.dataset.ready !== "yes") return;
+    clearInterval(waiting);
+    report();
+  }, 20);
+})();

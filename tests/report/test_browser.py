@@ -1,0 +1,153 @@
+"""The page in a real browser: drawn, answering, dark, narrow, and silent in the console."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import zlib
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layerwise.report import ReportData, render
+from report import synthetic
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+SELFCHECK = Path(__file__).with_name("selfcheck.js")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(BROWSER is None, reason=f"no browser: install one of {', '.join(BROWSERS)}"),
+]
+
+
+def browse(page: Path, *arguments: str) -> tuple[str, list[str]]:
+    """What a headless browser prints for a page, and what its console said."""
+    command = [
+        str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+        "--force-device-scale-factor=1", "--enable-logging=stderr", "--virtual-time-budget=60000",
+        f"--user-data-dir={page.parent / 'profile'}", *arguments, page.as_uri(),
+    ]  # fmt: skip
+    home = {**os.environ, "HOME": str(page.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=home)
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+def checked(html: str, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """The page with the self-check in it, used at 1280 pixels."""
+    page = folder / "report.html"
+    page.write_text(html.replace("</body>", f"<script>{SELFCHECK.read_text()}</script></body>"), encoding="utf-8")
+    dom, console = browse(page, "--window-size=1280,900", "--dump-dom")
+    return answer(dom), console
+
+
+def answer(dom: str) -> dict[str, Any]:
+    found = re.search(r'<pre id="selfcheck">(.*?)</pre>', dom, re.DOTALL)
+    assert found is not None, "the page did not get ready"
+    return dict(json.loads(unescape(found[1])))
+
+
+def distinct_rows(png: bytes) -> int:
+    """How many different rows of pixels a PNG has: a blank page has one."""
+    width, height = struct.unpack(">II", png[16:24])
+    body, at = b"", 8
+    while at < len(png):
+        (size,) = struct.unpack(">I", png[at : at + 4])
+        body += png[at + 8 : at + 8 + size] if png[at + 4 : at + 8] == b"IDAT" else b""
+        at += size + 12
+    pixels = zlib.decompress(body)
+    stride = len(pixels) // height
+    assert stride > width
+    return len({pixels[row * stride : (row + 1) * stride] for row in range(height)})
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return render(synthetic.run(12, ("painters", "leave_one_out", "swap_adjacent", "every_window")))
+
+
+@pytest.fixture(scope="module")
+def seen(html: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    result, console = checked(html, tmp_path_factory.mktemp("wide"))
+    assert console == []
+    assert result["failures"] == []
+    return result
+
+
+def test_every_figure_is_drawn(seen: dict[str, Any]) -> None:
+    assert seen["places"] > 10
+    assert seen["drawn"] == seen["places"]
+    assert seen["maps"] == 5
+    assert seen["tiles"] > 100
+
+
+def test_the_table_sorts_and_filters(seen: dict[str, Any]) -> None:
+    table = seen["table"]
+    assert not table["before"]
+    assert table["up"] == {"aria": "ascending", "sorted": True}
+    assert table["down"] == {"aria": "descending", "sorted": False}
+    assert table["onlySkips"]
+    assert table["none"] == 0
+    assert table["after"] == table["total"]
+
+
+def test_dark_mode_restyles_the_page_and_its_figures(seen: dict[str, Any]) -> None:
+    theme = seen["theme"]
+    assert theme["light"] == theme["again"]
+    assert theme["light"][0] != theme["dark"][0]
+    assert theme["light"][1] != theme["dark"][1]
+
+
+def test_choices_scales_and_legends_answer(seen: dict[str, Any]) -> None:
+    assert seen["choices"]["pressed"] > 20
+    assert seen["choices"]["linear"] != seen["choices"]["rooted"]
+    assert "0" in seen["choices"]["rooted"]
+    assert seen["legend"]["after"] < seen["legend"]["before"] == seen["legend"]["again"]
+
+
+def test_a_tile_opens_its_plan(seen: dict[str, Any]) -> None:
+    assert seen["gallery"]["open"]
+    assert seen["gallery"]["plan"] in {record.plan for record in synthetic.run(12).plans}
+    assert seen["gallery"]["drawn"] > 1
+
+
+def test_nothing_sticks_out_on_a_phone(html: str, tmp_path: Path) -> None:
+    inner = html.replace("</body>", f"<script>{SELFCHECK.read_text()}</script></body>")
+    (tmp_path / "report.html").write_text(inner, encoding="utf-8")
+    outer = tmp_path / "phone.html"
+    outer.write_text(
+        '<body><iframe src="report.html" width="400" height="800"></iframe><script>'
+        'onmessage = (event) => { const node = document.createElement("pre"); node.id = "selfcheck";'
+        " node.textContent = event.data; document.body.append(node); };</script></body>",
+        encoding="utf-8",
+    )
+    dom, console = browse(outer, "--dump-dom")
+    result = answer(dom)
+    assert console == []
+    assert result["failures"] == []
+    assert 380 <= result["width"] <= 400
+    assert result["overflow"] <= 0
+
+
+def test_an_empty_run_opens_without_a_word(tmp_path: Path) -> None:
+    page = tmp_path / "empty.html"
+    page.write_text(render(ReportData({}, (), ())), encoding="utf-8")
+    dom, console = browse(page, "--dump-dom")
+    assert console == []
+    assert 'data-ready="yes"' in dom
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_is_not_blank(html: str, tmp_path: Path, scheme: str) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(html.replace("<html ", f'<html data-theme="{scheme}" '), encoding="utf-8")
+    shot = tmp_path / "shot.png"
+    browse(page, "--window-size=1280,1600", f"--screenshot={shot}")
+    assert distinct_rows(shot.read_bytes()) > 300

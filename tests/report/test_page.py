@@ -1,0 +1,205 @@
+"""The page as text: complete, escaped, valid, and without a single request."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from layerwise.errors import RunError
+from layerwise.report import ReportData, render, write
+from layerwise.results.rows import PlanRecord, Score
+from report import synthetic
+
+CHAPTERS = ("headline", "curves", "cost", "layers", "similarity", "gallery", "tasks", "plans", "provenance")
+VOID = {"meta", "input", "br", "hr", "col"}
+HOSTILE = "<script>alert('a')</script>\"&|%{x}"
+
+
+class Page(HTMLParser):
+    """A page read back: ids, elements, attributes that load something, and scripts apart from text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.loads: list[str] = []
+        self.names: list[str] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.json = ""
+        self.styles = ""
+        self.rows = 0
+        self.data = False
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.names.append(tag)
+        self.ids += [found["id"] or ""] if "id" in found else []
+        self.loads += [found[name] or "" for name in ("src", "href", "srcset", "action", "data") if name in found]
+        self.data = found.get("type") == "application/json"
+        self.rows += tag == "tr" and "data-resolved" in found
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        inside = self.open[-1] if self.open else ""
+        if inside == "script":
+            self.json += data if self.data else ""
+        elif inside == "style":
+            self.styles += data
+        else:
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def data() -> ReportData:
+    return synthetic.run(12, ("painters", "leave_one_out", "swap_adjacent", "every_window", "gain_sweep"))
+
+
+@pytest.fixture(scope="module")
+def page(data: ReportData) -> Page:
+    return Page(render(data))
+
+
+def test_every_chapter_stands_once_and_every_element_is_closed(page: Page) -> None:
+    assert [found for found in page.ids if found in CHAPTERS] == list(CHAPTERS)
+    assert page.open == []
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_nothing_is_loaded(page: Page) -> None:
+    assert all(address.startswith("#") for address in page.loads)
+    assert not re.search(r"@import|url\(", page.styles)
+    assert not {"link", "img", "iframe", "object", "embed", "base"} & set(page.names)
+
+
+def test_the_policy_forbids_every_request(data: ReportData) -> None:
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', render(replace(data, scores=(), plans=())))
+    assert policy is not None
+    assert "default-src &#x27;none&#x27;" in policy[1]
+    assert "http" not in policy[1]
+
+
+def test_every_figure_has_its_place_and_its_data(page: Page, data: ReportData) -> None:
+    figures = json.loads(page.json)["figures"]
+    places = set(re.findall(r'class="plot" data-figure="([^"]+)"', render(data)))
+    assert places == set(figures)
+    assert {"ranking", "curves", "cost-0", "cost-1", "layers-0", "layers-1", "map-cosine", "order"} <= places
+    assert all(figure["variants"] for figure in figures.values())
+
+
+def test_every_task_has_a_variant_of_the_main_figure(page: Page) -> None:
+    curves = json.loads(page.json)["figures"]["curves"]
+    tasks = {key.split(".")[2] for key in curves["variants"]}
+    assert curves["choices"] == 3
+    assert len(tasks) == len(synthetic.TASKS) + 1
+
+
+def test_every_plan_has_a_row_a_tile_and_its_details(page: Page, data: ReportData) -> None:
+    plans = {record.plan for record in data.plans}
+    assert page.rows == len(plans)
+    assert {plan["plan"] for plan in json.loads(page.json)["plans"]} == plans
+    assert render(data).count('class="tile"') == len(plans)
+
+
+def test_the_same_rows_give_the_same_bytes(data: ReportData) -> None:
+    assert render(data) == render(data)
+
+
+def test_names_that_users_choose_are_escaped() -> None:
+    plain = synthetic.run(6, ("painters",), tasks=("text", "sorting"))
+    hostile = replace(
+        plain,
+        manifest={"model": HOSTILE, "corpus": HOSTILE, "command": ["run", HOSTILE], HOSTILE: {HOSTILE: HOSTILE}},
+        scores=(
+            *(replace(score, task=HOSTILE if score.task == "text" else score.task) for score in plain.scores),
+            Score("run", "sweep", "all", HOSTILE, 1.0),
+            Score("benchmark", HOSTILE, HOSTILE, HOSTILE, 1.0),
+        ),
+        plans=(*plain.plans, PlanRecord(HOSTILE, HOSTILE, HOSTILE, 1, None, 1, 1, 1, 1)),
+    )
+    html = render(hostile)
+    page = Page(html)
+    assert "<script>alert" not in html
+    assert page.open == []
+    assert page.names.count("script") == 3
+    assert HOSTILE in page.text
+    figures = json.dumps(json.loads(page.json)["figures"])
+    assert "&lt;script&gt;" in figures  # plotly reads HTML in its labels
+
+
+@pytest.mark.parametrize("missing", ["effect", "similarity", "benchmark", "run"])
+def test_a_chapter_without_rows_says_so_in_one_line(missing: str) -> None:
+    whole = synthetic.run(6)
+    part = replace(whole, scores=tuple(score for score in whole.scores if score.measure != missing))
+    page = Page(render(part))
+    lines = {
+        "effect": "No effect was measured",
+        "similarity": "Similarity was not measured",
+        "benchmark": "No benchmark was run",
+        "run": "",
+    }
+    assert [found for found in page.ids if found in CHAPTERS] == list(CHAPTERS)
+    assert lines[missing] in page.text
+
+
+def test_an_empty_run_is_a_page_that_says_so() -> None:
+    page = Page(render(ReportData({}, (), ())))
+    assert [found for found in page.ids if found in CHAPTERS] == list(CHAPTERS)
+    assert "The run has no plans." in page.text
+    assert "No finding" in page.text
+
+
+def test_an_interrupted_run_says_so_first() -> None:
+    whole = synthetic.run(6)
+    kept = {record.plan for record in whole.plans[:4]}
+    page = Page(render(replace(whole, scores=tuple(score for score in whole.scores if score.subject in kept))))
+    assert "have no effect yet: the run was interrupted" in page.text
+    assert "interrupted" not in Page(render(whole)).text
+
+
+def test_numbers_that_are_not_finite_do_not_break_the_page() -> None:
+    whole = synthetic.run(6, ("painters", "leave_one_out"))
+    broken = tuple(
+        replace(score, value=float("nan"), low=None, high=None) if number % 3 == 0 else score
+        for number, score in enumerate(whole.scores)
+    )
+    page = Page(render(replace(whole, scores=broken)))
+    assert page.open == []
+    json.loads(page.json, parse_constant=lambda name: pytest.fail(name))
+
+
+def test_plans_of_a_foreign_store_stay_in_the_table() -> None:
+    foreign = PlanRecord("not a plan", "painters", "skip", 1, None, 1, 1, 1, 1)
+    html = render(ReportData({"depth": 4}, (foreign,), ()))
+    assert "not a plan" in html
+
+
+def test_the_size_stays_sendable() -> None:
+    html = render(synthetic.run(30, ("painters",)))
+    assert len(html.encode()) < 8_000_000
+
+
+def test_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    write(path, "<p>ä</p>")
+    assert path.read_text(encoding="utf-8") == "<p>ä</p>"
+    with pytest.raises(RunError, match="name a folder"):
+        write(tmp_path / "nowhere" / "report.html", "x")
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["report.html"]
+
+
+def test_the_report_room_never_imports_torch() -> None:
+    code = "import sys, layerwise.report; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

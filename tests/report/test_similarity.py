@@ -1,0 +1,36 @@
+"""Similarity rows as matrices, and zones."""
+
+from __future__ import annotations
+
+import pytest
+
+from layerwise.report.data import Evidence, ReportData
+from layerwise.report.similarity import clearest_zone, contrast, difference, matrix
+from layerwise.results.rows import Score
+from report import synthetic
+
+
+def test_one_order_of_a_pair_fills_both() -> None:
+    rows = tuple(Score("similarity", pair, "all", "cosine", value) for pair, value in (("0,0", 1.0), ("0,2", 0.5)))
+    found = matrix(Evidence.of(ReportData({}, (), rows)), "cosine")
+    assert found == ((1.0, None, 0.5), (None, None, None), (0.5, None, None))
+
+
+def test_a_measure_that_was_not_taken_has_no_matrix() -> None:
+    assert matrix(Evidence.of(ReportData({}, (), ())), "cosine") is None
+
+
+def test_the_planted_zone_is_found_and_is_the_sinks_work() -> None:
+    run = Evidence.of(synthetic.run(12))
+    plain, without = (matrix(run, name) for name in ("cosine", "cosine_no_sink"))
+    assert plain is not None
+    assert without is not None
+    zone = clearest_zone(plain)
+    assert zone is not None
+    assert (zone.first, zone.last) == (3, 10)
+    assert contrast(without, 3, 10) < 0.4 * zone.contrast
+    assert difference(plain, without)[5][6] == pytest.approx((plain[5][6] or 0) - (without[5][6] or 0))
+
+
+def test_too_few_states_have_no_zone() -> None:
+    assert clearest_zone(((1.0, 0.5), (0.5, 1.0))) is None
