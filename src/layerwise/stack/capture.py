@@ -8,6 +8,7 @@ state that a plan arrived at, so that the model's own norm, pooler and head do t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,10 @@ class StandIn(nn.Module):
 
 
 def capture(model: nn.Module, blocks: nn.ModuleList, anatomy: Anatomy, inputs: Mapping[str, Any]) -> Capture:
-    """Run `model(**inputs)` up to its blocks and note what it would have called them with."""
+    """Run `model(**inputs)` up to and through its blocks, and note what it would have called them with.
+
+    The pass ends at the last block: a head on a large vocabulary would cost more than all the rest, for nothing.
+    """
     states: list[Tensor] = []
     calls: list[Call] = []
 
@@ -75,12 +79,18 @@ def capture(model: nn.Module, blocks: nn.ModuleList, anatomy: Anatomy, inputs: M
         state = read_state(args, kwargs)
         states.append(state)
         calls.append(Call(args, kwargs))
+        if len(calls) == len(blocks):
+            raise _Noted
         return state
 
     stand_ins = [StandIn(block, container, note) for block, container in zip(blocks, anatomy.containers, strict=True)]
-    with entries(blocks, stand_ins):
+    with entries(blocks, stand_ins), suppress(_Noted):
         model(**inputs)
     return Capture(states[0], tuple(calls), inputs)
+
+
+class _Noted(Exception):
+    """Ends a forward pass whose last block has been reached."""
 
 
 def finish(model: nn.Module, blocks: nn.ModuleList, anatomy: Anatomy, inputs: Mapping[str, Any], state: Tensor) -> Any:
