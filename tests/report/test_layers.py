@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from layerwise.plan import Plan
 from layerwise.report.data import Evidence, ReportData
 from layerwise.report.layers import neighbour_swaps, repeated_windows, single_skips, skipped_windows

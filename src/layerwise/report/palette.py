@@ -49,6 +49,8 @@ VIRIDIS = (
     "#440154", "#482878", "#3e4989", "#31688e", "#26828e",
     "#1f9e89", "#35b779", "#6ece58", "#a5d72f", "#dde318",
 )  # fmt: skip
+# Layers by depth: the same walk through the colours, but neither end drowns in dark or in white paper.
+DEPTH = ("#6a3fa3", "#4c62b4", "#3280b3", "#239aa3", "#36b083", "#72c164", "#aecb4b", "#dfd03c")
 
 # The published strategies keep one colour in every run; the others take what is left, in order of appearance.
 PUBLISHED = ("skip", "reverse", "looped_parallel", "random", "parallel", "middle_repeat")
@@ -79,18 +81,18 @@ def swaps() -> dict[str, str]:
 
 
 def depth_colour(layer: int, depth: int) -> str:
-    """The colour of a layer: violet for the first, green for the last, as a `#rrggbb` text.
+    """The colour of a layer: violet for the first, yellow for the last, as a `#rrggbb` text.
 
     >>> depth_colour(0, 12), depth_colour(11, 12)
-    ('#440154', '#dde318')
+    ('#6a3fa3', '#dfd03c')
     """
     if depth <= 1:
-        return VIRIDIS[0]
-    position = min(1.0, max(0.0, layer / (depth - 1))) * (len(VIRIDIS) - 1)
-    left = min(int(position), len(VIRIDIS) - 2)
+        return DEPTH[0]
+    position = min(1.0, max(0.0, layer / (depth - 1))) * (len(DEPTH) - 1)
+    left = min(int(position), len(DEPTH) - 2)
     share = position - left
     mixed = (
-        round((1 - share) * int(VIRIDIS[left][at : at + 2], 16) + share * int(VIRIDIS[left + 1][at : at + 2], 16))
+        round((1 - share) * int(DEPTH[left][at : at + 2], 16) + share * int(DEPTH[left + 1][at : at + 2], 16))
         for at in (1, 3, 5)
     )
     return "#" + "".join(f"{channel:02x}" for channel in mixed)

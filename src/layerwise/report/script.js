@@ -74,8 +74,9 @@
   }
 
   function tickText(tick, axis) {
-    if (axis.tickformat && axis.tickformat.includes("%")) return `${Number((100 * tick).toPrecision(2))} %`;
-    return String(Number(tick.toPrecision(2))).replace("-", "−");
+    const share = axis.tickformat && axis.tickformat.includes("%");
+    const text = share ? `${Number((100 * tick).toPrecision(2))}%` : String(Number(tick.toPrecision(2)));
+    return text.replace("-", "−");
   }
 
   // ---- figures

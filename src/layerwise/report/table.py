@@ -58,9 +58,8 @@ def _columns(evidence: Evidence) -> tuple[tuple[str, str], ...]:
 
 
 def _heading(title: str, kind: str) -> Safe:
-    return element(
-        "th", element("button", title, type="button"), scope="col", data_kind=kind.split()[0], aria_sort="none", class_=kind
-    )
+    button = element("button", title, type="button")
+    return element("th", button, scope="col", data_kind=kind.split()[0], aria_sort="none", class_=kind)
 
 
 def _row(evidence: Evidence, record: PlanRecord, scale: float) -> Safe:
