@@ -2,8 +2,8 @@
 
 Rows are read from top to bottom, one for each step and a last one for the output; the cell in row j and column i is
 filled when step j reads the update i, the fainter the smaller its weight. The first column is the embedding, in grey;
-the others take the colour of the layer that wrote them, violet for the first layer and yellow for the last. So a skip is
-a jump of colour, a reversal a gradient that turns, a repeat a stripe, and a parallel group a notch in the staircase.
+the others take the colour of the layer that wrote them, violet for the first layer and yellow for the last. So a skip
+is a jump of colour, a reversal a gradient that turns, a repeat a stripe, and a parallel group a notch in the staircase.
 """
 
 from __future__ import annotations
