@@ -1,8 +1,8 @@
 """Four generated skills with one right answer each, for the demo model and the questions asked of it.
 
-Text is graded by loss, and a loss moves a little whatever is done to a model. A skill is graded by exact match, and each
-of the four leans on depth differently: `arithmetic` chains steps, every intermediate value written, so a late value
-needs the earlier ones; `copy` moves letters, forwards or backwards; `sort` compares them; `brackets` keeps a
+Text is graded by loss, and a loss moves a little whatever is done to a model. A skill is graded by exact match, and
+each of the four leans on depth differently: `arithmetic` chains steps, every intermediate value written, so that a late
+value needs the earlier ones; `copy` moves letters, forwards or backwards; `sort` compares them; `brackets` keeps a
 stack. An example is a prompt, which ends in ` =`, and an answer, which starts with a space and ends in a newline, so
 that prompt and answer cut into the same tokens together as apart.
 

@@ -25,8 +25,8 @@ SPLITS = ("train", "heldout")
 KINDS = ("prose", "code")
 
 _EXCLUDED = frozenset(
-    "test tests idlelib lib2to3 site-packages dist-packages encodings pydoc_data turtledemo ensurepip "
-    "lib-dynload __pycache__ __phello__".split()
+    {"test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "encodings", "pydoc_data", "__phello__"}
+    | {"site-packages", "dist-packages", "lib-dynload", "__pycache__"}
 )
 _TWINS = {
     "posixpath": "ntpath",
