@@ -1,0 +1,194 @@
+"""What layerwise promises of a supported model, as functions that raise `AssertionError` when a promise is broken.
+
+    identity     the plan 0..L-1 gives the model's own output to the bit, step by step and in place, and leaves no trace
+    plans        any plan gives what a naive loop gives, step by step and in place
+    decoding     cached decoding under a plan gives what recomputing every token from the whole text gives
+
+The tests run them one model type at a time, and the support table of the documentation is made from their answers.
+"""
+
+from __future__ import annotations
+
+import copy
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from contracts import naive, specimen
+from contracts.specimen import DEPTH, Specimen
+from layerwise.plan import Plan
+from layerwise.stack import Stack, load
+
+Answer = Literal["yes", "n/a"]
+Way = Literal["greedy", "left-padded", "static"]
+WAYS: tuple[Way, ...] = ("greedy", "left-padded", "static")
+
+NEW_TOKENS = 6
+
+# Groups are added up in another order by the naive loop, and a cache changes the order of additions inside a layer. A
+# wrong plan moves the output by more than ten times as much (`check_plans` makes sure of it).
+ROUNDING = 1e-4
+ROUNDING_OF_A_CACHE = 1e-3
+
+SKETCHES: Mapping[str, naive.Sketch] = {
+    "as trained": (0, 1, 2, 3, 4),
+    "first layer skipped": (1, 2, 3, 4),
+    "two layers exchanged": (0, 3, 2, 1, 4),
+    "one layer repeated": (0, 1, 1, 1, 3, 4),
+    "parallel, mean": (0, ("group", "mean", None, (1,), (2,), (3,)), 4),
+    "parallel, sum": (0, ("group", "sum", None, (1,), (2,), (3,)), 4),
+    "looped parallel": (("block", 2, ("group", "gain", 2.0, (1, 2), (3,))), 4),
+    "groups in groups": (("group", "mean", None, (1, ("group", "sum", None, (2,), (3,))), (4, 4)), 0),
+}
+
+# Both begin with a layer other than the first, so that a cache that numbers its slots by layer fails.
+SEQUENCE: naive.Sketch = (1, 3, 2, 2, 0, 4)
+PARALLEL: naive.Sketch = (("group", "gain", 0.5, (1,), (2, ("block", 2, 3, 0))), 4, ("group", "mean", None, (0,), (3,)))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A specimen built and loaded, with a batch for it."""
+
+    specimen: Specimen
+    model: nn.Module
+    stack: Stack
+    batch: dict[str, Tensor]
+
+
+def subject(one: Specimen) -> Subject:
+    """Build the specimen and load it as a user would, with nothing said about where its layers are."""
+    model = specimen.build(one)
+    return Subject(one, model, load(model), specimen.inputs(one, model))
+
+
+def plan_of(sketch: naive.Sketch) -> Plan:
+    """The sketch as a plan of layerwise, by way of its text."""
+    return Plan.parse(naive.text(sketch))
+
+
+def main_output(output: Any) -> Tensor:
+    """The logits of a model with a head, else its first output."""
+    return output.logits if "logits" in output else output[0]
+
+
+@torch.inference_mode()
+def check_identity(subject: Subject) -> None:
+    """The engine found the layers, and the identity plan is the model itself."""
+    model, stack, batch = subject.model, subject.stack, subject.batch
+    assert (stack.path, stack.depth) == (subject.specimen.layers, DEPTH)
+    pointers = [parameter.data_ptr() for parameter in model.parameters()]
+    settings = copy.deepcopy(model.config.to_dict())
+    own = main_output(model(**batch))
+
+    identity = Plan.identity(DEPTH)
+    assert torch.equal(stack.logits(identity, **batch), own)
+    with stack.under(identity):
+        assert torch.equal(main_output(model(**batch)), own)
+        assert [parameter.data_ptr() for parameter in model.parameters()] == pointers
+
+    assert torch.equal(main_output(model(**batch)), own)
+    assert model.config.to_dict() == settings
+
+
+@torch.inference_mode()
+def check_plans(subject: Subject) -> None:
+    """Every sketch and a random one agree with the naive loop; the naive outputs of different sketches differ."""
+    model, stack, batch = subject.model, subject.stack, subject.batch
+    # The last three keep a layer of every kind: a hybrid's cache needs an attention layer to count tokens.
+    drawn = (*naive.draw(zlib.crc32(subject.specimen.model_type.encode()), DEPTH), 0, 1, 4)
+    loop = naive.NaiveLoop(model, subject.specimen.layers, batch)
+    captured = stack.capture(**batch)
+    expected = {}
+    for name, sketch in {**SKETCHES, "random": drawn}.items():
+        expected[name] = main_output(loop.output(sketch))
+        plan = plan_of(sketch)
+        stepwise = main_output(stack.finish(stack.run(plan, captured), captured.inputs))
+        _assert_close(stepwise, expected[name], ROUNDING, f"{name}: {plan} step by step")
+        with stack.under(plan):
+            inside = main_output(model(**naive.uncached(model, batch)))
+        _assert_close(inside, expected[name], ROUNDING, f"{name}: {plan} in place")
+    for (one, left), (other, right) in combinations(list(expected.items())[: len(SKETCHES)], 2):
+        assert distance(left, right) > 10 * ROUNDING, f"the test cannot tell {one!r} from {other!r}"
+
+
+@torch.inference_mode()
+def check_decoding(subject: Subject) -> dict[Way, Answer]:
+    """Cached decoding under a sequence and under groups equals recomputation; `n/a` if it does not without a plan."""
+    ways = [way for way in WAYS if subject.specimen.kind == "decoder" and _decodes_alike(subject, way)]
+    for sketch in (SEQUENCE, PARALLEL) if ways else ():
+        with subject.stack.under(plan_of(sketch)):
+            cached = {way: decode(subject, way) for way in ways}
+            recomputed = {padded: recompute(subject, padded) for padded in {way == "left-padded" for way in ways}}
+        for way, found in cached.items():
+            _assert_same_text(found, recomputed[way == "left-padded"], f"{naive.text(sketch)}, {way}")
+    if "left-padded" in ways:
+        rebuilt = naive.surgery(subject.model, subject.specimen.layers, SEQUENCE)
+        if rebuilt is not None:
+            with subject.stack.under(plan_of(SEQUENCE)):
+                found = decode(subject, "left-padded")
+            _assert_same_text(found, decode(subject, "left-padded", rebuilt), "a model built in the order of the plan")
+    return {way: "yes" if way in ways else "n/a" for way in WAYS}
+
+
+Text = tuple[Tensor, Tensor]
+
+
+def decode(subject: Subject, way: Way, model: nn.Module | None = None) -> Text:
+    """The tokens that greedy decoding with a cache appends, and their logits `(steps, batch, vocabulary)`."""
+    kind = "static" if way == "static" else None
+    return _generate(model or subject.model, _prompt(subject, way == "left-padded"), cache_implementation=kind)
+
+
+def recompute(subject: Subject, padded: bool) -> Text:
+    """The same without a cache: every token from the whole text before it."""
+    return _generate(subject.model, _prompt(subject, padded), use_cache=False)
+
+
+def _prompt(subject: Subject, padded: bool) -> dict[str, Tensor]:
+    return specimen.padded(subject.batch) if padded else subject.batch
+
+
+def _generate(model: nn.Module, prompt: Mapping[str, Tensor], **options: Any) -> Text:
+    generated = model.generate(
+        **prompt,
+        max_new_tokens=NEW_TOKENS,
+        min_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        disable_compile=True,
+        return_dict_in_generate=True,
+        output_logits=True,
+        **{"use_cache": True, **options},
+    )
+    return generated.sequences[:, -NEW_TOKENS:], torch.stack(generated.logits)
+
+
+def _decodes_alike(subject: Subject, way: Way) -> bool:
+    """Whether the untouched model itself decodes the same with this cache and without."""
+    try:
+        cached, recomputed = decode(subject, way), recompute(subject, way == "left-padded")
+    except (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError):
+        return False
+    return distance(cached[1], recomputed[1]) <= ROUNDING_OF_A_CACHE and torch.equal(cached[0], recomputed[0])
+
+
+def distance(left: Tensor, right: Tensor) -> float:
+    """The largest difference, relative to the largest entry."""
+    if left.shape != right.shape:
+        return float("inf")
+    return float((left - right).abs().max() / right.abs().max())
+
+
+def _assert_close(found: Tensor, expected: Tensor, tolerance: float, what: str) -> None:
+    error = distance(found, expected)
+    assert error <= tolerance, f"{what}: off by {error:.2g} of the largest entry"
+
+
+def _assert_same_text(found: Text, expected: Text, what: str) -> None:
+    _assert_close(found[1], expected[1], ROUNDING_OF_A_CACHE, what)
+    assert torch.equal(found[0], expected[0]), f"{what}: other tokens from the same logits"

@@ -1,0 +1,162 @@
+"""What a plan means, a second time: written for the tests, with none of the engine's code, in the slowest plain way.
+
+Two independent oracles. `NaiveLoop` walks a sketch of a plan recursively, calling the model's own blocks with the
+arguments the model called them with, and hands the last state back through a hook on the last block. `surgery` takes
+no part of the engine's view at all: a copy of the model whose list holds copies of the blocks, numbered and configured
+as if the model had been built that way; it can decode with a cache.
+
+A sketch is a plan as nested tuples: a layer, `("block", times, *items)`, or `("group", rule, gain, *branches)` where
+a branch is a tuple of items.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Sketch = tuple[Any, ...]
+
+
+def text(sketch: Sketch) -> str:
+    """The sketch in the plan language.
+
+    >>> text((0, ("group", "gain", 2.0, (1, 2), (3,)), ("block", 2, 4, 0)))
+    '0 (1 2|3):gain=2.0 [4 0]*2'
+    """
+    return " ".join(_item_text(item) for item in sketch)
+
+
+def _item_text(item: Any) -> str:
+    match item:
+        case int():
+            return str(item)
+        case ("block", times, *items):
+            return f"[{text(tuple(items))}]*{times}"
+        case ("group", rule, gain, *branches):
+            inside = "|".join(text(branch) for branch in branches)
+            return f"({inside}):gain={gain}" if rule == "gain" else f"({inside}):{rule}"
+    raise ValueError(item)
+
+
+def draw(seed: int, depth: int) -> Sketch:
+    """A random sketch: layers in any order, at times repeated, grouped or nested."""
+    chance = random.Random(seed)
+
+    def item(level: int) -> Any:
+        kind = chance.random()
+        if level == 0 or kind < 0.6:
+            return chance.randrange(depth)
+        if kind < 0.75:
+            return ("block", 2, *(item(level - 1) for _ in range(chance.randint(1, 2))))
+        rule = chance.choice(("mean", "sum", "gain"))
+        branches = tuple(
+            tuple(item(level - 1) for _ in range(chance.randint(1, 2))) for _ in range(chance.randint(2, 3))
+        )
+        return ("group", rule, 0.5, *branches)
+
+    return tuple(item(2) for _ in range(4))
+
+
+class NaiveLoop:
+    """A model whose blocks at `path` are called one by one, on one batch and without a cache."""
+
+    def __init__(self, model: nn.Module, path: str, batch: Mapping[str, Tensor]) -> None:
+        self._model = model
+        self._blocks = list(model.get_submodule(path))
+        self._batch = uncached(model, batch)
+        self._calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        watching = [
+            block.register_forward_pre_hook(
+                lambda _module, args, kwargs: self._calls.append((args, kwargs)), with_kwargs=True
+            )
+            for block in self._blocks
+        ]
+        model(**self._batch)
+        for hook in watching:
+            hook.remove()
+
+    def output(self, sketch: Sketch) -> Any:
+        """What the model returns when its blocks run as `sketch` says."""
+        final = self._run(sketch, self._calls[0][0][0])
+        hand_back = self._blocks[-1].register_forward_hook(
+            lambda _module, _args, out: type(out)((final, *out[1:])) if isinstance(out, tuple | list) else final
+        )
+        try:
+            return self._model(**self._batch)
+        finally:
+            hand_back.remove()
+
+    def _run(self, items: Sketch, state: Tensor) -> Tensor:
+        for item in items:
+            match item:
+                case int():
+                    args, kwargs = self._calls[item]
+                    returned = self._blocks[item](state, *args[1:], **kwargs)
+                    state = returned[0] if isinstance(returned, tuple | list) else returned
+                case ("block", times, *inner):
+                    for _ in range(times):
+                        state = self._run(tuple(inner), state)
+                case ("group", rule, gain, *branches):
+                    updates = torch.stack([self._run(branch, state) - state for branch in branches])
+                    factor = {"mean": 1 / len(branches), "sum": 1.0, "gain": (gain or 0) / len(branches)}[rule]
+                    state = state + factor * updates.sum(0)
+        return state
+
+
+def uncached(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The batch with the cache switched off, for models that would make one: a second call must not find the first."""
+    names = inspect.signature(model.forward).parameters
+    takes_cache = "use_cache" in names or ("kwargs" in names and model.can_generate())
+    return {**batch, "use_cache": False} if takes_cache else dict(batch)
+
+
+def surgery(model: nn.Module, path: str, order: Sequence[int]) -> nn.Module | None:
+    """A model of its own, with copied weights, built as if its layers had always been those of `order`.
+
+    `None` where the configuration computes a per-layer list and so cannot say the order.
+    """
+    if any(_computed(model.config, name) for name in _PER_LAYER):
+        return None
+    twin = copy.deepcopy(model)
+    blocks = twin.get_submodule(path)
+    depth = len(blocks)
+    fresh = [copy.deepcopy(blocks[index]) for index in order]
+    for position, block in enumerate(fresh):
+        for module in block.modules():
+            for name in ("layer_idx", "layer_id"):
+                if hasattr(module, name):
+                    setattr(module, name, position)
+            if hasattr(module, "config"):
+                module.config = twin.config
+    while len(blocks):
+        del blocks[-1]
+    blocks.extend(fresh)
+    _reconfigure(twin.config, order, depth)
+    return twin
+
+
+_PER_LAYER = ("layer_types", "mlp_layer_types", "no_rope_layers", "layer_rope_theta", "layers_block_type")
+
+
+def _reconfigure(config: Any, order: Sequence[int], depth: int) -> None:
+    for name in _PER_LAYER:
+        values = getattr(config, name, None)
+        settable = name not in config.attribute_map and not _is_property(config, name)
+        if settable and isinstance(values, list) and len(values) == depth:
+            setattr(config, name, [values[index] for index in order])
+    config.num_hidden_layers = len(order)
+
+
+def _computed(config: Any, name: str) -> bool:
+    """Whether a per-layer list that is not the same for every layer follows from other settings."""
+    return _is_property(config, name) and len(set(getattr(config, name))) > 1
+
+
+def _is_property(config: Any, name: str) -> bool:
+    return isinstance(getattr(type(config), name, None), property)

@@ -1,0 +1,150 @@
+"""One tiny model of a given type, with random weights large enough that every layer matters.
+
+A specimen has five layers of width 32, so that the layer patterns of its family appear (a sliding window every other
+layer, one attention layer among recurrent ones, a dense layer before the experts) and a whole zoo runs in minutes. Its
+windows are 8 tokens wide, shorter than the texts of the tests. Weights are redrawn with a standard deviation of 0.2:
+at the usual 0.02 a layer adds so little that a wrong plan would pass for the right one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+Kind = Literal["decoder", "encoder", "vision", "audio"]
+
+DEPTH = 5
+WIDTH = 32
+VOCABULARY = 80
+PAD, BOS, EOS = 0, 1, 2
+WINDOW = 8
+WEIGHT_SCALE = 0.2
+
+TEXT: Mapping[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": WIDTH,
+    "intermediate_size": 48,
+    "num_hidden_layers": DEPTH,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "pad_token_id": PAD,
+    "bos_token_id": BOS,
+    "eos_token_id": EOS,
+}
+
+SIGHT: Mapping[str, Any] = {
+    "hidden_size": WIDTH,
+    "intermediate_size": 48,
+    "num_hidden_layers": DEPTH,
+    "num_attention_heads": 4,
+    "image_size": 16,
+    "patch_size": 4,
+    "num_labels": 7,
+}
+
+SOUND: Mapping[str, Any] = {**SIGHT, "vocab_size": 32}
+
+_BASES: Mapping[Kind, Mapping[str, Any]] = {"decoder": TEXT, "encoder": TEXT, "vision": SIGHT, "audio": SOUND}
+_SHAPES: Mapping[Kind, tuple[int, ...]] = {"decoder": (), "encoder": (), "vision": (3, 16, 16), "audio": (640,)}
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """A model type of transformers, the class that carries its usual head, and how to make a tiny one.
+
+    `layers` is the path of its blocks, written down by hand: the engine has to find the same. `shape` is that of one
+    input that is not text, without the batch. `config` overrides the common dimensions; a value of `OMIT` drops one.
+    """
+
+    model_type: str
+    model_class: str
+    kind: Kind
+    layers: str
+    tags: tuple[str, ...]
+    shape: tuple[int, ...]
+    config: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return self.model_type
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A model type whose layers cannot be re-planned, and words of the reason that the engine must give."""
+
+    specimen: Specimen
+    reason: str
+
+    def __str__(self) -> str:
+        return self.specimen.model_type
+
+
+OMIT = object()
+
+
+def specimen(
+    kind: Kind,
+    model_type: str,
+    model_class: str,
+    layers: str,
+    *,
+    tags: str = "",
+    shape: tuple[int, ...] | None = None,
+    **config: Any,
+) -> Specimen:
+    """A `Specimen` as a line of a table."""
+    return Specimen(model_type, model_class, kind, layers, tuple(tags.split()), shape or _SHAPES[kind], config)
+
+
+def refused(kind: Kind, model_type: str, model_class: str, reason: str, **config: Any) -> Refusal:
+    """A `Refusal` as a line of a table."""
+    return Refusal(specimen(kind, model_type, model_class, "", **config), reason)
+
+
+def build(one: Specimen) -> nn.Module:
+    """The tiny model: evaluation mode, float32, the same weights on every call."""
+    settings = {**_BASES[one.kind], **one.config}
+    config = transformers.CONFIG_MAPPING[one.model_type](
+        **{name: value for name, value in settings.items() if value is not OMIT}
+    )
+    with warnings.catch_warnings(), torch.random.fork_rng():
+        warnings.simplefilter("ignore")  # about optional kernels, which a CPU does not have
+        torch.manual_seed(0)
+        model = getattr(transformers, one.model_class)(config).float().eval()
+    _enlarge(model)
+    return model
+
+
+def inputs(one: Specimen, model: nn.Module, batch: int = 2, length: int = 12) -> dict[str, Tensor]:
+    """A random batch for the model: token ids and their mask, or pixels, or a waveform; the same on every call."""
+    generator = torch.Generator().manual_seed(len(one.model_type) + length)
+    name = model.main_input_name
+    if name == "input_ids":
+        ids = torch.randint(EOS + 1, VOCABULARY, (batch, length), generator=generator)
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    return {name: torch.randn(batch, *one.shape, generator=generator)}
+
+
+def padded(batch: Mapping[str, Tensor], pad: int = 3) -> dict[str, Tensor]:
+    """The batch with the first `pad` tokens of its first text replaced by padding, as decoders want it: on the left."""
+    ids, mask = batch["input_ids"].clone(), batch["attention_mask"].clone()
+    ids[0, :pad] = PAD
+    mask[0, :pad] = 0
+    return {**batch, "input_ids": ids, "attention_mask": mask}
+
+
+@torch.no_grad()
+def _enlarge(model: nn.Module) -> None:
+    generator = torch.Generator().manual_seed(1)
+    for _, parameter in sorted(model.named_parameters()):
+        if parameter.dim() > 1:
+            parameter.normal_(0.0, WEIGHT_SCALE, generator=generator)
+        else:  # norms, biases, time constants keep the values they start from, a little disturbed
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))

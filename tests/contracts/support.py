@@ -1,0 +1,104 @@
+"""The support table of the documentation, made from what the contract tests find.
+
+From the repository, `PYTHONPATH=tests python -m contracts.support` writes it, in about four minutes. Every
+test of a model type compares what it finds with its row, so the table cannot say anything that is not so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import transformers
+
+from contracts import checks
+from contracts.checks import WAYS, Answer, Way
+from contracts.specimen import Refusal, Specimen
+from contracts.zoo import REFUSED, SUPPORTED
+
+TABLE = Path(__file__).parents[2] / "docs" / "support.md"
+
+_KINDS = {
+    "decoder": "Decoders of text",
+    "encoder": "Encoders of text",
+    "vision": "Encoders of images and films",
+    "audio": "Encoders of sound",
+}
+
+_INTRODUCTION = """\
+# Supported models
+
+This page is written by the contract tests, with transformers {version}: `PYTHONPATH=tests python -m contracts.support`.
+layerwise has no code for any architecture. Each model type below was built small, with random weights so large that
+every layer matters, and held to these laws:
+
+- **identity**: the plan `0-4` over its five layers gives the model's own output to the bit, step by step and in place,
+  and leaves no trace;
+- **plans**: layers skipped, exchanged, repeated, parallel, looped, nested, and at random, each equal to a naive loop
+  written independently in the test, step by step and in place;
+- **cached decoding** (decoders): tokens decoded with a cache equal tokens recomputed from the whole text, under a plan
+  that skips, reorders and repeats and under one of nested groups: `greedy`, with a `left-padded` batch, and with a
+  `static` cache; and equal those of a separate model that was built with its layers in that order. `n/a` means that
+  the model itself does not decode alike with this cache and without, before any plan.
+
+`layerwise verify MODEL --plan PLAN` holds your own model to the same laws.
+
+{count} model types hold them all, so far as they apply.
+"""
+
+
+def table(answers: Iterable[tuple[Specimen, dict[Way, Answer]]]) -> str:
+    """The page, from every supported type with its answers about decoding."""
+    found = list(answers)
+    lines = [_INTRODUCTION.format(version=transformers.__version__, count=len(found))]
+    for kind, title in _KINDS.items():
+        ways = WAYS if kind == "decoder" else ()
+        header = ["model type", "class", "layers", "of note", "identity", "plans", *ways]
+        lines += [f"## {title}", "", _row(header), _row(["---"] * len(header))]
+        lines += [row(one, answer) for one, answer in found if one.kind == kind]
+        lines.append("")
+    lines += [
+        "## Refused",
+        "",
+        "Each is refused with this reason: when it is loaded, or at first use if layerwise knows no input for it.",
+        "",
+    ]
+    lines += [_row(["model type", "class", "the message says"]), _row(["---"] * 3)]
+    lines += [refused_row(refusal) for refusal in REFUSED]
+    return "\n".join(lines) + "\n"
+
+
+def row(one: Specimen, answers: dict[Way, Answer]) -> str:
+    """The line of a supported type."""
+    decoding = [answers[way] for way in WAYS] if one.kind == "decoder" else []
+    cells = [f"`{one.model_type}`", one.model_class, f"`{one.layers}`", ", ".join(one.tags)]
+    return _row([*cells, "yes", "yes", *decoding])
+
+
+def refused_row(refusal: Refusal) -> str:
+    """The line of a refused type."""
+    return _row([f"`{refusal}`", refusal.specimen.model_class, f"... {refusal.reason} ..."])
+
+
+def committed_rows() -> dict[str, str]:
+    """The lines of the committed page, by model type."""
+    lines = TABLE.read_text(encoding="utf-8").splitlines()
+    return {line.split("`")[1]: line for line in lines if line.startswith("| `")}
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def measure(one: Specimen) -> tuple[Specimen, dict[Way, Answer]]:
+    """Hold one type to every law; raises `AssertionError` if it breaks one."""
+    subject = checks.subject(one)
+    checks.check_identity(subject)
+    checks.check_plans(subject)
+    print(one, flush=True)
+    return one, checks.check_decoding(subject)
+
+
+if __name__ == "__main__":
+    transformers.logging.set_verbosity_error()
+    TABLE.write_text(table(measure(one) for one in SUPPORTED), encoding="utf-8")

@@ -1,0 +1,92 @@
+"""Every architecture of the zoo keeps the promises of `contracts.checks`, or is refused by name and with the reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from contracts import checks, specimen, support
+from contracts.checks import Subject
+from contracts.specimen import Refusal, Specimen
+from contracts.zoo import REFUSED, SUPPORTED
+from layerwise.errors import UnsupportedModel
+from layerwise.stack import Stack, load, visits
+
+
+@pytest.fixture(scope="module", params=SUPPORTED, ids=str)
+def subject(request: pytest.FixtureRequest) -> Subject:
+    one: Specimen = request.param
+    return checks.subject(one)
+
+
+def test_identity_is_the_model_itself(subject: Subject) -> None:
+    checks.check_identity(subject)
+
+
+def test_plans_equal_a_naive_loop(subject: Subject) -> None:
+    checks.check_plans(subject)
+
+
+def test_cached_decoding_equals_recomputation(subject: Subject) -> None:
+    answers = checks.check_decoding(subject)
+    row = support.committed_rows()[subject.specimen.model_type]
+    assert row == support.row(subject.specimen, answers), "run PYTHONPATH=tests python -m contracts.support"
+
+
+@pytest.mark.parametrize("refusal", REFUSED, ids=str)
+def test_refused_with_the_reason(refusal: Refusal) -> None:
+    model = specimen.build(refusal.specimen)
+    with pytest.raises(UnsupportedModel, match=refusal.reason) as caught:
+        load(model).inspect(**specimen.inputs(refusal.specimen, model))
+    assert refusal.specimen.model_class in str(caught.value)
+
+
+def test_the_zoo_is_wide_enough() -> None:
+    kinds = Counter(one.kind for one in SUPPORTED)
+    tags = Counter(tag for one in SUPPORTED for tag in one.tags)
+    assert len(SUPPORTED) >= 80
+    assert kinds["decoder"] >= 60
+    assert kinds["encoder"] >= 20
+    assert kinds["vision"] >= 15
+    assert min(tags[tag] for tag in ("experts", "sliding", "recurrent")) >= 10
+
+
+def test_the_zoo_is_sorted_and_names_each_type_once() -> None:
+    supported = [one.model_type for one in SUPPORTED]
+    refused = [str(refusal) for refusal in REFUSED]
+    assert supported == sorted(set(supported))
+    assert refused == sorted(set(refused))
+    assert not set(supported) & set(refused)
+
+
+def test_the_table_names_the_zoo_and_nothing_else() -> None:
+    assert set(support.committed_rows()) == {str(one) for one in (*SUPPORTED, *REFUSED)}
+    rows = support.committed_rows()
+    assert [rows[str(refusal)] for refusal in REFUSED] == [support.refused_row(refusal) for refusal in REFUSED]
+
+
+def test_the_checks_notice_exchanged_layers() -> None:
+    """A stack that quietly exchanges two layers breaks both promises about outputs."""
+    honest = checks.subject(_named("bert"))
+    other = specimen.build(honest.specimen)
+    layers = other.get_submodule(honest.stack.path)
+    layers[1], layers[2] = layers[2], layers[1]
+    misled = replace(honest, stack=Stack(other, honest.stack.path))
+    with pytest.raises(AssertionError):
+        checks.check_identity(misled)
+    with pytest.raises(AssertionError, match="off by"):
+        checks.check_plans(misled)
+
+
+def test_the_decoding_check_notices_a_stale_cache_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Visits that keep the slot of their layer, as a careless engine would leave them, decode another text."""
+    subject = checks.subject(_named("llama"))
+    monkeypatch.setattr(visits, "INDEX_NAMES", ())
+    with pytest.raises((AssertionError, IndexError, RuntimeError)):
+        checks.check_decoding(subject)
+
+
+def _named(model_type: str) -> Specimen:
+    return next(one for one in SUPPORTED if one.model_type == model_type)
