@@ -1,7 +1,8 @@
 """The command `layerwise`: one verb a file, gathered here.
 
-Every error that layerwise raises on purpose is printed as its message alone, with exit code 2. Anything else is a
-defect, and keeps its traceback.
+Every error that layerwise raises on purpose is printed as its message alone, with exit code 2; Ctrl-C ends with 130.
+Anything else is a defect, and keeps its traceback. The verbs import what is heavy (torch, transformers, plotly) when
+they run, so that help, plans and misspelt options answer at once.
 """
 
 from __future__ import annotations
@@ -9,33 +10,42 @@ from __future__ import annotations
 import sys
 
 import typer
-from transformers.utils.logging import disable_progress_bar
 
 from layerwise.cli import export, plan, report, sweep, verify
-from layerwise.cli.screen import errors
+from layerwise.cli.screen import errors, write
 from layerwise.errors import LayerwiseError
+
+HELP = """The layers of a transformer, first-class: any order, any subset, any mixture.
+
+A plan says which layers run, and in what order:
+
+0-13 18-31                  all of 32 but the layers 14 to 17
+0-13 17-14 18-31            those four backwards
+0-13 (14|15|16|17) 18-31    those four side by side
+
+[bold]Start here[/]
+
+[dim]layerwise plan "0-13 (14|15|16|17) 18-31"[/]   words, costs and a picture
+[dim]layerwise sweep demo[/]                        what each layer is worth
+"""
 
 app = typer.Typer(
     name="layerwise",
-    help="The layers of a transformer, first-class: any order, any subset, any mixture.",
+    help=HELP,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("sweep")(sweep.sweep)
-app.command("plan")(plan.plan)
-app.command("verify")(verify.verify)
-app.command("report")(report.report)
-app.command("export")(export.export)
+for verb in (sweep.sweep, plan.plan, verify.verify, report.report, export.export):
+    app.command(verb.__name__)(verb)
 
 
 def main() -> None:
     """Run the command line; the entry point of the package."""
-    disable_progress_bar()
     try:
         app()
     except LayerwiseError as error:
-        errors.print(f"[bold red]{type(error).__name__}[/]", highlight=False)
-        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        write(errors, f"error: {error}", style="red")
         sys.exit(2)

@@ -9,7 +9,7 @@ import typer
 
 from layerwise import results
 from layerwise.cli.options import RunFolder
-from layerwise.cli.screen import output
+from layerwise.cli.screen import output, write
 from layerwise.errors import RunError, near_matches
 
 FORMATS = ("csv", "parquet")
@@ -17,8 +17,10 @@ FORMATS = ("csv", "parquet")
 
 def export(
     run: RunFolder,
-    to: Annotated[Path | None, typer.Option(help="The folder to write to; by default RUN/exports.")] = None,
-    format: Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = "parquet",
+    to: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="The folder to write to; by default RUN/exports.")
+    ] = None,
+    format: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(FORMATS)}.")] = "parquet",
 ) -> None:
     """Write the losses, scores and plans of a run as Parquet or CSV files.
 
@@ -28,4 +30,4 @@ def export(
         raise RunError(f"there is no export format {format!r}; {near_matches(format, FORMATS)}")
     with results.Run.open(run) as opened:
         for path in results.export(opened, to, "csv" if format == "csv" else "parquet"):
-            output.print(str(path), soft_wrap=True)
+            write(output, str(path))

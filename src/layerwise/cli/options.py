@@ -7,18 +7,35 @@ from typing import Annotated
 
 import typer
 
-from layerwise.stack.load import DEVICES, DTYPES
+# The words of `layerwise.stack.load`, which is too heavy to import for a help text; a test compares them.
+DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
+DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
+
+# The heading of these options in a help text.
+MODEL = "The model"
 
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="A hub id, a folder, or [bold]demo[/].")]
-Layers = Annotated[str | None, typer.Option(help="Dotted path of the list of blocks, where it is not found by itself.")]
-Tokenizer = Annotated[
-    str | None, typer.Option(metavar="FOLDER_OR_FILE", help="A tokenizer, where the model has none beside it.")
+Layers = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", help="Its list of blocks, where that is not found.", rich_help_panel=MODEL),
 ]
-Device = Annotated[str, typer.Option(help=f"One of {', '.join(DEVICES)}.")]
-Dtype = Annotated[str, typer.Option(help=f"One of {', '.join(DTYPES)}; auto is the checkpoint's, float32 on a CPU.")]
-Revision = Annotated[str | None, typer.Option(help="A branch, tag or commit of a hub model.")]
+Tokenizer = Annotated[
+    str | None, typer.Option(metavar="PATH", help="Where there is none beside it.", rich_help_panel=MODEL)
+]
+Device = Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(DEVICES)}.", rich_help_panel=MODEL)]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help=f"One of {', '.join(DTYPES)}; auto is the checkpoint's, float32 on a CPU.",
+        rich_help_panel=MODEL,
+    ),
+]
+Revision = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A branch, tag or commit of a hub model.", rich_help_panel=MODEL)
+]
 TrustRemoteCode = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model. Off unless you ask.")
+    bool, typer.Option("--trust-remote-code", help="Run code that comes with it.", rich_help_panel=MODEL)
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 

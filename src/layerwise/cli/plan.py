@@ -7,34 +7,52 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from layerwise.cli.screen import output
+from layerwise.cli.screen import output, write
 from layerwise.plan import Plan
 from layerwise.plan.explain import explain
-from layerwise.plan.picture import picture
+from layerwise.plan.picture import LEGEND, picture
+
+# The picture stays small enough to be seen whole, and a cell is two characters wide beside the name of its row.
+CELLS = 48
+NAME_WIDTH = 6
 
 
 def plan(
-    text: Annotated[str, typer.Argument(metavar="PLAN", help='For instance "0-13 (14|15|16|17)*3 18-31".')],
-    depth: Annotated[int | None, typer.Option(min=1, help="The number of layers of the model it is meant for.")] = None,
+    text: Annotated[list[str], typer.Argument(metavar="PLAN", help='For instance "0-13 (14|15|16|17)*3 18-31".')],
+    depth: Annotated[
+        int | None, typer.Option(min=1, metavar="LAYERS", help="The depth of the model it is meant for.")
+    ] = None,
 ) -> None:
     """Read a plan: what it does in words, what it costs, and its wiring as a picture.
 
     [dim]layerwise plan "0-13 (14|15|16|17)*3 18-31" --depth 32[/]
+
+    [bold]How to write one[/]
+    [dim]0-31[/]                       layers 0 to 31, as trained
+    [dim]0-13 18-31[/]                 skip 14 to 17
+    [dim]0-13 17-14 18-31[/]           a descending range runs backwards
+    [dim]0-13 15*4 18-31[/]            layer 15 four times
+    [dim]0-44 \\[45-51]*2 52-79[/]       a block of layers twice
+    [dim]0-13 (14|15|16|17) 18-31[/]   side by side: the mean of their outputs
+    [dim]0-5 (6 7|8 9):sum 10-31[/]    longer branches; :sum or :gain=2, not the mean
     """
-    read = Plan.parse(text)
+    read = Plan.parse(" ".join(text))
     if depth is not None:
         read.check(depth)
-    output.print(f"[bold]{read}[/]", soft_wrap=True)
-    output.print(explain(read), markup=False, soft_wrap=True)
+    write(output, str(read), style="bold")
+    write(output, explain(read, depth))
+    output.print(_costs(read, depth))
+    cells = max(1, min(CELLS, (output.width - NAME_WIDTH) // 2))
+    output.print(picture(read, cells), markup=False, no_wrap=True, overflow="ignore", crop=False)
+    write(output, LEGEND, style="dim")
+
+
+def _costs(read: Plan, depth: int | None) -> Table:
     cost = read.cost()
+    whole = f" (as trained: {depth})" if depth is not None else ""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    own = f" (the model as trained: {depth})" if depth is not None else ""
-    table.add_row("layer evaluations", f"{cost.evaluations}{own}")
-    table.add_row("sequential stages", f"{cost.stages}{own}")
+    table.add_row("layer evaluations", f"{cost.evaluations}{whole}")
+    table.add_row("sequential stages", f"{cost.stages}{whole}")
     table.add_row("layers used", f"{cost.weights}{f' of {depth}' if depth is not None else ''}")
     table.add_row("KV slots", str(cost.slots))
-    if depth is not None:
-        missing = Plan.of(sorted(set(range(depth)) - read.layers())) if read.layers() < set(range(depth)) else None
-        table.add_row("layers left out", str(missing) if missing else "none")
-    output.print(table)
-    output.print(picture(read), markup=False, no_wrap=True, overflow="ignore", crop=False)
+    return table

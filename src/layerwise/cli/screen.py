@@ -1,15 +1,28 @@
-"""What the terminal shows: two consoles, and the one progress bar of a sweep."""
+"""What the terminal shows: two consoles, sentences, and the one progress bar of a sweep."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from layerwise.measure.sweep import Bill, Meter
+if TYPE_CHECKING:
+    from layerwise.measure.sweep import Bill, Meter
 
 output = Console(highlight=False)
-errors = Console(stderr=True)
+errors = Console(stderr=True, highlight=False)
+
+
+def write(console: Console, text: str, style: str = "") -> None:
+    """Print `text` as it is: brackets are not markup.
+
+    A terminal gets lines broken between words; a file or a pipe gets them whole, and so do indented lines, whose
+    columns mean something.
+    """
+    for line in text.splitlines():
+        console.print(Text(line, style), soft_wrap=not console.is_terminal or line.startswith(" "))
 
 
 class SweepBar:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from layerwise.cli.options import Device, Dtype, Layers, ModelName, Revision, TrustRemoteCode
-from layerwise.cli.screen import output
+from layerwise.cli.screen import output, write
 from layerwise.plan import Plan
-from layerwise.stack import load
-from layerwise.stack import verify as laws
+
+WORDS = {True: "holds", False: "FAILS", None: "n/a"}
+STYLES = {True: "green", False: "bold red", None: "dim"}
 
 
 def verify(
     model: ModelName,
-    plan: Annotated[str | None, typer.Option(help="The plan to verify; without one, the model as trained.")] = None,
+    plan: Annotated[
+        str | None, typer.Option(metavar="PLAN", help="The plan to verify; without one, the model as trained.")
+    ] = None,
     layers: Layers = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -28,18 +30,19 @@ def verify(
     Exit code 1 if a law does not hold.
 
     [dim]layerwise verify demo --plan "0-3 (4|5|6)*2 7-11"[/]
+
+    [dim]layerwise verify HuggingFaceTB/SmolLM2-135M --plan "0-13 18-29"[/]
     """
-    stack = load(
-        model, layers=layers, device=device, dtype=dtype, revision=revision, trust_remote_code=trust_remote_code
-    )
-    wanted = Plan.parse(plan) if plan is not None else Plan.identity(stack.depth)
+    wanted = Plan.parse(plan) if plan is not None else None
+    from layerwise.cli.model import open_model
+    from layerwise.stack import verify as laws
+
+    stack = open_model(model, None, layers, device, dtype, revision, trust_remote_code)
+    wanted = wanted or Plan.identity(stack.depth)
     found = laws(stack, wanted)
-    table = Table(title=f"{stack.source.name} under {wanted}", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for column in ("law", "holds", "detail"):
-        table.add_column(column)
-    words = {True: "[green]yes[/]", False: "[bold red]NO[/]", None: "[dim]n/a[/]"}
+    write(output, f"{stack.source.name} under {wanted}", style="bold")
+    widest = max(len(law.name) for law in found)
     for law in found:
-        table.add_row(law.name, words[law.holds], law.detail)
-    output.print(table)
+        write(output, f"{WORDS[law.holds]:5}  {law.name:{widest}}  {law.detail}", style=STYLES[law.holds])
     if any(law.holds is False for law in found):
         raise typer.Exit(1)

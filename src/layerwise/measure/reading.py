@@ -9,11 +9,11 @@ from layerwise.data.batches import AnyBatch, batches
 from layerwise.data.corpus import Corpus
 from layerwise.data.tokens import Objective, windows
 from layerwise.errors import DataError, MeasureError
+from layerwise.measure.study import BATCH_TOKENS
 from layerwise.stack import Stack
 
 # The longest window by default: long enough for context to matter, short enough for a laptop.
 WINDOW = 512
-BATCH_TOKENS = 4096
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ def read(
     Decoders are scored on the next token, masked language models on a seeded 15 % of masked tokens. Raises `DataError`
     for a model without a tokenizer, `MeasureError` for one that is not a language model.
     """
+    objective = objective_of(stack)
     tokenizer = stack.tokenizer
     if tokenizer is None:
         raise DataError(
             f"{stack.source.name} has no tokenizer beside it, so it cannot read text; give one with "
             "--tokenizer FOLDER_OR_FILE"
         )
-    objective = objective_of(stack)
     positions = _positions(stack)
     length = length or min(WINDOW, positions or WINDOW)
     cut = windows(corpus, tokenizer, length, tokens, seed, objective=objective, positions=positions)
