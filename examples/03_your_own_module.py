@@ -1,0 +1,71 @@
+"""Any torch module will do whose blocks stand in a ModuleList: here one that is made and trained on the spot.
+
+    python examples/03_your_own_module.py
+
+It learns the colours of a chessboard; the question is which of its blocks came to matter.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+import layerwise
+from layerwise import Plan, families
+
+WIDTH, BLOCKS = 32, 6
+
+
+class Block(nn.Module):
+    """One residual block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH))
+
+    def forward(self, state: Tensor) -> Tensor:
+        return state + self.inner(state)
+
+
+class Classifier(nn.Module):
+    """Points (batch, 2) to the logits of two classes (batch, 2)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(2, WIDTH)
+        self.encoder = nn.ModuleDict({"blocks": nn.ModuleList(Block() for _ in range(BLOCKS))})
+        self.head = nn.Linear(WIDTH, 2)
+
+    def forward(self, points: Tensor) -> Tensor:
+        state = self.embed(points)
+        for block in self.encoder["blocks"]:
+            state = block(state)
+        return self.head(state)
+
+
+def chessboard(count: int) -> tuple[Tensor, Tensor]:
+    """Points of the plane and the colour of the square each lies on."""
+    points = 4 * torch.rand(count, 2) - 2
+    return points, points.floor().sum(dim=1).long() % 2
+
+
+def main() -> None:
+    """Train the classifier for a moment, then print its accuracy without each of its blocks."""
+    torch.manual_seed(0)
+    model = Classifier()
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(300):
+        points, colours = chessboard(256)
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(points), colours).backward()
+        optimiser.step()
+
+    stack = layerwise.load(model, layers="encoder.blocks")
+    points, colours = chessboard(2000)
+    for plan in [Plan.identity(stack.depth), *(member.plan for member in families.leave_one_out(stack.depth))]:
+        right = stack.output(plan, points=points).argmax(dim=1) == colours
+        print(f"{plan!s:10} {right.float().mean():6.1%} right")
+
+
+if __name__ == "__main__":
+    main()

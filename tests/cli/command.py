@@ -1,0 +1,60 @@
+"""The command as a test runs it: in this process for its words and exit code, in another to be interrupted."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import sysconfig
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+from layerwise.cli.app import main
+
+PROGRAM = Path(sysconfig.get_path("scripts")) / "layerwise"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+def layerwise(*arguments: str | Path) -> Ended:
+    """Run the command line in this process; an exception that would be a traceback comes up as it is."""
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    with patch.object(sys, "argv", ["layerwise", *map(str, arguments)]), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+    return Ended(code, out.getvalue(), err.getvalue())
+
+
+def refused(*arguments: str | Path) -> str:
+    """The message of a command that must end with code 2, one `error:`, nothing on the output, and no traceback."""
+    ended = layerwise(*arguments)
+    assert ended.code == 2, ended
+    assert ended.out == ""
+    assert ended.err.count("error: ") == 1
+    assert "Traceback" not in ended.err
+    return ended.err.partition("error: ")[2]
+
+
+def start(*arguments: str | Path, folder: Path | None = None) -> subprocess.Popen[str]:
+    """The installed command as a process of its own, on one thread."""
+    return subprocess.Popen(
+        [PROGRAM, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+    )

@@ -1,0 +1,114 @@
+"""The face of the command: its verbs, its flags, its help, and what it costs to ask."""
+
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+import typer
+
+from cli.command import layerwise, refused
+from layerwise.cli import options, screen
+from layerwise.cli.app import app
+from layerwise.measure import study
+from layerwise.measure.reading import WINDOW
+from layerwise.plan import FAMILIES
+from layerwise.stack.load import DEVICES, DTYPES
+
+MODEL_FLAGS = {"--layers", "--device", "--dtype", "--revision", "--trust-remote-code"}
+FLAGS = {
+    "sweep": MODEL_FLAGS
+    | {"--text", "--tokens", "--length", "--batch-tokens", "--families", "--plan", "--tasks", "--task-folder"}
+    | {"--task-limit", "--run", "--fresh", "--no-similarity", "--seed", "--quiet", "--tokenizer"},
+    "plan": {"--depth"},
+    "verify": MODEL_FLAGS | {"--plan"},
+    "report": {"--to", "--markdown"},
+    "export": {"--to", "--format"},
+}
+
+
+def test_verbs_and_flags_are_these() -> None:
+    """A flag that disappears breaks someone's script: change this list on purpose or not at all."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    found = {
+        name: {flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")}
+        for name, command in commands.items()
+    }
+    assert found == FLAGS
+
+
+@pytest.mark.parametrize("verb", FLAGS)
+def test_every_help_has_an_example_and_fits_eighty_columns(verb: str) -> None:
+    ended = layerwise(verb, "--help")
+    assert ended.code == 0
+    assert f" layerwise {verb} " in ended.out.partition("Usage")[2].partition("\n")[2]
+    assert max(map(len, ended.out.splitlines())) <= 80
+    assert all(flag in ended.out for flag in FLAGS[verb])
+    assert "…" not in ended.out
+
+
+def test_no_verb_gets_the_help() -> None:
+    ended = layerwise()
+    assert all(f" {verb} " in ended.out + ended.err for verb in FLAGS)
+    assert "layerwise sweep demo" in ended.out + ended.err
+    assert layerwise("-h").code == 0
+
+
+def test_choices_in_the_help_are_those_of_the_code() -> None:
+    assert (options.DEVICES, options.DTYPES) == (DEVICES, DTYPES)
+    shown = layerwise("sweep", "--help").out
+    assert all(name in shown for name in FAMILIES)
+    assert f"by default {WINDOW} tokens" in shown
+    assert f"[default: {study.BATCH_TOKENS}]" in shown
+    assert f"[default: {','.join(study.DEFAULT_FAMILIES)}]" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["swep"], "No such command 'swep'. Did you mean 'sweep'?"),
+        (["sweep"], "Missing argument 'MODEL'"),
+        (["plan"], "Missing argument 'PLAN"),
+        (["report"], "Missing argument 'RUN'"),
+        (["sweep", "demo", "--famlies", "painters"], "No such option: --famlies"),
+        (["sweep", "demo", "--tokens", "many"], "Invalid value for '--tokens'"),
+        (["plan", "0-3", "--depth", "0"], "Invalid value for '--depth'"),
+    ],
+)
+def test_slips_of_the_keyboard_are_answered(arguments: list[str], message: str) -> None:
+    ended = layerwise(*arguments)
+    assert ended.code == 2
+    assert message in ended.err.replace("\n", " ")
+    assert "Traceback" not in ended.err
+
+
+def test_what_needs_no_torch_does_not_wait_for_it() -> None:
+    """Help, plans and options that can be refused at once do not import what takes seconds."""
+    script = """
+import sys
+from layerwise.cli.app import main
+for words in (["plan", "0-13 18-31"], ["sweep", "--help"], ["sweep", "x", "--families", "painter"]):
+    sys.argv = ["layerwise", *words]
+    try:
+        main()
+    except SystemExit:
+        pass
+heavy = {"torch", "transformers", "plotly", "scipy", "pyarrow", "numpy"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_misspelt_family_is_answered_before_the_model_is_looked_for() -> None:
+    assert "did you mean painters?" in refused("sweep", "no-such-model", "--text", "none", "--families", "painter")
+
+
+@pytest.mark.parametrize("module", [options, screen, study], ids=lambda module: module.__name__)
+def test_examples_in_docstrings_hold(module: ModuleType) -> None:
+    found = doctest.testmod(module)
+    assert found.attempted
+    assert not found.failed

@@ -1,0 +1,135 @@
+"""Ctrl-C ends a sweep with code 130, one sentence and every row it had, wherever it hits, also while saving."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from cli.command import layerwise, start
+from layerwise.measure import conduct
+from layerwise.results import Loss, Run, Store
+
+ARGUMENTS = ("--families", "leave_one_out", "--length", "20", "--batch-tokens", "40")
+
+
+@pytest.fixture
+def command(model: Path, texts: Path, tmp_path: Path) -> tuple[str | Path, ...]:
+    """A sweep in small pieces."""
+    return ("sweep", model, "--text", texts, "--run", tmp_path / "run", *ARGUMENTS)
+
+
+@pytest.fixture(scope="module")
+def whole(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Loss]:
+    """The rows of that sweep when nobody interrupts it."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert layerwise("sweep", model, "--text", texts, "--run", folder, *ARGUMENTS).code == 0
+    return rows(folder)
+
+
+def rows(folder: Path) -> list[Loss]:
+    with Run.open(folder) as run:
+        return list(run.store.losses())
+
+
+def test_ctrl_c_of_the_real_command(command: tuple[str | Path, ...], whole: list[Loss], tmp_path: Path) -> None:
+    process = start(*command)
+    while process.poll() is None and not has_rows(tmp_path / "run" / "run.sqlite"):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert out == ""
+    assert err.splitlines()[-1].endswith("rows are kept; the same command goes on from here")
+    assert "Traceback" not in err
+    kept = rows(tmp_path / "run")
+    assert kept
+    assert layerwise(*command).code == 0
+    assert set(kept) < set(whole)
+    assert rows(tmp_path / "run") == whole
+
+
+def test_ctrl_c_before_there_is_a_run(command: tuple[str | Path, ...], tmp_path: Path) -> None:
+    process = start(*command)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("loading ")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err == ""
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ctrl_c_while_saving(
+    command: tuple[str | Path, ...], whole: list[Loss], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """The signal arrives inside a transaction, after some of its rows: the transaction is undone as one."""
+    chance = random.Random(seed)
+    strike = chance.randrange(1, len(whole))
+    add = Store._add_loss
+    added = 0
+
+    def struck(store: Store, connection: sqlite3.Connection, row: Loss, session: int) -> None:
+        nonlocal added
+        add(store, connection, row, session)
+        added += 1
+        if added == strike:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched, own_interrupt():
+        patched.setattr(Store, "_add_loss", struck)
+        ended = layerwise(*command)
+    assert ended.code == 130
+    kept = rows(tmp_path / "run")
+    assert f"stopped: {len(kept)} rows are kept" in ended.err
+    assert len(kept) < strike
+    assert layerwise(*command).code == 0
+    assert rows(tmp_path / "run") == whole
+
+
+@pytest.mark.parametrize("part", ["effects", "similarity"])
+def test_ctrl_c_after_the_sweep(
+    command: tuple[str | Path, ...],
+    whole: list[Loss],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+) -> None:
+    def struck(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched, own_interrupt():
+        patched.setattr(conduct, part, struck)
+        ended = layerwise(*command)
+    assert ended.code == 130
+    assert rows(tmp_path / "run") == whole
+    assert layerwise(*command).code == 0
+    with Run.open(tmp_path / "run") as run:
+        assert run.store.scores("effect")
+        assert run.store.scores("similarity")
+
+
+@contextmanager
+def own_interrupt() -> Iterator[None]:
+    """Gives Python's own handler back afterwards: a stopped command ignores further signals."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def has_rows(database: Path) -> bool:
+    """Whether a few rows are there."""
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+            return bool(connection.execute("SELECT count(*) > 20 FROM losses").fetchone()[0])
+    except sqlite3.Error:
+        return False

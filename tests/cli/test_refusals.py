@@ -1,0 +1,323 @@
+"""Bad input gets one clear message, code 2, and loses nothing: no traceback, and no run folder left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import BertConfig, BertModel, ViTConfig, ViTForImageClassification
+
+from cli.command import layerwise, refused
+from cli.conftest import DEPTH
+from layerwise.plan import Plan
+from layerwise.results import Run, database
+from tiny_tokenizers import character_tokenizer, word_tokenizer
+
+FEW = ("--families", "leave_one_out", "--no-similarity")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run folder that does not exist yet."""
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def sweep(model: Path, texts: Path, folder: Path) -> Callable[..., str]:
+    """Refuse a sweep of the tiny model on the ten texts, but for what a test changes; no run folder comes of it."""
+
+    def run(*more: str | Path, model: Path | str = model, text: Path | str = texts) -> str:
+        message = refused("sweep", model, "--text", text, "--run", folder, *FEW, *more)
+        assert not folder.exists()
+        return message
+
+    return run
+
+
+# The model
+
+
+def test_a_model_that_is_nowhere(sweep: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert "there is no folder ./tyni" in sweep(model="./tyni")
+    assert "nobody/nothing could not be loaded" in sweep(model="nobody/nothing")
+    assert "give a folder" in sweep(model="dmeo")
+
+
+def test_a_truncated_checkpoint(sweep: Callable[..., str], own_model: Path) -> None:
+    weights = own_model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert "model.safetensors is not a whole safetensors file" in sweep(model=own_model)
+
+
+def test_a_checkpoint_that_cannot_be_opened(sweep: Callable[..., str], own_model: Path) -> None:
+    (own_model / "model.safetensors").unlink()
+    (own_model / "model.safetensors").symlink_to(own_model / "moved-away")
+    assert "model.safetensors is not a whole safetensors file" in sweep(model=own_model)
+
+
+def test_pickled_weights_are_not_read(sweep: Callable[..., str], own_model: Path) -> None:
+    weights = load_file(own_model / "model.safetensors")
+    (own_model / "model.safetensors").unlink()
+    torch.save(weights, own_model / "pytorch_model.bin")
+    assert "only pickled weights (pytorch_model.bin)" in sweep(model=own_model)
+
+
+def test_code_that_comes_with_a_model_is_not_run(sweep: Callable[..., str], own_model: Path) -> None:
+    config = json.loads((own_model / "config.json").read_text())
+    config |= {"model_type": "homemade", "auto_map": {"AutoConfig": "homemade.Config"}}
+    (own_model / "config.json").write_text(json.dumps(config))
+    (own_model / "homemade.py").write_text("open('it-was-run', 'w'); raise SystemExit('it was run')")
+    assert "--trust-remote-code" in sweep(model=own_model)
+    assert "--trust-remote-code" in refused("verify", own_model)
+    assert not Path("it-was-run").exists()
+
+
+def test_a_tokenizer_with_code_is_not_run(sweep: Callable[..., str], own_model: Path) -> None:
+    settings = json.loads((own_model / "tokenizer_config.json").read_text())
+    settings |= {"tokenizer_class": "Homemade", "auto_map": {"AutoTokenizer": ["homemade.Homemade", None]}}
+    (own_model / "tokenizer_config.json").write_text(json.dumps(settings))
+    (own_model / "homemade.py").write_text("open('it-was-run', 'w'); raise SystemExit('it was run')")
+    layerwise("verify", own_model)
+    assert not Path("it-was-run").exists()
+
+
+def test_a_model_without_a_tokenizer(sweep: Callable[..., str], own_model: Path) -> None:
+    for file in own_model.glob("*token*"):
+        file.unlink()
+    assert "has no tokenizer beside it" in sweep(model=own_model)
+    assert "--tokenizer" in sweep(model=own_model)
+
+
+def test_the_tokenizer_of_another_model(sweep: Callable[..., str], tmp_path: Path) -> None:
+    word_tokenizer([f"word{number}" for number in range(500)]).save_pretrained(tmp_path / "other")
+    (tmp_path / "words.txt").write_text("word1 word499 word2 word3")
+    message = sweep("--tokenizer", tmp_path / "other", text=tmp_path / "words.txt")
+    assert "this tokenizer belongs to another model" in message
+
+
+def test_a_tokenizer_that_is_none(sweep: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "tok512.bin").write_bytes(b"\1\2\3")
+    assert "is not a llama2.c tokenizer" in sweep("--tokenizer", tmp_path / "tok512.bin")
+
+
+def test_a_model_of_images_reads_no_text(sweep: Callable[..., str], tmp_path: Path) -> None:
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16, image_size=8, patch_size=4
+    )
+    ViTForImageClassification(config).save_pretrained(tmp_path / "vit")
+    assert "ViTForImageClassification is not a language model" in sweep(model=tmp_path / "vit")
+
+
+def test_a_model_of_text_without_a_head(sweep: Callable[..., str], tmp_path: Path) -> None:
+    config = BertConfig(vocab_size=99, hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16)
+    BertModel(config).save_pretrained(tmp_path / "bert")
+    character_tokenizer().save_pretrained(tmp_path / "bert")
+    assert "BertModel is not a language model with a head" in sweep(model=tmp_path / "bert")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--device", "gpu", "device 'gpu' is not known"),
+        ("--dtype", "float23", "did you mean float32"),
+        ("--layers", "model.leyers", "model.leyers"),
+    ],
+)
+def test_words_that_are_not_known(sweep: Callable[..., str], flag: str, value: str, message: str) -> None:
+    assert message in sweep(flag, value)
+
+
+# The text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b" \n\t\n", "is empty"),
+        (b"\x7fELF\0\1\2", "is not UTF-8 text: byte 4 is 0x00"),
+        (b"\xff\xfeh\0i\0", "is not UTF-8 text: byte 0 is 0xff"),
+        (b"a", "has 1 token(s): a text needs at least 2"),
+    ],
+)
+def test_a_text_that_cannot_be_scored(sweep: Callable[..., str], tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "text.txt").write_bytes(content)
+    assert message in sweep(text=tmp_path / "text.txt")
+
+
+def test_a_text_that_is_not_there(sweep: Callable[..., str], tmp_path: Path) -> None:
+    assert "there is no text at" in sweep(text=tmp_path / "nothing.txt")
+    (tmp_path / "folder").mkdir()
+    assert "holds no text file" in sweep(text=tmp_path / "folder")
+
+
+def test_no_text_at_all(model: Path, folder: Path) -> None:
+    assert "--text FILE_OR_FOLDER" in refused("sweep", model, "--run", folder)
+
+
+def test_windows_longer_than_the_model_has_positions(sweep: Callable[..., str]) -> None:
+    assert "the model has 128 positions: use --length 128 or less" in sweep("--length", "129")
+
+
+def test_fewer_tokens_than_a_window(sweep: Callable[..., str]) -> None:
+    assert "is less than one window" in sweep("--tokens", "1")
+
+
+# The plans and the benchmarks
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ("0-9", f"the model has {DEPTH} layers"),
+        ("0-3 (1|2", "this ( is never closed"),
+        ("", "a plan runs at least one layer"),
+    ],
+)
+def test_plans_that_do_not_fit(sweep: Callable[..., str], model: Path, plan: str, message: str) -> None:
+    assert message in sweep("--plan", plan)
+    assert message in refused("verify", model, "--plan", plan)
+    assert message in refused("plan", plan, "--depth", str(DEPTH))
+
+
+def test_a_syntax_error_shows_the_character(sweep: Callable[..., str]) -> None:
+    lines = sweep("--plan", "0-3 4x 5").splitlines()
+    assert lines[1] == "  0-3 4x 5"
+    assert lines[2] == "       ^"
+
+
+def test_names_that_are_not_known(sweep: Callable[..., str]) -> None:
+    assert "unknown family 'paintres'; did you mean painters?" in sweep("--families", "leave_one_out,paintres")
+
+
+def test_a_benchmark_that_is_not_known_costs_no_run(sweep: Callable[..., str], tmp_path: Path) -> None:
+    pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
+    message = sweep("--tasks", "arc_chalenge")
+    assert "unknown benchmark 'arc_chalenge'" in message
+    assert "arc_challenge" in message
+    assert "there is no folder" in sweep("--tasks", "arc_challenge", "--task-folder", tmp_path / "nowhere")
+
+
+# The run folder
+
+
+def test_a_run_folder_that_another_process_writes(model: Path, texts: Path, folder: Path) -> None:
+    arguments = ("sweep", model, "--text", texts, "--run", folder, *FEW)
+    assert layerwise(*arguments).code == 0
+    with Run.open(folder) as run:
+        before = list(run.store.losses())
+        manifest = run.manifest
+    with Run.resume_or_create(folder, manifest):
+        for more in ((), ("--fresh",)):
+            assert f"is in use: process {os.getpid()} is writing to it" in refused(*arguments, *more)
+    with Run.open(folder) as run:
+        assert list(run.store.losses()) == before
+
+
+@pytest.mark.parametrize("change", ["model", "text", "families", "seed", "dtype"])
+def test_the_folder_of_another_run_keeps_its_rows(
+    model: Path, texts: Path, own_model: Path, folder: Path, tmp_path: Path, change: str
+) -> None:
+    assert layerwise("sweep", model, "--text", texts, "--run", folder, *FEW).code == 0
+    with Run.open(folder) as run:
+        before = list(run.store.losses())
+    weights = load_file(own_model / "model.safetensors")
+    weights["model.norm.weight"] *= 2
+    save_file(weights, own_model / "model.safetensors", {"format": "pt"})
+    (tmp_path / "text.txt").write_text("another text, as short as it is")
+    more = {"families": ("--plan", "0"), "seed": ("--seed", "1"), "dtype": ("--dtype", "float64")}.get(change, ())
+    message = refused(
+        *("sweep", own_model if change == "model" else model),
+        *("--text", tmp_path / "text.txt" if change == "text" else texts, "--run", folder, *FEW, *more),
+    )
+    assert "This folder holds another run" in message
+    assert "--fresh" in message
+    with Run.open(folder) as run:
+        assert list(run.store.losses()) == before
+
+
+@pytest.mark.parametrize("verb", ["report", "export"])
+def test_a_folder_that_is_no_run(verb: str, tmp_path: Path) -> None:
+    assert "is not a run" in refused(verb, tmp_path)
+    assert "is not a run" in refused(verb, tmp_path / "nowhere")
+
+
+def test_a_run_folder_that_cannot_be_made(model: Path, texts: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    message = refused("sweep", model, "--text", texts, "--run", tmp_path / "file" / "run", *FEW)
+    assert "Cannot make the run folder" in message
+
+
+def test_a_full_disk_keeps_what_was_written(
+    model: Path, texts: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is refused more pages in the middle of the sweep, as by a disk that is full."""
+    connect = database.connect_for_writing
+
+    def small(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+        return connection
+
+    arguments = ("sweep", model, "--text", texts, "--run", folder, "--length", "10", *FEW)
+    with monkeypatch.context() as full:
+        full.setattr("layerwise.results.store.connect_for_writing", small)
+        assert "is full. All rows up to the last finished batch are safe" in refused(*arguments)
+    with Run.open(folder) as run:
+        kept = list(run.store.losses())
+    assert kept
+    resumed = layerwise(*arguments)
+    assert resumed.code == 0
+    assert f"resumed: {len(kept)} rows are there already" in resumed.err
+    whole = folder.with_name("whole")
+    assert layerwise(*arguments, "--run", whole).code == 0
+    with Run.open(folder) as run, Run.open(whole) as other:
+        losses = list(run.store.losses())
+        assert set(kept) < set(losses)
+        assert losses == list(other.store.losses())
+
+
+def test_a_report_that_cannot_be_written_loses_no_rows(model: Path, texts: Path, folder: Path) -> None:
+    (folder / "report.html").mkdir(parents=True)
+    ended = layerwise("sweep", model, "--text", texts, "--run", folder, *FEW)
+    assert ended.code == 2
+    assert "error: the report could not be written" in ended.err
+    assert ended.out.startswith("- ")
+    with Run.open(folder) as run:
+        assert run.store.scores("effect")
+
+
+# Numbers
+
+
+def test_a_plan_whose_logits_are_not_finite_costs_itself_alone(model: Path, texts: Path, folder: Path) -> None:
+    overflow = "0 (1|2):gain=1e39 3"
+    arguments = ("sweep", model, "--text", texts, "--run", folder, "--families", "leave_one_out", "--plan", overflow)
+    for _ in range(2):
+        ended = layerwise(*arguments)
+        assert ended.code == 2
+        assert ended.err.count("error: ") == 1
+        assert f"1 of 6 plans gave non-finite losses, first '{Plan.parse(overflow)}'" in ended.err
+        assert f"report: {folder / 'report.html'}" in ended.out
+        with Run.open(folder) as run:
+            assert {row.plan for row in run.store.losses()} == {"0-3", "1-3", "0 2 3", "0 1 3", "0-2"}
+            assert run.store.scores("similarity")
+            measured = {score.subject for score in run.store.scores("effect", metric="delta_nll")}
+            assert measured == {"1-3", "0 2 3", "0 1 3", "0-2"}
+        assert folder.joinpath("report.html").is_file()
+
+
+def test_a_model_whose_logits_are_not_finite(own_model: Path, texts: Path, folder: Path) -> None:
+    weights = load_file(own_model / "model.safetensors")
+    weights["model.layers.1.mlp.up_proj.weight"][0, 0] = float("nan")
+    save_file(weights, own_model / "model.safetensors", {"format": "pt"})
+    message = refused("sweep", own_model, "--text", texts, "--run", folder, *FEW)
+    assert "the model itself (0-3) gives non-finite logits" in message

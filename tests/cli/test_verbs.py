@@ -1,0 +1,240 @@
+"""Every verb on a real folder and real text files: what it prints, what it leaves behind, and how it ends."""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+
+from cli.command import layerwise
+from cli.conftest import DEPTH, save_llama
+from layerwise.cli.findings import report_data
+from layerwise.plan import Plan, families
+from layerwise.results import Run
+
+FEW = ("--families", "leave_one_out", "--no-similarity")
+
+
+@pytest.fixture(scope="module")
+def swept(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with one sweep in it, of leave-one-out and one plan of its own."""
+    folder = tmp_path_factory.mktemp("runs") / "swept"
+    ended = layerwise("sweep", model, "--text", texts, "--run", folder, "--plan", "0 (1|2) 3", *FEW)
+    assert ended.code == 0, ended.err
+    return folder
+
+
+def test_a_sweep_keeps_every_row_and_writes_its_report(swept: Path) -> None:
+    with Run.open(swept) as run:
+        plans = {"0-3", "0 (1|2) 3", *(str(member.plan) for member in families.leave_one_out(DEPTH))}
+        losses = list(run.store.losses())
+        assert {row.plan for row in losses} == plans
+        windows = {(row.document, row.window) for row in losses}
+        assert len({document for document, _ in windows}) == 10
+        assert len(losses) == len(windows) * len(plans)
+        assert run.manifest.command[1] == "sweep"
+        effects = {(score.subject, score.metric): score for score in run.store.scores("effect")}
+        assert {plan for plan, metric in effects if metric == "delta_nll"} == plans - {"0-3"}
+        assert all(effects[plan, "delta_nll"].low is not None for plan in plans - {"0-3"})
+        assert run.store.scores("similarity") == []
+        figures = {score.metric: score.value for score in run.store.scores("run")}
+        assert figures["evaluations_ratio"] == 1
+        assert figures["evaluations_bound"] < figures["evaluations_naive"]
+    assert swept.joinpath("report.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_sweep_says_what_it_does_and_prints_what_it_found(model: Path, texts: Path, tmp_path: Path) -> None:
+    ended = layerwise("sweep", model, "--text", texts, "--run", tmp_path / "run", "--families", "swap_adjacent")
+    assert ended.code == 0
+    assert "4 layers, float32" in ended.err
+    assert "10 documents" in ended.err
+    assert "layer evaluations one by one" in ended.err
+    assert "1.00 x the least layer evaluations" in ended.err
+    assert ended.out.splitlines()[-1] == f"report: {tmp_path / 'run' / 'report.html'}"
+    assert ended.out.startswith("- ")
+    with Run.open(tmp_path / "run") as run:
+        assert {score.metric for score in run.store.scores("similarity")} >= {"cosine", "cka"}
+
+
+def test_the_same_sweep_again_computes_nothing(swept: Path, model: Path, texts: Path) -> None:
+    with Run.open(swept) as run:
+        before = list(run.store.losses()), run.store.scores()
+    ended = layerwise("sweep", model, "--text", texts, "--run", swept, "--plan", "0 (1|2) 3", *FEW)
+    assert ended.code == 0
+    assert "nothing is left to sweep" in ended.err
+    with Run.open(swept) as run:
+        assert (list(run.store.losses()), run.store.scores()) == before
+        assert len(run.store.sessions()) == 2
+
+
+def test_quiet_prints_the_result_alone(swept: Path, model: Path, texts: Path) -> None:
+    ended = layerwise("sweep", model, "--text", texts, "--run", swept, "--plan", "0 (1|2) 3", *FEW, "--quiet")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.endswith(f"report: {swept / 'report.html'}\n")
+
+
+def test_without_a_folder_the_run_is_named_by_what_is_measured(
+    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert layerwise("sweep", model, "--text", texts, *FEW, "--quiet").code == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("tiny-")
+    with Run.open(folder) as run:
+        assert len(run.store.sessions()) == 2
+
+
+def test_fresh_discards_the_rows(model: Path, texts: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert layerwise("sweep", model, "--text", texts, "--run", run, *FEW).code == 0
+    other = ("--families", "swap_adjacent", "--no-similarity", "--fresh")
+    assert layerwise("sweep", model, "--text", texts, "--run", run, *other).code == 0
+    with Run.open(run) as opened:
+        assert "1 0 2 3" in {row.plan for row in opened.store.losses()}
+        assert "1-3" not in {row.plan for row in opened.store.losses()}
+
+
+def test_a_text_limit_and_a_window_length(model: Path, texts: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    limits = ("--tokens", "300", "--length", "40", "--batch-tokens", "100", "--seed", "3")
+    assert layerwise("sweep", model, "--text", texts, "--run", run, *FEW, *limits).code == 0
+    with Run.open(run) as opened:
+        assert (opened.manifest.window, opened.manifest.seed) == (40, 3)
+        assert 200 < opened.manifest.tokens <= 300
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_shallow_models_have_the_families_that_exist_for_them(texts: Path, tmp_path: Path, depth: int) -> None:
+    folder = save_llama(tmp_path / "shallow", depth)
+    ended = layerwise("sweep", folder, "--text", texts, "--run", tmp_path / "run", "--no-similarity")
+    if depth == 1:
+        assert ended.code == 2
+        assert "the family 'painters' does not exist for a model of 1 layer (" in ended.err
+        assert "Known here: repeat_blocks" in ended.err
+        assert not (tmp_path / "run").exists()
+        own = ("--families", "", "--plan", "0*2", "--no-similarity")
+        ended = layerwise("sweep", folder, "--text", texts, "--run", tmp_path / "run", *own)
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_the_model_alone_is_a_sweep_too(model: Path, texts: Path, tmp_path: Path) -> None:
+    ended = layerwise("sweep", model, "--text", texts, "--run", tmp_path / "run", "--families", "")
+    assert ended.code == 0, ended.err
+
+
+def test_a_plan_in_words_costs_and_picture() -> None:
+    ended = layerwise("plan", "0-13 (14|15|16|17)*3 20-31", "--depth", "32")
+    assert (ended.code, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0] == "0-13 (14|15|16|17)*3 20-31"
+    assert "layers 14 to 17 in parallel, mean of the outputs, 3 times" in lines
+    assert "never: layers 18, 19" in lines
+    assert any(line.split() == ["layer", "evaluations", "38", "(as", "trained:", "32)"] for line in lines)
+
+
+def test_a_plan_may_be_given_without_quotes() -> None:
+    assert layerwise("plan", "0-13", "18-31").out == layerwise("plan", "0-13 18-31").out
+
+
+@pytest.mark.parametrize("depth", [2, 12, 32, 80])
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_picture_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, depth: int, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    middle = depth // 2
+    drawn = [
+        line for line in layerwise("plan", str(Plan.identity(depth)), f"({middle}|0)*2").out.splitlines() if "█" in line
+    ]
+    picture = [line for line in drawn if not line.startswith("rows:")]
+    assert 2 <= len(picture) <= 50
+    assert max(map(len, picture)) <= columns
+    assert max(map(len, picture)) >= min(columns - 10, 2 * depth, 90)
+
+
+def test_verify_prints_every_law(model: Path) -> None:
+    ended = layerwise("verify", model, "--plan", "0 (1|2)*2 3 3")
+    assert ended.code == 0, ended.out
+    lines = ended.out.splitlines()
+    assert lines[0] == f"{model} under 0 (1|2)*2 3 3"
+    assert sum(line.startswith("holds") for line in lines) == len(lines) - 1 >= 7
+    assert "cached decoding = recomputation (left-padded)" in ended.out
+
+
+def test_verify_without_a_plan_takes_the_model_as_trained(model: Path) -> None:
+    assert layerwise("verify", model).out.splitlines()[0].endswith("under 0-3")
+
+
+def test_a_law_that_fails_is_said_and_ends_with_one(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from layerwise import stack
+
+    laws = [stack.Law("the sky is up", True, "[as seen]"), stack.Law("water runs uphill", False, "by 2 m")]
+    monkeypatch.setattr(stack, "verify", lambda *_: laws)
+    ended = layerwise("verify", model)
+    assert ended.code == 1
+    assert "holds  the sky is up      [as seen]" in ended.out
+    assert "FAILS  water runs uphill  by 2 m" in ended.out
+
+
+def test_report_again_and_elsewhere(swept: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    ended = layerwise("report", swept, "--to", page)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.endswith(f"report: {page}\n")
+    assert page.read_text() == swept.joinpath("report.html").read_text()
+
+
+def test_report_as_markdown_writes_no_page(swept: Path) -> None:
+    before = swept.joinpath("report.html").stat().st_mtime_ns
+    ended = layerwise("report", swept, "--markdown")
+    assert ended.code == 0
+    assert ended.out.startswith("#")
+    assert "| " in ended.out
+    assert swept.joinpath("report.html").stat().st_mtime_ns == before
+
+
+def test_report_of_a_run_that_was_stopped_reckons_on_what_all_plans_have(swept: Path, tmp_path: Path) -> None:
+    """Rows of one plan on one window are taken out, and everything that was derived."""
+    half = tmp_path / "half"
+    half.mkdir()
+    half.joinpath("manifest.json").write_bytes(swept.joinpath("manifest.json").read_bytes())
+    with sqlite3.connect(swept / "run.sqlite") as whole, sqlite3.connect(half / "run.sqlite") as cut:
+        whole.backup(cut)
+        cut.execute("DELETE FROM scores")
+        cut.execute("DELETE FROM losses WHERE plan = (SELECT max(plan) FROM losses) AND document > 9")
+    whole.close()
+    cut.close()
+    with Run.open(half) as run:
+        (documents,) = {score.documents for score in report_data(run).scores}
+    assert documents == 9
+    ended = layerwise("report", half, "--markdown")
+    assert ended.code == 0, ended.err
+    assert "| 1-3 " in ended.out
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_export_writes_what_the_store_holds(swept: Path, tmp_path: Path, kind: str) -> None:
+    ended = layerwise("export", swept, "--to", tmp_path / "tables", "--format", kind)
+    assert (ended.code, ended.err) == (0, "")
+    written = [Path(line) for line in ended.out.splitlines()]
+    assert all(path.is_file() for path in written)
+    with Run.open(swept) as run:
+        expected = [row.nll for row in run.store.losses()]
+    losses = next(path for path in written if path.stem == "losses")
+    if kind == "parquet":
+        assert parquet.read_table(losses)["nll"].to_pylist() == expected
+    else:
+        with losses.open(newline="") as file:
+            assert [float(row["nll"]) for row in csv.DictReader(file)] == expected
+
+
+def test_an_error_that_is_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(text: str) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Plan, "parse", fail)
+    with pytest.raises(ZeroDivisionError):
+        layerwise("plan", "0-3")

@@ -1,0 +1,47 @@
+"""The examples run as they are, on a model of a user's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import tiny_llama
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    tiny_llama(4, vocabulary=3 + len(ALPHABET)).save_pretrained(folder)
+    character_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def test_examples_are_numbered_and_short() -> None:
+    assert [path.name[:3] for path in EXAMPLES] == ["01_", "02_", "03_"]
+    assert all(len(path.read_text().splitlines()) < 80 for path in EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("example", "expected"),
+    zip(EXAMPLES, ["without its middle layer (0 1 3, 3 layer", "layer 3 ", "0-5"], strict=True),
+    ids=lambda each: each.stem if isinstance(each, Path) else "",
+)
+def test_an_example_runs(model: Path, example: Path, expected: str) -> None:
+    own_module = "[MODEL]" not in example.read_text()
+    ended = subprocess.run(
+        [sys.executable, example, *([] if own_module else [model])],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert expected in ended.stdout
