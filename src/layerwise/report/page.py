@@ -115,9 +115,9 @@ def _masthead(evidence: Evidence) -> Safe:
 
 
 def _unfinished(evidence: Evidence) -> tuple[Safe, ...]:
-    """A banner when plans of the run have no effect: an interrupted run says so before anything else."""
+    """A banner when plans of the run have no loss: an interrupted run says so before anything else."""
     task = evidence.main_task
-    waiting = sum(task is None or evidence.effect(plan, task) is None for plan in evidence.records)
+    waiting = sum(task is None or evidence.effect(plan, task, "nll") is None for plan in evidence.records)
     if not waiting:
         return ()
     text = (
