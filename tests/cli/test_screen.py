@@ -53,6 +53,16 @@ def test_the_bar_is_seen_in_a_terminal_unless_quiet(
     assert ("25 %" in drawn) == visible
 
 
+def test_the_bar_goes_when_the_sweep_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows the sweep says so in words; a full bar with no time to go would look stuck."""
+    monkeypatch.setattr(screen, "errors", Console(file=io.StringIO(), width=80, force_terminal=True))
+    with screen.SweepBar(False) as bar:
+        bar.update(Meter(1000, 99, 20.0, 5.0), Bill(10, 20, 3, layer_tokens=1000, head_tokens=100))
+        assert bar._bar.tasks[0].visible
+        bar.update(Meter(1000, 100, 20.0, 5.0), Bill(10, 20, 3, layer_tokens=1000, head_tokens=100))
+        assert not bar._bar.tasks[0].visible
+
+
 def test_before_anything_is_measured_no_time_is_made_up() -> None:
     assert Meter().seconds_left(Bill(10, 20, 3, 1000, 100)) is None
 

@@ -28,7 +28,7 @@ def write(console: Console, text: str, style: str = "") -> None:
 class SweepBar:
     """The bar of one sweep: work done by its measured cost, and the time to go at the measured speed.
 
-    It vanishes when it is done, and shows nothing where there is no terminal.
+    It vanishes when the sweep is done, and shows nothing where there is no terminal.
     """
 
     def __init__(self, quiet: bool) -> None:
@@ -50,7 +50,7 @@ class SweepBar:
         left = meter.seconds_left(bill)
         spent = meter.layer_seconds + meter.head_seconds
         done = spent / (spent + left) if left is not None and spent + left > 0 else 0.0
-        self._bar.update(self._task, completed=done, left=left)
+        self._bar.update(self._task, completed=done, left=left, visible=meter.head_tokens < bill.head_tokens)
 
 
 class _TimeLeft(ProgressColumn):

@@ -75,7 +75,8 @@ def _announce(stack: Stack, reading: Reading, plans: tuple[Plan, ...], run: Run,
     """Say what will be measured, and what that costs at least."""
     due = bill(stack, plans, reading, run.store.finished)
     say(f"{stack.source.name}: {stack.depth} layers, {stack.dtype}, {stack.device}".replace("torch.", ""))
-    say(f"{reading.name}: {reading.documents:,} documents, {reading.tokens:,} scored tokens")
+    documents = f"{reading.documents:,} document{'s' * (reading.documents != 1)}"
+    say(f"{reading.name}: {documents}, {reading.tokens:,} scored tokens")
     say(
         f"{due.plans} plans: {due.naive:,} layer evaluations one by one, {due.evaluations:,} at least; "
         f"the sweep does the least ({due.naive / due.evaluations:.2f} x fewer)"

@@ -83,7 +83,7 @@ def conduct(
     due = bill(stack, plans, reading, run.store.finished)
     broken = _sweep(stack, reading, plans, due, run, watcher) if due.head_tokens else []
     if due.head_tokens or not run.store.scores(EFFECT):
-        watcher.say("intervals: paired bootstrap over documents")
+        watcher.say("intervals: paired bootstrap")
         losses = _of_whole_plans(list(run.store.losses()), reading)
         found = effects(losses, str(plans[0]), seed=study.seed, answer_tasks=reading.answer_tasks)
         run.store.replace_scores(EFFECT, found)
