@@ -2,6 +2,7 @@
 
     identity     the plan 0..L-1 gives the model's own output to the bit, step by step and in place, and leaves no trace
     plans        any plan gives what a naive loop gives, step by step and in place
+    recording    `output_hidden_states` gives one state a visit, and the model goes on recording afterwards
     decoding     cached decoding under a plan gives what recomputing every token from the whole text gives
 
 The tests run them one model type at a time, and the support table of the documentation is made from their answers.
@@ -25,10 +26,13 @@ from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 
 Answer = Literal["yes", "n/a"]
-Way = Literal["greedy", "left-padded", "static"]
-WAYS: tuple[Way, ...] = ("greedy", "left-padded", "static")
+Way = Literal["greedy", "left-padded", "static", "beam"]
+WAYS: tuple[Way, ...] = ("greedy", "left-padded", "static", "beam")
 
-NEW_TOKENS = 6
+# The kind of cache makes no difference to decoding without one.
+_UNCACHED: Mapping[Way, Way] = {"greedy": "greedy", "left-padded": "left-padded", "static": "greedy", "beam": "beam"}
+
+NEW_TOKENS = 4
 
 # Groups are added up in another order by the naive loop, and a cache changes the order of additions inside a layer. A
 # wrong plan moves the output by more than ten times as much (`check_plans` makes sure of it).
@@ -102,6 +106,7 @@ def check_plans(subject: Subject) -> None:
     model, stack, batch = subject.model, subject.stack, subject.batch
     # The last three keep a layer of every kind: a hybrid's cache needs an attention layer to count tokens.
     drawn = (*naive.draw(zlib.crc32(subject.specimen.model_type.encode()), DEPTH), 0, 1, 4)
+    uncached = naive.uncached(model, batch)
     loop = naive.NaiveLoop(model, subject.specimen.layers, batch)
     captured = stack.capture(**batch)
     expected = {}
@@ -111,10 +116,24 @@ def check_plans(subject: Subject) -> None:
         stepwise = main_output(stack.finish(stack.run(plan, captured), captured.inputs))
         _assert_close(stepwise, expected[name], ROUNDING, f"{name}: {plan} step by step")
         with stack.under(plan):
-            inside = main_output(model(**naive.uncached(model, batch)))
+            inside = main_output(model(**uncached))
         _assert_close(inside, expected[name], ROUNDING, f"{name}: {plan} in place")
     for (one, left), (other, right) in combinations(list(expected.items())[: len(SKETCHES)], 2):
         assert distance(left, right) > 10 * ROUNDING, f"the test cannot tell {one!r} from {other!r}"
+
+
+@torch.inference_mode()
+def check_recording(subject: Subject) -> None:
+    """`output_hidden_states=True` gives one state a visit under a plan, and again one a layer afterwards."""
+    model = subject.model
+    batch = naive.uncached(model, subject.batch)
+    for sketch in (SEQUENCE, PARALLEL):
+        plan = plan_of(sketch)
+        with subject.stack.under(plan):
+            inside = model(**batch, output_hidden_states=True).hidden_states
+        outside = model(**batch, output_hidden_states=True).hidden_states
+        assert len(inside) - len(outside) == len(plan.order()) - DEPTH
+        assert len(outside) > DEPTH
 
 
 @torch.inference_mode()
@@ -123,47 +142,48 @@ def check_decoding(subject: Subject) -> dict[Way, Answer]:
     ways = [way for way in WAYS if subject.specimen.kind == "decoder" and _decodes_alike(subject, way)]
     for sketch in (SEQUENCE, PARALLEL) if ways else ():
         with subject.stack.under(plan_of(sketch)):
-            cached = {way: decode(subject, way) for way in ways}
-            recomputed = {padded: recompute(subject, padded) for padded in {way == "left-padded" for way in ways}}
-        for way, found in cached.items():
-            _assert_same_text(found, recomputed[way == "left-padded"], f"{naive.text(sketch)}, {way}")
+            recomputed = {kind: recompute(subject, kind) for kind in {_UNCACHED[way] for way in ways}}
+            for way in ways:
+                _assert_same_text(decode(subject, way), recomputed[_UNCACHED[way]], f"{naive.text(sketch)}, {way}")
     if "left-padded" in ways:
-        rebuilt = naive.surgery(subject.model, subject.specimen.layers, SEQUENCE)
-        if rebuilt is not None:
-            with subject.stack.under(plan_of(SEQUENCE)):
-                found = decode(subject, "left-padded")
-            _assert_same_text(found, decode(subject, "left-padded", rebuilt), "a model built in the order of the plan")
+        _check_against_surgery(subject)
     return {way: "yes" if way in ways else "n/a" for way in WAYS}
+
+
+def _check_against_surgery(subject: Subject) -> None:
+    """A plan in place decodes what a separate model decodes that was built with its layers in that order."""
+    rebuilt = naive.surgery(subject.model, subject.specimen.layers, SEQUENCE)
+    if rebuilt is not None:
+        with subject.stack.under(plan_of(SEQUENCE)):
+            found = decode(subject, "left-padded")
+        _assert_same_text(found, decode(subject, "left-padded", rebuilt), "a model built in the order of the plan")
 
 
 Text = tuple[Tensor, Tensor]
 
 
 def decode(subject: Subject, way: Way, model: nn.Module | None = None) -> Text:
-    """The tokens that greedy decoding with a cache appends, and their logits `(steps, batch, vocabulary)`."""
-    kind = "static" if way == "static" else None
-    return _generate(model or subject.model, _prompt(subject, way == "left-padded"), cache_implementation=kind)
+    """The tokens that decoding with a cache appends, and their logits `(steps, batch, vocabulary)`."""
+    kind = {"cache_implementation": "static"} if way == "static" else {}
+    return _generate(model or subject.model, subject.batch, way, use_cache=True, **kind)
 
 
-def recompute(subject: Subject, padded: bool) -> Text:
+def recompute(subject: Subject, way: Way) -> Text:
     """The same without a cache: every token from the whole text before it."""
-    return _generate(subject.model, _prompt(subject, padded), use_cache=False)
+    return _generate(subject.model, subject.batch, way, use_cache=False)
 
 
-def _prompt(subject: Subject, padded: bool) -> dict[str, Tensor]:
-    return specimen.padded(subject.batch) if padded else subject.batch
-
-
-def _generate(model: nn.Module, prompt: Mapping[str, Tensor], **options: Any) -> Text:
+def _generate(model: nn.Module, batch: Mapping[str, Tensor], way: Way, **options: Any) -> Text:
     generated = model.generate(
-        **prompt,
+        **(specimen.padded(batch) if way == "left-padded" else batch),
+        num_beams=2 if way == "beam" else 1,
         max_new_tokens=NEW_TOKENS,
         min_new_tokens=NEW_TOKENS,
         do_sample=False,
         disable_compile=True,
         return_dict_in_generate=True,
         output_logits=True,
-        **{"use_cache": True, **options},
+        **options,
     )
     return generated.sequences[:, -NEW_TOKENS:], torch.stack(generated.logits)
 
@@ -171,7 +191,7 @@ def _generate(model: nn.Module, prompt: Mapping[str, Tensor], **options: Any) ->
 def _decodes_alike(subject: Subject, way: Way) -> bool:
     """Whether the untouched model itself decodes the same with this cache and without."""
     try:
-        cached, recomputed = decode(subject, way), recompute(subject, way == "left-padded")
+        cached, recomputed = decode(subject, way), recompute(subject, way)
     except (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError):
         return False
     return distance(cached[1], recomputed[1]) <= ROUNDING_OF_A_CACHE and torch.equal(cached[0], recomputed[0])

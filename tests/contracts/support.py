@@ -36,10 +36,11 @@ every layer matters, and held to these laws:
   and leaves no trace;
 - **plans**: layers skipped, exchanged, repeated, parallel, looped, nested, and at random, each equal to a naive loop
   written independently in the test, step by step and in place;
+- **recording**: `output_hidden_states=True` gives one state a visit under a plan, and one a layer again afterwards;
 - **cached decoding** (decoders): tokens decoded with a cache equal tokens recomputed from the whole text, under a plan
-  that skips, reorders and repeats and under one of nested groups: `greedy`, with a `left-padded` batch, and with a
-  `static` cache; and equal those of a separate model that was built with its layers in that order. `n/a` means that
-  the model itself does not decode alike with this cache and without, before any plan.
+  that skips, reorders and repeats and under one of nested groups: `greedy`, with a `left-padded` batch, with a `static`
+  cache, and with a `beam` of two; and equal those of a separate model that was built with its layers in that order.
+  `n/a` means that the model itself does not decode alike with this cache and without, before any plan.
 
 `layerwise verify MODEL --plan PLAN` holds your own model to the same laws.
 
@@ -53,7 +54,7 @@ def table(answers: Iterable[tuple[Specimen, dict[Way, Answer]]]) -> str:
     lines = [_INTRODUCTION.format(version=transformers.__version__, count=len(found))]
     for kind, title in _KINDS.items():
         ways = WAYS if kind == "decoder" else ()
-        header = ["model type", "class", "layers", "of note", "identity", "plans", *ways]
+        header = ["model type", "class", "layers", "of note", "identity", "plans", "recording", *ways]
         lines += [f"## {title}", "", _row(header), _row(["---"] * len(header))]
         lines += [row(one, answer) for one, answer in found if one.kind == kind]
         lines.append("")
@@ -72,7 +73,7 @@ def row(one: Specimen, answers: dict[Way, Answer]) -> str:
     """The line of a supported type."""
     decoding = [answers[way] for way in WAYS] if one.kind == "decoder" else []
     cells = [f"`{one.model_type}`", one.model_class, f"`{one.layers}`", ", ".join(one.tags)]
-    return _row([*cells, "yes", "yes", *decoding])
+    return _row([*cells, "yes", "yes", "yes", *decoding])
 
 
 def refused_row(refusal: Refusal) -> str:
@@ -95,6 +96,7 @@ def measure(one: Specimen) -> tuple[Specimen, dict[Way, Answer]]:
     subject = checks.subject(one)
     checks.check_identity(subject)
     checks.check_plans(subject)
+    checks.check_recording(subject)
     print(one, flush=True)
     return one, checks.check_decoding(subject)
 

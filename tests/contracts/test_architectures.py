@@ -29,6 +29,10 @@ def test_plans_equal_a_naive_loop(subject: Subject) -> None:
     checks.check_plans(subject)
 
 
+def test_hidden_states_are_recorded_by_visit(subject: Subject) -> None:
+    checks.check_recording(subject)
+
+
 def test_cached_decoding_equals_recomputation(subject: Subject) -> None:
     answers = checks.check_decoding(subject)
     row = support.committed_rows()[subject.specimen.model_type]
