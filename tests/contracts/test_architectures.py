@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+import transformers
 
 from contracts import checks, specimen, support
 from contracts.checks import Subject
 from contracts.specimen import Refusal, Specimen
 from contracts.zoo import REFUSED, SUPPORTED
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.stack import Stack, load, visits
 
 
 @pytest.fixture(scope="module", params=SUPPORTED, ids=str)
 def subject(request: pytest.FixtureRequest) -> Subject:
     one: Specimen = request.param
+    if one.model_type not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")
     return checks.subject(one)
 
 
@@ -90,6 +94,22 @@ def test_the_decoding_check_notices_a_stale_cache_slot(monkeypatch: pytest.Monke
     monkeypatch.setattr(visits, "INDEX_NAMES", ())
     with pytest.raises((AssertionError, IndexError, RuntimeError)):
         checks.check_decoding(subject)
+
+
+def test_the_decoding_check_notices_a_stale_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that leaves the configuration in the order of the layers mistakes full for sliding attention."""
+    subject = checks.subject(_named("gemma2"))
+    monkeypatch.setattr(visits, "visit_order", lambda *_: nullcontext())
+    with pytest.raises((AssertionError, IndexError, ModelError)):
+        checks.check_decoding(subject)
+
+
+def test_the_recording_check_notices_shared_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Visits that share the hook dictionaries of their block record hidden states twice."""
+    subject = checks.subject(_named("llama"))
+    monkeypatch.setattr(visits, "_HOOKS", ())
+    with pytest.raises(AssertionError):
+        checks.check_recording(subject)
 
 
 def _named(model_type: str) -> Specimen:
