@@ -59,7 +59,7 @@ _SHAPES: Mapping[Kind, tuple[int, ...]] = {"decoder": (), "encoder": (), "vision
 class Specimen:
     """A model type of transformers, the class that carries its usual head, and how to make a tiny one.
 
-    `layers` is the path of its blocks, written down by hand: the engine has to find the same. `shape` is that of one
+    `layers` is the path of its blocks, which the engine has to find without being told. `shape` is that of one
     input that is not text, without the batch. `config` overrides the common dimensions; a value of `OMIT` drops one.
     """
 
