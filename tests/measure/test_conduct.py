@@ -17,6 +17,7 @@ from layerwise.data.corpus import Corpus
 from layerwise.data.documents import Document
 from layerwise.errors import MeasureError
 from layerwise.measure import conduct as module
+from layerwise.measure import sweep as sweep_module
 from layerwise.measure.conduct import Watcher, benchmarks_of, conduct, folder_of, manifest_of
 from layerwise.measure.reading import Reading, read
 from layerwise.measure.study import Study
@@ -185,6 +186,35 @@ def test_a_plan_that_is_not_finite_costs_itself_alone(stack: Stack, reading: Rea
         losses, scores, _ = everything(tmp_path / "run")
         assert {row.plan for row in losses} == PLANS  # type: ignore[attr-defined]
         assert {score.measure for score in scores} == {"effect", "similarity"}  # type: ignore[attr-defined]
+
+
+def test_a_plan_that_is_not_finite_somewhere_has_no_effect(
+    stack: Stack, reading: Reading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its other rows are kept, but a mean over fewer windows than the others have would compare unlike things."""
+    losses = sweep_module.window_losses
+    count = 0
+
+    def once_broken(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        found = losses(*arguments)
+        return tuple(replace(each, nll=float("nan")) for each in found) if count == 3 else found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sweep_module, "window_losses", once_broken)
+        with pytest.raises(MeasureError, match="1 of 6 plans") as caught:
+            carry_on(stack, reading, tmp_path / "run")
+    rows, scores, _ = everything(tmp_path / "run")
+    per_plan = Counter(row.plan for row in rows)  # type: ignore[attr-defined]
+    broken = min(per_plan, key=lambda plan: per_plan[plan])
+    assert 0 < per_plan[broken] < per_plan["0-3"]
+    assert f"first '{broken}'" in str(caught.value)
+    assert {score.subject for score in scores if score.measure == "effect"} == PLANS - {broken}  # type: ignore[attr-defined]
+    # What was a passing fault is made good by the same command.
+    carry_on(stack, reading, tmp_path / "run")
+    subjects = {score.subject for score in everything(tmp_path / "run")[1] if score.measure == "effect"}  # type: ignore[attr-defined]
+    assert subjects == PLANS
 
 
 def test_a_model_that_is_not_finite_is_said_at_once(reading: Reading, tmp_path: Path, calls: Counter[str]) -> None:
