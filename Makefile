@@ -10,10 +10,10 @@ demo: $(INSTALLED)  ## set up, run the main job on the demo model, say where the
 	$(BIN)/layerwise sweep demo --run runs/demo
 
 test: $(INSTALLED)  ## the tests that take seconds to minutes
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest --numprocesses auto -m "not slow"
 
 test-slow: $(INSTALLED)  ## the tests that take minutes each
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest --numprocesses auto -m slow
 
 check: $(INSTALLED)  ## lint, format, types, all tests: exactly what CI runs
 	$(BIN)/ruff check .
@@ -30,7 +30,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "layerwise needs Python 3.11 or later; this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,eval]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 clean:

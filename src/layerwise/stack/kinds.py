@@ -20,16 +20,17 @@ def refuse_loss_of_a_kind(model: nn.Module, path: str, plan: Plan) -> None:
         return
     kinds = [_kind(str(name)) for name in types]
     kept = {kinds[layer] for layer in plan.layers()}
-    for kind in sorted(set(kinds) - kept):
-        layers = ", ".join(str(layer) for layer, found in enumerate(kinds) if found == kind)
-        raise PlanError(
-            f"the plan keeps no {kind} layer, and this model's cache takes its length from one: "
-            f"keep at least one of layers {layers}"
-        )
+    for kind in ("attention", "recurrent"):
+        if kind in kinds and kind not in kept:
+            layers = ", ".join(str(layer) for layer, found in enumerate(kinds) if found == kind)
+            raise PlanError(
+                f"the plan keeps no {kind} layer, and this model's cache takes its length from one: "
+                f"keep at least one of layers {layers}"
+            )
 
 
-def _kind(layer_type: str) -> str:
-    """What the cache keeps for a layer type: keys and values, or a running state."""
+def _kind(layer_type: str) -> str | None:
+    """What the cache keeps for a layer type: keys and values, a running state, or nothing."""
     if layer_type in ("moe", "mlp"):
-        return "feed-forward"
+        return None
     return "attention" if layer_type.endswith("attention") and layer_type != "linear_attention" else "recurrent"
