@@ -3,9 +3,9 @@
     python benchmarks/sweep.py                          # the shape of SmolLM2-135M, 8 x 512 tokens, leave-one-out
     python benchmarks/sweep.py --family painters --rows 1 --length 128
 
-A 30-layer, 576-wide Llama with a vocabulary of 49,152 and random weights. The bound is (measured time of a layer x layer
-evaluations) + (measured time of a head x plans), all timed in this process, in turns with the sweep itself, so that a
-noisy machine disturbs every side alike. The plain loop runs the model's own forward under each plan, one at a time.
+A 30-layer, 576-wide Llama with a vocabulary of 49,152 and random weights. The bound is (measured time of a layer x
+layer evaluations) + (measured time of a head x plans), all timed in this process, in turns with the sweep itself, so
+that a noisy machine disturbs every side alike. The plain loop runs the model's own forward under each plan.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import resource
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,7 +30,7 @@ from layerwise.measure.sweep import Meter, sweep
 from layerwise.plan import Plan
 from layerwise.plan.families import family
 from layerwise.stack import Stack, load
-from layerwise.stack.graph import build
+from layerwise.stack.graph import Graph, build
 
 
 def smol_shape() -> LlamaForCausalLM:
@@ -70,15 +72,31 @@ def one_plan_at_a_time(stack: Stack, plans: list[Plan], batch: Batch) -> None:
         torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), batch.targets.flatten(), ignore_index=IGNORED)
 
 
+@dataclass
+class Times:
+    """Seconds of every side, taken in turns."""
+
+    layers: list[float] = field(default_factory=list)
+    heads: list[float] = field(default_factory=list)
+    sweeps: list[float] = field(default_factory=list)
+    loops: list[float] = field(default_factory=list)
+
+    def parts(self, stack: Stack, batch: Batch) -> None:
+        """Time every layer once and the head three times."""
+        captured = stack.capture(**batch.inputs)
+        for layer in range(stack.depth):
+            self.layers.append(seconds(partial(stack.apply, layer, captured.state, captured)))
+        for _ in range(3):
+            self.heads.append(seconds(partial(window_losses, stack, captured.state, batch)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", default="leave_one_out")
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument(
-        "--no-loop", action="store_true", help="leave the plain loop out (it is long, and holds all logits)"
-    )
+    parser.add_argument("--loop-plans", type=int, default=6, help="plans of the plain loop to time; 0 leaves it out")
     options = parser.parse_args()
 
     model = smol_shape()
@@ -87,43 +105,45 @@ def main() -> None:
     reading = Reading("random", "random", options.length, "next_token", (batch,))
     plans = [member.plan for member in family(options.family, stack.depth)]
     graph = build([Plan.identity(stack.depth), *plans])
-    weights = sum(p.numel() * p.element_size() for p in model.parameters()) / 1e6
     print(
-        f"{options.family}: {len(graph.ends)} plans, {graph.naive:,} layer evaluations naive, {graph.evaluations:,} bound"
+        f"{options.family}: {len(graph.ends)} plans; layer evaluations: {graph.naive:,} naive, {graph.evaluations:,} bound"
     )
 
+    few = plans[:: max(1, len(plans) // options.loop_plans)] if options.loop_plans else []
     meters: list[Meter] = []
-    layers, heads, sweeps, loops = [], [], [], []
+    times = Times()
+    peak = 0.0
     with torch.inference_mode():
-        captured = stack.capture(**batch.inputs)
-        state = captured.state
         for _ in range(options.repeats):
-            layers += [seconds(lambda: stack.apply(layer, state, captured)) for layer in range(stack.depth)]
-            heads += [seconds(lambda: window_losses(stack, state, batch)) for _ in range(3)]
-            sweeps.append(seconds(lambda: sweep(stack, plans, reading, progress=lambda meter, _: meters.append(meter))))
-            layers += [seconds(lambda: stack.apply(layer, state, captured)) for layer in range(stack.depth)]
-            heads += [seconds(lambda: window_losses(stack, state, batch)) for _ in range(3)]
-        peak = peak_megabytes()
-        if not options.no_loop:
-            few = plans[:: max(1, len(plans) // 6)]
-            share = sum(len(plan.steps()) for plan in few)
-            for _ in range(options.repeats):
-                loops.append(seconds(lambda: one_plan_at_a_time(stack, few, batch)))
-    done = meters[-1].layer_tokens // batch.size
-    layer, head = statistics.median(layers), statistics.median(heads)
-    bound = layer * graph.evaluations + head * graph.heads
-    took = statistics.median(sweeps)
-    print(f"layer {layer * 1e3:.1f} ms, head and loss {head * 1e3:.0f} ms (medians of {len(layers)} and {len(heads)})")
-    print(
-        f"layer evaluations made {done:,} = {done / graph.evaluations:.4f} x the bound; most states live {meters[-1].most_live}"
-    )
-    print(f"sweep {took:.1f} s = {took / bound:.3f} x the bound of {bound:.1f} s")
-    print(f"peak memory {peak:,.0f} MB = model {weights:,.0f} MB + {peak - weights:,.0f} MB")
-    if loops:
-        whole = statistics.median(loops) * graph.naive / share
+            times.parts(stack, batch)
+            times.sweeps.append(
+                seconds(partial(sweep, stack, plans, reading, progress=lambda meter, _: meters.append(meter)))
+            )
+            times.parts(stack, batch)
+            # The plain loop holds all logits at once: the sweep's own peak is read before it first runs.
+            peak = peak or peak_megabytes()
+            if few:
+                times.loops.append(seconds(partial(one_plan_at_a_time, stack, few, batch)))
+    weights = sum(p.numel() * p.element_size() for p in model.parameters()) / 1e6
+    tell(times, graph, meters[-1], meters[-1].layer_tokens // batch.size, peak, weights)
+    if few:
+        whole = statistics.median(times.loops) * graph.naive / sum(len(plan.steps()) for plan in few)
+        ratio = whole / statistics.median(times.sweeps)
         print(
-            f"one plan at a time {whole:.1f} s (measured on {len(few)} plans, scaled by layer evaluations) = {whole / took:.2f} x the sweep"
+            f"one plan at a time: {whole:.1f} s (from {len(few)} plans, by layer evaluations) = {ratio:.2f} x the sweep"
         )
+
+
+def tell(times: Times, graph: Graph, meter: Meter, made: int, peak: float, weights: float) -> None:
+    """Print the figures of the sweep."""
+    layer, head, took = map(statistics.median, (times.layers, times.heads, times.sweeps))
+    bound = layer * graph.evaluations + head * graph.heads
+    print(
+        f"layer {layer * 1e3:.1f} ms, head and loss {head * 1e3:.0f} ms (medians of {len(times.layers)}, {len(times.heads)})"
+    )
+    print(f"layer evaluations made: {made:,} = {made / graph.evaluations:.4f} x the bound")
+    print(f"sweep: {took:.1f} s = {took / bound:.3f} x the bound of {bound:.1f} s; most states live: {meter.most_live}")
+    print(f"peak memory: {peak:,.0f} MB = model {weights:,.0f} MB + {peak - weights:,.0f} MB")
 
 
 if __name__ == "__main__":
