@@ -105,9 +105,8 @@ def main() -> None:
     reading = Reading("random", "random", options.length, "next_token", (batch,))
     plans = [member.plan for member in family(options.family, stack.depth)]
     graph = build([Plan.identity(stack.depth), *plans])
-    print(
-        f"{options.family}: {len(graph.ends)} plans; layer evaluations: {graph.naive:,} naive, {graph.evaluations:,} bound"
-    )
+    print(f"{options.family}: {len(graph.ends)} plans")
+    print(f"layer evaluations: {graph.naive:,} one plan at a time, {graph.evaluations:,} at least")
 
     few = plans[:: max(1, len(plans) // options.loop_plans)] if options.loop_plans else []
     meters: list[Meter] = []
@@ -138,9 +137,7 @@ def tell(times: Times, graph: Graph, meter: Meter, made: int, peak: float, weigh
     """Print the figures of the sweep."""
     layer, head, took = map(statistics.median, (times.layers, times.heads, times.sweeps))
     bound = layer * graph.evaluations + head * graph.heads
-    print(
-        f"layer {layer * 1e3:.1f} ms, head and loss {head * 1e3:.0f} ms (medians of {len(times.layers)}, {len(times.heads)})"
-    )
+    print(f"layer {layer * 1e3:.1f} ms (median of {len(times.layers)}), head and loss {head * 1e3:.0f} ms")
     print(f"layer evaluations made: {made:,} = {made / graph.evaluations:.4f} x the bound")
     print(f"sweep: {took:.1f} s = {took / bound:.3f} x the bound of {bound:.1f} s; most states live: {meter.most_live}")
     print(f"peak memory: {peak:,.0f} MB = model {weights:,.0f} MB + {peak - weights:,.0f} MB")
