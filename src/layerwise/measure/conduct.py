@@ -49,7 +49,8 @@ def manifest_of(stack: Stack, reading: Reading, study: Study, command: tuple[str
         model=stack.source.name, revision=stack.source.revision, weight_hash=weight_hash(stack.model),
         dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=reading.name,
         corpus_hash=reading.digest, documents=reading.documents, tokens=reading.tokens, window=reading.length,
-        families=(*study.families, *plans), tasks=(*study.tasks, *limit), seed=study.seed, command=command,
+        families=(*study.families, *plans), tasks=(*study.tasks, *limit), seed=study.seed, layers=stack.path,
+        command=command,
     )  # fmt: skip
 
 

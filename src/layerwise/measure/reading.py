@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from layerwise.data.batches import AnyBatch, batches
 from layerwise.data.corpus import Corpus
-from layerwise.data.tokens import Objective, windows
+from layerwise.data.tokens import Objective, Window, windows
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.study import BATCH_TOKENS
 from layerwise.stack import Stack
@@ -69,7 +70,17 @@ def read(
     made = batches(cut, batch_tokens, padding, objective, seed, tokenizer.mask_token_id)
     _refuse_foreign_tokens(stack, made)
     answers = tuple(sorted({document.task for document in corpus.documents if document.answer_start is not None}))
-    return Reading(corpus.name, corpus.digest, length, objective, made, answers)
+    return Reading(corpus.name, _digest(corpus, cut, objective), length, objective, made, answers)
+
+
+def _digest(corpus: Corpus, cut: Sequence[Window], objective: Objective) -> str:
+    """SHA-256 over the texts and over what the tokenizer and the settings made of them."""
+    digest = hashlib.sha256(f"{corpus.digest} {objective}\n".encode())
+    for window in cut:
+        digest.update(
+            repr((window.document, window.index, window.ids, window.scored_from, window.scored_until)).encode()
+        )
+    return digest.hexdigest()
 
 
 def objective_of(stack: Stack) -> Objective:

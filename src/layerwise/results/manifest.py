@@ -35,6 +35,7 @@ IDENTITY = (
     "families",
     "tasks",
     "seed",
+    "layers",
 )
 """The fields that must agree for rows to belong to one run. Names and paths are not among them: the hashes
 are.
@@ -76,8 +77,9 @@ class Manifest:
 
     `weight_hash` covers the weights and the configuration as loaded, `corpus_hash` the texts. `documents` and
     `tokens` count what is scored, `window` is the longest text in tokens that is scored at once, `revision` a
-    hub commit where there is one. `command` is the argument vector. The fields in `IDENTITY` decide whether
-    two manifests describe the same run; `created`, `versions` and `hardware` are filled in.
+    hub commit where there is one, `layers` the place of the blocks in the model. `command` is the argument vector.
+    The fields in `IDENTITY` decide whether two manifests describe the same run; `created`, `versions` and `hardware`
+    are filled in.
     """
 
     model: str
@@ -93,6 +95,7 @@ class Manifest:
     families: tuple[str, ...]
     tasks: tuple[str, ...]
     seed: int
+    layers: str = ""
     command: tuple[str, ...] = ()
     created: str = field(default_factory=utc_now)
     versions: Mapping[str, str] = field(default_factory=installed_versions, hash=False)
