@@ -1,0 +1,47 @@
+"""The losses of the shipped demo model that `test_demo_losses.py` compares with, and the command that makes them.
+
+    PYTHONPATH=tests python -m golden.demo_losses
+
+Generated questions only: the standard library's text differs between versions of Python, the questions do not.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from layerwise.data import skills
+from layerwise.data.corpus import Corpus
+from layerwise.data.documents import Document
+from layerwise.measure.sweep import sweep
+from layerwise.plan import Plan
+from layerwise.stack import load
+
+GOLDEN = Path(__file__).with_suffix(".json")
+PLANS = (
+    "0-11",
+    "0-4 6-11",
+    "0-4 6 5 7-11",
+    "0-3 7-4 8-11",
+    "0-3 (4|5|6|7) 8-11",
+    "0-3 (4|5|6|7)*3 8-11",
+    "0-5 [4 5]*2 6-11",
+)
+
+
+def losses() -> dict[str, dict[str, float]]:
+    """NLL in nats, summed over 16 held-out questions, by plan and task."""
+    documents = [
+        Document(f"{task}/{number}", example.text, task, len(example.prompt))
+        for task in skills.TASKS
+        for number, example in enumerate(skills.examples(task, "heldout", 16))
+    ]
+    rows = sweep(load("demo", device="cpu"), map(Plan.parse, PLANS), Corpus("golden", tuple(documents)))
+    found: dict[str, dict[str, float]] = {plan: dict.fromkeys(skills.TASKS, 0.0) for plan in PLANS}
+    for row in rows:
+        found[row.plan][row.task] += row.nll
+    return found
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(json.dumps(losses(), indent=2) + "\n")
