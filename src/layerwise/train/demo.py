@@ -69,12 +69,12 @@ class Recipe:
 def recipe() -> Recipe:
     """The recipe of the model that ships with layerwise."""
     mixture = Mixture(
-        batch=8,
+        batch=4,
         window=256,
         long_window=512,
         long_every=16,
-        skill_share=0.65,
-        skill_weights={"arithmetic": 0.6, "copy": 0.12, "sort": 0.16, "brackets": 0.12},
+        skill_share=0.75,
+        skill_weights={"arithmetic": 0.65, "copy": 0.05, "sort": 0.1, "brackets": 0.2},
         prose_share=0.3,
     )
     return Recipe(
@@ -84,14 +84,14 @@ def recipe() -> Recipe:
         inner_width=344,
         vocabulary=1024,
         mixture=mixture,
-        steps=8000,
+        steps=16000,
         warmup_steps=100,
         learning_rate=2e-3,
         weight_decay=0.1,
         betas=(0.9, 0.98),
         gradient_norm=1.0,
-        log_every=25,
-        check_every=250,
+        log_every=100,
+        check_every=1000,
         check_examples=64,
         grade_windows=4,
         grade_examples=500,
@@ -255,13 +255,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, help="end the run after this much training time")
     parser.add_argument("--threads", type=int, help="CPU threads; default: as many as torch chooses")
     parser.add_argument("--compile", action="store_true", help="compile the model first (needs a C++ compiler)")
+    parser.add_argument("--note", default="", help="a sentence for the card on what the recipe does not tell")
     options = parser.parse_args(arguments)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     chosen = recipe()
     trained = train(chosen, options.out, minutes=options.minutes, resume=options.resume, compiled=options.compile)
     tokens = chosen.mixture.tokens(trained.steps)
-    run = provenance(steps=trained.steps, tokens=tokens, minutes=trained.seconds / 60, seed=chosen.seed)
+    run = provenance(
+        steps=trained.steps,
+        tokens=tokens,
+        minutes=trained.seconds / 60,
+        seed=chosen.seed,
+        note=options.note,
+    )
     grades = publish(chosen, trained, run, options.out / "log.jsonl", options.out / "model")
     for task, skill in grades.skills.items():
         print(f"{task}: {skill.hits} of {skill.examples} exact")
