@@ -34,6 +34,7 @@ def _tiny() -> demo.Recipe:
         mixture=mixture,
         steps=6,
         warmup_steps=2,
+        learning_rate=2e-2,
         log_every=1,
         check_every=3,
         check_examples=4,
