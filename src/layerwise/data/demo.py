@@ -17,7 +17,7 @@ from layerwise.data.documents import Document, excerpt
 
 
 def demo_corpus(
-    split: str = "heldout", *, texts: int = 24, characters: int = 400, questions: int = 40, seed: int = 0
+    split: str = "heldout", *, texts: int = 20, characters: int = 400, questions: int = 32, seed: int = 0
 ) -> Corpus:
     """`texts` excerpts of at most `characters` characters, and `questions` of each skill, from `split`.
 
