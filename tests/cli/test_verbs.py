@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from cli.command import layerwise
 from cli.conftest import DEPTH, save_llama
+from layerwise.cli import screen
 from layerwise.cli.findings import report_data
 from layerwise.plan import Plan, families
 from layerwise.results import Run
@@ -144,7 +145,8 @@ def test_a_plan_may_be_given_without_quotes() -> None:
 @pytest.mark.parametrize("depth", [2, 12, 32, 80])
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_the_picture_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, depth: int, columns: int) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
+    # The console reads COLUMNS once, when it is made: a runner that sets it would fix the width for good.
+    monkeypatch.setattr(screen.output, "_width", columns)
     middle = depth // 2
     drawn = [
         line for line in layerwise("plan", str(Plan.identity(depth)), f"({middle}|0)*2").out.splitlines() if "█" in line
