@@ -84,7 +84,7 @@ class Merger:
         """The merged state, in the dtype of the base."""
         if self._total is None:
             raise ValueError("a group was merged before any of its branches ran")
-        scale = {"mean": 1.0, "sum": float(self._count), "gain": merge.gain or 0.0}[merge.rule] / self._count
+        scale = merge.weight(self._count)
         return (self._base.to(self._total.dtype) + scale * self._total).to(self._base.dtype)
 
 
