@@ -19,6 +19,14 @@ from layerwise.results import Loss, Run, Store
 ARGUMENTS = ("--families", "leave_one_out", "--length", "20", "--batch-tokens", "40")
 
 
+@pytest.fixture(autouse=True)
+def listening() -> Iterator[None]:
+    """Ctrl-C is heard: a test run that was started in the background inherits an ignored one, and hands it on."""
+    with own_interrupt():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+
+
 @pytest.fixture
 def command(model: Path, texts: Path, tmp_path: Path) -> tuple[str | Path, ...]:
     """A sweep in small pieces."""
