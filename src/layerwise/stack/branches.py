@@ -1,0 +1,198 @@
+"""The two branches of a block, found by what they do and not by what they are called.
+
+Most blocks add twice to the residual stream: once from a branch that mixes tokens (attention, or a state-space mixer)
+and once from one that acts on every token alone (the MLP, or a mixture of experts). A branch is named here by the path
+of the submodule whose *output* is what it adds. Every submodule is tried; a pair is accepted when
+
+1. with both outputs set to zero the block is the identity: nothing else is added;
+2. with one of them at zero, half the output of the other gives half the update: the output is a linear gate, so that
+   multiplying it by alpha turns the branch's volume and nothing else;
+3. with `mlp` at zero a change of one token reaches other tokens, with `attn` at zero it does not.
+
+Blocks that normalise after the addition (BERT) and blocks with one branch (Mamba) have no such pair and are refused.
+Of several pairs the one that completes last is taken: behind a norm of its own (Gemma 2) only that is linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
+
+import torch
+from torch import Tensor, nn
+
+from layerwise.errors import UnsupportedModel
+from layerwise.plan import Part
+from layerwise.stack.blocks import block_list
+from layerwise.stack.inputs import evaluating
+from layerwise.stack.state import returned_state, with_returned_state
+
+if TYPE_CHECKING:
+    from layerwise.stack.capture import Capture
+    from layerwise.stack.stack import Stack
+
+Edit = Callable[[Tensor], Tensor]
+Pair = Mapping[Part, str]
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """For every layer, the path inside its block of the submodule whose output each branch adds to the residual."""
+
+    paths: tuple[Pair, ...]
+
+
+def find_branches(stack: Stack, captured: Capture) -> Branches:
+    """The branches of every layer of `stack`, proved on the clean states of `captured`.
+
+    Raises `UnsupportedModel`, naming the layer and the reason, where a block cannot be split in two.
+    """
+    name = type(stack.model).__name__
+    if captured.state.ndim < 3:
+        raise UnsupportedModel(f"{name} cannot be split into attn and mlp: its hidden state has no axis of tokens")
+    with evaluating(stack.model), torch.no_grad():
+        trials = tuple(_trials(stack, captured))
+        # Nearly all layers are built alike: a pair that one layer proves is tried first on the others of its class.
+        known: dict[type, Pair] = {}
+        for trial in trials:
+            if not _proved(trial, known) and (pair := next(filter(trial.proves, trial.pairs()), None)):
+                known[type(trial.block)] = pair
+        unsplit = [layer for layer, trial in enumerate(trials) if not _proved(trial, known)]
+    for layer in unsplit[:1]:
+        raise UnsupportedModel(
+            f"{name} cannot be split into attn and mlp: in layer {layer} ({type(trials[layer].block).__name__}) no two "
+            " submodules were found that add all of its update, one mixing tokens and one not; blocks that "
+            "normalise after the addition, or have one branch, cannot be split. Use whole layers"
+        )
+    return Branches(tuple(known[type(trial.block)] for trial in trials))
+
+
+def _trials(stack: Stack, captured: Capture) -> Iterator[_Trial]:
+    """Every block with the clean state that reaches it."""
+    state = captured.state
+    for layer, block in enumerate(block_list(stack.model, stack.path)):
+        yield _Trial(block, state, partial(_applied, stack, layer, captured))
+        state = stack.apply(layer, state, captured)
+
+
+def _applied(stack: Stack, layer: int, captured: Capture, state: Tensor) -> Tensor:
+    return stack.apply(layer, state, captured)
+
+
+def _proved(trial: _Trial, known: Mapping[type, Pair]) -> bool:
+    pair = known.get(type(trial.block))
+    return pair is not None and trial.proves(pair, known=True)
+
+
+@contextmanager
+def edited(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
+    """Within the context the output of the submodule at `path` goes through `edit` before the block adds it."""
+
+    def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        return with_returned_state(output, edit(returned_state(output)))
+
+    handle = block.get_submodule(path).register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def only(block: nn.Module, pair: Pair, part: Part) -> Iterator[None]:
+    """Within the context the block computes `x + branch(x)` with the branch `part`; the other one is silent."""
+    with edited(block, pair[other(part)], torch.zeros_like):
+        yield
+
+
+def other(part: Part) -> Part:
+    """The other half of a layer.
+
+    >>> other("attn")
+    'mlp'
+    """
+    return "mlp" if part == "attn" else "attn"
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One block on one state: what happens when outputs of its submodules are edited."""
+
+    block: nn.Module
+    state: Tensor
+    run: Callable[[Tensor], Tensor]
+
+    def pairs(self) -> Iterator[Pair]:
+        """Every ordered pair of submodules that return something shaped like the state, those completing last first."""
+        paths = list(reversed(self._writers()))
+        for first in paths:
+            for second in paths:
+                if first != second:
+                    yield {"attn": first, "mlp": second}
+
+    def proves(self, pair: Pair, known: bool = False) -> bool:
+        """Whether `pair` passes the three tests of this module.
+
+        A branch that adds nothing at all mixes nothing; that is accepted of a pair that is `known` from another layer.
+        """
+        try:
+            silent = self._update(dict.fromkeys(pair.values(), torch.zeros_like))
+            if not _small(silent, self.state):
+                return False
+            alone = {part: self._update({pair[other(part)]: torch.zeros_like}) for part in PARTS}
+            halved = {part: self._update({pair[other(part)]: torch.zeros_like, pair[part]: _half}) for part in PARTS}
+            if not all(_small(halved[part] - alone[part] / 2, self.state) for part in PARTS):
+                return False
+            mixes = self._mixes_tokens(pair, "attn") or (known and not alone["attn"].any())
+            return mixes and not self._mixes_tokens(pair, "mlp")
+        except (RuntimeError, ValueError, TypeError, AttributeError):
+            return False  # an edit in the wrong place may break the block in any of these ways
+
+    def _writers(self) -> list[str]:
+        """Submodules called once whose output has the shape of the state, in the order in which they complete."""
+        finished: list[str] = []
+        with ExitStack() as hooks:
+            for path, module in self.block.named_modules():
+                if path:
+                    handle = module.register_forward_hook(_noting(path, self.state, finished))
+                    hooks.callback(handle.remove)
+            self.run(self.state)
+        return [path for path in finished if finished.count(path) == 1]
+
+    def _update(self, edits: Mapping[str, Edit], state: Tensor | None = None) -> Tensor:
+        state = self.state if state is None else state
+        with ExitStack() as hooks:
+            for path, edit in edits.items():
+                hooks.enter_context(edited(self.block, path, edit))
+            return self.run(state) - state
+
+    def _mixes_tokens(self, pair: Pair, part: Part) -> bool:
+        """Whether another first token changes what the branch `part` alone adds to the other tokens."""
+        changed = self.state.clone()
+        changed[:, 0] = changed[:, 0].flip(-1) + 1
+        edits = {pair[other(part)]: torch.zeros_like}
+        before, after = self._update(edits), self._update(edits, changed)
+        return not _small((after - before)[:, 1:], before[:, 1:])
+
+
+def _noting(path: str, state: Tensor, finished: list[str]) -> Callable[..., None]:
+    def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        value = output[0] if isinstance(output, tuple | list) and output else output
+        if isinstance(value, Tensor) and value.shape == state.shape and value.is_floating_point():
+            finished.append(path)
+
+    return hook
+
+
+def _half(output: Tensor) -> Tensor:
+    return output / 2
+
+
+def _small(difference: Tensor, scale: Tensor) -> bool:
+    """Whether a difference is no more than rounding beside tensors of the size of `scale`."""
+    tolerance = 32 * torch.finfo(difference.dtype).eps * float(scale.abs().max())
+    return bool((difference.abs() <= tolerance).all())

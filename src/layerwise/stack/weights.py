@@ -1,0 +1,110 @@
+"""The weights of single layers: read where they are, replaced for one call, for a while, or drawn anew.
+
+None of it copies a model. `apply_with` runs one layer with other weights and changes nothing; `substituted` puts other
+values into the model's own parameters, for whatever needs the whole model, and puts the old ones back to the bit;
+`twin` is a second model of the same configuration with the weights it would have before training.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from transformers import PreTrainedModel
+
+from layerwise.errors import ModelError, UnsupportedModel, near_matches
+from layerwise.stack.blocks import block_list
+from layerwise.stack.inputs import example_inputs
+from layerwise.stack.stack import Source, Stack
+from layerwise.stack.state import returned_state, with_state
+
+if TYPE_CHECKING:
+    from layerwise.stack.capture import Capture
+
+Weights = Mapping[str, Tensor]
+
+
+def layer_weights(stack: Stack, layer: int) -> dict[str, Tensor]:
+    """The parameters of one layer by their path inside the block, detached and as they are stored: nothing is copied.
+
+    >>> from layerwise.stack import load
+    >>> sorted(layer_weights(load("demo"), 0))[:2]
+    ['input_layernorm.weight', 'mlp.down_proj.weight']
+    """
+    block = block_list(stack.model, stack.path)[layer]
+    return {name: parameter.detach() for name, parameter in block.named_parameters()}
+
+
+def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captured: Capture) -> Tensor:
+    """Run one layer with `weights` in the place of its own of the same names; same shape out as in.
+
+    Weights that are not named stay the layer's own. Nothing in the model changes.
+    """
+    block = block_list(stack.model, stack.path)[layer]
+    call = captured.calls[layer]
+    args, kwargs = with_state(call.args, call.kwargs, state)
+    return returned_state(functional_call(block, dict(weights), args, kwargs))
+
+
+@contextmanager
+def substituted(stack: Stack, weights: Mapping[int, Weights]) -> Iterator[Stack]:
+    """Within the context the layers named in `weights` hold those values; afterwards they hold their own, to the bit.
+
+    The parameters stay the same objects, so an optimiser, a hook or a compiled graph keeps its hold on them; whatever
+    is done to the named ones inside, training included, is undone. Raises `ModelError` for a name the layer has not,
+    and for a value of another shape, before anything changes.
+    """
+    blocks = block_list(stack.model, stack.path)
+    places: list[tuple[torch.nn.Parameter, Tensor]] = []
+    for layer, values in weights.items():
+        own = dict(blocks[layer].named_parameters())
+        for name, value in values.items():
+            if name not in own:
+                raise ModelError(f"layer {layer} has no parameter {name!r}; {near_matches(name, own)}")
+            if own[name].shape != value.shape:
+                raise ModelError(
+                    f"{name} of layer {layer} has the shape {tuple(own[name].shape)}; a value of shape "
+                    f"{tuple(value.shape)} cannot take its place"
+                )
+            places.append((own[name], value))
+    kept = [parameter.detach().clone() for parameter, _ in places]
+    try:
+        with torch.no_grad():
+            for parameter, value in places:
+                parameter.copy_(value)
+        yield stack
+    finally:
+        with torch.no_grad():
+            for (parameter, _), old in zip(places, kept, strict=True):
+                parameter.copy_(old)
+
+
+def twin(stack: Stack, seed: int) -> Stack:
+    """A randomly initialised twin: the same configuration, weights as the model class draws them before training.
+
+    The null of every measure of a trained model: what it says of a network that has learned nothing. `seed` alone
+    fixes the weights. Raises `UnsupportedModel` for a module that is not a transformers model, whose initialisation
+    nobody wrote down.
+    """
+    model = stack.model
+    if not isinstance(model, PreTrainedModel):
+        raise UnsupportedModel(
+            f"{type(model).__name__} is not a transformers model, so its initialisation is not known and it has no "
+            "randomly initialised twin"
+        )
+    # Drawn on the CPU in float32, so that the twin is the same whatever the device and dtype of the model.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        fresh = type(model)(copy.deepcopy(model.config)).to(device=stack.device, dtype=stack.dtype).eval()
+    made = Stack(
+        fresh, stack.path, tokenizer=stack.tokenizer, source=Source(f"{stack.source.name} (randomly initialised)")
+    )
+    inputs = example_inputs(fresh)
+    if inputs is not None:
+        made.inspect(**inputs)
+    return made
