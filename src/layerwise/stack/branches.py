@@ -15,17 +15,18 @@ Of several pairs the one that completes last is taken: behind a norm of its own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
-from layerwise.plan import Part
+from layerwise.plan.part import PARTS, Part, other
 from layerwise.stack.blocks import block_list
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.state import returned_state, with_returned_state
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 Edit = Callable[[Tensor], Tensor]
 Pair = Mapping[Part, str]
-PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +54,22 @@ def find_branches(stack: Stack, captured: Capture) -> Branches:
     name = type(stack.model).__name__
     if captured.state.ndim < 3:
         raise UnsupportedModel(f"{name} cannot be split into attn and mlp: its hidden state has no axis of tokens")
-    with evaluating(stack.model), torch.no_grad():
+    with evaluating(stack.model), torch.inference_mode():
         trials = tuple(_trials(stack, captured))
         # Nearly all layers are built alike: a pair that one layer proves is tried first on the others of its class.
-        known: dict[type, Pair] = {}
+        known: dict[type, list[Pair]] = defaultdict(list)
         for trial in trials:
             if not _proved(trial, known) and (pair := next(filter(trial.proves, trial.pairs()), None)):
-                known[type(trial.block)] = pair
-        unsplit = [layer for layer, trial in enumerate(trials) if not _proved(trial, known)]
-    for layer in unsplit[:1]:
+                known[type(trial.block)].append(pair)
+        pairs = [_proved(trial, known) for trial in trials]
+    if None in pairs:
+        layer = pairs.index(None)
         raise UnsupportedModel(
             f"{name} cannot be split into attn and mlp: in layer {layer} ({type(trials[layer].block).__name__}) no two "
             " submodules were found that add all of its update, one mixing tokens and one not; blocks that "
             "normalise after the addition, or have one branch, cannot be split. Use whole layers"
         )
-    return Branches(tuple(known[type(trial.block)] for trial in trials))
+    return Branches(tuple(pair for pair in pairs if pair is not None))
 
 
 def _trials(stack: Stack, captured: Capture) -> Iterator[_Trial]:
@@ -83,9 +84,9 @@ def _applied(stack: Stack, layer: int, captured: Capture, state: Tensor) -> Tens
     return stack.apply(layer, state, captured)
 
 
-def _proved(trial: _Trial, known: Mapping[type, Pair]) -> bool:
-    pair = known.get(type(trial.block))
-    return pair is not None and trial.proves(pair, known=True)
+def _proved(trial: _Trial, known: Mapping[type, Sequence[Pair]]) -> Pair | None:
+    """The pair, among those known of its class, that a block proves too."""
+    return next((pair for pair in known.get(type(trial.block), ()) if trial.proves(pair, known=True)), None)
 
 
 @contextmanager
@@ -107,15 +108,6 @@ def only(block: nn.Module, pair: Pair, part: Part) -> Iterator[None]:
     """Within the context the block computes `x + branch(x)` with the branch `part`; the other one is silent."""
     with edited(block, pair[other(part)], torch.zeros_like):
         yield
-
-
-def other(part: Part) -> Part:
-    """The other half of a layer.
-
-    >>> other("attn")
-    'mlp'
-    """
-    return "mlp" if part == "attn" else "attn"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,243 @@
+"""Interventions: one layer does something else, all others do as trained, and the loss says what that costs.
+
+An intervention replaces the function of one layer: it is skipped, given other weights, or a branch of it is held at its
+mean. The clean states are walked once, layer by layer; at each layer every intervention starts from the clean state and
+runs the layers behind it, so L layers and I interventions at each cost `I * L * (L + 1) / 2 + L` layer evaluations at
+most and not `I * L^2`. An intervention prepares itself once for a layer (draws its weights, takes its mean) and then
+runs on every batch; only one layer's preparation is ever in memory.
+
+Rows are `Loss` rows whose `plan` is a key such as `12=mean_ablate`; the untouched model is the identity plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from layerwise.data.batches import AnyBatch
+from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.loss import WindowLoss, window_losses
+from layerwise.measure.reading import Reading
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss
+from layerwise.stack import Capture, Stack
+from layerwise.stack.branches import Branches, find_branches
+from layerwise.stack.inputs import evaluating
+
+Apply = Callable[[Tensor, Capture], Tensor]
+
+
+@dataclass(frozen=True)
+class Clean:
+    """One batch on its clean way through the model: the state before the layer, and which tokens count."""
+
+    state: Tensor
+    captured: Capture
+    counted: Tensor
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What an intervention may look at when it prepares: the layer, and the clean states before it, batch by batch."""
+
+    stack: Stack
+    layer: int
+    clean: tuple[Clean, ...]
+    _find: Callable[[], Branches | None]
+
+    @property
+    def branches(self) -> Branches | None:
+        """The two branches of every block; `None` where the model cannot be split."""
+        return self._find()
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """What `layer` does instead. `prepare` is called once and returns the state after the layer from that before it."""
+
+    layer: int
+    name: str
+    prepare: Callable[[Scene], Apply]
+
+    @property
+    def key(self) -> str:
+        """The `plan` of its rows.
+
+        >>> Intervention(12, "skip", lambda scene: lambda state, captured: state).key
+        '12=skip'
+        """
+        return f"{self.layer}={self.name}"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a measurement has spent: layer evaluations times tokens, and the same for heads."""
+
+    layer_tokens: int = 0
+    head_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What is known already and where news goes: it makes a long measurement resumable and watched.
+
+    `known` rows are not computed again. `sink` receives new rows as soon as they exist, `progress` the share that is
+    done, `say` a sentence about an intervention that had to be left out.
+    """
+
+    known: tuple[Loss, ...] = ()
+    sink: Callable[[Sequence[Loss]], None] = lambda rows: None
+    progress: Callable[[float], None] = lambda share: None
+    say: Callable[[str], None] = lambda text: None
+    tally: Tally = field(default_factory=Tally)
+
+
+def intervention_losses(
+    stack: Stack, interventions: Sequence[Intervention], reading: Reading, ledger: Ledger | None = None
+) -> list[Loss]:
+    """The losses of the untouched model and of every intervention on every window of `reading`, known ones included.
+
+    An intervention whose loss is not finite somewhere is left out whole, and `ledger.say` is told. Raises
+    `MeasureError` where the untouched model's own states or losses are not finite, naming layer and document, and for
+    two interventions of one key.
+    """
+    keys = Counter(each.key for each in interventions)
+    for key, count in keys.items():
+        if count > 1:
+            raise MeasureError(f"{count} interventions are called {key!r}; give each a name of its own")
+    with evaluating(stack.model), torch.inference_mode():
+        return _Walk(stack, reading, ledger or Ledger(), _by_layer(interventions, stack.depth)).rows()
+
+
+def _by_layer(interventions: Sequence[Intervention], depth: int) -> dict[int, list[Intervention]]:
+    at: dict[int, list[Intervention]] = defaultdict(list)
+    for each in interventions:
+        if not 0 <= each.layer < depth:
+            raise MeasureError(f"{each.key!r} is about layer {each.layer}, but the model has layers 0 to {depth - 1}")
+        at[each.layer].append(each)
+    return at
+
+
+class _Walk:
+    """One walk along the clean states, with every intervention branching off at its layer."""
+
+    def __init__(self, stack: Stack, reading: Reading, ledger: Ledger, at: dict[int, list[Intervention]]) -> None:
+        self.stack = stack
+        self.batches = reading.batches
+        self.ledger = ledger
+        self.at = at
+        self.identity = str(Plan.identity(stack.depth))
+        self.windows = {_cell(window.task, window.document, window.index) for b in self.batches for window in b.windows}
+        self.known: dict[str, dict[tuple[str, str, int], Loss]] = defaultdict(dict)
+        for row in ledger.known:
+            cell = _cell(row.task, row.document, row.window)
+            if cell in self.windows:
+                self.known[row.plan][cell] = row
+        self.left = sum(stack.depth - layer for layer, each in at.items() for one in each if self._lacks(one.key))
+        self.total = max(1, self.left)
+
+    @cached_property
+    def branches(self) -> Branches | None:
+        try:
+            return find_branches(self.stack, self._capture(self.batches[0]))
+        except UnsupportedModel:
+            return None
+
+    def rows(self) -> list[Loss]:
+        rows: list[Loss] = []
+        clean = [self._clean(batch) for batch in self.batches]
+        for layer in range(self.stack.depth):
+            scene = Scene(self.stack, layer, tuple(clean), lambda: self.branches)
+            for intervention in self.at.get(layer, ()):
+                rows += self._intervene(intervention, scene)
+            for place, one in enumerate(clean):
+                after = self._apply(layer, one.state, one.captured)
+                self._check(after, layer, self.batches[place])
+                clean[place] = Clean(after, one.captured, one.counted)
+        return [*self._untouched(clean), *rows]
+
+    def _untouched(self, clean: Sequence[Clean]) -> Iterator[Loss]:
+        for batch, one in zip(self.batches, clean, strict=True):
+            yield from self._rows(self.identity, batch, self._losses(one.state, batch))
+
+    def _intervene(self, intervention: Intervention, scene: Scene) -> list[Loss]:
+        """Every row of one intervention, or none at all."""
+        if not self._lacks(intervention.key):
+            return list(self.known[intervention.key].values())
+        apply = intervention.prepare(scene)
+        found: list[list[Loss]] = []
+        for batch, one in zip(self.batches, scene.clean, strict=True):
+            state = apply(one.state, one.captured)
+            for layer in range(scene.layer + 1, self.stack.depth):
+                state = self._apply(layer, state, one.captured)
+            losses = self._losses(state, batch)
+            broken = [w.document for w, loss in zip(batch.windows, losses, strict=True) if not math.isfinite(loss.nll)]
+            if broken:
+                self.ledger.say(
+                    f"{intervention.key} gives a loss that is not finite on {broken[0]!r} and is left out; "
+                    "--dtype float32 may help"
+                )
+                return []
+            found.append(self._rows(intervention.key, batch, losses))
+        self.left -= self.stack.depth - scene.layer
+        self.ledger.progress(1 - self.left / self.total)
+        return [row for rows in found for row in rows]
+
+    def _rows(self, key: str, batch: AnyBatch, losses: Sequence[WindowLoss]) -> list[Loss]:
+        """One row a window; those that are new go to the sink."""
+        rows, fresh = [], []
+        for window, loss in zip(batch.windows, losses, strict=True):
+            if not math.isfinite(loss.nll):
+                raise MeasureError(
+                    f"the model itself gives a loss that is not finite on document {window.document!r}, before "
+                    "anything is done to it; check the checkpoint, or use --dtype float32"
+                )
+            known = self.known[key].get(_cell(window.task, window.document, window.index))
+            row = known or Loss(key, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
+            rows.append(row)
+            if known is None:
+                fresh.append(row)
+        if fresh:
+            self.ledger.sink(fresh)
+        return rows
+
+    def _clean(self, batch: AnyBatch) -> Clean:
+        captured = self._capture(batch)
+        counted = captured.inputs.get("attention_mask")
+        shape = captured.state.shape[:2]
+        if counted is None or counted.shape != shape:
+            counted = torch.ones(shape, device=captured.state.device)
+        return Clean(captured.state, captured, counted > 0)
+
+    def _capture(self, batch: AnyBatch) -> Capture:
+        return self.stack.capture(**{name: value.to(self.stack.device) for name, value in batch.inputs.items()})
+
+    def _apply(self, layer: int, state: Tensor, captured: Capture) -> Tensor:
+        self.ledger.tally.layer_tokens += state.shape[:2].numel()
+        return self.stack.apply(layer, state, captured)
+
+    def _losses(self, state: Tensor, batch: AnyBatch) -> tuple[WindowLoss, ...]:
+        self.ledger.tally.head_tokens += batch.size
+        return window_losses(self.stack, state, batch)
+
+    def _lacks(self, key: str) -> bool:
+        return self.known[key].keys() < self.windows
+
+    def _check(self, state: Tensor, layer: int, batch: AnyBatch) -> None:
+        finite = state.flatten(1).isfinite().all(dim=1)
+        if not finite.all():
+            document = batch.windows[int((~finite).nonzero()[0])].document
+            raise MeasureError(
+                f"the model's own state after layer {layer} is not finite on document {document!r}; "
+                "check the checkpoint, or use --dtype float32"
+            )
+
+
+def _cell(task: str, document: str, window: int) -> tuple[str, str, int]:
+    return (task, document, window)
