@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from layerwise.errors import PlanError
-from layerwise.plan import Block, Group, Merge, Plan, Visit, parse, write
+from layerwise.plan import PARTS, Block, Group, Merge, Plan, Visit, parse, write
 
 WRITTEN = {
     "0-31": Plan.of(range(32)),
@@ -19,6 +19,11 @@ WRITTEN = {
     "(6):gain=-2": Plan((Group((Plan.of([6]),), Merge("gain", -2)),)),
     "[45-51]*2": Plan((Block(Plan.of(range(45, 52)), 2),)),
     "[0]": Plan((Block(Plan.of([0])),)),
+    "12.attn": Plan((Visit(12, part="attn"),)),
+    "12.attn 12.mlp*2 12": Plan((Visit(12, part="attn"), Visit(12, 2, "mlp"), Visit(12))),
+    "8-11.mlp": Plan(tuple(Visit(layer, part="mlp") for layer in range(8, 12))),
+    "2-0.attn 0 1": Plan((*(Visit(layer, part="attn") for layer in (2, 1, 0)), Visit(0), Visit(1))),
+    "(12.attn|12.mlp):sum": Plan((Group(tuple(Plan((Visit(12, part=p),)) for p in PARTS), Merge("sum")),)),
     "[[0 (1|[2 3]*2)]*2 4]*3": Plan(
         (
             Block(
@@ -62,6 +67,12 @@ def test_the_text_means_the_plan_and_is_its_own_form(text: str, plan: Plan) -> N
         ("(0|1):gain=-0", "(0|1):gain=0"),
         ("(0|1):gain=1e-7", "(0|1):gain=1e-07"),
         ("[ 0 ]*2", "[0]*2"),
+        ("0-1.mlp", "0.mlp 1.mlp"),
+        ("0.mlp 1.mlp 2-3.mlp", "0-3.mlp"),
+        ("3-3.attn", "3.attn"),
+        ("0 1 2.attn 3 4", "0 1 2.attn 3 4"),
+        ("0.attn 1.attn 2.mlp 3.mlp", "0.attn 1.attn 2.mlp 3.mlp"),
+        ("0.mlp 1.mlp*2 2.mlp", "0.mlp 1.mlp*2 2.mlp"),
     ],
 )
 def test_other_spellings_have_one_written_form(text: str, canonical: str) -> None:
@@ -81,7 +92,7 @@ REFUSED = [
     ("5*", 2, "a repeat has a count"),
     ("5 *2", 2, "directly behind"),
     ("5*2*3", 3, "one repeat count is enough"),
-    ("5*1.5", 3, "a layer is a whole number"),
+    ("5*1.5", 3, "a repeat count is a whole number"),
     ("0 (1|2", 2, "never closed: write \\)"),
     ("[0 1", 0, "never closed: write \\]"),
     ("(0|1]", 4, r"closed by \), not \]"),
@@ -119,8 +130,22 @@ REFUSED = [
     ("[[[0]*9999]*9999]*9999", 1, "more than 10,000 layers"),
     ("[" * 51 + "0" + "]" * 51, 50, "deeper than 50"),
     ("(" * 100_000, 50, "deeper than 50"),
-    ("12.attn", 2, "runs whole: write 12"),
-    ("0-3.mlp", 3, "runs whole"),
+    ("12.", 3, r"named, as in 12\.attn or 12\.mlp$|12\.mlp\n"),
+    ("12.5", 3, "a layer is a whole number, such as 12"),
+    ("12.foo", 3, "no half 'foo'; Known: attn, mlp"),
+    ("0 12.attm*2", 5, "did you mean attn"),
+    ("12.ATTN", 3, "no half 'ATTN'"),
+    ("12." + "a" * 5000, 3, "no half 'a{30}'"),
+    ("12.attn.mlp", 7, r"one layer .* 12\.attn 12\.mlp"),
+    ("(12|13).attn", 7, r"\(12\.attn\|13\.attn\)"),
+    ("[12].mlp", 4, "a half is of one layer"),
+    ("12 .mlp", 3, "stands directly behind it"),
+    ("12*2.mlp", 4, r"behind a half, as in 12\.attn\*2"),
+    ("0.attn-3", 6, r"a range has two ends, as in 0-13 or 0-13\.attn"),
+    ("0-3.attn-5", 8, "a range has two ends"),
+    ("0-3.attn*2", 8, r"write \[0-3\.attn\]\*k .* as 3\.attn\*k"),
+    ("12.attn2", 7, "separated by a space"),
+    ("12.٣", 3, "a half of one is named"),
     ("a:0-3", 0, "names, as in a:0-3"),
     ("0 layer", 2, "names"),
     ("0–3", 1, "plain hyphen"),

@@ -1,6 +1,7 @@
 """The algebra of plans: values, their text, their cost, their wiring, edits of them and families of them.
 
     plan        Plan, Visit, Group, Block, Merge: the value
+    part        Part: the two halves of a layer
     limits      what no plan may be, of any model
     steps       its lowering: one flat list of Step, which every executor follows
     grammar     the plan language: text to plan and back
@@ -21,12 +22,14 @@ from layerwise.plan.cost import Cost
 from layerwise.plan.families import FAMILIES, family
 from layerwise.plan.grammar import parse, write
 from layerwise.plan.member import Member
+from layerwise.plan.part import PARTS, Part
 from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
 from layerwise.plan.steps import Close, Step
 from layerwise.plan.wiring import Matrix
 
 __all__ = [
     "FAMILIES",
+    "PARTS",
     "Block",
     "Close",
     "Cost",
@@ -34,6 +37,7 @@ __all__ = [
     "Matrix",
     "Member",
     "Merge",
+    "Part",
     "Plan",
     "Stage",
     "Step",

@@ -3,7 +3,8 @@
 Compute is layer evaluations; latency on enough machines is sequential stages (the branches of a group count
 as the longest of them, so the Painters' Parallel of M layers is one stage); memory is the distinct layers
 whose weights must be there; and generation needs one KV slot per evaluation, because a layer that runs twice
-attends to two histories.
+attends to two histories. A half of a layer, `12.attn`, counts as a whole one in all four: its block is called with
+the other branch silenced, so these numbers are upper bounds.
 """
 
 from __future__ import annotations

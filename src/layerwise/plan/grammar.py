@@ -2,8 +2,10 @@
 
     plan    stages, separated by spaces
     stage   N         layer N                                             14
-            N*k       layer N, k times in a row                           15*4
-            N-M       layers N to M, inclusive, up or down                0-13   17-14
+            N.attn    one half of it: its branch that mixes tokens        12.attn
+            N.mlp     the branch that acts on every token alone           12.mlp
+            N*k       layer N, or a half, k times in a row                15*4   12.mlp*2
+            N-M       layers N to M, inclusive, up or down                0-13   17-14   8-11.mlp
             (p|q|..)  branches: plans that read the same state; merged    (14|15)   (6 7|8 9):sum*3
             [p]       a block: a plan as one stage                        [45-51]*2
 
@@ -12,8 +14,8 @@ repeat `*k`: the merged state is fed back, k times in all.
 
 `parse` reads it and `write` writes it, and they are inverse: `parse(write(plan)) == plan`. A range is a way
 of writing, not a stage: `parse` spells it out, and `write` makes a range, from the left, of every longest run
-of three or more single visits that go up, or down, by one. So equal plans have equal texts, and the text can
-be a key.
+of three or more single visits that go up, or down, by one and are all of whole layers or all of the same half.
+So equal plans have equal texts, and the text can be a key.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeVar
 
-from layerwise.errors import PlanError
+from layerwise.errors import PlanError, near_matches
 from layerwise.plan.limits import LAYER_LIMIT, NESTING_LIMIT, STEP_LIMIT
+from layerwise.plan.part import PARTS, Part, named
 from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
 
 _Built = TypeVar("_Built")
@@ -47,7 +50,7 @@ _STRAY = {
     "×": "a repeat is written with an asterisk, as in 15*4",
     "*": "a repeat stands directly behind the layer, group or block it repeats, as in 15*4",
     ":": "a merge rule stands directly behind its group, as in (14|15):sum",
-    ".": "a layer is a whole number, and runs whole: write 12, not 12.attn or 12.5",
+    ".": "a half is of one layer and stands directly behind it: 12.attn, (12.attn|13.attn), 12.attn 12.mlp",
     "{": "groups are written ( | ) and blocks [ ]",
     "}": "groups are written ( | ) and blocks [ ]",
     "|": "branches stand in a group, as in (14|15)",
@@ -83,8 +86,7 @@ def write(plan: Plan) -> str:
     '0-3 5 6 9-7'
     """
     return " ".join(
-        _write_stage(run[0]) if len(run) == 1 else f"{_write_stage(run[0])}-{_write_stage(run[-1])}"
-        for run in runs(plan.stages)
+        _write_stage(run[0]) if len(run) == 1 else _write_range(run[0], run[-1]) for run in runs(plan.stages)
     )
 
 
@@ -106,6 +108,8 @@ def _run_length(stages: tuple[Stage, ...], start: int) -> int:
         here, after = stages[at], stages[at + 1]
         if not (isinstance(here, Visit) and isinstance(after, Visit) and here.times == after.times == 1):
             break
+        if here.part != after.part:
+            break
         step = after.layer - here.layer
         if abs(step) != 1 or direction not in (0, step):
             break
@@ -114,10 +118,16 @@ def _run_length(stages: tuple[Stage, ...], start: int) -> int:
     return at - start + 1
 
 
+def _write_range(first: Stage, last: Stage) -> str:
+    assert isinstance(first, Visit)
+    assert isinstance(last, Visit)
+    return f"{first.layer}-{named(last.layer, last.part)}"
+
+
 def _write_stage(stage: Stage) -> str:
     match stage:
         case Visit():
-            written = str(stage.layer)
+            written = named(stage.layer, stage.part)
         case Block():
             written = f"[{write(stage.plan)}]"
         case Group():
@@ -166,24 +176,44 @@ class _Reader:
     def visit(self) -> list[Visit]:
         start = self.at
         first = self.layer()
-        if self.peek() != "-":
-            times = self.times()
-            self.count(1, start)
-            return [self.build(lambda: Visit(first, times), start)]
+        if self.peek() == "-":
+            return self.range_from(first, start)
+        part = self.part()
+        times = self.times()
+        self.count(1, start)
+        return [self.build(lambda: Visit(first, times, part), start)]
+
+    def range_from(self, first: int, start: int) -> list[Visit]:
         self.at += 1
         if not self.digit():
             self.refuse("a range ends in a layer, as in 0-13", self.at)
         last = self.layer()
+        part = self.part()
         if self.peek() == "*":
-            whole = f"{first}-{last}"
+            whole = f"{first}-{named(last, part)}"
             self.refuse(
                 f"{whole}*k could mean two things: write [{whole}]*k to run the range k times, "
-                f"or write layer {last} on its own, as {last}*k",
+                f"or write {named(last, part)} on its own, as {named(last, part)}*k",
                 self.at,
             )
         self.count(abs(last - first) + 1, start)
         step = 1 if last >= first else -1
-        return [Visit(layer) for layer in range(first, last + step, step)]
+        return [Visit(layer, part=part) for layer in range(first, last + step, step)]
+
+    def part(self) -> Part | None:
+        if self.peek() != ".":
+            return None
+        self.at += 1
+        start = self.at
+        word = _WORD.match(self.text, start)
+        if word is None:
+            whole = "a layer is a whole number, such as 12, and " if self.digit() else ""
+            self.refuse(f"{whole}a half of one is named, as in {' or '.join(f'12.{part}' for part in PARTS)}", start)
+        name = word[0]
+        if name not in PARTS:
+            self.refuse(f"a layer has no half {name[:30]!r}; {near_matches(name[:30], PARTS)}", start)
+        self.at = word.end()
+        return PARTS[PARTS.index(name)]
 
     def group(self) -> Group:
         start = self.descend()
@@ -231,6 +261,8 @@ class _Reader:
             self.refuse("a repeat has a count, as in 15*4", self.at)
         start = self.at
         times = self.number()
+        if self.peek() == ".":
+            self.refuse("a repeat count is a whole number, and stands behind a half, as in 12.attn*2", self.at)
         if times < 1:
             self.refuse("a repeat count is 1 or more; to skip a layer, leave it out", start)
         return times
@@ -313,7 +345,9 @@ class _Reader:
         if character == "*":
             self.refuse("one repeat count is enough: multiply them, or write a block, as in [15*4]*2", self.at)
         if character == "-":
-            self.refuse("a range has two ends, as in 0-13; only a layer on its own can be one of them", self.at)
+            self.refuse(
+                "a range has two ends, as in 0-13 or 0-13.attn; only a layer on its own can be one of them", self.at
+            )
         if character == ":":
             self.refuse("a merge rule stands directly behind a group, before its repeat: (14|15):sum*3", self.at)
         self.stray()

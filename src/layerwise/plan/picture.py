@@ -1,7 +1,7 @@
 """The wiring of a plan as text, for a terminal: what each step reads of everything that was added before it.
 
-Rows are the steps from top to bottom, named by their layer, and the output; columns are the embedding and then what
-each step added. An unedited model is a full triangle; a group shows as a notch, where its members do not read each
+Rows are the steps from top to bottom, named by their layer or half, and the output; columns are the embedding and then
+what each step added. An unedited model is a full triangle; a group shows as a notch, where its members do not read each
 other, with paler columns below it, where later steps read only a share of each.
 """
 
@@ -35,7 +35,7 @@ def picture(plan: Plan, size: int = 48) -> str:
     if type(size) is not int or size < 1:
         raise PlanError(f"a picture is a whole number of cells wide, from 1 up, not {size!r}")
     wiring = plan.matrix()
-    names = [*map(str, plan.order()), "out"]
+    names = [*(step.name for step in plan.steps()), "out"]
     count = len(wiring)
     edges = [cell * count // min(size, count) for cell in range(min(size, count) + 1)]
     parts = [range(start, stop) for start, stop in pairwise(edges)]

@@ -1,10 +1,11 @@
 """A plan: which layers of a transformer run, in which order, and how what they compute is joined.
 
 A plan is a value, like a number: it is compared, hashed, printed, parsed, and edited into new plans, and it
-never holds a model. It is a tuple of stages, run one after another. A stage is a `Visit` (one layer), a
-`Group` (branches that all read the same hidden state and are then merged) or a `Block` (a whole sub-plan);
-each may be repeated. However deep the nesting, every plan unrolls into one flat list of `Step`s, and that
-list is what every executor follows: the plain loop, the sweep graph, and the model re-planned in place.
+never holds a model. It is a tuple of stages, run one after another. A stage is a `Visit` (one layer, or one
+half of it), a `Group` (branches that all read the same hidden state and are then merged) or a `Block` (a
+whole sub-plan); each may be repeated. However deep the nesting, every plan unrolls into one flat list of
+`Step`s, and that list is what every executor follows: the plain loop, the sweep graph, and the model
+re-planned in place.
 Layers count from 0. What a plan may not be, of any model, is refused when it is made (`STEP_LIMIT`,
 `NESTING_LIMIT`, `LAYER_LIMIT`); whether a model has the layers is `Plan.check`.
 """
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from layerwise.errors import PlanError, near_matches
 from layerwise.plan.limits import LAYER_LIMIT, STEP_LIMIT, check_depth, check_size, check_times, check_tuple, shown
+from layerwise.plan.part import Part, check_part
 
 if TYPE_CHECKING:
     from layerwise.plan.cost import Cost
@@ -79,20 +81,26 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One layer, run `times` times in a row. `Visit(15, 4)` is the text `15*4`."""
+    """One layer, or one half of it, run `times` times in a row.
+
+    `Visit(15, 4)` is the text `15*4`, and `Visit(12, part="attn")` is `12.attn` (see `layerwise.plan.part`).
+    """
 
     layer: int
     times: int = 1
+    part: Part | None = None
 
     def __post_init__(self) -> None:
         if type(self.layer) is not int or not 0 <= self.layer < LAYER_LIMIT:
             raise PlanError(f"a layer is a whole number from 0 to {LAYER_LIMIT - 1}, not {shown(self.layer)}")
         check_times(self.times)
+        if self.part is not None:
+            check_part(self.part)
         check_size(self.evaluations, self.nesting)
 
     @property
     def evaluations(self) -> int:
-        """How many layer evaluations it unrolls to."""
+        """How many layer evaluations it unrolls to; a half counts as one, since its whole block is called."""
         return self.times
 
     @property
@@ -223,20 +231,20 @@ class Plan:
 
         >>> for step in Plan.parse("(6 7|8):sum").steps():
         ...     print(step)
-        Step(layer=6, opens=1, closes=())
-        Step(layer=7, opens=0, closes=(None,))
-        Step(layer=8, opens=0, closes=(Merge(rule='sum', gain=None),))
+        Step(layer=6, opens=1, closes=(), part=None)
+        Step(layer=7, opens=0, closes=(None,), part=None)
+        Step(layer=8, opens=0, closes=(Merge(rule='sum', gain=None),), part=None)
         """
         from layerwise.plan.steps import unroll
 
         return tuple(unroll(self))
 
     def order(self) -> tuple[int, ...]:
-        """The layer of each step, in the order of execution."""
+        """The layer of each step, in the order of execution; for a half, the layer that it is a half of."""
         return tuple(step.layer for step in self.steps())
 
     def layers(self) -> frozenset[int]:
-        """The layers that run at all."""
+        """The layers that run at all, whole or in part."""
         return frozenset(_visited(self))
 
     def check(self, depth: int) -> None:

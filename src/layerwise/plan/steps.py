@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from layerwise.plan.part import Part, named
 from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
 
 Close: TypeAlias = Merge | None
@@ -22,7 +23,7 @@ class Step:
     An executor keeps the running state `x` and a stack of frames (base, outputs). For each step it
 
     1. pushes `opens` frames, each with base = x and no outputs;
-    2. sets x = layer(x);
+    2. sets x = layer(x), or x + branch(x) where `part` names one branch of the layer;
     3. for each close, innermost first, appends x to the outputs of the top frame. If the close is `None`, the
        next branch begins: x = base. If it is a `Merge`, the group is done: x = merge(base, outputs), and the
        frame goes.
@@ -31,6 +32,12 @@ class Step:
     layer: int
     opens: int = 0
     closes: tuple[Close, ...] = ()
+    part: Part | None = None
+
+    @property
+    def name(self) -> str:
+        """What runs, as a plan's text has it: `12`, or `12.attn` for one half."""
+        return named(self.layer, self.part)
 
 
 def unroll(plan: Plan) -> list[Step]:
@@ -44,7 +51,7 @@ def unroll(plan: Plan) -> list[Step]:
 def _unroll_once(stage: Stage) -> list[Step]:
     match stage:
         case Visit():
-            return [Step(stage.layer)]
+            return [Step(stage.layer, part=stage.part)]
         case Block():
             return unroll(stage.plan)
         case Group():

@@ -1,6 +1,7 @@
 """The wiring of a plan: the matrix that says what each step reads. It is also the plan's picture.
 
-Let `d_0` be the embedding output and `d_j = layer(x_j) - x_j` what step j adds to the residual stream.
+Let `d_0` be the embedding output and `d_j = layer(x_j) - x_j` what step j adds to the residual stream
+(a half of a layer adds what its one branch computes).
 Whatever the plan, the input of every step is a weighted sum of what was added before it:
 
     x_j = sum_{i<j} A[j, i] * d_i          j = 1..n,  and  x_{n+1}, the state handed to the model's own head

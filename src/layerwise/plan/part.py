@@ -1,0 +1,45 @@
+"""The two halves of a layer, which a plan may run on their own.
+
+A layer usually adds twice to the residual stream: once from a branch that mixes tokens, called `attn` whether it is
+attention or a state-space mixer, and once from a branch that acts on every token alone, called `mlp` whether it is
+dense or a mixture of experts. `12.attn` is `x + branch(x)` with the first of them and the other one silent; `12.mlp`
+the reverse. Layers that norm before each branch and run one after the other, as in Llama, are their halves in turn:
+`12.attn 12.mlp` is `12`. Layers whose branches read the same state, as in GPT-J, are the sum of them:
+`(12.attn|12.mlp):sum` is `12`. Whether a model can be split is found out when the plan meets it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+from layerwise.errors import PlanError, near_matches
+from layerwise.plan.limits import shown
+
+Part: TypeAlias = Literal["attn", "mlp"]
+
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+def check_part(part: object) -> None:
+    """Raise `PlanError` unless `part` is one of `PARTS`."""
+    if part not in PARTS:
+        raise PlanError(f"unknown half {shown(part)} of a layer; {near_matches(str(part)[:30], PARTS)}")
+
+
+def other(part: Part) -> Part:
+    """The other half of a layer.
+
+    >>> other("attn")
+    'mlp'
+    """
+    check_part(part)
+    return "mlp" if part == "attn" else "attn"
+
+
+def named(layer: int, part: Part | None) -> str:
+    """A layer or one of its halves, as a plan's text has it.
+
+    >>> named(12, None), named(12, "attn")
+    ('12', '12.attn')
+    """
+    return str(layer) if part is None else f"{layer}.{part}"
