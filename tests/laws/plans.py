@@ -1,10 +1,10 @@
-"""Random plans for the laws: every kind of stage, nested, with repeats, ranges and all three merge rules."""
+"""Random plans for the laws: every kind of stage, nested, halves, repeats, ranges and all three merge rules."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from layerwise.plan import Block, Group, Merge, Plan, Visit
+from layerwise.plan import PARTS, Block, Group, Merge, Part, Plan, Visit
 
 DEPTH = 12
 """The layers of random plans are below this."""
@@ -19,9 +19,10 @@ def plans(
     """Plans of at most `most_steps` steps."""
     merges = st.one_of(st.sampled_from([Merge("mean"), Merge("sum")]), st.builds(Merge, st.just("gain"), gains))
     times = st.sampled_from([1, 1, 1, 2, 3])
-    visits = st.builds(Visit, st.integers(0, depth - 1), times)
+    parts = st.sampled_from([None, None, *PARTS])
+    visits = st.builds(Visit, st.integers(0, depth - 1), times, parts)
     ends = st.integers(0, depth - 1)
-    ranges = st.builds(lambda a, b: Plan.of(range(a, b + 1) if a <= b else range(a, b - 1, -1)), ends, ends)
+    ranges = st.builds(_range, ends, ends, parts)
     flat = st.one_of(ranges, st.lists(visits, min_size=1, max_size=4).map(lambda stages: Plan(tuple(stages))))
 
     def nested(inner: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
@@ -31,3 +32,8 @@ def plans(
         return st.lists(pieces, min_size=1, max_size=3).map(lambda parts: Plan(sum(parts, ())))
 
     return st.recursive(flat, nested, max_leaves=6).filter(lambda plan: plan.evaluations <= most_steps)
+
+
+def _range(first: int, last: int, part: Part | None) -> Plan:
+    step = 1 if first <= last else -1
+    return Plan(tuple(Visit(layer, part=part) for layer in range(first, last + step, step)))

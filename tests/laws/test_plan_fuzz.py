@@ -29,8 +29,10 @@ TEXTS = (
     "[[[0]*99]*99]*99",
     "((((0|1)|2)|3)|4)",
     "0-999",
+    "0-11 12.mlp 13-29",
+    "(12.attn|12.mlp):sum*2 8-11.mlp [3.attn*4]*2",
 )
-LANGUAGE = "0123456789 -*|()[]:=.egainsummean"
+LANGUAGE = "0123456789 -*|()[]:=.egainsummeanattnmlp"
 PIECES = (
     "0",
     "7",
@@ -50,6 +52,9 @@ PIECES = (
     "]",
     ":sum",
     ":gain=",
+    ".",
+    ".attn",
+    ".mlp",
 )
 STRANGE = "\x00\n\t\r\x85\u00a0\u2013\u0663\u0967\u2167\u00b2\u00d7\ud800\ufeff\U0001f600,;{}<>_+~"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laws.plans import ANY_GAIN, DEPTH, plans
 from laws.symbolic import INPUT, Computations, run_steps, run_tree
 from layerwise.errors import PlanError
-from layerwise.plan import Block, Group, Merge, Plan, Visit, edits
+from layerwise.plan import PARTS, Block, Group, Merge, Part, Plan, Visit, edits
 
 WIDTH = 3
 State = list[float]
@@ -63,15 +63,20 @@ def test_check_accepts_exactly_the_models_that_have_the_layers(plan: Plan, depth
 
 
 class LinearModel:
-    """Layer k multiplies the state by a fixed random matrix; the log has (x_j, d_j) for every evaluation."""
+    """Every layer and half multiplies the state by its own random matrix; the log has every (x_j, d_j)."""
 
     def __init__(self) -> None:
         chance = random.Random(0)
-        self.weights = [[[chance.gauss(0, 0.4) for _ in range(WIDTH)] for _ in range(WIDTH)] for _ in range(DEPTH)]
+        self.weights = {
+            (layer, part): [[chance.gauss(0, 0.4) for _ in range(WIDTH)] for _ in range(WIDTH)]
+            for layer in range(DEPTH)
+            for part in (None, *PARTS)
+        }
         self.log: list[tuple[State, State]] = []
 
-    def layer(self, layer: int, state: State) -> State:
-        output = [sum(weight * x for weight, x in zip(row, state, strict=True)) for row in self.weights[layer]]
+    def visit(self, visit: Visit, state: State) -> State:
+        weights = self.weights[visit.layer, visit.part]
+        output = [sum(weight * x for weight, x in zip(row, state, strict=True)) for row in weights]
         self.log.append((state, [end - start for start, end in zip(state, output, strict=True)]))
         return output
 
@@ -80,7 +85,7 @@ class LinearModel:
             for _ in range(stage.times):
                 match stage:
                     case Visit():
-                        state = self.layer(stage.layer, state)
+                        state = self.visit(stage, state)
                     case Block():
                         state = self.run(stage.plan, state)
                     case Group():
@@ -157,6 +162,24 @@ def test_skip_removes_every_visit_of_the_layers_and_no_other(plan: Plan, data: s
     rest = tuple(layer for layer in plan.order() if layer not in (first, second))
     assert edits.skip(plan, first, second).order() == rest
     assert edits.skip(edits.skip(plan, first), second) == edits.skip(plan, second, first)
+
+
+@given(plans(), st.data(), st.sampled_from(PARTS))
+def test_without_branch_leaves_the_other_half_and_nothing_of_the_branch(
+    plan: Plan, data: st.DataObject, part: Part
+) -> None:
+    layer = data.draw(st.sampled_from(sorted(plan.layers())))
+    (remaining,) = set(PARTS) - {part}
+    names = [(step.layer, step.part) for step in plan.steps()]
+    rest = [(layer, remaining) if name == (layer, None) else name for name in names if name != (layer, part)]
+    if rest == names or not rest:
+        with pytest.raises(PlanError, match=rf"{layer}\.{part}"):
+            edits.without_branch(plan, layer, part)
+        return
+    silenced = edits.without_branch(plan, layer, part)
+    assert [(step.layer, step.part) for step in silenced.steps()] == rest
+    if any(name[0] != layer for name in names) and (layer, remaining) in rest:
+        assert edits.without_branch(silenced, layer, remaining) == edits.skip(plan, layer)
 
 
 @given(plans(), st.data())

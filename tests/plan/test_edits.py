@@ -34,6 +34,14 @@ WHOLE = Plan.identity(8)
         (edits.parallel(WHOLE, 2, 3, Merge("gain", 2)), "0 1 (2):gain=2 3-7"),
         (edits.loop(WHOLE, 2, 4, 3), "0 1 (2|3)*3 4-7"),
         (edits.loop(WHOLE, 2, 3, 3), "0 1 2*3 3-7"),
+        (edits.without_branch(WHOLE, 3, "attn"), "0-2 3.mlp 4-7"),
+        (
+            edits.without_branch(Plan.parse("3*2 (3.mlp|2|3.attn) [3.mlp] 3.attn"), 3, "mlp"),
+            "3.attn*2 (2|3.attn) 3.attn",
+        ),
+        (edits.skip(Plan.parse("0 3.attn (3.mlp|2) 3"), 3), "0 (2)"),
+        (edits.swap(Plan.parse("3.attn*2 2 3.mlp"), 2, 3), "2.attn*2 3 2.mlp"),
+        (edits.replace(Plan.parse("3.attn 2 3"), 3, 5), "5.attn 2 5"),
         (edits.compose(WHOLE, Plan.parse("(0|1)")), "0-7 (0|1)"),
     ],
 )
@@ -52,6 +60,13 @@ def test_edits(edited: Plan, text: str) -> None:
         (lambda: edits.swap(WHOLE, 1, 1.0), "whole numbers"),  # type: ignore[arg-type]
         (lambda: edits.replace(WHOLE, 9, 1), "does not run layer 9"),
         (lambda: edits.replace(WHOLE, 1, -1), "a layer is a whole number"),
+        (lambda: edits.without_branch(WHOLE, 9, "attn"), "does not run layer 9"),
+        (lambda: edits.without_branch(WHOLE, 3, "atn"), "unknown half 'atn'.*did you mean attn"),  # type: ignore[arg-type]
+        (
+            lambda: edits.without_branch(Plan.parse("0 3.mlp"), 3, "attn"),
+            r"does not run 3\.attn; .* the other half alone",
+        ),
+        (lambda: edits.without_branch(Plan.parse("3.mlp"), 3, "mlp"), r"3\.mlp is all that the plan runs"),
         (lambda: edits.reverse(WHOLE, 3, 3), "0 <= start < stop <= 8"),
         (lambda: edits.reverse(WHOLE, -3, -1), "0 <= start < stop <= 8"),
         (lambda: edits.reverse(WHOLE, 3, 9), "0 <= start < stop <= 8"),

@@ -26,6 +26,14 @@ from layerwise.plan.explain import explain
         ("(5):gain=0.5", "layer 5, with 0.5 x its update"),
         ("(5 6):gain=-1", "the branch 5 6, with -1 x its update"),
         ("[5-7]*2", "the block 5-7, 2 times"),
+        ("5.attn", "the attn half of layer 5"),
+        ("5.mlp*4", "the mlp half of layer 5, 4 times"),
+        ("3-0.attn", "the attn halves of layers 3 to 0, backwards"),
+        ("5.mlp 9.mlp", "the mlp halves of layers 5, 9, in this order"),
+        ("5 9 5.mlp 7", "layers 5, 9, in this order\nthe mlp half of layer 5\nlayer 7"),
+        ("(5.attn|9.attn)", "the attn halves of layers 5, 9 in parallel, mean of the outputs"),
+        ("(5.attn|5.mlp):sum", "the branches 5.attn and 5.mlp in parallel, sum of the updates"),
+        ("(5.mlp):gain=0.5", "the mlp half of layer 5, with 0.5 x its update"),
     ],
 )
 def test_each_stage_has_its_words(text: str, words: str) -> None:
@@ -41,6 +49,14 @@ def test_the_lines_follow_the_plan() -> None:
         "layers 1, 2 in parallel, mean of the outputs",
         "layer 8",
         "never: layers 3, 6, 10, 11",
+    ]
+
+
+def test_halves_that_never_run_are_named_beside_the_layers() -> None:
+    assert explain(Plan.parse("0-1 2.mlp 3.mlp (4.mlp|4) 5.attn 6.attn 6.mlp"), depth=8).splitlines()[-3:] == [
+        "never: layer 7",
+        "never: the attn halves of layers 2, 3",
+        "never: the mlp half of layer 5",
     ]
 
 

@@ -17,6 +17,11 @@ def test_the_shades_are_what_each_step_reads() -> None:
         "  2  ████··",
         "out  ████████",
     ]
+    assert picture(Plan.parse("10.attn 2.mlp")).splitlines() == [
+        "10.attn  ██",
+        "  2.mlp  ████",
+        "    out  ██████",
+    ]
     assert picture(Plan.parse("(0|1)")).splitlines()[-1] == "out  ██▓▓▓▓"
 
 

@@ -45,6 +45,10 @@ def test_steps_say_where_groups_open_and_branches_close() -> None:
             Step(4, closes=(mean,)),
         ),
     )
+    assert Plan.parse("3.attn (3.mlp)").steps() == (
+        Step(3, part="attn"),
+        Step(3, opens=1, closes=(mean,), part="mlp"),
+    )
     assert Plan.parse("(7):sum").steps() == (Step(7, opens=1, closes=(Merge("sum"),)),)
 
 
@@ -75,6 +79,9 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Visit(0, True), "from 1 up"),
     (lambda: Visit(0, 2.0), "from 1 up"),  # type: ignore[arg-type]
     (lambda: Visit(0, 10_001), "more than 10,000"),
+    (lambda: Visit(0, part="atn"), "unknown half 'atn' .*did you mean attn"),  # type: ignore[arg-type]
+    (lambda: Visit(0, 1, ["attn"]), r"unknown half \['attn'\]"),  # type: ignore[arg-type]
+    (lambda: Visit(0, 1, ""), "unknown half ''"),  # type: ignore[arg-type]
     (lambda: Group(()), "at least one layer"),
     (lambda: Group([ONE]), "a tuple of Plan"),  # type: ignore[arg-type]
     (lambda: Group((Visit(0),)), "a tuple of Plan"),  # type: ignore[arg-type]
@@ -158,6 +165,8 @@ def test_a_model_of_one_layer() -> None:
         ("0-13 (14|15|16|17)*3 18-31", (40, 31, 32, 40)),
         ("(6 7|8 (9|10|11)*2|12)*2", (20, 6, 7, 20)),
         ("[0 (1|2)]*3", (9, 6, 3, 9)),
+        ("0-11 12.mlp 13-29", (30, 30, 30, 30)),
+        ("(2.attn|2.mlp):sum 3.mlp*2", (4, 3, 2, 4)),
     ],
 )
 def test_cost(text: str, cost: tuple[int, int, int, int]) -> None:

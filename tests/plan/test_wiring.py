@@ -15,7 +15,7 @@ def rows(text: str) -> list[list[float]]:
     return [list(row[: number + 1]) for number, row in enumerate(Plan.parse(text).matrix())]
 
 
-@pytest.mark.parametrize("text", ["0-3", "3-0", "2 2 2 2", "1*4", "[0 1]*2"])
+@pytest.mark.parametrize("text", ["0-3", "3-0", "2 2 2 2", "1*4", "[0 1]*2", "0.attn 0.mlp 1-2.mlp"])
 def test_without_groups_every_step_reads_all_that_came_before(text: str) -> None:
     assert rows(text) == [[1.0] * (number + 1) for number in range(5)]
 

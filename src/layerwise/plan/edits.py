@@ -1,19 +1,20 @@
 """Edits: functions from a plan to a new plan, for every operation that the literature names.
 
-Two ways of saying where. Edits that speak of a *layer* (`skip`, `swap`, `replace`) take layer indices and act
-on every visit of them, inside groups and blocks too. Edits that speak of a *window* (`reverse`, `repeat`,
-`parallel`, `loop`, `shuffle`, `move`) take positions in `plan.stages` and count as Python slices do: `start`
-is in, `stop` is out. On an unedited model the two agree, since stage k is layer k.
+Two ways of saying where. Edits that speak of a *layer* (`skip`, `swap`, `replace`, `without_branch`) take layer
+indices and act on every visit of them, whole or of one half, inside groups and blocks too. Edits that speak of a
+*window* (`reverse`, `repeat`, `parallel`, `loop`, `shuffle`, `move`) take positions in `plan.stages` and count as
+Python slices do: `start` is in, `stop` is out. On an unedited model the two agree, since stage k is layer k.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace as changed
 
 from layerwise.errors import PlanError
 from layerwise.plan.limits import check_times, shown
+from layerwise.plan.part import Part, named, other
 from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
 
 _MEAN = Merge("mean")
@@ -31,7 +32,7 @@ def compose(*plans: Plan) -> Plan:
 
 
 def skip(plan: Plan, *layers: int) -> Plan:
-    """Leave out every visit of these layers.
+    """Leave out every visit of these layers, their halves included (one half alone: `without_branch`).
 
     A branch, block or group with no layer left goes with them, so a merge is taken over the branches that
     remain. Raises `PlanError` if a layer is not in the plan, or if nothing would remain.
@@ -41,7 +42,7 @@ def skip(plan: Plan, *layers: int) -> Plan:
     """
     _check_visited(plan, *layers)
     dropped = frozenset(layers)
-    kept = _relabelled(plan, lambda layer: None if layer in dropped else layer)
+    kept = _changed(plan, lambda visit: None if visit.layer in dropped else visit)
     if kept is None:
         raise PlanError("that skips every layer of the plan; a plan runs at least one")
     return kept
@@ -50,21 +51,48 @@ def skip(plan: Plan, *layers: int) -> Plan:
 def swap(plan: Plan, first: int, second: int) -> Plan:
     """Exchange two layers wherever either is visited; doing it twice gives the plan back.
 
+    A half becomes the same half of the other layer.
+
     >>> swap(Plan.identity(8), 3, 4)
     Plan('0-2 4 3 5-7')
     """
     _check_visited(plan, first, second)
-    return _mapped(plan, lambda layer: {first: second, second: first}.get(layer, layer))
+    return _renamed(plan, {first: second, second: first})
 
 
 def replace(plan: Plan, old: int, new: int) -> Plan:
-    """Run layer `new` wherever the plan runs layer `old`.
+    """Run layer `new` wherever the plan runs layer `old`, and a half of it for the same half.
 
     >>> replace(Plan.identity(8), 3, 4)
     Plan('0-2 4 4-7')
     """
     _check_visited(plan, old)
-    return _mapped(plan, lambda layer: new if layer == old else layer)
+    return _renamed(plan, {old: new})
+
+
+def without_branch(plan: Plan, layer: int, part: Part) -> Plan:
+    """Silence one branch of a layer: every visit of the whole layer becomes one of its other half.
+
+    Visits of that half alone are left out, as `skip` leaves out layers; those of the other half stay. Raises
+    `PlanError` if the plan does not run the branch, or if nothing would remain.
+
+    >>> without_branch(Plan.identity(30), 12, "attn")
+    Plan('0-11 12.mlp 13-29')
+    """
+    remaining = other(part)
+
+    def silenced(visit: Visit) -> Visit | None:
+        if visit.layer != layer or visit.part == remaining:
+            return visit
+        return changed(visit, part=remaining) if visit.part is None else None
+
+    _check_visited(plan, layer)
+    kept = _changed(plan, silenced)
+    if kept is None:
+        raise PlanError(f"{named(layer, part)} is all that the plan runs; a plan runs at least one layer")
+    if kept == plan:
+        raise PlanError(f"the plan does not run {named(layer, part)}; of layer {layer} it runs the other half alone")
+    return kept
 
 
 def reverse(plan: Plan, start: int, stop: int) -> Plan:
@@ -172,28 +200,27 @@ def _check_visited(plan: Plan, *layers: int) -> None:
             raise PlanError(f"the plan does not run layer {layer}; the layers it runs: {Plan.of(sorted(visited))}")
 
 
-def _mapped(plan: Plan, onto: Callable[[int], int]) -> Plan:
-    mapped = _relabelled(plan, onto)
-    assert mapped is not None, "a layer that becomes a layer leaves no stage empty"
-    return mapped
+def _renamed(plan: Plan, names: Mapping[int, int]) -> Plan:
+    renamed = _changed(plan, lambda visit: changed(visit, layer=names.get(visit.layer, visit.layer)))
+    assert renamed is not None, "a visit that becomes a visit leaves no stage empty"
+    return renamed
 
 
-def _relabelled(plan: Plan, onto: Callable[[int], int | None]) -> Plan | None:
-    """The plan with every visit of layer k made one of `onto(k)`, or dropped; `None` if nothing is left."""
-    stages = (_relabelled_stage(stage, onto) for stage in plan.stages)
+def _changed(plan: Plan, onto: Callable[[Visit], Visit | None]) -> Plan | None:
+    """The plan with every visit v made `onto(v)`, or dropped; `None` if nothing is left."""
+    stages = (_changed_stage(stage, onto) for stage in plan.stages)
     kept = tuple(stage for stage in stages if stage is not None)
     return Plan(kept) if kept else None
 
 
-def _relabelled_stage(stage: Stage, onto: Callable[[int], int | None]) -> Stage | None:
+def _changed_stage(stage: Stage, onto: Callable[[Visit], Visit | None]) -> Stage | None:
     match stage:
         case Visit():
-            layer = onto(stage.layer)
-            return None if layer is None else changed(stage, layer=layer)
+            return onto(stage)
         case Block():
-            inside = _relabelled(stage.plan, onto)
+            inside = _changed(stage.plan, onto)
             return None if inside is None else changed(stage, plan=inside)
         case Group():
-            branches = (_relabelled(branch, onto) for branch in stage.branches)
+            branches = (_changed(branch, onto) for branch in stage.branches)
             kept = tuple(branch for branch in branches if branch is not None)
             return changed(stage, branches=kept) if kept else None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from layerwise.plan.grammar import runs
 from layerwise.plan.limits import check_depth
+from layerwise.plan.part import PARTS, Part, other
 from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
 
 
@@ -20,45 +21,65 @@ def explain(plan: Plan, depth: int | None = None) -> str:
     the block 23-25, 2 times
     layer 26, 4 times
     never: layers 27 to 31
+    >>> print(explain(Plan.parse("0-2 3.mlp 4-5"), depth=6))
+    layers 0 to 2, in order
+    the mlp half of layer 3
+    layers 4, 5, in this order
+    never: the attn half of layer 3
     """
     lines = list(_lines(plan))
     if depth is not None:
         check_depth(depth)
-        unused = [layer for layer in range(depth) if layer not in plan.layers()]
-        lines += [f"never: {_named(unused)}"] if unused else []
+        lines += _never(plan, depth)
     return "\n".join(lines)
 
 
+def _never(plan: Plan, depth: int) -> Iterator[str]:
+    """A line for the layers that run neither whole nor in part, and one for each half that the others leave out."""
+    run = {(step.layer, step.part) for step in plan.steps()}
+    unused = [layer for layer in range(depth) if layer not in plan.layers()]
+    if unused:
+        yield f"never: {_named(unused)}"
+    for part in PARTS:
+        alone = [layer for layer in range(depth) if (layer, other(part)) in run]
+        silent = [layer for layer in alone if run.isdisjoint({(layer, part), (layer, None)})]
+        if silent:
+            yield f"never: {_named(silent, part)}"
+
+
 def _lines(plan: Plan) -> Iterator[str]:
-    """A line for each range and each stage; single visits that make no range share one."""
-    loose: list[int] = []
+    """A line for each range and each stage; single visits that make no range share one, whole layers or one half."""
+    loose: list[Visit] = []
     for run in runs(plan.stages):
-        if len(run) == 1 and isinstance(run[0], Visit) and run[0].times == 1:
-            loose.append(run[0].layer)
-            continue
-        if loose:
+        stage = run[0]
+        single = stage if len(run) == 1 and isinstance(stage, Visit) and stage.times == 1 else None
+        if loose and (single is None or single.part != loose[0].part):
             yield _in_turn(loose)
             loose = []
-        yield _range(run[0], run[-1]) if len(run) > 1 else _stage(run[0])
+        if single is not None:
+            loose.append(single)
+        else:
+            yield _range(stage, run[-1]) if len(run) > 1 else _stage(stage)
     if loose:
         yield _in_turn(loose)
 
 
-def _in_turn(layers: list[int]) -> str:
-    return _named(layers) if len(layers) == 1 else f"{_named(layers)}, in this order"
+def _in_turn(visits: list[Visit]) -> str:
+    names = _named((visit.layer for visit in visits), visits[0].part)
+    return names if len(visits) == 1 else f"{names}, in this order"
 
 
 def _range(first: Stage, last: Stage) -> str:
     assert isinstance(first, Visit)
     assert isinstance(last, Visit)
     direction = "in order" if first.layer < last.layer else "backwards"
-    return f"layers {first.layer} to {last.layer}, {direction}"
+    return f"{_of(first.part, several=True)}layers {first.layer} to {last.layer}, {direction}"
 
 
 def _stage(stage: Stage) -> str:
     match stage:
         case Visit():
-            said = f"layer {stage.layer}"
+            said = _named([stage.layer], stage.part)
         case Block():
             said = f"the block {stage.plan}"
         case Group():
@@ -78,12 +99,21 @@ def _group(group: Group) -> str:
 
 def _branches(branches: tuple[Plan, ...]) -> str:
     if all(branch.evaluations == 1 and branch.nesting == 0 for branch in branches):
-        return _named(layer for branch in branches for layer in branch.order())
+        steps = [step for branch in branches for step in branch.steps()]
+        if len({step.part for step in steps}) == 1:
+            return _named((step.layer for step in steps), steps[0].part)
     return f"the branch{'es' * (len(branches) > 1)} {' and '.join(map(str, branches))}"
 
 
-def _named(layers: Iterable[int]) -> str:
-    """`layer 5`, `layers 5, 9`, `layers 1, 3 to 6`: ranges as the plan language makes them."""
+def _named(layers: Iterable[int], part: Part | None = None) -> str:
+    """`layer 5`, `layers 1, 3 to 6`, `the attn halves of layers 5, 9`: ranges as the plan language makes them."""
     words = str(Plan.of(layers)).split()
     joined = ", ".join(word.replace("-", " to ") for word in words)
-    return f"layer{'s' * (joined != words[0])} {joined}"
+    several = joined != words[0]
+    return f"{_of(part, several)}layer{'s' * several} {joined}"
+
+
+def _of(part: Part | None, several: bool) -> str:
+    if part is None:
+        return ""
+    return f"the {part} halves of " if several else f"the {part} half of "

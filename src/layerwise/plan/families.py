@@ -21,6 +21,7 @@ from layerwise.plan.painters import (
     published_windows,
     strategies,
 )
+from layerwise.plan.part import PARTS
 from layerwise.plan.plan import Merge, Plan
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "family",
     "gain_sweep",
     "kendall",
+    "leave_branch_out",
     "leave_one_out",
     "off_centre",
     "painters",
@@ -49,6 +51,23 @@ def leave_one_out(depth: int) -> tuple[Member, ...]:
     check_depth(depth, least=2)
     whole = Plan.identity(depth)
     return tuple(Member(edits.skip(whole, layer), "leave_one_out", "skip", 1) for layer in range(depth))
+
+
+def leave_branch_out(depth: int) -> tuple[Member, ...]:
+    """Silence each single branch of each layer: `leave_one_out` for halves, without attention and without MLPs.
+
+    A model whose layers cannot be split (see `layerwise.plan.part`) refuses these plans.
+
+    >>> [(member.strategy, str(member.plan)) for member in leave_branch_out(2)]
+    [('without_attn', '0.mlp 1'), ('without_attn', '0 1.mlp'), ('without_mlp', '0.attn 1'), ('without_mlp', '0 1.attn')]
+    """
+    check_depth(depth)
+    whole = Plan.identity(depth)
+    return tuple(
+        Member(edits.without_branch(whole, layer, part), "leave_branch_out", f"without_{part}", 1)
+        for part in PARTS
+        for layer in range(depth)
+    )
 
 
 def swap_adjacent(depth: int) -> tuple[Member, ...]:
@@ -176,6 +195,7 @@ def gain_sweep(depth: int) -> tuple[Member, ...]:
 FAMILIES: dict[str, Callable[[int], tuple[Member, ...]]] = {
     "painters": painters,
     "leave_one_out": leave_one_out,
+    "leave_branch_out": leave_branch_out,
     "swap_adjacent": swap_adjacent,
     "every_window": every_window,
     "repeat_blocks": repeat_blocks,

@@ -345,9 +345,7 @@ class _Reader:
         if character == "*":
             self.refuse("one repeat count is enough: multiply them, or write a block, as in [15*4]*2", self.at)
         if character == "-":
-            self.refuse(
-                "a range has two ends, as in 0-13 or 0-13.attn; only a layer on its own can be one of them", self.at
-            )
+            self.refuse("a range has two ends, as in 0-13 or 0-13.attn; only a layer on its own can be one", self.at)
         if character == ":":
             self.refuse("a merge rule stands directly behind a group, before its repeat: (14|15):sum*3", self.at)
         self.stray()
