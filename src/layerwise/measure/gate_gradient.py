@@ -1,0 +1,82 @@
+"""The gate gradient: what skipping each layer and each branch would cost, to first order, from one backward pass.
+
+Multiply what a layer (or one branch of it) adds to the residual stream by alpha. The loss at alpha = 1 is the model's
+own and at alpha = 0 that of the skip, so the first-order estimate of the skip's effect is
+
+    gate_gradient = (L(1) - dL/dalpha (1)) - L(1) = -dL/dalpha at alpha = 1        nats per token
+
+for all layers and branches at once (`layerwise.measure.backward`). It is exact where the loss is linear in the gate,
+and of the wrong size, sometimes of the wrong sign, where a skip is a large step; the agreement with the measured skip
+says which. Its evidence is that of a paired difference: intervals by bootstrap over documents, p from flips of
+documents' signs, Holm over all gates, and the null `gate_gradient@no_effect`, the band in which all gates of no effect
+stay together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from layerwise.data.tokens import Window
+from layerwise.measure import statistics
+from layerwise.measure.grid import FEWEST_UNITS
+from layerwise.measure.window_sums import WindowSums
+from layerwise.results.rows import Score
+
+METRIC = "gate_gradient"
+FLIPS_PER_GATE = 40
+"""Sign flips a gate: the smallest p is then small enough to survive Holm's correction."""
+
+FEWEST_FLIPS = 10_000
+
+
+class GateGradients:
+    """The derivatives of the loss by all gates, fed batch by batch."""
+
+    def __init__(self) -> None:
+        self._subjects: tuple[str, ...] = ()
+        self._sums = WindowSums()
+
+    def add(self, gates: Mapping[str, Tensor], windows: Sequence[Window]) -> None:
+        """Count one batch: for each subject the derivative of every window's summed nats by its gate, (batch,)."""
+        self._subjects = tuple(sorted(gates, key=_by_depth))
+        scored = torch.tensor([window.scored for window in windows])
+        # Subtracted from zero, so that a gate without any effect has the score 0 and not -0.
+        self._sums.add(0.0 - torch.stack([gates[subject] for subject in self._subjects]), scored, windows)
+
+    def scores(self, seed: int) -> list[Score]:
+        """One row a gate with its interval, p and resolution, and one with its null; bare values for few windows."""
+        above, below = self._sums.units()
+        if below.size < FEWEST_UNITS:
+            return self._sums.scores("proxies", METRIC, self._subjects)
+        estimate = statistics.paired_bootstrap(above, below, seed=seed)
+        flips = max(FEWEST_FLIPS, FLIPS_PER_GATE * len(above))
+        test = statistics.sign_flips(above, seed=seed, flips=flips)
+        adjusted = statistics.holm(test.p)
+        errors = estimate.standard_error
+        resolution = statistics.minimum_detectable_effect(errors, below.size, comparisons=len(above))
+        bands = statistics.null_band(test, above, below)
+        scores = []
+        for place, subject in enumerate(self._subjects):
+            value, low, high, p, p_adjusted, least = (
+                float(found[place])
+                for found in (estimate.value, estimate.low, estimate.high, test.p, adjusted, resolution)
+            )
+            scores.append(
+                Score(
+                    "proxies", subject, "all", METRIC, value, low, high, p, p_adjusted, least,
+                    self._sums.documents, self._sums.tokens,
+                )
+            )  # fmt: skip
+            if math.isfinite(band := float(bands[place])):
+                scores.append(Score("proxies", subject, "all", f"{METRIC}@no_effect", 0.0, -band, band))
+        return scores
+
+
+def _by_depth(subject: str) -> tuple[int, str]:
+    """Layers in order, each before its halves."""
+    layer, _, part = subject.partition(".")
+    return int(layer), part

@@ -1,0 +1,137 @@
+"""Cheap proxies of layer importance: what can be said of all layers from one forward and one backward pass.
+
+    block_influence    how far a layer turns the state                      `layerwise.measure.block_influence`
+    angular_distance   how far a run of layers turns the last token         the same
+    gate_gradient      a skip's effect to first order, branches too         `layerwise.measure.gate_gradient`
+    taylor             the same, weight by weight                           `layerwise.measure.taylor`
+    logit_lens         the loss of every state under the model's own head   `layerwise.measure.logit_lens`
+
+The first four come from the same pass (`survey`); the lens needs a head a state and is priced apart. A proxy is worth
+what it agrees with: compare it with the measured skip (`layerwise.measure.agreement`). What a network that has learned
+nothing scores is told beside each, as `<metric>@random_twin`.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch.nn import functional
+
+from layerwise.data.batches import IGNORED, AnyBatch
+from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.backward import backward, counted_tokens, differentiable, in_parts
+from layerwise.measure.block_influence import Turning
+from layerwise.measure.gate_gradient import GateGradients
+from layerwise.measure.logit_lens import logit_lens
+from layerwise.measure.reading import Reading
+from layerwise.measure.taylor import Taylor
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.stack.branches import Branches, find_branches
+from layerwise.stack.inputs import evaluating, main_tensor
+from layerwise.stack.weights import twin
+
+FEWEST_LAYERS = 4
+
+TWINNED = frozenset({"block_influence", "angular_distance", "taylor"})
+"""The metrics that are also told of the random twin: a gate has a null of its own, the lens that of a guess."""
+
+
+def proxies(stack: Stack, reading: Reading, *, seed: int = 0) -> list[Score]:
+    """All cheap proxies of `stack` on `reading`, with their nulls; see the module.
+
+    `seed` draws the bootstrap, the sign flips and the weights of the random twin; a model that has no twin has no rows
+    of it. Raises `MeasureError` for fewer than 4 layers, and for states that are not finite.
+    """
+    if stack.depth < FEWEST_LAYERS:
+        raise MeasureError(
+            f"the proxies compare layers: a model needs at least {FEWEST_LAYERS} layers, not {stack.depth}"
+        )
+    branches = split(stack, reading)
+    scores = survey(stack, reading, branches, seed=seed)
+    return [*scores, *logit_lens(stack, reading), *_of_the_twin(stack, reading, seed)]
+
+
+def survey(stack: Stack, reading: Reading, branches: Branches | None, *, seed: int = 0) -> list[Score]:
+    """The proxies that one forward and one backward pass over `reading` give, without nulls of a twin.
+
+    Without `branches` there are gates of whole layers alone. The model is as before on exit; nothing is added to the
+    `grad` of its parameters.
+    """
+    turning, gates, taylor = Turning(stack.depth), GateGradients(), Taylor()
+    with evaluating(stack.model), differentiable(stack):
+        for batch in reading.batches:
+            for part in in_parts(stack, batch):
+                found = backward(stack, part, branches)
+                turning.add(found.states, counted_tokens(part, found.states[0]), part.windows)
+                gates.add(found.gates, part.windows)
+                taylor.add(found.weights)
+    return [*turning.scores(), *gates.scores(seed), *taylor.scores(stack, reading.tokens)]
+
+
+def split(stack: Stack, reading: Reading) -> Branches | None:
+    """The branches of `stack`, found on the first window of `reading`; `None` for a model that cannot be split."""
+    inputs = {name: value[:1].to(stack.device) for name, value in reading.batches[0].inputs.items()}
+    with evaluating(stack.model), torch.no_grad():
+        captured = stack.capture(**inputs)
+    try:
+        return find_branches(stack, captured)
+    except UnsupportedModel:
+        return None
+
+
+def cost_ratio(stack: Stack, reading: Reading, *, rounds: int = 3) -> Score:
+    """What `survey` costs on the first batch of `reading`, in units of one plain forward and backward pass.
+
+    The plain pass is the model's own on the same windows, with the gradients of the blocks' weights. Both sides are
+    timed in turns, `rounds` times each, after one round that is not counted; the value is the ratio of the medians, low
+    and high the least and the greatest ratio within a round. A time is no part of the scores: it differs between runs.
+    """
+    first = replace(reading, batches=reading.batches[:1])
+    branches = split(stack, first)
+    sides: tuple[Callable[[], object], ...] = (
+        partial(plain_pass, stack, first),
+        partial(survey, stack, first, branches),
+    )
+    times = [[_seconds(side) for side in sides] for _ in range(rounds + 1)][1:]
+    ratios = [ours / plain for plain, ours in times]
+    plain, ours = (statistics.median(column) for column in zip(*times, strict=True))
+    return Score("proxies", "all", "all", "cost_ratio", ours / plain, min(ratios), max(ratios), tokens=first.tokens)
+
+
+def plain_pass(stack: Stack, reading: Reading) -> None:
+    """One forward and one backward pass of the model's own over `reading`, in the same parts as `survey`."""
+    with evaluating(stack.model), differentiable(stack):
+        wanted = [parameter for parameter in stack.model.parameters() if parameter.requires_grad]
+        for batch in reading.batches:
+            for part in in_parts(stack, batch):
+                torch.autograd.grad(_own_loss(stack, part), wanted, allow_unused=True)
+
+
+def _own_loss(stack: Stack, batch: AnyBatch) -> torch.Tensor:
+    inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
+    logits = main_tensor(stack.model(**inputs))
+    return functional.cross_entropy(
+        logits.flatten(0, -2).float(), batch.targets.to(stack.device).flatten(), ignore_index=IGNORED
+    )
+
+
+def _of_the_twin(stack: Stack, reading: Reading, seed: int) -> list[Score]:
+    """The null rows: what the same model scores before training."""
+    try:
+        untrained = twin(stack, seed)
+    except UnsupportedModel:
+        return []
+    scores = survey(untrained, reading, None, seed=seed)
+    return [replace(score, metric=f"{score.metric}@random_twin") for score in scores if score.metric in TWINNED]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start

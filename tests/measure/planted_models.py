@@ -1,0 +1,73 @@
+"""Tiny Llamas with a planted truth, and text that such a model itself would write.
+
+    planted        a stack in which chosen layers do nothing, or are copies of the layer before them
+    with_harm      a stack in which one layer was made to do harm: removing it lowers the loss
+    own_text       windows drawn from a model's own predictions, so that the model as it is predicts them best
+
+Random weights know nothing of any text, so a layer could not be called useful or harmful on random tokens. On text that
+the model itself wrote every layer that changes the predictions is useful, since no other distribution predicts a
+sample better than the one it was drawn from; and noise that is added to the model afterwards is harmful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+from transformers import LlamaForCausalLM
+
+from conftest import tiny_llama
+from layerwise.data.batches import batches
+from layerwise.data.tokens import Window
+from layerwise.measure.reading import Reading
+from layerwise.stack import Stack, load
+
+SHARPNESS = 4.0
+"""How much the head is scaled: a random head is so unsure of its next token that no layer would matter."""
+
+
+def planted(
+    *, identity: Collection[int] = (), copies: Collection[int] = (), depth: int = 6, seed: int = 0
+) -> LlamaForCausalLM:
+    """A random Llama whose layers in `identity` add nothing, and whose layers in `copies` equal the layer before."""
+    model = tiny_llama(depth=depth, seed=seed)
+    with torch.no_grad():
+        model.lm_head.weight *= SHARPNESS
+        for layer in identity:
+            silence(model, layer)
+        for layer in sorted(copies):
+            model.model.layers[layer].load_state_dict(model.model.layers[layer - 1].state_dict())
+    return model
+
+
+def silence(model: LlamaForCausalLM, layer: int) -> None:
+    """Make a layer the identity: both branches end in zeros."""
+    with torch.no_grad():
+        model.model.layers[layer].self_attn.o_proj.weight.zero_()
+        model.model.layers[layer].mlp.down_proj.weight.zero_()
+
+
+def with_harm(
+    layer: int, *, depth: int = 6, seed: int = 0, windows: int = 32, length: int = 16
+) -> tuple[Stack, Reading]:
+    """A stack whose `layer` is noise, and text written by the same model without that layer."""
+    model = planted(identity=[layer], depth=depth, seed=seed)
+    reading = own_text(load(model), windows=windows, length=length, seed=seed)
+    noise = tiny_llama(depth=depth, seed=seed + 1000).model.layers[layer]
+    model.model.layers[layer].load_state_dict(noise.state_dict())
+    return load(model), reading
+
+
+def own_text(stack: Stack, *, windows: int = 32, length: int = 16, seed: int = 0, per_document: int = 1) -> Reading:
+    """`windows` windows of `length` tokens drawn from the model's own predictions, `per_document` to a document."""
+    generator = torch.Generator().manual_seed(seed + 7)
+    ids = torch.randint(3, 97, (windows, 1), generator=generator)
+    with torch.no_grad():
+        for _ in range(length - 1):
+            logits = stack.model(ids, use_cache=False).logits[:, -1].float()
+            ids = torch.cat([ids, torch.multinomial(logits.softmax(-1), 1, generator=generator)], dim=1)
+    cut = [
+        Window(f"d{number // per_document}", "own", number % per_document, tuple(row.tolist()), 1, length)
+        for number, row in enumerate(ids)
+    ]
+    return Reading("own", f"{seed}", length, "next_token", batches(cut, 8 * length, 0))
