@@ -1,0 +1,144 @@
+"""Do weights oscillate from layer to layer? The correlation of successive weight differences, with its exact null.
+
+Let D_l = W_{l+1} - W_l be the difference of one tensor type between neighbouring layers. At lag k
+
+    correlation(k) = sum_l <D_l, D_{l+k}> / sum_l (|D_l|^2 + |D_{l+k}|^2) / 2            in -1..1
+
+pooled over all entries and layers. At lag 1 this is negative for weights that have nothing to do with each other: W_2
+enters D_1 with a plus and D_2 with a minus sign, so *independent layers give exactly -1/2*, also when they all share a
+common matrix (it cancels). With g_k the autocovariance over depth at lag k,
+
+    correlation(1) = (2 g_1 - g_0 - g_2) / (2 (g_0 - g_1))
+
+which is -(1 - rho)/2 for an AR(1) process, 0 for a random walk, +1 for linear drift, and below -1/2 only for a true
+alternation of period 2. Above lag 1 independent layers give 0. So -0.50 is the finding "no lag structure", and not
+the finding "oscillation".
+
+Rows of measure `deltas`, subject the lag `1`..`5`, task the tensor type or `all`:
+
+    correlation     as above. Nulls: `@independent`, the exact line; `@shuffled`, the same layers in random orders (mean
+                    and 2.5..97.5 %); `@random_twin`, the model before training
+    autocovariance  mean over layers and entries of the product of W_l and W_{l+k}, each less its mean over depth, as a
+                    share of the same at lag 0. Null: `@shuffled`
+    smooth, no_lag_structure, oscillating
+                    the verdict, at lag 1 alone: its value is correlation + 1/2. A stack is called smooth or oscillating
+                    only where the interval leaves out 0 and the value lies outside what shuffled orders give
+
+Intervals are Student's over pairs of differences, for `all` over tensor types times pairs; every tensor type weighs the
+same in `all` (`layerwise.measure.pooling`). Everything follows from one Gram matrix a tensor type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from layerwise.measure.pooling import ALL, Parts, Pooled, pooled
+from layerwise.measure.shuffles import Orders, bands, shuffled_orders
+from layerwise.measure.statistics import Numbers
+from layerwise.measure.tensors import StackTensors, Tensors, gram, tensor_types, twin_tensors
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+
+MEASURE = "deltas"
+LAGS = (1, 2, 3, 4, 5)
+INDEPENDENT = -0.5
+"""The correlation of neighbouring differences of independent layers."""
+
+Grams = Mapping[str, Numbers]
+PartsOfLag = Callable[[Numbers, int], Parts]
+
+
+def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
+    """Lag structure of the weights of `stack` over depth; the module says which rows come back.
+
+    `seed` draws the shuffled orders and the random twin; where a model has no twin its rows are left out. Lags that a
+    shallow stack does not have are left out too. Raises `MeasureError` for fewer than 4 layers, for layers without a
+    weight matrix of equal shape, and for weights that are not finite.
+    """
+    return list(delta_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
+
+
+def delta_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) -> Iterator[Score]:
+    """The rows of `deltas` for any source of weights, and those of its random twin where there is one."""
+    grams = _grams(tensors)
+    twin_grams = _grams(twin) if twin is not None else {}
+    orders = shuffled_orders(tensors.depth, seed)
+    for lag in LAGS:
+        if lag > tensors.depth - 2:
+            break
+        found = _of_lag(grams, lag, correlation_parts)
+        shuffled = _bands(grams, found, orders, lag, correlation_parts)
+        line = INDEPENDENT if lag == 1 else 0.0
+        yield from _rows(lag, "correlation", found)
+        yield from _rows(lag, "correlation@independent", {task: Pooled(line, line, line) for task in found})
+        yield from _rows(lag, "correlation@shuffled", shuffled)
+        yield from _rows(lag, "correlation@random_twin", _of_lag(twin_grams, lag, correlation_parts))
+        covariance = _of_lag(grams, lag, autocovariance_parts)
+        yield from _rows(lag, "autocovariance", covariance)
+        yield from _rows(lag, "autocovariance@shuffled", _bands(grams, covariance, orders, lag, autocovariance_parts))
+        if lag == 1:
+            yield from _verdicts(found, shuffled)
+
+
+def correlation_parts(products: Numbers, lag: int) -> Parts:
+    """The summands of `correlation(lag)` over pairs of differences, from the layers' inner products.
+
+    `products` is (..., depth, depth), the summands are (..., depth - 1 - lag).
+    """
+    # <D_i, D_j> for all pairs of differences at once.
+    inner = np.diff(np.diff(products, axis=-2), axis=-1)
+    squares = np.diagonal(inner, axis1=-2, axis2=-1)
+    ends = squares.shape[-1] - lag
+    return Parts(np.diagonal(inner, lag, -2, -1), (squares[..., :ends] + squares[..., lag:]) / 2)
+
+
+def autocovariance_parts(products: Numbers, lag: int) -> Parts:
+    """The summands of the autocovariance at `lag` as a share of lag 0: (..., depth, depth) -> (..., depth - lag)."""
+    centred = products - products.mean(axis=-1, keepdims=True) - products.mean(axis=-2, keepdims=True)
+    centred = centred + products.mean(axis=(-2, -1), keepdims=True)
+    variance = np.diagonal(centred, axis1=-2, axis2=-1).mean(axis=-1, keepdims=True)
+    size = np.diagonal(products, axis1=-2, axis2=-1).mean(axis=-1, keepdims=True)
+    inner = np.diagonal(centred, lag, -2, -1)
+    # What rounding leaves of identical layers is no variance.
+    return Parts(inner, np.broadcast_to(np.where(variance > 1e-12 * size, variance, 0.0), inner.shape))
+
+
+def verdict(excess: Pooled, band: Pooled) -> str:
+    """Smooth, oscillating or neither: of correlation + 1/2 with its interval, and its band over shuffled orders."""
+    if excess.low is None or excess.high is None or band.low is None or band.high is None:
+        return "no_lag_structure"
+    if excess.low > 0 and excess.value > band.high:
+        return "smooth"
+    if excess.high < 0 and excess.value < band.low:
+        return "oscillating"
+    return "no_lag_structure"
+
+
+def _grams(tensors: Tensors) -> Grams:
+    return {kind.name: gram(tensors, kind) for kind in tensor_types(tensors, MEASURE)}
+
+
+def _of_lag(grams: Grams, lag: int, parts: PartsOfLag) -> dict[str, Pooled]:
+    return pooled({name: parts(products, lag) for name, products in grams.items()})
+
+
+def _bands(grams: Grams, found: Mapping[str, Pooled], orders: Orders, lag: int, parts: PartsOfLag) -> dict[str, Pooled]:
+    """What the tasks of `found` come to when the layers stand in random orders."""
+    values: dict[str, Numbers] = {}
+    for name in [task for task in found if task != ALL]:
+        each = parts(grams[name][orders[:, :, None], orders[:, None, :]], lag)
+        values[name] = each.numerators.sum(axis=1) / each.denominators.sum(axis=1)
+    return bands(values)
+
+
+def _verdicts(found: Mapping[str, Pooled], shuffled: Mapping[str, Pooled]) -> Iterator[Score]:
+    for task, each in found.items():
+        excess = each.mapped(1.0, -INDEPENDENT)
+        yield from _rows(1, verdict(excess, shuffled[task].mapped(1.0, -INDEPENDENT)), {task: excess})
+
+
+def _rows(lag: int, metric: str, found: Mapping[str, Pooled]) -> Iterator[Score]:
+    for task, each in found.items():
+        yield Score(MEASURE, str(lag), task, metric, each.value, each.low, each.high)

@@ -1,0 +1,138 @@
+"""What it costs to *use* predicted weights: the model is run with them, one layer at a time and many together.
+
+A high R2 is not yet a good replacement, and a bad loss is not yet a bad prediction: any error of that size may do the
+same harm. So every prediction is run beside a random error of the same norm, tensor by tensor,
+
+    W + E,   E Gaussian with ||E|| = ||W_predicted - W||
+
+which shares the size of the prediction's error and nothing else. Rows of measure `predictability`, nats per token more
+than the model as it is:
+
+    use_cost                    subject the layer, or `set:k` for k layers replaced together
+    use_cost@same_norm_random   the random error's cost, with its interval
+    use_cost@no_effect          how far arms without any effect would stray
+
+Sets are spread evenly over the inner layers, never neighbours where that can be avoided: every layer is predicted from
+the true neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from layerwise.errors import MeasureError
+from layerwise.measure.differences import NO_EFFECT, Arm, differences
+from layerwise.measure.interventions import Apply, Intervention, Ledger, Scene, intervention_losses
+from layerwise.measure.prediction import predict_layer
+from layerwise.measure.reading import Reading
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss, Score
+from layerwise.stack import Capture, Stack
+from layerwise.stack.weights import Weights, apply_with, layer_weights, substituted
+
+METRIC = "use_cost"
+NULL = f"{METRIC}@same_norm_random"
+_PREDICTED, _RANDOM = "predicted", "same_norm_random"
+
+Replace = Callable[[Stack, int], Weights]
+"""The weights that stand in for a layer's own."""
+
+
+def use_cost(stack: Stack, reading: Reading, *, seed: int = 0, ledger: Ledger | None = None) -> list[Score]:
+    """The cost of running predicted layers on `reading`, singly for every inner layer and for sets; see the module.
+
+    `seed` draws the random errors. `ledger` makes it resumable: its keys are `12=predicted`, `set:4=predicted` and so
+    on. Raises what `predict_layer` and `intervention_losses` raise.
+    """
+    ledger = ledger or Ledger()
+    methods: dict[str, Replace] = {_PREDICTED: predict_layer, _RANDOM: _Same(seed)}
+    inner = range(1, stack.depth - 1)
+    singles = [Intervention(layer, name, _Prepare(method)) for layer in inner for name, method in methods.items()]
+    losses = intervention_losses(stack, singles, reading, ledger)
+    chosen = joint_sets(stack.depth)
+    for subject, layers in chosen.items():
+        for name, method in methods.items():
+            losses += _joint(stack, reading, f"{subject}={name}", layers, method, ledger)
+    subjects = [*map(str, inner), *chosen]
+    arms = [
+        Arm(f"{subject}={name}", subject, metric)
+        for name, metric in ((_PREDICTED, METRIC), (_RANDOM, NULL))
+        for subject in subjects
+    ]
+    rows = differences("predictability", losses, str(Plan.identity(stack.depth)), arms, seed=seed, by_task=False)
+    # The null's own null says nothing that the metric's does not.
+    return [row for row in rows if row.metric != f"{NULL}{NO_EFFECT}"]
+
+
+def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:
+    """Which inner layers are replaced together, by subject: 2, 4, 8, ... of them, at most half, spread evenly.
+
+    >>> joint_sets(12)
+    {'set:2': (1, 10), 'set:4': (1, 4, 7, 10)}
+    """
+    inner = depth - 2
+    sets: dict[str, tuple[int, ...]] = {}
+    size = 2
+    while size <= max(2, inner // 2):
+        sets[f"set:{size}"] = tuple(1 + round(place * (inner - 1) / (size - 1)) for place in range(size))
+        size *= 2
+    return sets
+
+
+def random_error(prediction: Weights, own: Weights, seed: int) -> dict[str, Tensor]:
+    """`own` plus a Gaussian error of the norm that the prediction's has, tensor by tensor."""
+    generator = torch.Generator().manual_seed(seed)
+    found = {}
+    for name, value in prediction.items():
+        weight = own[name].double()
+        direction = torch.randn(weight.shape, generator=generator, dtype=torch.float64).to(weight.device)
+        size = (value.double() - weight).norm() / direction.norm()
+        found[name] = (weight + size * direction).to(own[name])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Same:
+    """Replaces a layer by its own weights with a random error as large as the prediction's."""
+
+    seed: int
+
+    def __call__(self, stack: Stack, layer: int) -> Weights:
+        return random_error(predict_layer(stack, layer), layer_weights(stack, layer), self.seed * stack.depth + layer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepare:
+    """The `prepare` of an intervention that gives its layer other weights."""
+
+    method: Replace
+
+    def __call__(self, scene: Scene) -> Apply:
+        weights = self.method(scene.stack, scene.layer)
+
+        def apply(state: Tensor, captured: Capture) -> Tensor:
+            return apply_with(scene.stack, scene.layer, weights, state, captured)
+
+        return apply
+
+
+def _joint(
+    stack: Stack, reading: Reading, key: str, layers: Sequence[int], method: Replace, ledger: Ledger
+) -> list[Loss]:
+    """The losses with all of `layers` replaced together; none where they are not finite."""
+    known = [row for row in ledger.known if row.plan == key]
+    if len(known) == sum(len(batch.windows) for batch in reading.batches):
+        return known
+    replaced = {layer: method(stack, layer) for layer in layers}
+    try:
+        with substituted(stack, replaced):
+            rows = [replace(row, plan=key) for row in intervention_losses(stack, (), reading)]
+    except MeasureError as error:
+        ledger.say(f"{key} is left out: {error}")
+        return []
+    ledger.sink(rows)
+    return rows
