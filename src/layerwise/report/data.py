@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
+from layerwise.report.diagnosis import Diagnosis, depth_of
 from layerwise.results.rows import Loss, PlanRecord, Score
 
 ALL_TASKS = "all"
 DELTA = "delta_nll"
+PRUNING = "pruning"
+"""The family of the plans that a diagnosis runs to judge its scores; they are no plans of a sweep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class Evidence:
     """The rows of a report, looked up: build it with `Evidence.of`.
 
     `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
-    first family that listed it), `tasks` every task with effects, "all" first.
+    first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis.
+    The plans of `data` are those of a sweep: the pruned models of a diagnosis are left to its own chapters.
     """
 
     data: ReportData
@@ -48,21 +52,24 @@ class Evidence:
     tasks: tuple[str, ...]
     records: Mapping[str, PlanRecord]
     schedules: Mapping[str, Plan]
+    diagnosis: Diagnosis = field(repr=False)
     _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
 
     @classmethod
     def of(cls, data: ReportData) -> Evidence:
         """Look the rows up once."""
+        depth = _depth(data)
+        data = replace(data, plans=tuple(record for record in data.plans if record.family != PRUNING))
         effects = {
             (score.subject, score.task, score.metric): score for score in data.scores if score.measure == "effect"
         }
         records: dict[str, PlanRecord] = {}
         for record in data.plans:
             records.setdefault(record.plan, record)
-        schedules = _schedules(records)
         named = dict.fromkeys(task for _, task, _ in effects)
         tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
-        return cls(data, _depth(data, schedules.values()), tasks, records, schedules, effects)
+        diagnosis = Diagnosis.of(data.scores, depth, data.level)
+        return cls(data, depth, tasks, records, _schedules(records), diagnosis, effects)
 
     @property
     def named_tasks(self) -> tuple[str, ...]:
@@ -112,8 +119,11 @@ def _schedules(records: Iterable[str]) -> dict[str, Plan]:
     return schedules
 
 
-def _depth(data: ReportData, schedules: Iterable[Plan]) -> int:
+def _depth(data: ReportData) -> int:
+    """The depth the manifest states, else the deepest layer that any plan or any row of a diagnosis names."""
     stated = data.manifest.get("depth")
     if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
         return stated
-    return 1 + max((max(plan.layers(), default=-1) for plan in schedules), default=-1)
+    plans = _schedules(record.plan for record in data.plans).values()
+    planned = 1 + max((max(plan.layers(), default=-1) for plan in plans), default=-1)
+    return max(planned, depth_of(data.scores))

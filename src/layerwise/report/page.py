@@ -14,13 +14,12 @@ from plotly.offline import get_plotlyjs
 
 from layerwise.errors import RunError
 from layerwise.plan import Plan
-from layerwise.report.chapters import CHAPTERS, Chapter
-from layerwise.report.chapters.gallery import details
+from layerwise.report.chapters import Chapter, present_groups, written
+from layerwise.report.chapters.sweep.gallery import details
 from layerwise.report.data import Evidence, ReportData
 from layerwise.report.markup import Safe, element, embedded_json
 from layerwise.report.palette import ROLES, SERIES, swaps
 from layerwise.report.wiring import wiring
-from layerwise.report.wording import counted
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; font-src data:"
@@ -30,7 +29,7 @@ POLICY = (
 def render(data: ReportData) -> str:
     """The report of a run as one self-contained HTML page."""
     evidence = Evidence.of(data)
-    chapters = [chapter(evidence) for chapter in CHAPTERS]
+    chapters = written(evidence)
     title = f"{_named(data.manifest, 'model', 'layerwise')} · layerwise report"
     head = element(
         "head",
@@ -43,7 +42,7 @@ def render(data: ReportData) -> str:
     )
     body = element(
         "body",
-        element("a", "Skip to the findings", href="#headline", class_="visually-hidden skip"),
+        element("a", "Skip to the findings", href=f"#{chapters[0].anchor}", class_="visually-hidden skip"),
         _navigation(chapters),
         element(
             "main",
@@ -95,13 +94,14 @@ def _masthead(evidence: Evidence) -> Safe:
     manifest = evidence.data.manifest
     model = _named(manifest, "model", "unnamed model")
     corpus = _named(manifest, "corpus", "an unnamed corpus")
-    tiles = [
-        (f"{evidence.depth}", "layers"),
-        (f"{len(evidence.records):,}", "plans"),
-        (f"{len(evidence.named_tasks) or len(evidence.tasks):,}", "tasks"),
-        *((f"{value:,}", key) for key in ("documents", "tokens") if isinstance(value := manifest.get(key), int)),
-    ]
-    facts = (element("div", element("dd", value), element("dt", name)) for value, name in tiles)
+    groups = present_groups(evidence)
+    tiles = {
+        "layers": f"{evidence.depth}",
+        **{name: value for group in groups for value, name in group.tiles(evidence)},
+        **{key: f"{value:,}" for key in ("documents", "tokens") if isinstance(value := manifest.get(key), int)},
+    }
+    banners = (sentence for group in groups if (sentence := group.unfinished(evidence)))
+    facts = (element("div", element("dd", value), element("dt", name)) for name, value in tiles.items())
     emblem = (wiring(Plan.identity(evidence.depth), evidence.depth),) if evidence.depth else ()
     return element(
         "header",
@@ -110,21 +110,8 @@ def _masthead(evidence: Evidence) -> Safe:
         element("h1", model),
         element("p", "measured on ", element("b", corpus), class_="on"),
         element("dl", *facts, class_="facts"),
-        *_unfinished(evidence),
+        *(element("p", sentence, class_="banner", role="status") for sentence in banners),
     )
-
-
-def _unfinished(evidence: Evidence) -> tuple[Safe, ...]:
-    """A banner when plans of the run have no loss: an interrupted run says so before anything else."""
-    task = evidence.main_task
-    waiting = sum(task is None or evidence.effect(plan, task, "nll") is None for plan in evidence.records)
-    if not waiting:
-        return ()
-    text = (
-        f"{waiting:,} of {counted(len(evidence.records), 'plan')} have no effect yet: the run was interrupted, or is"
-        " still going. Resume it and write the report again."
-    )
-    return (element("p", text, class_="banner", role="status"),)
 
 
 def _named(manifest: Mapping[str, object], key: str, otherwise: str) -> str:

@@ -1,22 +1,33 @@
-"""The chapters of the report, in reading order. Each is a function from evidence to a `Chapter`.
+"""The chapters of the report, in groups: one group for each kind of run, each chapter a function from evidence.
 
-A chapter whose rows are missing says so in one line and is never left out, so that a reader learns what was not
-measured.
+A run may be of several kinds at once, a sweep and a diagnosis. The page writes every group that the run belongs to and
+then the provenance. A chapter whose rows are missing says so in one line and is never left out, so that a reader learns
+what was not measured. A new kind of run is a new group in this list; no other group changes.
 """
 
 from __future__ import annotations
 
 from layerwise.report.chapters.chapter import Chapter
-from layerwise.report.chapters.cost import cost
-from layerwise.report.chapters.curves import degradation
-from layerwise.report.chapters.gallery import gallery
-from layerwise.report.chapters.headline import headline
-from layerwise.report.chapters.importance import importance
-from layerwise.report.chapters.plans import plans
+from layerwise.report.chapters.diagnosis import DIAGNOSIS
+from layerwise.report.chapters.group import Group, Writer
 from layerwise.report.chapters.provenance import provenance
-from layerwise.report.chapters.similarity import similarity
-from layerwise.report.chapters.tasks import tasks
+from layerwise.report.chapters.sweep import SWEEP
+from layerwise.report.data import Evidence
 
-CHAPTERS = (headline, degradation, cost, importance, similarity, gallery, tasks, plans, provenance)
+GROUPS = (SWEEP, DIAGNOSIS)
 
-__all__ = ["CHAPTERS", "Chapter"]
+
+def present_groups(evidence: Evidence) -> tuple[Group, ...]:
+    """The kinds of run that this one is; a run without any rows is shown as the sweep it may become."""
+    return tuple(group for group in GROUPS if group.present(evidence)) or (SWEEP,)
+
+
+def written(evidence: Evidence) -> list[Chapter]:
+    """Every chapter of every group that is present, each once, and the provenance at the end."""
+    writers: dict[Writer, None] = {}
+    for group in present_groups(evidence):
+        writers |= dict.fromkeys(group.chapters)
+    return [write(evidence) for write in (*writers, provenance)]
+
+
+__all__ = ["GROUPS", "Chapter", "Group", "present_groups", "written"]

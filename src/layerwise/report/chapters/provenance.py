@@ -1,4 +1,4 @@
-"""Chapter 9: where the numbers come from: the manifest, the run, how intervals are made, and the words used."""
+"""Where the numbers come from: the manifest, the run, how intervals are made, and the words used."""
 
 from __future__ import annotations
 

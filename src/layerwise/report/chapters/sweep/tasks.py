@@ -1,4 +1,4 @@
-"""Chapter 7: task by task: order against absence, and the benchmarks."""
+"""Task by task: order against absence, and the benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 6: every plan as a picture of its wiring."""
+"""Every plan as a picture of its wiring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 2: how quality falls as a strategy touches more layers."""
+"""How quality falls as a strategy touches more layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 1: what was studied and what was found, each finding with its number and its interval."""
+"""What was studied and what was found, each finding with its number and its interval."""
 
 from __future__ import annotations
 

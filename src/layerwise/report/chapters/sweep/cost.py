@@ -1,4 +1,4 @@
-"""Chapter 3: the same effects against what a plan costs to run."""
+"""The same effects against what a plan costs to run."""
 
 from __future__ import annotations
 

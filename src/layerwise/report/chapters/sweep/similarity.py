@@ -1,4 +1,4 @@
-"""Chapter 5: how alike the hidden states of different layers are, with and without the attention sink."""
+"""How alike the hidden states of different layers are, with and without the attention sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 4: what each layer is worth."""
+"""What each layer is worth."""
 
 from __future__ import annotations
 

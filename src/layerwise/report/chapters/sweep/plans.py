@@ -1,4 +1,4 @@
-"""Chapter 8: the table of all plans, sortable and filterable."""
+"""The table of all plans, sortable and filterable."""
 
 from __future__ import annotations
 

@@ -1,0 +1,53 @@
+"""Whether the scores agree on the layers: every ranking against every other, and against a random one."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
+from layerwise.report.data import Evidence
+from layerwise.report.diagnosis import Diagnosis
+from layerwise.report.figures.grids import agreement_grid
+from layerwise.report.picture import Choice, Picture
+from layerwise.report.wording import label
+from layerwise.results.rows import Score
+
+MEASURE = "agreement"
+RANDOM = "random_score"
+STATISTICS = {"spearman": "Spearman", "kendall": "Kendall"}
+
+
+def agreement(evidence: Evidence) -> Chapter:
+    """One square of correlations, the random score last."""
+    title, short = "Do the scores agree?", "Agreement"
+    found = evidence.diagnosis
+    statistics = [name for name in STATISTICS if found.subjects(MEASURE, name)]
+    if not statistics:
+        return Chapter(MEASURE, title, short, (missing("No two scores were compared in this run (agreement)."),))
+    variants: dict[tuple[int, ...], go.Figure] = {(at,): _grid(found, name) for at, name in enumerate(statistics)}
+    choice = (Choice("Correlation", tuple(STATISTICS[name] for name in statistics)),)
+    picture = Picture("agreement", "Rank correlation between all scores", variants, choice)
+    body = (
+        lead(
+            "Rank correlation over layers between every two scores, each turned so that more means matters more."
+        ),
+        picture.controls(),
+        card(None, picture.html()),
+        note(
+            "In brackets: the interval holds zero. The row of the random score is the null: its intervals say how far"
+            " from zero rankings of so many layers fall by chance."
+        ),
+    )
+    return Chapter(MEASURE, title, short, body, (picture,))
+
+
+def _grid(found: Diagnosis, statistic: str) -> go.Figure:
+    scores: dict[tuple[str, str], Score] = {}
+    for subject, score in found.subjects(MEASURE, statistic).items():
+        left, comma, right = subject.partition(",")
+        if comma:
+            scores[left, right] = score
+            scores.setdefault((right, left), score)
+    names = [name for name in dict.fromkeys(name for pair in scores for name in pair) if name != RANDOM]
+    last = [RANDOM] if any(RANDOM in pair for pair in scores) else []
+    return agreement_grid([(name, label(name)) for name in (*names, *last)], scores)

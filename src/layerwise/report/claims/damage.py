@@ -1,0 +1,144 @@
+"""Two claims about damaged layers: that important ones recover slowly, and that only scaling leaves a layer working."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from layerwise.report.claims.claim import Claim, Span, mean, on_tokens, span
+from layerwise.report.diagnosis import Diagnosis
+from layerwise.report.notation import tidy
+from layerwise.report.wording import counted, label, listed
+from layerwise.results.rows import Score
+
+PUBLISHED_RECOVERY = "noise_50/layer"
+SCALING = "scale"
+PUBLISHED_SIZE = 0.1  # scaling by 0.9 changes the weights by a tenth of their norm
+Sizes = dict[str, dict[float, dict[int, Score]]]
+
+
+def recovery(found: Diagnosis) -> Claim:
+    """Do layers that matter more recover more slowly from damage?
+
+    Read from the rank correlation of recovery with the effect of skipping, for the published damage (half of the
+    weights' deviation as noise, that layer alone trained) where it was run. Heavy damage takes longer to undo whatever
+    layer it befell, so the initial damage is the null: the correlation is also given with it held fixed.
+
+    - supported: the correlation is positive, and so it is given the damage; both intervals leave out zero.
+    - explained by the null: positive, but given the damage its interval holds zero or is below it.
+    - contradicted: negative, told apart from zero.
+    - not resolvable: its interval holds zero, or it has none.
+    """
+    name = "Recovery follows importance"
+    published = "Damaged layers that matter (8, 11) take 200 steps to recover, others (14) none."
+    tasks = found.tasks("recovery", "spearman")
+    if not tasks:
+        return Claim(name, published, "not measured", "", "It needs recovery runs and the effect of skipping layers.")
+    task = PUBLISHED_RECOVERY if PUBLISHED_RECOVERY in tasks else tasks[0]
+    score = found.score("recovery", "ablation", "spearman", task)
+    raw = span(score)
+    given = span(found.score("recovery", "ablation", "spearman_given_damage", task))
+    if score is None or raw is None:
+        figures = f"The rank correlation is {tidy(score.value)}, without an interval." if score else ""
+        return Claim(name, published, "not resolvable", figures, "A number without an interval decides nothing.")
+    held = f", {given} with the initial damage held fixed" if given else ""
+    figures = (
+        f"Rank correlation of recovery with the effect of skipping ({label(task)}): {raw}{held}{_cut(found, task)}."
+    )
+    if raw.high < 0.0:
+        return Claim(name, published, "contradicted", figures, "Layers that matter more recover sooner.")
+    if raw.low <= 0.0:
+        return Claim(name, published, "not resolvable", figures, "The interval holds zero.")
+    if given is None:
+        why = "The correlation given the initial damage was not measured, and it decides."
+        return Claim(name, published, "not resolvable", figures, why)
+    if given.low > 0.0:
+        return Claim(name, published, "supported", figures, "It holds among layers that were damaged equally.")
+    why = "Layers that matter more were damaged more to begin with; among equals no relation is left."
+    return Claim(name, published, "explained by the null", figures, why)
+
+
+def scaling(found: Diagnosis) -> Claim:
+    """Of all ways to change a layer's weights, does only scaling leave the model working?
+
+    The published comparison sets scaling by 0.9, a tenth of the weights' norm, against replacements that change them by
+    70 to 140 %. Here strategies are compared at one size, the one nearest to a tenth that scaling shares with most,
+    by the effect averaged over the layers that both were run on.
+
+    - supported: at that size scaling costs less than every other strategy, told apart from each.
+    - explained by the null: it does not, though scaling at its published size costs less than every other strategy at
+      its largest size: the size makes the difference, not the kind.
+    - contradicted: at that size some other strategy costs less than scaling, told apart from it, and not even the
+      unequal comparison favours scaling.
+    - not resolvable: anything else.
+    """
+    name = "Only scaling survives"
+    published = "A layer survives scaling by 0.9; replaced or perturbed in four other ways, the model is destroyed."
+    sizes = _sizes(found)
+    others = [strategy for strategy in sizes if strategy != SCALING]
+    common = _common_size(sizes, others)
+    if common is None:
+        why = "It needs scaling and another strategy at one relative size."
+        return Claim(name, published, "not measured", "", why)
+    rivals = {other: sizes[other][common] for other in others if common in sizes[other]}
+    equal = {other: _averages(sizes[SCALING][common], rows) for other, rows in rivals.items()}
+    told = {other: pair for other, pair in equal.items() if pair is not None}
+    if not told:
+        return Claim(name, published, "not resolvable", "", "The effects carry no intervals.")
+    scores = [score for rows in (sizes[SCALING][common], *rivals.values()) for score in rows.values()]
+    own = next(iter(told.values()))[0]
+    costs = listed([f"{label(other)} {pair[1].signed}" for other, pair in told.items()])
+    figures = (
+        f"At ‖ΔW‖/‖W‖ = {common:g} scaling costs {own.signed} nats per token, {costs}, averaged over"
+        f" {counted(len(sizes[SCALING][common]), 'layer')}{on_tokens(scores)}."
+    )
+    if all(theirs.above(ours) for ours, theirs in told.values()):
+        return Claim(name, published, "supported", figures, "At equal size scaling costs less than each of the others.")
+    if _wins_unequally(sizes, others, common):
+        why = "At equal size scaling is not the mildest; it looked so because the others were tried at larger sizes."
+        return Claim(name, published, "explained by the null", figures, why)
+    milder = [label(other) for other, (ours, theirs) in told.items() if ours.above(theirs)]
+    if milder:
+        return Claim(name, published, "contradicted", figures, f"Milder than scaling at equal size: {listed(milder)}.")
+    return Claim(name, published, "not resolvable", figures, "At equal size the strategies are not told apart.")
+
+
+def _cut(found: Diagnosis, task: str) -> str:
+    """What share of the runs had not recovered at the last step, where that is any."""
+    rows = found.layers("recovery", "censored", task)
+    share = sum(score.value for score in rows.values()) / len(rows) if rows else 0.0
+    return f"; {100 * share:.0f} % of the runs had not recovered at the last step" if share else ""
+
+
+def _sizes(found: Diagnosis) -> Sizes:
+    """Strategy to size to layer to effect, the branch gates left out: their size is not a share of the weights."""
+    sizes: Sizes = {}
+    for metric in found.metrics("manipulation"):
+        strategy, _, size = metric.partition(":")
+        if size and strategy != "gate":
+            sizes.setdefault(strategy, {})[float(size)] = found.layers("manipulation", metric)
+    return sizes
+
+
+def _common_size(sizes: Sizes, others: list[str]) -> float | None:
+    """The size nearest to the published one among those that scaling shares with most other strategies."""
+    shared = {size: sum(size in sizes[other] for other in others) for size in sizes.get(SCALING, {})}
+    most = max(shared.values(), default=0)
+    if not most:
+        return None
+    return min((size for size, count in shared.items() if count == most), key=lambda size: abs(size - PUBLISHED_SIZE))
+
+
+def _averages(ours: Mapping[int, Score], theirs: Mapping[int, Score]) -> tuple[Span, Span] | None:
+    """Both effects averaged over the layers where both have intervals."""
+    pairs = [
+        (first, second)
+        for layer in ours
+        if (first := span(ours[layer])) is not None and (second := span(theirs.get(layer))) is not None
+    ]
+    return (mean([first for first, _ in pairs]), mean([second for _, second in pairs])) if pairs else None
+
+
+def _wins_unequally(sizes: Sizes, others: list[str], common: float) -> bool:
+    """Whether scaling at the common size costs less than every other strategy at its largest size."""
+    pairs = [_averages(sizes[SCALING][common], sizes[other][max(sizes[other])]) for other in others]
+    return all(pair is not None and pair[1].above(pair[0]) for pair in pairs)

@@ -1,0 +1,157 @@
+"""Lines of scores along an axis with their intervals, over the bands of their nulls: the workhorse of a diagnosis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+
+from layerwise.report.figures.frame import framed, limits, series_style
+from layerwise.report.notation import between, is_resolved, probability, tidy
+from layerwise.report.palette import faded, light
+from layerwise.report.series import Band, Line, Rows
+from layerwise.results.rows import Score
+
+MOST_TICKS = 24
+SMALL = 300  # a figure less high than this leaves its axis titles to the heading above it
+BAND_OPACITY = (0.22, 0.13, 0.08)
+BAND_DASH = ("dash", "dot", "dashdot")
+Tell = Callable[[str, float, Score], str]
+
+
+def lined(
+    lines: Sequence[Line],
+    bands: Sequence[Band] = (),
+    *,
+    across: str,
+    upwards: str,
+    tell: Tell,
+    height: int = 340,
+    span: tuple[float, float] | None = None,
+    whole_numbers: bool = True,
+    legend: bool = False,
+) -> go.Figure:
+    """Each line with its interval as a ribbon, each null as a grey band; `tell` writes the hover text of a point.
+
+    `across` and `upwards` name the axes; small figures leave the names to the heading above them. `span` fixes the
+    vertical axis, for figures that stand side by side; `whole_numbers` says that places on the axis are counts, which
+    asks for ticks at whole numbers alone. `legend` names the lines above the figure.
+    """
+    small = height < SMALL
+    places = {place for line in (*lines, *bands) for place in line.rows}
+    step = {"dtick": 1} if whole_numbers and len(places) <= (MOST_TICKS // 2 if small else MOST_TICKS) else {}
+    figure = framed(
+        height,
+        x={"title": "" if small else across, "showgrid": False, **step},
+        y={"title": "" if small else upwards, "range": span},
+        margin={"l": 34, "r": 8, "t": 6, "b": 24} if small else {"l": 48, "r": 12, "t": 34 if legend else 8, "b": 40},
+        showlegend=legend,
+        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
+    )
+    figure.add_traces([trace for index, band in enumerate(bands) for trace in _null(band, index)])
+    figure.add_traces([trace for line in lines for trace in _line(line, tell)])
+    return figure
+
+
+def telling(what: str, unit: str, level: float, *, nats: bool = False) -> Tell:
+    """Hover text: what the point is (`what` with `{}` for its place), the score with its interval, and its p-value.
+
+    With `nats` the score is a loss difference: its sign is shown, and it is also given as a change of perplexity.
+    """
+
+    def tell(name: str, place: float, score: Score) -> str:
+        shown = between(score.value, score.low, score.high, signed=nats)
+        told = [f"<b>{escape(name)}</b>, {what.format(f'{place:g}')}", f"{shown} {unit}".rstrip()]
+        if nats:
+            told.append(f"perplexity {in_perplexity(score.value)}")
+        if score.p_adjusted is not None:
+            verdict = "told apart from zero" if is_resolved(score, level) else "not told apart from zero"
+            told.append(f"adjusted p {probability(score.p_adjusted)}: {verdict}")
+        if score.resolution is not None:
+            told.append(f"detectable above {tidy(score.resolution)}")
+        return "<br>".join(told)
+
+    return tell
+
+
+def in_perplexity(nats: float) -> str:
+    """A difference in nats as the change of perplexity that it means: 100 (e^x - 1) percent.
+
+    >>> in_perplexity(0.1), in_perplexity(-0.006), in_perplexity(6.45)
+    ('+10.5 %', '−0.6 %', '×633')
+    """
+    if nats > math.log(10):
+        return f"×{math.exp(min(nats, 700.0)):,.0f}" if nats < 30 else "×10^" + f"{nats / math.log(10):.0f}"
+    return f"{100 * math.expm1(nats):+.1f} %".replace("-", "−")
+
+
+def common_span(rows: Sequence[Rows]) -> tuple[float, float] | None:
+    """The vertical range that holds all of several figures."""
+    return limits(bound for row in rows for score in row.values() for bound in (score.value, score.low, score.high))
+
+
+def _line(line: Line, tell: Tell) -> list[go.Scatter]:
+    colour, ribbon, symbol = series_style(line.slot)
+    places = sorted(line.rows)
+    symbols: Any = [f"{symbol}-open" if place in line.hollow else symbol for place in places] if line.hollow else symbol
+    drawn = go.Scatter(
+        x=places,
+        y=[line.rows[place].value for place in places],
+        mode="lines+markers",
+        line={"color": colour, "width": 2},
+        marker={"color": colour, "symbol": symbols, "size": 6.5},
+        text=[tell(line.name, place, line.rows[place]) for place in places],
+        hovertemplate="%{text}<extra></extra>",
+        legendgroup=line.name,
+        name=escape(line.name),
+    )
+    return [*area(line.rows, ribbon, line.name), drawn]
+
+
+def _null(band: Band, index: int) -> list[go.Scatter]:
+    opacity, dash = (kinds[index % len(kinds)] for kinds in (BAND_OPACITY, BAND_DASH))
+    places = sorted(band.rows)
+    middle = go.Scatter(
+        x=places,
+        y=[band.rows[place].value for place in places],
+        mode="lines" if len(places) > 1 else "markers",
+        line={"color": light("zero"), "width": 1.5, "dash": dash},
+        marker={"color": light("zero"), "symbol": "line-ew-open", "size": 12},
+        text=[f"{escape(band.name)}<br>{_bounds(band.rows[place])}" for place in places],
+        hovertemplate="%{text}<extra></extra>",
+        legendgroup=band.name,
+        name=escape(band.name),
+    )
+    return [*area(band.rows, faded(light("muted"), opacity), band.name), middle]
+
+
+def _bounds(score: Score) -> str:
+    return between(score.value, score.low, score.high)
+
+
+def area(rows: Rows, colour: str, group: str) -> list[go.Scatter]:
+    """The intervals of a line as one filled area; nothing where fewer than two places have an interval."""
+    bounded = [
+        (place, rows[place].low, rows[place].high)
+        for place in sorted(rows)
+        if rows[place].low is not None and rows[place].high is not None
+    ]
+    if len(bounded) < 2:
+        return []
+    return [
+        go.Scatter(
+            x=[*(place for place, _, _ in bounded), *(place for place, _, _ in reversed(bounded))],
+            y=[*(high for _, _, high in bounded), *(low for _, low, _ in reversed(bounded))],
+            fill="toself",
+            fillcolor=colour,
+            line={"width": 0},
+            mode="lines",
+            hoverinfo="skip",
+            legendgroup=group,
+            name=escape(group),
+            showlegend=False,
+        )
+    ]

@@ -1,0 +1,278 @@
+"""A diagnosis that never happened: rows of every measure, of plausible size, the same on every call.
+
+The truth is planted, so tests can ask for it back: layer 0 matters most, the layer at half the depth is harmful, the
+one after it does nothing, weights know nothing of each other from layer to layer, recovery follows the initial damage
+alone, and any change of weights costs what its size costs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import combinations
+
+from layerwise.report import ReportData
+from layerwise.results.rows import PlanRecord, Score
+
+TASKS = ("all", "text", "arithmetic")
+TYPES = ("all", "self_attn.q_proj.weight", "self_attn.o_proj.weight", "mlp.gate_proj.weight", "mlp.down_proj.weight")
+INTERVENTIONS = {"skip": 1.0, "mean_ablate": 0.8, "neighbour_copy": 1.6, "neighbour_average": 1.9, "random": 4.0}
+STRATEGIES = ("scale", "noise", "low_rank", "interpolate", "copy", "predict")
+SIZES = (0.05, 0.1, 0.2, 0.5, 1.0)
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25)
+DAMAGES = ("noise_50/layer", "equal_damage/layer", "reinitialise/model")
+RANKINGS = ("skip", "mean_ablate", "block_influence", "gate_gradient", "taylor", "recovery", "random_score")
+TOKENS = 9000
+
+
+def scores(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) -> list[Score]:
+    """The rows of every measure of a diagnosis of `depth` layers."""
+    draw = random.Random(seed)
+    return [
+        *_ablation(depth, tasks, draw),
+        *_verdicts(depth),
+        *_deltas(depth),
+        *_predictability(depth, draw),
+        *_recovery(depth, draw),
+        *_manipulation(depth, draw),
+        *_structure(depth, draw),
+        *_proxies(depth, draw),
+        *_agreement(),
+        *_pruning(depth),
+    ]
+
+
+def diagnosis(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) -> ReportData:
+    """A whole diagnosis with its manifest and the plans that judged its scores."""
+    return ReportData(_manifest(depth, tasks), _pruned(depth), tuple(scores(depth, tasks, seed)))
+
+
+def without(data: ReportData, *measures: str) -> ReportData:
+    """The same run with some measures never taken."""
+    return replace(data, scores=tuple(score for score in data.scores if score.measure not in measures))
+
+
+def harmful(depth: int) -> int:
+    """The planted layer that does harm."""
+    return depth // 2
+
+
+def idle(depth: int) -> int:
+    """The planted layer that does nothing."""
+    return depth // 2 + 1
+
+
+def worth(layer: int, depth: int) -> float:
+    """The planted effect of skipping, in nats per token."""
+    if layer == harmful(depth):
+        return -0.06
+    if layer == idle(depth):
+        return 0.0
+    return 2.2 * math.exp(-1.3 * layer) + 0.5 * (layer / (depth - 1)) ** 5 + 0.06
+
+
+def row(measure: str, subject: str, metric: str, value: float, half: float | None = None, **more: object) -> Score:
+    """A score with an interval of `half` to either side; `task` is "all" unless given."""
+    bounds = {} if half is None else {"low": value - half, "high": value + half}
+    return Score(measure, subject, metric=metric, value=value, **{"task": "all", **bounds, **more})  # type: ignore[arg-type]
+
+
+def _ablation(depth: int, tasks: tuple[str, ...], draw: random.Random) -> Iterator[Score]:
+    for task in tasks:
+        for layer in range(depth):
+            for part, share in (("", 1.0), (".attn", 0.35), (".mlp", 0.6)):
+                for name, factor in INTERVENTIONS.items():
+                    if not part or name in {"skip", "mean_ablate"}:
+                        yield from _effect("ablation", f"{layer}{part}", task, name, share * factor, layer, depth, draw)
+
+
+def _effect(
+    measure: str, subject: str, task: str, metric: str, factor: float, layer: int, depth: int, draw: random.Random
+) -> Iterator[Score]:
+    extra = 0.3 * max(0.0, factor - 1.0)
+    value = worth(layer, depth) * factor * (1.5 if task == "arithmetic" else 1.0) + extra
+    half = 0.012 + 0.06 * abs(value)
+    value += draw.gauss(0.0, half / 4)
+    p = math.erfc(abs(value) / (half / 1.96) / math.sqrt(2.0))
+    shared = {"task": task, "documents": 40, "tokens": TOKENS}
+    yield row(
+        measure, subject, metric, value, half, p=p, p_adjusted=min(1.0, depth * p), resolution=1.4 * half, **shared
+    )
+    yield row(measure, subject, f"{metric}@no_effect", 0.0, 0.02, **shared)
+
+
+def _verdicts(depth: int) -> Iterator[Score]:
+    for layer in range(depth):
+        value = worth(layer, depth)
+        name = "harmful" if value < 0 else "no_effect" if value == 0.0 else "matters"
+        spent = 900 if abs(value) > 0.5 else 2500 if value else TOKENS
+        p = 0.6 if name == "no_effect" else 0.0004
+        more = {"p_adjusted": p, "resolution": 0.021, "documents": 20}
+        yield row("verdict", str(layer), name, value, 0.015, tokens=TOKENS // 2, **more)
+        yield row("racing", str(layer), name, value, 0.03, tokens=spent, **more)
+    for metric, value in {"evaluations": 5200.0, "evaluations_full": 26800.0, "share": 0.194, "looks": 5.0}.items():
+        yield row("racing", "race", metric, value)
+
+
+def _deltas(depth: int) -> Iterator[Score]:
+    for number, task in enumerate(TYPES):
+        for lag in range(1, 6):
+            expected = -0.5 if lag == 1 else 0.0
+            value = expected + 0.002 * math.cos(7.0 * lag + number)
+            yield row("deltas", str(lag), "correlation", value, 0.006, task=task)
+            yield row("deltas", str(lag), "correlation@independent", expected, task=task)
+            yield row("deltas", str(lag), "correlation@shuffled", expected, 0.02, task=task)
+            yield row("deltas", str(lag), "correlation@random_twin", expected, 0.01, task=task)
+            yield row("deltas", str(lag), "autocovariance", 0.0004 * math.sin(lag + number), 0.0005, task=task)
+        yield row("deltas", "1", "no_lag_structure", 0.001, 0.006, task=task)
+
+
+def _predictability(depth: int, draw: random.Random) -> Iterator[Score]:
+    measure = "predictability"
+    for number, task in enumerate(TYPES):
+        yield row(measure, "all", "in_sample_r2", 0.7 + 0.05 * number, 0.02, task=task)
+        yield row(measure, "all", "in_sample_r2@p_over_n", 0.68 + 0.05 * number, task=task)
+        for metric, value in {"heldout_rows_r2": 0.03, "heldout_layers_r2": -0.04 - 0.3 * number}.items():
+            yield row(measure, "all", metric, value, 0.02, task=task)
+            for null in ("random_twin", "permuted_units", "shuffled_layers"):
+                yield row(measure, "all", f"{metric}@{null}", -0.05, 0.03, task=task)
+        yield row(measure, "all", "norm_r2", 0.4 + 0.1 * number, 0.1, task=task)
+        yield row(measure, "all", "norm_r2@shuffled_layers", 0.0, 0.35, task=task)
+        for layer in range(depth - 1):
+            pair = f"{layer},{layer + 1}"
+            for metric, base in {"subspace": 0.2, "docs": 0.3}.items():
+                value = base + 0.15 * math.sin(math.pi * layer / depth) + draw.gauss(0, 0.01)
+                yield row(measure, pair, metric, value, 0.02, task=task)
+                yield row(measure, pair, f"{metric}@random_twin", 0.12, 0.01, task=task)
+    for layer in range(depth):
+        cost = 0.4 * abs(worth(layer, depth)) + 0.05
+        yield row(measure, str(layer), "use_cost", cost, 0.03, tokens=TOKENS)
+        yield row(measure, str(layer), "use_cost@same_norm_random", 1.1 * cost, 0.08, tokens=TOKENS)
+    for size in (2, 4, 8):
+        yield row(measure, f"set:{size}", "use_cost", 0.3 * size**1.5, 0.1, tokens=TOKENS)
+        yield row(measure, f"set:{size}", "use_cost@same_norm_random", 0.32 * size**1.5, 0.3, tokens=TOKENS)
+
+
+def _recovery(depth: int, draw: random.Random) -> Iterator[Score]:
+    for number, task in enumerate(DAMAGES):
+        for layer in range(0, depth, 2):
+            damage = 0.3 if task.startswith("equal") else 1.5 * abs(worth(layer, depth)) + 0.1
+            area = 6.0 * damage + abs(draw.gauss(0.0, 0.4))
+            steps = min(40.0, 12.0 * damage + 2.0)
+            shared = {"task": task, "tokens": TOKENS}
+            yield row("recovery", str(layer), "initial_damage", damage, 0.1, **shared)
+            yield row("recovery", str(layer), "area", area, 0.5 + number, **shared)
+            yield row("recovery", str(layer), "steps", steps, 3.0, **shared)
+            yield row("recovery", str(layer), "censored", 1.0 if steps == 40.0 else 0.0, **shared)
+            yield row("recovery", str(layer), "area@twin", 0.0, 0.4, **shared)
+            yield row("recovery", str(layer), "area:seed0", area, **shared)
+        yield row("recovery", "ablation", "spearman", 0.71, 0.22, task=task)
+        yield row("recovery", "ablation", "spearman_given_damage", 0.08, 0.5, task=task)
+
+
+def _manipulation(depth: int, draw: random.Random) -> Iterator[Score]:
+    for layer in range(depth):
+        fragile = 0.2 + abs(worth(layer, depth))
+        for number, strategy in enumerate(STRATEGIES):
+            for size in SIZES:
+                cost = fragile * (1.0 + 0.1 * number) * size**2 * 3.0
+                yield from _changed(f"{layer}", f"{strategy}:{size:g}", cost, draw)
+        for part, share in (("", 1.0), (".attn", 0.35), (".mlp", 0.6)):
+            for alpha in ALPHAS:
+                yield from _changed(
+                    f"{layer}{part}", f"gate:{alpha:g}", worth(layer, depth) * share * (1 - alpha) ** 2, draw
+                )
+
+
+def _changed(subject: str, metric: str, cost: float, draw: random.Random) -> Iterator[Score]:
+    half = 0.02 + 0.05 * abs(cost)
+    yield row("manipulation", subject, metric, cost + draw.gauss(0.0, half / 4), half, tokens=TOKENS)
+    yield row("manipulation", subject, f"{metric}@no_effect", 0.0, 0.02, tokens=TOKENS)
+
+
+def _structure(depth: int, draw: random.Random) -> Iterator[Score]:
+    for number, task in enumerate(TYPES):
+        for layer in range(depth):
+            place = layer / (depth - 1)
+            values = {
+                "norm": 20.0 + 8.0 * place + number,
+                "spectral_exponent": 2.4 + math.sin(3.0 * place),
+                "effective_rank": 60.0 - 20.0 * place,
+                "outlier_ratio": 0.002 + 0.001 * place,
+            }
+            for metric, value in values.items():
+                yield row("structure", str(layer), metric, value * (1 + draw.gauss(0, 0.01)), task=task)
+                yield row(
+                    "structure", str(layer), f"{metric}@random_twin", values[metric] * 0.8, 0.02 * value, task=task
+                )
+    for layer in range(depth):
+        for part, share in (("", 1.0), (".attn", 0.4), (".mlp", 0.7)):
+            yield row("structure", f"{layer}{part}", "output_ratio", share * (0.2 + 0.8 * math.exp(-layer)), 0.02)
+        yield row("structure", str(layer), "sink_strength", 0.8 * math.sin(math.pi * (layer + 0.5) / depth), 0.03)
+
+
+def _proxies(depth: int, draw: random.Random) -> Iterator[Score]:
+    for layer in range(depth):
+        ends = abs(2.0 * (layer + 0.5) / depth - 1.0)
+        yield row("proxies", str(layer), "block_influence", 0.08 + 0.3 * ends**2, 0.015, tokens=TOKENS)
+        yield row("proxies", str(layer), "block_influence@random_twin", 0.1 + 0.02 * ends, 0.01, tokens=TOKENS)
+        for part, share in (("", 1.0), (".attn", 0.35), (".mlp", 0.6)):
+            value = 0.8 * share * worth(layer, depth) + draw.gauss(0, 0.01)
+            yield row("proxies", f"{layer}{part}", "gate_gradient", value, 0.04, tokens=TOKENS)
+        yield row("proxies", str(layer), "taylor", 30.0 * abs(worth(layer, depth)) + 4.0, 1.0, tokens=TOKENS)
+        for length in range(1, depth - layer + 1):
+            yield row(
+                "proxies", f"{layer},{length}", "angular_distance", min(0.5, 0.06 * length**0.8 + 0.05 * ends), 0.01
+            )
+    for state in range(depth + 1):
+        yield row("proxies", str(state), "logit_lens", 1.2 + 8.0 * (1 - state / depth) ** 1.5, 0.1, tokens=TOKENS)
+    yield row("proxies", "all", "cost_ratio", 1.14)
+
+
+def _agreement() -> Iterator[Score]:
+    for left, right in combinations(RANKINGS, 2):
+        chance = "random_score" in (left, right)
+        apart = RANKINGS.index(right) - RANKINGS.index(left)
+        value = 0.0 if chance else 0.95 - 0.25 * apart
+        for metric, factor in (("spearman", 1.0), ("kendall", 0.75)):
+            yield row("agreement", f"{left},{right}", metric, factor * value, 0.5 if chance else 0.2)
+
+
+def _pruning(depth: int) -> Iterator[Score]:
+    factors = {"skip": 0.6, "block_influence": 0.9, "gate_gradient": 0.7, "deepest_keep_last": 1.1, "random": 1.5}
+    for count in range(1, depth // 2 + 1):
+        for name, factor in factors.items():
+            value = factor * 4.0 * (count / depth) ** 1.6
+            yield row("pruning", name, f"drop:{count}", value, 0.5 * value if name == "random" else 0.05, tokens=TOKENS)
+
+
+def _pruned(depth: int) -> tuple[PlanRecord, ...]:
+    """The plans that dropped layers jointly, as a diagnosis lists them."""
+    kept = (depth - count for count in range(1, depth // 2 + 1))
+    return tuple(
+        PlanRecord(f"0-{left - 1}", "pruning", "skip", depth - left, None, left, left, left, left) for left in kept
+    )
+
+
+def _manifest(depth: int, tasks: Iterable[str]) -> dict[str, object]:
+    return {
+        "model": f"demo-{depth}-layers",
+        "corpus": "standard library, held-out modules",
+        "documents": 40,
+        "tokens": TOKENS,
+        "families": [
+            "ablation",
+            "racing",
+            "deltas",
+            "predictability",
+            "recovery",
+            "manipulation",
+            "structure",
+            "proxies",
+        ],
+        "tasks": [task for task in tasks if task != "all"],
+        "seed": 0,
+        "command": ["layerwise", "diagnose", "demo", "--text", "held out.txt"],
+    }
