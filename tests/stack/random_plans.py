@@ -1,10 +1,10 @@
-"""Random plans, as a Hypothesis strategy: visits, nested groups of every rule, blocks, repeats."""
+"""Random plans, as a Hypothesis strategy: visits of layers and halves, nested groups of every rule, blocks, repeats."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from layerwise.plan import Block, Group, Merge, Plan, Visit
+from layerwise.plan import PARTS, Block, Group, Merge, Plan, Visit
 
 LONGEST = 48
 
@@ -15,11 +15,13 @@ def plans(depth: int, stages: int = 3) -> st.SearchStrategy[Plan]:
     merge = st.one_of(
         st.just(Merge("mean")), st.just(Merge("sum")), st.floats(0.25, 2.0).map(lambda gain: Merge("gain", gain))
     )
-    level: st.SearchStrategy[Plan] = _plan(st.builds(Visit, st.integers(0, depth - 1), times), stages)
+    parts = st.sampled_from([None, None, *PARTS])
+    visits = st.builds(Visit, st.integers(0, depth - 1), times, parts)
+    level: st.SearchStrategy[Plan] = _plan(visits, stages)
     for _ in range(2):
         branches = st.lists(level, min_size=2, max_size=3).map(tuple)
         stage = st.one_of(
-            st.builds(Visit, st.integers(0, depth - 1), times),
+            visits,
             st.builds(Group, branches, merge, times),
             st.builds(Block, level, times),
         )

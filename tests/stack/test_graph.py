@@ -10,27 +10,28 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerwise.plan import Plan, families
+from layerwise.plan import Part, Plan, families
 from layerwise.stack.graph import Apply, Walk, build, schedule, sources
 from layerwise.stack.state import Merger, follow
 from stack.random_plans import plans
 
 
-def layer(index: int, state: torch.Tensor) -> torch.Tensor:
-    """A toy layer, unlike every other."""
-    return state + torch.tanh(state * (index + 1) / 3 + index)
+def layer(index: int, state: torch.Tensor, part: Part | None = None) -> torch.Tensor:
+    """A toy layer, unlike every other and unlike its halves."""
+    share = {None: 1.0, "attn": 0.25, "mlp": -0.5}[part]
+    return state + share * torch.tanh(state * (index + 1) / 3 + index)
 
 
 def one_by_one(plan: Plan, state: torch.Tensor) -> torch.Tensor:
     groups: list[Merger] = []
     for step in plan.steps():
-        state = follow(step, state, layer(step.layer, state), groups)
+        state = follow(step, state, layer(step.layer, state, step.part), groups)
     return state
 
 
 def distinct_evaluations(wanted: list[Plan]) -> int:
     """Layer evaluations counted independently: a state is named by a digest of how it came about."""
-    applied: set[tuple[int, bytes]] = set()
+    applied: set[tuple[str, bytes]] = set()
 
     def digest(*parts: object) -> bytes:
         return hashlib.sha256(repr(parts).encode()).digest()
@@ -39,8 +40,8 @@ def distinct_evaluations(wanted: list[Plan]) -> int:
         name, frames = b"x", []
         for step in plan.steps():
             frames += [[name] for _ in range(step.opens)]
-            applied.add((step.layer, name))
-            name = digest("layer", step.layer, name)
+            applied.add((step.name, name))
+            name = digest("layer", step.name, name)
             for close in step.closes:
                 frames[-1].append(name)
                 name = frames[-1][0] if close is None else digest("merge", close, frames.pop())
@@ -72,7 +73,12 @@ def test_a_schedule_computes_every_node_once_and_after_what_it_reads(wanted: lis
 
 @pytest.mark.parametrize(
     ("name", "naive", "least"),
-    [("leave_one_out", 870, 464), ("every_window", 8990, 4524), ("swap_adjacent", 870, None)],
+    [
+        ("leave_one_out", 870, 464),
+        ("every_window", 8990, 4524),
+        ("swap_adjacent", 870, None),
+        ("leave_branch_out", 1800, 959),
+    ],
 )
 def test_the_bound_of_the_families_at_thirty_layers(name: str, naive: int, least: int | None) -> None:
     wanted = [member.plan for member in families.family(name, 30)]
@@ -110,3 +116,10 @@ def test_equal_plans_and_equal_prefixes_are_one() -> None:
     graph = build([Plan.parse("0-3"), Plan.parse("0 1 2 3"), Plan.parse("0-2 2")])
     assert sum(isinstance(node, Apply) for node in graph.nodes) == 5
     assert graph.heads == 2
+
+
+def test_a_half_is_a_node_of_its_own() -> None:
+    graph = build(
+        [Plan.parse("0 1 2"), Plan.parse("0 1.attn 2"), Plan.parse("0 1.mlp 2"), Plan.parse("0 1.attn 2.mlp")]
+    )
+    assert graph.evaluations == 1 + 3 + 4

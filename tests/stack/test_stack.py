@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from torch import nn
-from transformers import LlamaForCausalLM
+from transformers import BertConfig, BertModel, GPTJConfig, GPTJForCausalLM, LlamaForCausalLM
 
 from conftest import tiny_llama
 from layerwise.errors import ModelError, PlanError, UnsupportedModel
-from layerwise.plan import Plan
+from layerwise.plan import PARTS, Part, Plan, Visit
 from layerwise.stack import Stack, load
 from stack.random_plans import plans
 from stack.test_blocks import Residual
@@ -50,6 +50,45 @@ def test_another_order_is_another_function() -> None:
         left = STACK.logits(Plan.parse("0 1 2 3 4 5"), input_ids=IDS)
         right = STACK.logits(Plan.parse("0 2 1 3 4 5"), input_ids=IDS)
     assert (left - right).abs().max() > 0.1
+
+
+def one_branch(model: LlamaForCausalLM, layer: int, state: torch.Tensor, part: str) -> torch.Tensor:
+    """Half a Llama block, written out."""
+    block = model.model.layers[layer]
+    if part == "mlp":
+        return state + block.mlp(block.post_attention_layernorm(state))
+    length = state.shape[1]
+    places = torch.arange(length)[None]
+    mask = torch.full((length, length), float("-inf")).triu(1)[None, None]
+    embedded = model.model.rotary_emb(state, places)
+    return state + block.self_attn(block.input_layernorm(state), position_embeddings=embedded, attention_mask=mask)[0]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_half_is_the_state_and_what_one_branch_adds(part: Part) -> None:
+    with torch.inference_mode():
+        captured = STACK.capture(input_ids=IDS)
+        for layer in (0, 5):
+            half = STACK.apply(layer, captured.state, captured, part)
+            torch.testing.assert_close(half, one_branch(MODEL, layer, captured.state, part), rtol=1e-5, atol=1e-5)
+            assert torch.equal(STACK.run(Plan((Visit(layer, part=part),)), captured), half)
+            assert (half - STACK.apply(layer, captured.state, captured)).abs().max() > 0.1
+
+
+def test_branches_in_turn_make_a_layer_in_turn_and_branches_side_by_side_their_sum() -> None:
+    torch.manual_seed(5)
+    side_by_side = GPTJForCausalLM(
+        GPTJConfig(vocab_size=97, n_embd=32, n_layer=6, n_head=4, rotary_dim=4, n_positions=64, initializer_range=0.2)
+    ).eval()
+    made_of = {MODEL: "2.attn 2.mlp", side_by_side: "(2.attn|2.mlp):sum"}
+    for model, same in made_of.items():
+        stack = load(model)
+        with torch.inference_mode():
+            whole = stack.logits(Plan.identity(6), input_ids=IDS)
+            for halves in made_of.values():
+                found = stack.logits(Plan.parse(f"0 1 {halves} 3-5"), input_ids=IDS)
+                gap = float((found - whole).abs().max() / whole.abs().max())
+                assert gap < 1e-5 if halves == same else gap > 1e-2, (type(model), halves, gap)
 
 
 @given(plans(6))
@@ -109,6 +148,67 @@ def test_no_weight_is_copied_and_gradients_reach_the_shared_one() -> None:
         model(IDS, labels=IDS).loss.backward()
     used = {layer: model.model.layers[layer].mlp.up_proj.weight.grad is not None for layer in range(6)}
     assert used == {0: True, 1: True, 2: True, 3: True, 4: False, 5: True}
+
+
+def test_a_half_in_place_shares_its_weights_and_silences_the_other_branch_of_that_visit_alone() -> None:
+    model = tiny_llama()
+    stack = load(model)
+    own = model(IDS).logits
+    storage = {p.data_ptr() for p in model.parameters()}
+    hooks = [len(module._forward_hooks) for module in model.modules()]
+    with stack.under(Plan.parse("0 1.attn (2.mlp|3)")):
+        assert {p.data_ptr() for p in model.parameters()} <= storage
+        model(IDS, labels=IDS).loss.backward()
+    blocks = model.model.layers
+    gradients = {
+        f"{layer}.{part}": weight.grad
+        for layer in range(4)
+        for part, weight in (
+            ("attn", blocks[layer].self_attn.o_proj.weight),
+            ("mlp", blocks[layer].mlp.up_proj.weight),
+        )
+    }
+    used = {name for name, gradient in gradients.items() if gradient is not None and gradient.any()}
+    assert used == {"0.attn", "0.mlp", "1.attn", "2.mlp", "3.attn", "3.mlp"}
+    assert torch.equal(model(IDS).logits, own)
+    assert [len(module._forward_hooks) for module in model.modules()] == hooks
+
+
+def test_only_the_halfs_own_visit_is_half() -> None:
+    with torch.inference_mode(), STACK.under(Plan.parse("0 1 1.attn 1 2-5")):
+        found = MODEL(IDS).logits
+    with torch.inference_mode():
+        captured = STACK.capture(input_ids=IDS)
+        state = STACK.run(Plan.parse("0 1"), captured)
+        state = STACK.apply(1, one_branch(MODEL, 1, state, "attn"), captured)
+        for layer in range(2, 6):
+            state = STACK.apply(layer, state, captured)
+        expected = STACK.finish(state, captured.inputs).logits
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_model_of_undivided_blocks_runs_whole_layers_and_refuses_halves() -> None:
+    torch.manual_seed(6)
+    config = BertConfig(
+        vocab_size=97, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=48
+    )  # fmt: skip
+    model = BertModel(config, add_pooling_layer=False).eval()
+    stack = load(model)
+    plan = Plan.parse("0 1.mlp 2")
+    with torch.inference_mode():
+        assert stack.logits(Plan.parse("0 2"), input_ids=IDS).shape == (2, 9, 32)
+        with pytest.raises(UnsupportedModel, match="cannot be split into attn and mlp: in layer 0"):
+            stack.logits(plan, input_ids=IDS)
+        with pytest.raises(UnsupportedModel, match="cannot be split"), stack.under(plan):
+            pass
+        with stack.under(Plan.parse("2 0")):
+            assert model(IDS).last_hidden_state.shape == (2, 9, 32)
+
+
+def test_halves_in_place_need_a_batch_that_can_be_made_up_or_was_captured() -> None:
+    stack = load(Mixer(), layers="encoder.blocks")
+    with pytest.raises(ModelError, match=r"call stack\.branches\(stack\.capture"), stack.under(Plan.parse("0.attn")):
+        pass
 
 
 def test_the_model_is_as_before_also_after_an_exception() -> None:

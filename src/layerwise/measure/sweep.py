@@ -194,7 +194,7 @@ class _Sweep:
         for plan, node in graph.ends.items():
             plans_at[node].append(plan)
         captured = self.stack.capture(**{name: value.to(self.stack.device) for name, value in batch.inputs.items()})
-        walk = Walk(graph, lambda layer, state: self.stack.apply(layer, state, captured), captured.state)
+        walk = Walk(graph, lambda layer, state, part: self.stack.apply(layer, state, captured, part), captured.state)
         rows: list[Loss] = []
         walked = 0
         clock = time.perf_counter()

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from layerwise.plan import Merge, Plan
+from layerwise.plan import Merge, Part, Plan
 from layerwise.stack.state import Merger
 
 
@@ -29,10 +29,11 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """One layer applied to the state of node `source`."""
+    """One layer, or the half of it that `part` names, applied to the state of node `source`."""
 
     layer: int
     source: int
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Graph:
 
     @property
     def evaluations(self) -> int:
-        """The number of distinct (layer, state) pairs: no executor can do with fewer."""
+        """The number of distinct (layer or half, state) pairs: no executor can do with fewer."""
         return sum(isinstance(node, Apply) for node in self.nodes)
 
     @property
@@ -86,7 +87,7 @@ def _lower(plan: Plan, nodes: dict[Node, int]) -> int:
     groups: list[tuple[int, list[int]]] = []
     for step in plan.steps():
         groups.extend((current, []) for _ in range(step.opens))
-        current = nodes.setdefault(Apply(step.layer, current), len(nodes))
+        current = nodes.setdefault(Apply(step.layer, current, step.part), len(nodes))
         for close in step.closes:
             base, branches = groups[-1]
             branches.append(current)
@@ -140,12 +141,12 @@ def schedule(graph: Graph) -> list[int]:
 class Walk:
     """One execution of a graph on one batch.
 
-    `apply(layer, state)` runs a layer. `states()` yields the states at which plans end, each as soon as it is there.
-    `evaluated` counts layer evaluations, `most_live` the most states that were held at once.
+    `apply(layer, state, part)` runs a layer, or one half of it. `states()` yields the states at which plans end, each
+    as soon as it is there. `evaluated` counts layer evaluations, `most_live` the most states that were held at once.
     """
 
     graph: Graph
-    apply: Callable[[int, Tensor], Tensor]
+    apply: Callable[[int, Tensor, Part | None], Tensor]
     root: Tensor
     evaluated: int = 0
     most_live: int = 0
@@ -179,9 +180,9 @@ class Walk:
 
     def _compute(self, index: int) -> Tensor:
         match self.graph.nodes[index]:
-            case Apply(layer=layer, source=source):
+            case Apply(layer, source, part):
                 self.evaluated += 1
-                return self.apply(layer, self._read(source))
+                return self.apply(layer, self._read(source), part)
             case Join(merge=merge):
                 merger = self._joins.pop(index).merger
                 assert merger is not None

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.errors import ModelError, UnsupportedModel
-from layerwise.plan import Plan
+from layerwise.plan import Part, Plan
 from layerwise.stack import anatomy, capture, visits
 from layerwise.stack.anatomy import Anatomy
 from layerwise.stack.blocks import block_list
+from layerwise.stack.branches import Branches, find_branches, only
 from layerwise.stack.capture import Capture
-from layerwise.stack.inputs import accepted, evaluating, main_tensor
+from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 from layerwise.stack.kinds import refuse_loss_of_a_kind
 from layerwise.stack.state import Merger, follow, returned_state, with_state
 
@@ -54,6 +55,7 @@ class Stack:
         self.depth = len(self._blocks)
         self.head_by_token = False
         self._anatomy: Anatomy | None = None
+        self._branches: Branches | None = None
         self._plan: Plan | None = None
 
     def __repr__(self) -> str:
@@ -114,11 +116,37 @@ class Stack:
         assert self._anatomy is not None
         return capture.capture(self.model, self._blocks, self._anatomy, accepted(self.model, inputs))
 
-    def apply(self, layer: int, state: Tensor, captured: Capture) -> Tensor:
-        """Run one layer, with its own captured arguments, on `state`; same shape out as in."""
-        call = captured.calls[layer]
+    def apply(self, layer: int, state: Tensor, captured: Capture, part: Part | None = None) -> Tensor:
+        """Run one layer, with its own captured arguments, on `state`; same shape out as in.
+
+        With a `part` only that half of the layer: `x + branch(x)`, the other branch silent. Raises `UnsupportedModel`
+        if the model cannot be split.
+        """
+        block, call = self._blocks[layer], captured.calls[layer]
         args, kwargs = with_state(call.args, call.kwargs, state)
-        return returned_state(self._blocks[layer](*args, **kwargs))
+        if part is None:
+            return returned_state(block(*args, **kwargs))
+        with only(block, self.branches(captured).paths[layer], part):
+            return returned_state(block(*args, **kwargs))
+
+    def branches(self, captured: Capture | None = None) -> Branches:
+        """The two branches of every layer, found and proved when first asked for (see `layerwise.stack.branches`).
+
+        They are proved on `captured`, or on a made-up batch. Raises `UnsupportedModel` with the reason if a layer
+        cannot be split, and `ModelError` if there is no batch to prove them on.
+        """
+        if self._branches is None:
+            self._branches = find_branches(self, captured or self._example())
+        return self._branches
+
+    def _example(self) -> Capture:
+        inputs = example_inputs(self.model)
+        if inputs is None:
+            raise ModelError(
+                f"{type(self.model).__name__} takes inputs that layerwise cannot make up, and the halves of its layers "
+                "are found on a batch: call stack.branches(stack.capture(**inputs)) once, then run the plan in place"
+            )
+        return self.capture(**inputs)
 
     def states(self, plan: Plan, captured: Capture) -> Iterator[Tensor]:
         """The hidden state before the first step of `plan` and after each, `len(plan.steps()) + 1` in all.
@@ -130,7 +158,7 @@ class Stack:
         state = captured.state
         yield state
         for step in plan.steps():
-            state = follow(step, state, self.apply(step.layer, state, captured), groups)
+            state = follow(step, state, self.apply(step.layer, state, captured, step.part), groups)
             yield state
 
     def run(self, plan: Plan, captured: Capture) -> Tensor:
@@ -169,9 +197,11 @@ class Stack:
         self._refuse_while_in_place(f"run {plan}")
         plan.check(self.depth)
         refuse_loss_of_a_kind(self.model, self.path, plan)
+        halves = any(step.part is not None for step in plan.steps())
+        branches = self.branches() if halves else None
         self._plan = plan
         try:
-            with visits.in_place(self.model, self.path, plan):
+            with visits.in_place(self.model, self.path, plan, branches):
                 yield self
         finally:
             self._plan = None

@@ -3,14 +3,15 @@
 Every visit of the plan is one entry of the model's list of blocks. It is a shallow twin of the block: it shares every
 parameter and buffer, owns its cache slot (`layer_idx` is the visit's position, so slot 0 is always written), and owns
 its hook dictionaries. Groups need no second mechanism: the first member notes the state it was given, each later branch
-starts from the noted state, and the last member returns the merge, so the model's loop never knows.
+starts from the noted state, and the last member returns the merge, so the model's loop never knows. A half of a layer
+is the twin with its other branch silenced, by a hook that is on no other visit of the block.
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch import nn
 from layerwise.errors import ModelError
 from layerwise.plan import Plan, Step
 from layerwise.stack.blocks import block_list, entries
+from layerwise.stack.branches import Branches, only
 from layerwise.stack.state import Merger, follow, read_state, returned_state, with_returned_state
 from layerwise.stack.view import visit_order
 
@@ -54,8 +56,11 @@ class Progress:
 
 
 @contextmanager
-def in_place(model: nn.Module, path: str, plan: Plan) -> Iterator[Progress]:
-    """Within the context `model` runs `plan`; the model is exactly as before afterwards, also after an exception."""
+def in_place(model: nn.Module, path: str, plan: Plan, branches: Branches | None = None) -> Iterator[Progress]:
+    """Within the context `model` runs `plan`; the model is exactly as before afterwards, also after an exception.
+
+    A plan with halves needs the `branches` of the blocks.
+    """
     blocks = block_list(model, path)
     depth = len(blocks)
     steps = plan.steps()
@@ -65,8 +70,13 @@ def in_place(model: nn.Module, path: str, plan: Plan) -> Iterator[Progress]:
     twins = [visit(blocks[step.layer], step, (slot - step.layer) * stride, progress) for slot, step in enumerate(steps)]
     hooks = [owner.register_forward_pre_hook(progress.start), owner.register_forward_hook(progress.finish)]
     try:
-        with _recording_flags(model), visit_order(model, path, plan.order(), depth), entries(blocks, twins):
-            yield progress
+        with ExitStack() as silence:
+            for twin, step in zip(twins, steps, strict=True):
+                if step.part is not None:
+                    assert branches is not None, "whoever runs halves in place has found the branches"
+                    silence.enter_context(only(twin, branches.paths[step.layer], step.part))
+            with _recording_flags(model), visit_order(model, path, plan.order(), depth), entries(blocks, twins):
+                yield progress
     finally:
         for hook in hooks:
             hook.remove()
