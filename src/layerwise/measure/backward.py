@@ -73,7 +73,7 @@ def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backwa
             _note_gate(gates, str(layer), after, after.detach() - state.detach())
             state = after
             states.append(state)
-    _check_finite(states, batch)
+    check_finite(states, batch)
     nll, gradient = loss_gradient(stack, state.detach(), batch)
     parameters = _parameters(stack)
     flat = [parameter for named in parameters for parameter in named.values()]
@@ -123,15 +123,21 @@ def differentiable(stack: Stack) -> Iterator[None]:
 
 def in_parts(stack: Stack, batch: AnyBatch) -> Iterator[AnyBatch]:
     """`batch` in parts small enough for a backward pass: whole windows, at least one a part."""
-    if isinstance(batch, LabelledBatch):
-        yield batch
-        return
     with torch.no_grad():
         one = {name: value[:1].to(stack.device) for name, value in batch.inputs.items()}
         state = stack.capture(**one).state
-    rows = max(1, HELD // (HELD_BY_LAYER * stack.depth * state.numel()))
-    for start in range(0, len(batch.windows), rows):
-        chosen = slice(start, start + rows)
+    return some_windows(batch, HELD // (HELD_BY_LAYER * stack.depth * state.numel()))
+
+
+def some_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
+    """`batch` in parts of at most `count` windows, and of one at least, in the same order."""
+    step = max(1, count)
+    for start in range(0, len(batch.windows), step):
+        chosen = slice(start, start + step)
+        if isinstance(batch, LabelledBatch):
+            inputs = {name: value[chosen] for name, value in batch.inputs.items()}
+            yield LabelledBatch(inputs, batch.targets[chosen], batch.windows[chosen])
+            continue
         # Windows stand longest first and are padded on the right, so later parts need less width.
         width = int(batch.attention_mask[chosen].sum(dim=1).max())
         ids, mask, targets = (each[chosen, :width] for each in (batch.input_ids, batch.attention_mask, batch.targets))
@@ -146,6 +152,19 @@ def counted_tokens(batch: AnyBatch, state: Tensor) -> Tensor:
         if mask is None
         else mask.to(state.device) > 0
     )
+
+
+def check_finite(states: Sequence[Tensor], batch: AnyBatch) -> None:
+    """Raise `MeasureError` for a state that is not finite where it counts, naming the state and the document."""
+    counted = counted_tokens(batch, states[0])
+    for number, state in enumerate(states):
+        finite = state.detach().flatten(2).isfinite().all(dim=2) | ~counted
+        if not finite.all():
+            row = int((~finite).any(dim=1).nonzero()[0])
+            raise MeasureError(
+                f"hidden state {number} is not finite in document {batch.windows[row].document!r}: nothing that is "
+                "measured on it would mean anything; load the model in float32, or leave that document out"
+            )
 
 
 @contextmanager
@@ -182,10 +201,8 @@ def _note_gate(gates: dict[str, Tensor], subject: str, output: Tensor, added: Te
 def _row_chunks(stack: Stack, batch: AnyBatch) -> Iterator[slice]:
     """Runs of windows whose logits together are at most `CHUNK` numbers, one window at least."""
     windows = len(batch.windows)
-    if isinstance(batch, LabelledBatch):
-        yield slice(0, windows)
-        return
-    rows = max(1, CHUNK // (batch.input_ids.shape[1] * int(stack.text_config.vocab_size)))
+    logits = 1 if isinstance(batch, LabelledBatch) else batch.input_ids.shape[1] * int(stack.text_config.vocab_size)
+    rows = max(1, CHUNK // logits)
     for start in range(0, windows, rows):
         yield slice(start, min(start + rows, windows))
 
@@ -196,15 +213,3 @@ def _parameters(stack: Stack) -> list[dict[str, torch.nn.Parameter]]:
         {name: parameter for name, parameter in block.named_parameters() if parameter.is_floating_point()}
         for block in block_list(stack.model, stack.path)
     ]
-
-
-def _check_finite(states: Sequence[Tensor], batch: AnyBatch) -> None:
-    counted = counted_tokens(batch, states[0])
-    for number, state in enumerate(states):
-        finite = state.detach().flatten(2).isfinite().all(dim=2) | ~counted
-        if not finite.all():
-            row = int((~finite).any(dim=1).nonzero()[0])
-            raise MeasureError(
-                f"hidden state {number} is not finite in document {batch.windows[row].document!r}: its gradients would "
-                "be meaningless; load the model in float32, or leave that document out"
-            )

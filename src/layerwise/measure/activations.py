@@ -1,0 +1,226 @@
+"""The structure of the activations: what layers add beside what they read, and how much attention the sinks draw.
+
+    output_ratio     layer, half   mean over tokens of |what it adds| / |the residual stream it is added to|
+    sink_strength    layer         share of the attention that goes to sink tokens, mean over heads and queries
+    sink_norm        layer         norm of the first token / median norm, after the layer (where no attention is given)
+
+The residual stream of a half is the state before the layer plus what the layer's earlier half has added: the sum that
+its own output joins. Sink tokens (`layerwise.measure.similarity.sink_tokens`) are left out of the ratios: their norms
+are a thousand times those of others, and nothing that is added to them shows. As queries they are left out of the sink
+strength too: the first token can look at nothing else.
+
+Nulls: `output_ratio@random_twin`; `sink_strength@uniform`, what the sinks would draw if a query looked at all tokens
+that it can see alike. Rows are of measure `structure`. Attention sinks: Xiao et al. 2023, arXiv 2309.17453.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from layerwise.data.batches import AnyBatch, Batch
+from layerwise.errors import UnsupportedModel
+from layerwise.measure.backward import check_finite, counted_tokens, some_windows
+from layerwise.measure.proxies import split
+from layerwise.measure.reading import Reading
+from layerwise.measure.similarity import sink_tokens
+from layerwise.measure.window_sums import WindowSums
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.stack.blocks import block_list
+from layerwise.stack.branches import Branches, Edit, edited
+from layerwise.stack.inputs import accepted, evaluating
+from layerwise.stack.weights import twin
+
+MEASURE = "structure"
+
+ATTENTION = 1 << 25
+"""Attention weights held at once, over all layers: 128 MB in float32."""
+
+# What is added by whom, in the order in which it is added.
+Added = dict[str, Tensor]
+
+
+def activations(stack: Stack, reading: Reading, *, seed: int = 0) -> list[Score]:
+    """The rows of the module for `stack` on `reading`, with Student intervals over documents.
+
+    `seed` draws the weights of the random twin; a model that has no twin has no rows of it. Raises `MeasureError` for a
+    state that is not finite.
+    """
+    branches = split(stack, reading)
+    scores = output_ratios(stack, reading, branches)
+    with suppress(UnsupportedModel):
+        untrained = output_ratios(twin(stack, seed), reading, branches)
+        scores += [replace(score, metric=f"{score.metric}@random_twin") for score in untrained]
+    return [*scores, *sinks(stack, reading)]
+
+
+def output_ratios(stack: Stack, reading: Reading, branches: Branches | None) -> list[Score]:
+    """`output_ratio` of every layer, and of every half where there are `branches`."""
+    sums = WindowSums()
+    subjects: list[str] = []
+    with evaluating(stack.model), torch.inference_mode():
+        for batch in reading.batches:
+            captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
+            states = [captured.state]
+            ratios: dict[str, Tensor] = {}
+            for layer in range(stack.depth):
+                added: Added = {}
+                with _recorded(stack, layer, branches, added):
+                    states.append(stack.apply(layer, states[-1], captured))
+                ratios.update(_ratios(layer, states[-2], states[-1], added))
+            check_finite(states, batch)
+            counted = counted_tokens(batch, states[0])
+            kept = counted & ~sink_tokens(states, counted)
+            subjects = list(ratios)
+            sums.add(torch.stack([_total(each, kept) for each in ratios.values()]), kept.sum(dim=1), batch.windows)
+    return sums.scores(MEASURE, "output_ratio", subjects)
+
+
+def sinks(stack: Stack, reading: Reading) -> list[Score]:
+    """`sink_strength` with its null, or `sink_norm` of a model that does not give its attention."""
+    with evaluating(stack.model), torch.inference_mode(), _eager(stack.model):
+        attention = _attention_sinks(stack, reading)
+        return attention or _norm_sinks(stack, reading)
+
+
+def _ratios(layer: int, before: Tensor, after: Tensor, added: Added) -> Iterator[tuple[str, Tensor]]:
+    """Every subject of a layer with its ratio at every token, (batch, seq)."""
+    yield str(layer), _ratio(after - before, before)
+    stream = before
+    for subject, output in added.items():
+        yield subject, _ratio(output, stream)
+        stream = stream + output
+
+
+@contextmanager
+def _recorded(stack: Stack, layer: int, branches: Branches | None, added: Added) -> Iterator[None]:
+    """Within the context what the branches of a layer add is put into `added`, as it comes."""
+    block = block_list(stack.model, stack.path)[layer]
+    with ExitStack() as edits:
+        for part, path in ({} if branches is None else branches.paths[layer]).items():
+            edits.enter_context(edited(block, path, _recording(added, f"{layer}.{part}")))
+        yield
+
+
+def _recording(added: Added, subject: str) -> Edit:
+    def record(output: Tensor) -> Tensor:
+        added[subject] = output
+        return output
+
+    return record
+
+
+def _attention_sinks(stack: Stack, reading: Reading) -> list[Score]:
+    """The rows of `sink_strength`; none at all for a model that does not give the attention of every layer."""
+    drawn, chance = WindowSums(), WindowSums()
+    for batch in reading.batches:
+        for part in some_windows(batch, _windows_at_once(stack, batch)):
+            seen = _attention(stack, part)
+            if seen is None:
+                return []
+            weights, states = seen
+            counted = counted_tokens(part, states[0])
+            at = sink_tokens(states, counted)
+            asking = counted & ~at
+            found = [_share_of_sinks(layer, at, asking) for layer in weights]
+            drawn.add(torch.stack([each for each, _ in found]), asking.sum(dim=1), part.windows)
+            chance.add(torch.stack([each for _, each in found]), asking.sum(dim=1), part.windows)
+    layers = [str(layer) for layer in range(stack.depth)]
+    return [
+        *drawn.scores(MEASURE, "sink_strength", layers),
+        *chance.scores(MEASURE, "sink_strength@uniform", layers),
+    ]
+
+
+def _windows_at_once(stack: Stack, batch: AnyBatch) -> int:
+    """How many windows may give the attention of all their layers together; one where the heads are not known."""
+    config = getattr(stack.model, "config", None)
+    heads = getattr(config and config.get_text_config(), "num_attention_heads", None)
+    if not isinstance(heads, int) or not isinstance(batch, Batch):
+        return 1
+    return ATTENTION // (stack.depth * heads * batch.input_ids.shape[1] ** 2)
+
+
+def _attention(stack: Stack, batch: AnyBatch) -> tuple[Sequence[Tensor], Sequence[Tensor]] | None:
+    """Attention weights (batch, heads, query, key) of all layers and the hidden states; `None` if one is not given."""
+    inputs = accepted(stack.model, {name: value.to(stack.device) for name, value in batch.inputs.items()})
+    try:
+        output = stack.model(**inputs, output_attentions=True, output_hidden_states=True)
+    except (TypeError, ValueError, RuntimeError):
+        return None  # a model may refuse the question in any of these ways
+    weights, states = getattr(output, "attentions", None), getattr(output, "hidden_states", None)
+    if not weights or not states or len(weights) != stack.depth or len(states) != stack.depth + 1:
+        return None
+    seq = states[0].shape[1]
+    return (weights, states) if all(_is_attention(layer, seq) for layer in weights) else None
+
+
+def _is_attention(weights: object, seq: int) -> bool:
+    return isinstance(weights, Tensor) and weights.ndim == 4 and weights.shape[-2:] == (seq, seq)
+
+
+def _share_of_sinks(weights: Tensor, at: Tensor, asking: Tensor) -> tuple[Tensor, Tensor]:
+    """Summed over the queries that ask, (batch,): the attention on sinks, and what it would be if spread evenly.
+
+    A query can see the keys to which any head gives any weight at all.
+    """
+    keys = at[:, None, :]
+    drawn = (weights.double().mean(dim=1) * keys).sum(dim=2)
+    visible = (weights > 0).any(dim=1)
+    even = (visible & keys).sum(dim=2) / visible.sum(dim=2).clamp_min(1)
+    return (drawn * asking).sum(dim=1), (even.double() * asking).sum(dim=1)
+
+
+def _norm_sinks(stack: Stack, reading: Reading) -> list[Score]:
+    """The rows of `sink_norm`, which need no attention."""
+    plan = Plan.identity(stack.depth)
+    sums = WindowSums()
+    for batch in reading.batches:
+        captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
+        states = list(stack.states(plan, captured))
+        counted = counted_tokens(batch, states[0])
+        found = torch.stack([_first_to_median(_norms(state), counted) for state in states[1:]])
+        sums.add(found, torch.ones(len(batch.windows)), batch.windows)
+    return sums.scores(MEASURE, "sink_norm", [str(layer) for layer in range(stack.depth)])
+
+
+def _first_to_median(norms: Tensor, counted: Tensor) -> Tensor:
+    """Each window's norm of the first counted token by the median of all counted ones, (batch,)."""
+    first = norms.gather(1, counted.long().argmax(dim=1, keepdim=True)).squeeze(1)
+    return first / norms.masked_fill(~counted, torch.nan).nanmedian(dim=1).values
+
+
+def _ratio(added: Tensor, stream: Tensor) -> Tensor:
+    return _norms(added) / _norms(stream).clamp_min(torch.finfo(torch.float64).tiny)
+
+
+def _norms(state: Tensor) -> Tensor:
+    """The norm of every token's state, (batch, seq), in double precision."""
+    return state.flatten(2).double().norm(dim=2)
+
+
+def _total(ratios: Tensor, kept: Tensor) -> Tensor:
+    """Each window's sum over the tokens that are kept; padding may be anything, even not a number."""
+    return ratios.masked_fill(~kept, 0.0).sum(dim=1)
+
+
+@contextmanager
+def _eager(model: nn.Module) -> Iterator[None]:
+    """Within the context a model of transformers computes attention step by step, so that its weights can be had."""
+    before = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if not isinstance(model, PreTrainedModel) or before is None:
+        yield
+        return
+    try:
+        with suppress(ValueError):  # the model knows no such way
+            model.set_attn_implementation("eager")
+        yield
+    finally:
+        model.set_attn_implementation(before)
