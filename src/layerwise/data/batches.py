@@ -7,11 +7,11 @@ the very same tensors, so its numbers are the same to the last bit.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from layerwise.data.tokens import Objective, Window
 from layerwise.errors import DataError
@@ -112,6 +112,53 @@ def batches(
     if mask_id is None:
         raise DataError("a masked-token loss needs the tokenizer's mask token: pass mask_id")
     return tuple(_masked_batch(group, pad_id, mask_id, seed) for group in groups)
+
+
+def regrouped(made: Sequence[AnyBatch], kept: Collection[Window]) -> tuple[AnyBatch, ...]:
+    """The batches that hold the windows `kept` and no others, with the targets and masks they were drawn with.
+
+    Windows of tokens are put together anew, at most as many tokens together as in the largest batch of `made`;
+    labelled items stay in their batches. Raises `DataError` when nothing is left.
+    """
+    wanted = frozenset(kept)
+    rows: list[tuple[Window, Tensor, Tensor]] = []
+    labelled: list[AnyBatch] = []
+    for batch in made:
+        chosen = [row for row, window in enumerate(batch.windows) if window in wanted]
+        if isinstance(batch, LabelledBatch):
+            if chosen:
+                inputs = {name: value[chosen] for name, value in batch.inputs.items()}
+                labelled.append(
+                    LabelledBatch(inputs, batch.targets[chosen], tuple(batch.windows[row] for row in chosen))
+                )
+        else:
+            for row in chosen:
+                length = int(batch.attention_mask[row].sum())
+                rows.append((batch.windows[row], batch.input_ids[row, :length], batch.targets[row, :length]))
+    if not rows and not labelled:
+        raise DataError("no window is left: keep at least one document")
+    most = max(batch.size for batch in made)
+    return (*_batched(rows, most), *labelled)
+
+
+def _batched(rows: Sequence[tuple[Window, Tensor, Tensor]], most: int) -> Iterator[Batch]:
+    """Rows of tokens and targets as batches of at most `most` tokens, padding counted, the longest first."""
+    group: list[tuple[Window, Tensor, Tensor]] = []
+    for row in sorted(rows, key=lambda row: -len(row[1])):
+        if group and (len(group) + 1) * len(group[0][1]) > most:
+            yield _padded_batch(group)
+            group = []
+        group.append(row)
+    if group:
+        yield _padded_batch(group)
+
+
+def _padded_batch(group: Sequence[tuple[Window, Tensor, Tensor]]) -> Batch:
+    width = len(group[0][1])
+    ids = torch.stack([nn.functional.pad(row, (0, width - len(row))) for _, row, _ in group])
+    targets = torch.stack([nn.functional.pad(row, (0, width - len(row)), value=IGNORED) for _, _, row in group])
+    attention = torch.stack([(torch.arange(width) < len(row)).long() for _, row, _ in group])
+    return Batch(ids, attention, targets, tuple(window for window, _, _ in group))
 
 
 def _next_token_batch(group: Sequence[Window], pad_id: int) -> Batch:

@@ -62,7 +62,7 @@ def differences(
 
 def pooled(row: Loss) -> Loss:
     """The same loss as one of the task `all`; the document's name keeps where it came from."""
-    return replace(row, task=POOLED, document=f"{row.task}:{row.document}")
+    return replace(row, task=POOLED, document=f"{row.task}: {row.document}")
 
 
 def _renamed(measure: str, metric: str, arms: Sequence[Arm], found: Sequence[Score]) -> list[Score]:
@@ -71,11 +71,10 @@ def _renamed(measure: str, metric: str, arms: Sequence[Arm], found: Sequence[Sco
     if POOLED not in tasks:
         found = [*found, *(replace(score, task=POOLED) for score in found)]
     subjects = {arm.key: arm.subject for arm in arms}
+    order = {key: place for place, key in enumerate(subjects)}
     scores = []
-    for score in found:
-        subject = subjects.get(score.subject)
-        if subject is None:
-            continue
+    for score in sorted((score for score in found if score.subject in order), key=lambda score: order[score.subject]):
+        subject = subjects[score.subject]
         if score.metric == "delta_nll":
             scores.append(replace(score, measure=measure, subject=subject, metric=metric))
         elif score.metric == "null_band":

@@ -7,7 +7,7 @@ A `Grid` also knows its *units*: what may be resampled independently, documents 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NoReturn
 
@@ -43,9 +43,13 @@ class Grid:
 
     def of_task(self, task: str) -> Grid:
         """The part of the grid that belongs to one task."""
-        chosen = [place for place, cell in enumerate(self.cells) if cell[0] == task]
-        cells = tuple(self.cells[place] for place in chosen)
-        return Grid(self.plans, cells, self.nll[:, chosen], self.hits[:, chosen], self.tokens[chosen])
+        return self.part([cell[0] == task for cell in self.cells])
+
+    def part(self, chosen: Sequence[bool] | NDArray[np.bool_]) -> Grid:
+        """The chosen cells: one truth value a cell."""
+        mask = np.asarray(chosen, dtype=bool)
+        cells = tuple(cell for cell, mine in zip(self.cells, mask, strict=True) if mine)
+        return Grid(self.plans, cells, self.nll[:, mask], self.hits[:, mask], self.tokens[mask])
 
     def by_unit(self, values: Numbers) -> Numbers:
         """Sum what has one entry a cell over the cells of each unit: (..., cells) -> (..., units)."""

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
-from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.errors import LayerwiseError, MeasureError, UnsupportedModel
 from layerwise.measure.loss import WindowLoss, window_losses
 from layerwise.measure.reading import Reading
 from layerwise.plan import Plan
@@ -103,7 +103,8 @@ def intervention_losses(
 ) -> list[Loss]:
     """The losses of the untouched model and of every intervention on every window of `reading`, known ones included.
 
-    An intervention whose loss is not finite somewhere is left out whole, and `ledger.say` is told. Raises
+    An intervention that refuses a layer when it prepares, or whose loss is not finite somewhere, is left out whole, and
+    `ledger.say` is told why. Raises
     `MeasureError` where the untouched model's own states or losses are not finite, naming layer and document, and for
     two interventions of one key.
     """
@@ -132,6 +133,7 @@ class _Walk:
         self.batches = reading.batches
         self.ledger = ledger
         self.at = at
+        self.said: set[str] = set()
         self.identity = str(Plan.identity(stack.depth))
         self.windows = {_cell(window.task, window.document, window.index) for b in self.batches for window in b.windows}
         self.known: dict[str, dict[tuple[str, str, int], Loss]] = defaultdict(dict)
@@ -170,7 +172,10 @@ class _Walk:
         """Every row of one intervention, or none at all."""
         if not self._lacks(intervention.key):
             return list(self.known[intervention.key].values())
-        apply = intervention.prepare(scene)
+        try:
+            apply = intervention.prepare(scene)
+        except LayerwiseError as refusal:
+            return self._leave_out(str(refusal))
         found: list[list[Loss]] = []
         for batch, one in zip(self.batches, scene.clean, strict=True):
             state = apply(one.state, one.captured)
@@ -179,15 +184,21 @@ class _Walk:
             losses = self._losses(state, batch)
             broken = [w.document for w, loss in zip(batch.windows, losses, strict=True) if not math.isfinite(loss.nll)]
             if broken:
-                self.ledger.say(
+                return self._leave_out(
                     f"{intervention.key} gives a loss that is not finite on {broken[0]!r} and is left out; "
                     "--dtype float32 may help"
                 )
-                return []
             found.append(self._rows(intervention.key, batch, losses))
         self.left -= self.stack.depth - scene.layer
         self.ledger.progress(1 - self.left / self.total)
         return [row for rows in found for row in rows]
+
+    def _leave_out(self, reason: str) -> list[Loss]:
+        """Say once why something is left out."""
+        if reason not in self.said:
+            self.said.add(reason)
+            self.ledger.say(reason)
+        return []
 
     def _rows(self, key: str, batch: AnyBatch, losses: Sequence[WindowLoss]) -> list[Loss]:
         """One row a window; those that are new go to the sink."""

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import random
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from layerwise.data.batches import AnyBatch, batches
+from layerwise.data.batches import AnyBatch, batches, regrouped
 from layerwise.data.corpus import Corpus
 from layerwise.data.tokens import Objective, Window, windows
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.study import BATCH_TOKENS
 from layerwise.stack import Stack
 
+# A piece of text: task, document, and the window of it; or `WHOLE` for the whole document.
+Piece = tuple[str, str, int]
+WHOLE = -1
+
 # The longest window by default: long enough for context to matter, short enough for a laptop.
 WINDOW = 512
+
+FEWEST_DOCUMENTS = 16
+"""Below this a half would have too few documents for an interval, and windows take their place."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,79 @@ def read(
     _refuse_foreign_tokens(stack, made)
     answers = tuple(sorted({document.task for document in corpus.documents if document.answer_start is not None}))
     return Reading(corpus.name, _digest(corpus, cut, objective), length, objective, made, answers)
+
+
+def pieces(reading: Reading) -> dict[Piece, int]:
+    """What a reading can be split into, with its scored tokens: documents, or windows where documents are few."""
+    whole = reading.documents >= FEWEST_DOCUMENTS
+    lengths: dict[Piece, int] = {}
+    for window in _windows(reading):
+        piece = (window.task, window.document, WHOLE if whole else window.index)
+        lengths[piece] = lengths.get(piece, 0) + window.scored
+    return lengths
+
+
+def portion(reading: Reading, chosen: Collection[Piece]) -> Reading:
+    """The same reading of some of its pieces: the same windows, targets and masks, batched anew."""
+    wanted = frozenset(chosen)
+    kept = [
+        window
+        for window in _windows(reading)
+        if not wanted.isdisjoint((window.task, window.document, index) for index in (WHOLE, window.index))
+    ]
+    return replace(reading, batches=regrouped(reading.batches, kept))
+
+
+def shuffled(chosen: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
+    """Pieces in a seeded order of which every beginning holds the tasks in nearly their shares."""
+    tasks: dict[str, list[Piece]] = {}
+    for piece in sorted(chosen):
+        tasks.setdefault(piece[0], []).append(piece)
+    ranked: list[tuple[float, Piece]] = []
+    for task, mine in tasks.items():
+        draw = random.Random(f"{seed}/{task}")
+        draw.shuffle(mine)
+        ranked += [((place + draw.random()) / len(mine), name) for place, name in enumerate(mine)]
+    return tuple(name for _, name in sorted(ranked))
+
+
+def split(reading: Reading, seed: int) -> tuple[Reading, Reading]:
+    """Two halves that share no document (no window, where documents are few), in the proportions of the tasks.
+
+    Raises `DataError` when there is a single window.
+    """
+    order = shuffled(pieces(reading), seed)
+    if len(order) < 2:
+        raise DataError(
+            f"{reading.name} is a single window of {reading.tokens} tokens, and it has to be split in two halves: give "
+            "a longer text, or shorter windows with --length"
+        )
+    return portion(reading, order[::2]), portion(reading, order[1::2])
+
+
+def sample(reading: Reading, tokens: int, seed: int) -> Reading:
+    """Whole windows of `reading` with at most `tokens` scored tokens, or one, spread over its documents and tasks."""
+    if reading.tokens <= tokens:
+        return reading
+    windows: dict[Piece, list[Window]] = {}
+    for window in _windows(reading):
+        windows.setdefault((window.task, window.document, WHOLE), []).append(window)
+    queue = [sorted(windows[piece], key=lambda window: window.index) for piece in shuffled(windows, seed)]
+    kept: list[Window] = []
+    spent = 0
+    while queue:
+        for mine in queue:
+            window = mine.pop(0)
+            if kept and spent + window.scored > tokens:
+                return replace(reading, batches=regrouped(reading.batches, kept))
+            kept.append(window)
+            spent += window.scored
+        queue = [mine for mine in queue if mine]
+    return reading
+
+
+def _windows(reading: Reading) -> list[Window]:
+    return [window for batch in reading.batches for window in batch.windows]
 
 
 def _digest(corpus: Corpus, cut: Sequence[Window], objective: Objective) -> str:

@@ -1,0 +1,214 @@
+"""Ablation: what the model loses when one layer, or one branch of it, no longer does what it was trained to do.
+
+The word covers different interventions, and they rank layers differently: an average of two neighbours' weights is
+nearly noise and writes it into the residual stream, a skipped layer writes nothing. So all of these are measured side
+by side, each as a paired difference in nats per token:
+
+    skip                the layer (or branch) adds nothing
+    mean_ablate         it adds its own mean over the tokens, which keeps what is constant in it
+    neighbour_copy      the layer before runs in its place (for layer 0 the one after)
+    neighbour_average   its weights are the mean of its two neighbours' weights (not at the ends)
+    random              its matrices are Gaussian noise of the same norm each; gains and biases stay
+
+`skip` and `mean_ablate` are also measured for the halves `12.attn` and `12.mlp`, where the model can be split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from layerwise.errors import MeasureError
+from layerwise.measure.differences import Arm, differences
+from layerwise.measure.effects import effects
+from layerwise.measure.interventions import Apply, Intervention, Ledger, Scene, intervention_losses
+from layerwise.measure.reading import Reading
+from layerwise.plan import Part, Plan
+from layerwise.plan.part import PARTS
+from layerwise.results.rows import Loss, Score
+from layerwise.stack import Capture, Stack
+from layerwise.stack.blocks import block_list
+from layerwise.stack.branches import Edit, edited
+from layerwise.stack.weights import apply_with, layer_weights
+
+MEASURE = "ablation"
+
+FEWEST_LAYERS = 4
+"""Below this there is no middle to compare with the ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One way to ablate, with the rows it makes."""
+
+    metric: str
+    intervention: Intervention
+    subject: str
+
+
+def ablation(stack: Stack, reading: Reading, *, seed: int = 0, ledger: Ledger | None = None) -> list[Score]:
+    """Every intervention on every layer of `stack`, by task and over all of them; the module says which there are.
+
+    Rows: `<intervention>` for subjects `12`, `12.attn`, `12.mlp` in nats per token with interval, p-value corrected
+    over the subjects of one kind, and resolution; `<intervention>@no_effect` beside each; and `nll` of `all`, the model
+    as trained. Raises `MeasureError` for fewer than 4 layers.
+    """
+    return ablation_of(stack, ablation_losses(stack, reading, seed=seed, ledger=ledger), seed=seed)
+
+
+def ablation_losses(stack: Stack, reading: Reading, *, seed: int = 0, ledger: Ledger | None = None) -> list[Loss]:
+    """The losses behind `ablation`, known ones of the ledger included."""
+    refuse_shallow(stack)
+    return intervention_losses(stack, [kind.intervention for kind in _kinds(stack, seed)], reading, ledger)
+
+
+def ablation_of(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> list[Score]:
+    """The rows of `ablation` from losses that are there already."""
+    baseline = str(Plan.identity(stack.depth))
+    scores = model_losses(MEASURE, losses, baseline, seed)
+    for group in ("layer", *PARTS):
+        kinds = [kind for kind in _kinds(stack, seed) if (kind.subject.partition(".")[2] or "layer") == group]
+        arms = [Arm(kind.intervention.key, kind.subject, kind.metric) for kind in kinds]
+        scores += differences(MEASURE, losses, baseline, arms, seed=seed)
+    return scores
+
+
+def skip_keys(depth: int) -> dict[int, str]:
+    """The key of the losses of skipping each layer whole."""
+    return {layer: Intervention(layer, "skip", _skip).key for layer in range(depth)}
+
+
+def skips(depth: int) -> list[Intervention]:
+    """Skipping each layer, whole: what a verdict on it rests on."""
+    return [Intervention(layer, "skip", _skip) for layer in range(depth)]
+
+
+def model_losses(measure: str, losses: Sequence[Loss], baseline: str, seed: int) -> list[Score]:
+    """Rows `nll` of the subject `all`: what the untouched model scores on each task, and on all of them."""
+    own = [row for row in losses if row.plan == baseline]
+    found = effects(own, baseline, seed=seed)
+    if len({score.task for score in found}) == 1:
+        found = [*found, *(replace(score, task="all") for score in found if score.task != "all")]
+    return [replace(score, measure=measure, subject="all") for score in found if score.metric == "nll"]
+
+
+def refuse_shallow(stack: Stack) -> None:
+    """Raise `MeasureError` for a model whose layers are too few to be told apart."""
+    if stack.depth < FEWEST_LAYERS:
+        raise MeasureError(
+            f"{stack.source.name} has {stack.depth} layer{'s' * (stack.depth != 1)}; a diagnosis compares layers with "
+            f"their neighbours and needs at least {FEWEST_LAYERS}. For single plans use layerwise sweep"
+        )
+
+
+def _kinds(stack: Stack, seed: int) -> list[_Kind]:
+    """Every intervention that is tried; those a model does not allow refuse when they prepare."""
+    kinds = []
+    for layer in range(stack.depth):
+        whole: dict[str, Callable[[Scene], Apply]] = {
+            "skip": _skip,
+            "mean_ablate": _mean,
+            "neighbour_copy": _copy,
+            "random": partial(_random, seed),
+        }
+        if 0 < layer < stack.depth - 1:
+            whole["neighbour_average"] = _average
+        for metric, prepare in whole.items():
+            kinds.append(_Kind(metric, Intervention(layer, metric, prepare), str(layer)))
+        for part in PARTS:
+            subject = f"{layer}.{part}"
+            kinds.append(_Kind("skip", Intervention(layer, f"skip.{part}", partial(_silent, part)), subject))
+            kinds.append(
+                _Kind("mean_ablate", Intervention(layer, f"mean_ablate.{part}", partial(_mean_branch, part)), subject)
+            )
+    return kinds
+
+
+def _skip(scene: Scene) -> Apply:
+    return lambda state, captured: state
+
+
+def _mean(scene: Scene) -> Apply:
+    total, count = torch.zeros(()), 0
+    for one in scene.clean:
+        update = scene.stack.apply(scene.layer, one.state, one.captured) - one.state
+        total = total.to(update.device) + update[one.counted].double().sum(dim=0)
+        count += int(one.counted.sum())
+    mean = total / count
+    return lambda state, captured: state + mean.to(state.dtype)
+
+
+def _copy(scene: Scene) -> Apply:
+    neighbour = scene.layer - 1 if scene.layer else 1
+    return lambda state, captured: scene.stack.apply(neighbour, state, captured)
+
+
+def _average(scene: Scene) -> Apply:
+    before, after = (layer_weights(scene.stack, scene.layer + step) for step in (-1, 1))
+    own = layer_weights(scene.stack, scene.layer)
+    _refuse_unlike(own, before, after)
+    wide = {name: (before[name].double() + after[name].double()) / 2 for name in own}
+    return _with_weights(scene, {name: value.to(own[name].dtype) for name, value in wide.items()})
+
+
+def _random(seed: int, scene: Scene) -> Apply:
+    own = layer_weights(scene.stack, scene.layer)
+    drawn = {}
+    for place, (name, value) in enumerate(own.items()):
+        if value.ndim >= 2:
+            generator = np.random.default_rng([seed, scene.layer, place])
+            noise = torch.from_numpy(generator.standard_normal(tuple(value.shape)))
+            scale = value.double().norm().cpu() / noise.norm()
+            drawn[name] = (noise * scale).to(value.device, value.dtype)
+    return _with_weights(scene, drawn)
+
+
+def _silent(part: Part, scene: Scene) -> Apply:
+    return _edited_branch(part, scene, torch.zeros_like)
+
+
+def _mean_branch(part: Part, scene: Scene) -> Apply:
+    total, count = torch.zeros(()), 0
+    outputs: list[Tensor] = []
+    recording = _edited_branch(part, scene, partial(_recorded, outputs))
+    for one in scene.clean:
+        recording(one.state, one.captured)
+        output = outputs.pop()
+        total = total.to(output.device) + output[one.counted].double().sum(dim=0)
+        count += int(one.counted.sum())
+    mean = total / count
+    return _edited_branch(part, scene, lambda output: mean.to(output.dtype).expand_as(output))
+
+
+def _recorded(outputs: list[Tensor], output: Tensor) -> Tensor:
+    outputs.append(output)
+    return output
+
+
+def _edited_branch(part: Part, scene: Scene, edit: Edit) -> Apply:
+    """The layer with the output of one branch edited; refuses where the model cannot be split."""
+    if scene.branches is None:
+        raise MeasureError("the blocks of this model cannot be split into attn and mlp, so no half of them is ablated")
+    block = block_list(scene.stack.model, scene.stack.path)[scene.layer]
+    path = scene.branches.paths[scene.layer][part]
+
+    def apply(state: Tensor, captured: Capture) -> Tensor:
+        with edited(block, path, edit):
+            return scene.stack.apply(scene.layer, state, captured)
+
+    return apply
+
+
+def _refuse_unlike(*layers: Mapping[str, Tensor]) -> None:
+    shapes = [{name: tuple(value.shape) for name, value in layer.items()} for layer in layers]
+    if any(other != shapes[0] for other in shapes[1:]):
+        raise MeasureError("neighbouring layers have unlike shapes, so there is no average of their weights")
+
+
+def _with_weights(scene: Scene, weights: Mapping[str, Tensor]) -> Apply:
+    return lambda state, captured: apply_with(scene.stack, scene.layer, weights, state, captured)

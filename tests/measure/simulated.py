@@ -1,0 +1,62 @@
+"""Simulated models: losses of skipping each layer, document by document, with effects that are known.
+
+A document has a difficulty, a length and, for every layer, a difference that is the layer's effect plus noise of its
+own; the noise is heavy-tailed, as real differences are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from layerwise.measure.ablation import skip_keys
+from layerwise.measure.reading import WHOLE, Piece
+from layerwise.plan import Plan
+from layerwise.results import Loss
+
+
+class SimulatedModel:
+    """A model of which nothing is known but what skipping each layer does to the loss.
+
+    `effects` are in nats per token; `noise` is the standard deviation of a document's own effect.
+    """
+
+    def __init__(self, effects: Sequence[float], *, documents: int = 160, noise: float = 0.05, seed: int = 0) -> None:
+        self.effects = tuple(effects)
+        generator = np.random.default_rng(seed)
+        tokens = generator.integers(20, 200, size=documents)
+        # Student's t of 5 degrees of freedom has a variance of 5/3.
+        drawn = generator.standard_t(5, size=(len(self.effects), documents)) * noise / np.sqrt(5 / 3)
+        self.lengths: dict[Piece, int] = {
+            ("text", f"{number:04d}", WHOLE): int(count) for number, count in enumerate(tokens)
+        }
+        self._own = 3 * tokens * generator.uniform(0.5, 1.5, size=documents)
+        self._changes = (np.asarray(self.effects)[:, None] + drawn) * tokens
+        self.evaluated = 0
+
+    @property
+    def depth(self) -> int:
+        return len(self.effects)
+
+    @property
+    def baseline(self) -> str:
+        return str(Plan.identity(self.depth))
+
+    def measure(self, layers: Collection[int], pieces: Collection[Piece]) -> list[Loss]:
+        """The losses of the model itself and without each of `layers`, on some documents."""
+        keys = skip_keys(self.depth)
+        rows = []
+        for piece in pieces:
+            task, document, _ = piece
+            place, tokens = int(document), self.lengths[piece]
+            rows.append(Loss(self.baseline, task, document, 0, float(self._own[place]), tokens, 0))
+            for layer in layers:
+                nll = float(self._own[place] + self._changes[layer, place])
+                rows.append(Loss(keys[layer], task, document, 0, nll, tokens, 0))
+            self.evaluated += tokens * (self.depth + sum(self.depth - layer - 1 for layer in layers))
+        return rows
+
+    def whole(self) -> list[Loss]:
+        """Every layer on every document."""
+        return self.measure(range(self.depth), self.lengths)
