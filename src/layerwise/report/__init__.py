@@ -1,10 +1,12 @@
 """From rows to a report: figures, one self-contained HTML page, and Markdown. Never sees a model.
 
 data        ReportData, the rows of a run; Evidence, the same rows looked up
-headline    rules that turn rows into sentences
+diagnosis   the rows of a diagnosis, looked up by measure and depth
+headline    rules that turn rows of a sweep into sentences
+claims      rules that decide what became of the published claims
 figures     plotly figures, each also of use alone
 wiring      a plan drawn as its matrix
-chapters    what the page says, in order
+chapters    what the page says, in groups: one for each kind of run
 page        render and write
 markdown    the same findings and tables as text
 
@@ -14,10 +16,23 @@ write(Path("report.html"), html)
 
 from __future__ import annotations
 
+from layerwise.report.claims import Claim, claim_lines, claims
 from layerwise.report.data import Evidence, ReportData
 from layerwise.report.headline import Finding, findings
 from layerwise.report.markdown import markdown
 from layerwise.report.page import render, write
 from layerwise.report.wiring import wiring
 
-__all__ = ["Evidence", "Finding", "ReportData", "findings", "markdown", "render", "wiring", "write"]
+__all__ = [
+    "Claim",
+    "Evidence",
+    "Finding",
+    "ReportData",
+    "claim_lines",
+    "claims",
+    "findings",
+    "markdown",
+    "render",
+    "wiring",
+    "write",
+]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
 from layerwise.report.diagnosis import Diagnosis, depth_of
+from layerwise.report.notation import verdict
 from layerwise.results.rows import Loss, PlanRecord, Score
 
 ALL_TASKS = "all"
@@ -94,6 +95,16 @@ class Evidence:
     def effect(self, plan: str, task: str, metric: str = DELTA) -> Score | None:
         """The effect of one plan on one task, or `None` where it was not measured."""
         return self._effects.get((plan, task, metric))
+
+    def told(self, plan: str) -> str:
+        """The verdict on a plan on the main task, in words.
+
+        Effects are differences to the untouched model, so that one has none itself: it is the baseline.
+        """
+        score = self.effect(plan, self.main_task) if self.main_task else None
+        if score is None and self.depth and self.schedules.get(plan) == Plan.identity(self.depth):
+            return "the baseline"
+        return verdict(score, self.data.level)
 
     def scores(self, measure: str) -> tuple[Score, ...]:
         """Every score of one measure, in row order."""

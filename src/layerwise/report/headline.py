@@ -187,23 +187,44 @@ def _silence(silent: list[int], scores: list[Score], total: int) -> str:
 
 
 def _zones(evidence: Evidence) -> Finding | None:
+    """Does the clearest zone keep its contrast without the sink tokens? Judged by the share that is left."""
     with_sink, without = (similarity.matrix(evidence, name) for name in ("cosine", "cosine_no_sink"))
     zone = similarity.clearest_zone(with_sink) if with_sink else None
     if zone is None or without is None or zone.contrast <= 0.0:
         return None
     left = similarity.contrast(without, zone.first, zone.last)
+    whole_bounds, left_bounds = (_contrast_bounds(evidence, name, zone) for name in ("cosine", "cosine_no_sink"))
     share = left / zone.contrast
-    verdict = "They survive" if share >= SURVIVES else "They fade" if share >= FADES else "They mostly vanish"
+    state, words = _survival(share, whole_bounds, left_bounds)
     answer = (
-        f"{verdict}. Hidden states {zone.first}–{zone.last} form the clearest zone; its cosine contrast is ",
-        Number(tidy(zone.contrast)),
+        f"{words}. Hidden states {zone.first}–{zone.last} form the clearest zone; its cosine contrast is ",
+        Number(between(zone.contrast, *(whole_bounds or (None, None)))),
         " with the sink token and ",
-        Number(tidy(left)),
+        Number(between(left, *(left_bounds or (None, None)))),
         " without, ",
         Number(percent(share)),
-        " of it. Cosines are means over tokens and carry no interval.",
+        " of it.",
+        "" if left_bounds else " These rows carry no intervals.",
     )
-    return Finding("Do the similarity zones survive without the sink token?", answer, "described")
+    return Finding("Do the similarity zones survive without the sink token?", answer, state)
+
+
+def _contrast_bounds(evidence: Evidence, metric: str, zone: similarity.Zone) -> tuple[float, float] | None:
+    lows, highs = (similarity.matrix(evidence, metric, bound) for bound in ("low", "high"))
+    return similarity.contrast_bounds(lows, highs, zone.first, zone.last) if lows and highs else None
+
+
+def _survival(share: float, whole: tuple[float, float] | None, left: tuple[float, float] | None) -> tuple[State, str]:
+    """What becomes of a zone that keeps this share of its contrast; resolved when both ends of the share agree."""
+    words = _survives(share)
+    if whole is None or left is None or whole[0] <= 0.0:
+        return "described", words
+    ends = {_survives(left[0] / whole[1]), _survives(left[1] / whole[0])}
+    return ("resolved", words) if ends == {words} else ("unresolved", "Not resolvable")
+
+
+def _survives(share: float) -> str:
+    return "They survive" if share >= SURVIVES else "They fade" if share >= FADES else "They mostly vanish"
 
 
 def _shown(measured: Point | Contrast | Score) -> str:

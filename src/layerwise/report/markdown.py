@@ -9,33 +9,81 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from layerwise.report.chapters import present_groups
+from layerwise.report.chapters.sweep import SWEEP
+from layerwise.report.claims import claims
 from layerwise.report.data import DELTA, Evidence, ReportData
+from layerwise.report.diagnosis import PARTS, Diagnosis
 from layerwise.report.headline import findings
 from layerwise.report.layers import single_skips
 from layerwise.report.notation import between, probability, verdict
 from layerwise.report.tasks import Rows, benchmark_rows, task_rows
+from layerwise.report.verdicts import verdict_rows
 from layerwise.report.window import half_window
 from layerwise.report.wording import counted, label
+from layerwise.results.rows import Score
 
 
 def markdown(data: ReportData) -> str:
-    """The findings, the tasks at the half-depth window, the layers, the benchmarks and every plan."""
+    """Claims and verdicts of a diagnosis; findings, tasks at half depth, layers, benchmarks and plans of a sweep."""
     evidence = Evidence.of(data)
     sections = (
         _title(evidence),
+        *_diagnosis(evidence),
+        *_sweep(evidence),
+    )
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _diagnosis(evidence: Evidence) -> tuple[str, ...]:
+    found = evidence.diagnosis
+    if not found.measures:
+        return ()
+    told = "\n".join(
+        f"- **{_escaped(claim.name)}** ({claim.verdict}) {_escaped(f'{claim.figures} {claim.why}')}"
+        for claim in claims(evidence.data.scores, evidence.depth, found.level)
+    )
+    return (
+        f"## Claims\n\n{told}",
+        _section("Verdicts", verdict_rows(found)),
+        _section("Ablation", _ablation_rows(found)),
+    )
+
+
+def _ablation_rows(found: Diagnosis) -> Rows:
+    """A row a layer: what each intervention costs, the halves of the layer last."""
+    columns: dict[str, dict[int, Score]] = {
+        label(metric) if part is None else f"{label(metric)}, {part}": found.layers("ablation", metric, part=part)
+        for part in (None, *PARTS)
+        for metric in found.metrics("ablation")
+    }
+    shown = {name: rows for name, rows in columns.items() if rows}
+    layers = sorted({layer for rows in shown.values() for layer in rows})
+    body = tuple((str(layer), *(_effect(rows.get(layer)) for rows in shown.values())) for layer in layers)
+    return Rows(("layer", *shown), body)
+
+
+def _effect(score: Score | None) -> str:
+    return "–" if score is None else between(score.value, score.low, score.high, signed=True)
+
+
+def _sweep(evidence: Evidence) -> tuple[str, ...]:
+    if not any(group is SWEEP for group in present_groups(evidence)):
+        return ()
+    return (
         _findings(evidence),
         _tasks(evidence),
         _section("Layers", _layer_rows(evidence)),
         _section("Benchmarks", benchmark_rows(evidence)),
         _section("Plans", _plan_rows(evidence)),
     )
-    return "\n\n".join(section for section in sections if section) + "\n"
 
 
 def _title(evidence: Evidence) -> str:
     model = _escaped(str(evidence.data.manifest.get("model") or "unnamed model"))
     corpus = _escaped(str(evidence.data.manifest.get("corpus") or "an unnamed corpus"))
-    size = f"{counted(evidence.depth, 'layer')}, {counted(len(evidence.records), 'plan')}"
+    plans = f", {counted(len(evidence.records), 'plan')}" if evidence.records else ""
+    size = f"{counted(evidence.depth, 'layer')}{plans}"
     return f"# {model}\n\n{size}, measured on {corpus}."
 
 
@@ -72,10 +120,10 @@ def _plan_rows(evidence: Evidence) -> Rows:
     body = []
     for record in evidence.records.values():
         score = evidence.effect(record.plan, evidence.main_task) if evidence.main_task else None
-        effect = "–" if score is None else between(score.value, score.low, score.high, signed=True)
+        effect = _effect(score)
         p = probability(None if score is None else score.p_adjusted)
         costs = (str(record.affected), str(record.evaluations), str(record.stages))
-        body.append((record.plan, label(record.strategy), *costs, effect, p, verdict(score, evidence.data.level)))
+        body.append((record.plan, label(record.strategy), *costs, effect, p, evidence.told(record.plan)))
     return Rows(head, tuple(body))
 
 

@@ -30,8 +30,8 @@ class Choice:
 class Picture:
     """A named figure: `variants` maps one option index per choice to the figure; a lone figure has the key `()`.
 
-    `rooted` offers a square-root scale on the vertical axis, for effects of very different size. A picture with a
-    `leader` has no controls of its own: it follows those of the picture so named.
+    `rooted` offers a square-root scale on the vertical axis, for effects of very different size, and `bent` shows it
+    first. A picture with a `leader` has no controls of its own: it follows those of the picture so named.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Picture:
     variants: Mapping[tuple[int, ...], go.Figure]
     choices: tuple[Choice, ...] = ()
     rooted: bool = False
+    bent: bool = False
     leader: str | None = None
 
     def controls(self) -> Safe:
@@ -46,7 +47,7 @@ class Picture:
         shown = [
             _choice(self.name, index, choice) for index, choice in enumerate(self.choices) if len(choice.options) > 1
         ]
-        shown += [_scale(self.name)] if self.rooted else []
+        shown += [_scale(self.name, self.bent)] if self.rooted else []
         return element("div", *shown, class_="controls") if shown and self.leader is None else Safe("")
 
     def html(self) -> Safe:
@@ -81,15 +82,16 @@ def _choice(name: str, index: int, choice: Choice) -> Safe:
     return _pills(choice.question, f"{name}-{index}", choice.options, {"data_figure": name, "data_choice": str(index)})
 
 
-def _scale(name: str) -> Safe:
-    return _pills("Scale", f"{name}-scale", ("linear", "square root"), {"data_figure": name, "data_scale": "y"})
+def _scale(name: str, bent: bool) -> Safe:
+    data = {"data_figure": name, "data_scale": "y"}
+    return _pills("Scale", f"{name}-scale", ("linear", "square root"), data, chosen=int(bent))
 
 
-def _pills(question: str, group: str, options: Sequence[str], data: Mapping[str, str]) -> Safe:
+def _pills(question: str, group: str, options: Sequence[str], data: Mapping[str, str], chosen: int = 0) -> Safe:
     pills = [
         element(
             "label",
-            element("input", type="radio", name=group, value=str(at), checked=at == 0, **data),
+            element("input", type="radio", name=group, value=str(at), checked=at == chosen, **data),
             element("span", text),
         )
         for at, text in enumerate(options)

@@ -6,6 +6,7 @@
   const places = [...document.querySelectorAll(".plot")];
   const hidden = new Map(); // figure name -> strategies switched off
   const rooted = new Set(); // figure names on a square-root scale
+  document.querySelectorAll('input[data-scale][value="1"]:checked').forEach((pill) => rooted.add(pill.dataset.figure));
   const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "resetScale2d"]] };
   let printing = false;
 

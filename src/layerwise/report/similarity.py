@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Literal
 
 from layerwise.report.data import Evidence
 
+Bound = Literal["value", "low", "high"]
 Matrix = tuple[tuple[float | None, ...], ...]
 SMALLEST_ZONE = 3
 
@@ -25,17 +27,19 @@ class Zone:
     contrast: float
 
 
-def matrix(evidence: Evidence, metric: str) -> Matrix | None:
-    """The similarity of every pair of hidden states, or `None` when it was not measured.
+def matrix(evidence: Evidence, metric: str, bound: Bound = "value") -> Matrix | None:
+    """The similarity of every pair of hidden states, or one bound of it, or `None` when it was not measured.
 
-    A pair listed once counts for both its orders; a pair that was not listed is `None`.
+    A pair listed once counts for both its orders; a pair that was not listed, or has no interval when a bound is asked
+    for, is `None`. A state is as similar to itself as can be, which needs no interval.
     """
-    values: dict[tuple[int, int], float] = {}
+    values: dict[tuple[int, int], float | None] = {}
     for score in evidence.scores("similarity"):
         left, _, right = score.subject.partition(",")
         if score.metric == metric and left.strip().isdecimal() and right.strip().isdecimal():
-            values[int(left), int(right)] = score.value
-            values.setdefault((int(right), int(left)), score.value)
+            value: float | None = score.value if left == right else getattr(score, bound)
+            values[int(left), int(right)] = value
+            values.setdefault((int(right), int(left)), value)
     if not values:
         return None
     size = 1 + max(max(pair) for pair in values)
@@ -57,10 +61,33 @@ def contrast(values: Matrix, first: int, last: int) -> float:
     0.9
     """
     inside = range(first, last + 1)
-    alike = [values[i][j] for i in inside for j in inside if i != j]
-    apart = [values[i][j] for i in inside for j in range(len(values)) if j not in inside]
-    kept = ([value for value in alike if value is not None], [value for value in apart if value is not None])
-    return fmean(kept[0]) - fmean(kept[1]) if all(kept) else 0.0
+    alike = _mean(values, [(i, j) for i in inside for j in inside if i != j])
+    apart = _mean(values, _outside(inside, len(values)))
+    return alike - apart if alike is not None and apart is not None else 0.0
+
+
+def contrast_bounds(lows: Matrix, highs: Matrix, first: int, last: int) -> tuple[float, float] | None:
+    """Bounds of the contrast of a run: the least similarity inside against the greatest outside, and the reverse.
+
+    They hold whatever the errors of two pairs have to do with each other. `None` where no pair has an interval.
+    """
+    inside = range(first, last + 1)
+    low, high = (
+        (_mean(within, [(i, j) for i in inside for j in inside if i != j]), _mean(beyond, _outside(inside, len(lows))))
+        for within, beyond in ((lows, highs), (highs, lows))
+    )
+    if low[0] is None or low[1] is None or high[0] is None or high[1] is None:
+        return None
+    return low[0] - low[1], high[0] - high[1]
+
+
+def _outside(inside: range, size: int) -> list[tuple[int, int]]:
+    return [(i, j) for i in inside for j in range(size) if j not in inside]
+
+
+def _mean(values: Matrix, pairs: list[tuple[int, int]]) -> float | None:
+    kept = [value for i, j in pairs if (value := values[i][j]) is not None]
+    return fmean(kept) if kept else None
 
 
 def clearest_zone(values: Matrix) -> Zone | None:

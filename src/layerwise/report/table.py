@@ -73,7 +73,7 @@ def _row(evidence: Evidence, record: PlanRecord, scale: float) -> Safe:
         _number(main.value if main else None, between(main.value, main.low, main.high, signed=True) if main else "–"),
         element("td", _glyph(main, scale, level), data_value=_sortable(main.value if main else None)),
         _number(main.p_adjusted if main else None, probability(main.p_adjusted if main else None)),
-        element("td", verdict(main, level), class_="verdict"),
+        element("td", evidence.told(record.plan), class_="verdict"),
     ]
     if len(evidence.tasks) > 1:
         cells.extend(_task_cell(evidence, record.plan, task) for task in evidence.named_tasks)

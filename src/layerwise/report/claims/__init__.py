@@ -24,6 +24,7 @@ from layerwise.report.claims.layers import anti_layers, core
 from layerwise.report.claims.order import order
 from layerwise.report.claims.states import middle
 from layerwise.report.claims.weights import oscillation, predictability
+from layerwise.report.data import Evidence, ReportData
 from layerwise.report.diagnosis import Diagnosis
 from layerwise.results.rows import Score
 
@@ -43,4 +44,12 @@ def claims(scores: Sequence[Score], depth: int, level: float = 0.05) -> tuple[Cl
     return tuple(rule(found) for rule in RULES)
 
 
-__all__ = ["Claim", "Verdict", "claims"]
+def claim_lines(data: ReportData) -> tuple[str, ...]:
+    """Every claim as one line of text, for a terminal; none for a run that diagnosed nothing."""
+    evidence = Evidence.of(data)
+    if not evidence.diagnosis.measures:
+        return ()
+    return tuple(claim.line for claim in claims(data.scores, evidence.depth, data.level))
+
+
+__all__ = ["Claim", "Verdict", "claim_lines", "claims"]

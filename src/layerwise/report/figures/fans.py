@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from layerwise.report.figures.frame import framed
-from layerwise.report.figures.lines import Tell, area
+from layerwise.report.figures.lines import MOST_SIZES, Tell, area, size_axis
 from layerwise.report.palette import depth_colour, faded, light
 from layerwise.report.series import Band, Rows
 
@@ -21,9 +21,14 @@ def fan(
     tell: Tell,
     height: int,
     span: tuple[float, float] | None = None,
+    sizes: bool = False,
 ) -> go.Figure:
-    """A thin curve for each layer with its intervals as fine bars, over the bands of the nulls."""
-    figure = framed(height, x={"showgrid": False}, y={"range": span}, margin={"l": 34, "r": 8, "t": 6, "b": 24})
+    """A thin curve for each layer with its intervals as fine bars, over the bands of the nulls.
+
+    `sizes` says that places are sizes of a change, on a logarithmic axis.
+    """
+    axis = size_axis({place for rows in curves.values() for place in rows}, MOST_SIZES) if sizes else {}
+    figure = framed(height, x={"showgrid": False, **axis}, y={"range": span}, margin={"l": 34, "r": 8, "t": 6, "b": 24})
     figure.add_traces([trace for band in bands for trace in area(band.rows, faded(light("muted"), 0.2), band.name)])
     figure.add_traces([_curve(layer, rows, depth, tell) for layer, rows in curves.items()])
     return figure

@@ -41,14 +41,17 @@ def window_grid(scores: Mapping[tuple[int, int], Score], *, titles: tuple[str, s
     return figure
 
 
-def agreement_grid(names: Sequence[tuple[str, str]], scores: Mapping[tuple[str, str], Score]) -> go.Figure:
+def agreement_grid(
+    names: Sequence[tuple[str, str]], scores: Mapping[tuple[str, str], Score], null: str | None = None
+) -> go.Figure:
     """A square of correlations from -1 to 1; `names` pairs each score with the words that label it.
 
-    A number stands in every cell; where the interval holds zero it is in brackets, and the cell stays pale.
+    A number stands in every cell; where the interval holds zero it is in brackets. With the score called
+    `null` the cell tells how far from zero chance alone reaches.
     """
     words = [shown for _, shown in names]
     values = [[_value(scores.get((row, column))) for column, _ in names] for row, _ in names]
-    text = [[_cell(scores.get((row, column))) for column, _ in names] for row, _ in names]
+    text = [[_cell(scores.get((row, column)), null in (row, column)) for column, _ in names] for row, _ in names]
     told = [[_pair(scores.get((row, column)), left, below) for column, below in names] for row, left in names]
     plain = {"type": "category", "showgrid": False, "zeroline": False, "ticks": ""}
     figure = framed(
@@ -91,9 +94,11 @@ def _window(score: Score | None, first: int, length: int) -> str:
     return f"<b>layers {first}–{first + length - 1}</b><br>{between(score.value, score.low, score.high)}"
 
 
-def _cell(score: Score | None) -> str:
+def _cell(score: Score | None, chance: bool) -> str:
     if score is None:
         return ""
+    if chance and score.high is not None:
+        return f"±{fixed(score.high, 2)}"
     shown = fixed(score.value, 2)
     holds_zero = score.low is not None and score.high is not None and score.low <= 0.0 <= score.high
     return f"({shown})" if holds_zero else shown

@@ -15,12 +15,16 @@ from layerwise.report.palette import faded, light
 from layerwise.results.rows import Score
 
 ROW = 30
+NULL_SYMBOLS = ("line-ns-open", "line-ne-open", "line-nw-open", "asterisk-open")
 HEAD = 92
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One kind of mark: its score in every row that has it. A null is grey and its interval broad."""
+    """One kind of mark: its score in every row that has it. A null is grey and its interval broad.
+
+    `slot` picks its colour and mark, for a null its mark alone.
+    """
 
     name: str
     rows: Mapping[str, Score]
@@ -81,7 +85,7 @@ def _marks(level: Level, floor: float | None) -> go.Scatter:
         mode="markers",
         marker={
             "color": light("zero") if level.null else colour,
-            "symbol": "line-ns-open" if level.null else symbol,
+            "symbol": NULL_SYMBOLS[level.slot % len(NULL_SYMBOLS)] if level.null else symbol,
             "size": 13 if level.null else 9,
             "line": {"width": 2 if level.null else 0, "color": light("zero") if level.null else colour},
         },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -16,6 +16,7 @@ from layerwise.report.series import Band, Line, Rows
 from layerwise.results.rows import Score
 
 MOST_TICKS = 24
+MOST_SIZES = 6
 SMALL = 300  # a figure less high than this leaves its axis titles to the heading above it
 BAND_OPACITY = (0.22, 0.13, 0.08)
 BAND_DASH = ("dash", "dot", "dashdot")
@@ -31,29 +32,42 @@ def lined(
     tell: Tell,
     height: int = 340,
     span: tuple[float, float] | None = None,
-    whole_numbers: bool = True,
+    sizes: bool = False,
+    reference: float | None = None,
     legend: bool = False,
 ) -> go.Figure:
     """Each line with its interval as a ribbon, each null as a grey band; `tell` writes the hover text of a point.
 
     `across` and `upwards` name the axes; small figures leave the names to the heading above them. `span` fixes the
-    vertical axis, for figures that stand side by side; `whole_numbers` says that places on the axis are counts, which
-    asks for ticks at whole numbers alone. `legend` names the lines above the figure.
+    vertical axis, for figures that stand side by side; `sizes` says that places are sizes of a change, on a logarithmic
+    axis, and not counts; `reference` is a dotted level line. `legend` names the lines above the figure, as happens
+    by itself where several nulls have to be told apart.
     """
     small = height < SMALL
-    places = {place for line in (*lines, *bands) for place in line.rows}
-    step = {"dtick": 1} if whole_numbers and len(places) <= (MOST_TICKS // 2 if small else MOST_TICKS) else {}
+    places = {place for rows in (*(line.rows for line in lines), *(band.rows for band in bands)) for place in rows}
+    crowded = len(places) > (MOST_TICKS // 2 if small else MOST_TICKS)
+    step = size_axis(places, MOST_SIZES) if sizes else {} if crowded else {"dtick": 1}
+    named = legend or len(bands) > 1
     figure = framed(
         height,
         x={"title": "" if small else across, "showgrid": False, **step},
         y={"title": "" if small else upwards, "range": span},
-        margin={"l": 34, "r": 8, "t": 6, "b": 24} if small else {"l": 48, "r": 12, "t": 34 if legend else 8, "b": 40},
-        showlegend=legend,
+        margin={"l": 34, "r": 8, "t": 6, "b": 24} if small else {"l": 48, "r": 12, "t": 34 if named else 8, "b": 40},
+        showlegend=named,
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
     )
     figure.add_traces([trace for index, band in enumerate(bands) for trace in _null(band, index)])
     figure.add_traces([trace for line in lines for trace in _line(line, tell)])
+    if reference is not None:
+        figure.add_hline(y=reference, line={"color": light("ink"), "dash": "dot", "width": 1.5}, opacity=0.6)
     return figure
+
+
+def size_axis(places: Iterable[float], most: int) -> dict[str, Any]:
+    """An axis of sizes: logarithmic, its ticks at the sizes that were run, or at every other one where they crowd."""
+    ticks = sorted(place for place in places if place > 0.0)
+    kept = ticks[:: 1 + len(ticks) // (most + 1)]
+    return {"type": "log", "tickmode": "array", "tickvals": kept, "ticktext": [f"{tick:g}" for tick in kept]}
 
 
 def telling(what: str, unit: str, level: float, *, nats: bool = False) -> Tell:
@@ -112,7 +126,7 @@ def _line(line: Line, tell: Tell) -> list[go.Scatter]:
 
 
 def _null(band: Band, index: int) -> list[go.Scatter]:
-    opacity, dash = (kinds[index % len(kinds)] for kinds in (BAND_OPACITY, BAND_DASH))
+    opacity, dash = BAND_OPACITY[index % len(BAND_OPACITY)], BAND_DASH[index % len(BAND_DASH)]
     places = sorted(band.rows)
     middle = go.Scatter(
         x=places,

@@ -92,6 +92,7 @@ def _pictures(
                 variants,
                 (Choice("Task", tasks),),
                 rooted=True,
+                bent=True,
                 leader=first.name if first else None,
             )
     return pictures

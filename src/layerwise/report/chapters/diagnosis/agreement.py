@@ -28,14 +28,12 @@ def agreement(evidence: Evidence) -> Chapter:
     choice = (Choice("Correlation", tuple(STATISTICS[name] for name in statistics)),)
     picture = Picture("agreement", "Rank correlation between all scores", variants, choice)
     body = (
-        lead(
-            "Rank correlation over layers between every two scores, each turned so that more means matters more."
-        ),
+        lead("Rank correlation over layers between every two scores, each turned so that more means matters more."),
         picture.controls(),
         card(None, picture.html()),
         note(
-            "In brackets: the interval holds zero. The row of the random score is the null: its intervals say how far"
-            " from zero rankings of so many layers fall by chance."
+            "In brackets: the interval holds zero. The row of the random score is the null: how far from zero"
+            " rankings of so many layers fall by chance."
         ),
     )
     return Chapter(MEASURE, title, short, body, (picture,))
@@ -50,4 +48,4 @@ def _grid(found: Diagnosis, statistic: str) -> go.Figure:
             scores.setdefault((right, left), score)
     names = [name for name in dict.fromkeys(name for pair in scores for name in pair) if name != RANDOM]
     last = [RANDOM] if any(RANDOM in pair for pair in scores) else []
-    return agreement_grid([(name, label(name)) for name in (*names, *last)], scores)
+    return agreement_grid([(name, label(name)) for name in (*names, *last)], scores, RANDOM)

@@ -56,6 +56,7 @@ def deltas(evidence: Evidence) -> Chapter:
 
 def _variants(found: Diagnosis, types: tuple[str, ...], metric: str) -> dict[tuple[int, ...], go.Figure]:
     variants: dict[tuple[int, ...], go.Figure] = {}
+    level = INDEPENDENT if metric == "correlation" else None
     for at, task in enumerate(types):
         rows = _by_lag(found, metric, task)
         if rows:
@@ -65,7 +66,9 @@ def _variants(found: Diagnosis, types: tuple[str, ...], metric: str) -> dict[tup
             ]
             name = EVERY if task == WHOLE else task
             tell = telling("lag {}", "", found.level)
-            variants[at,] = lined([Line(name, rows, 0)], bands, across="lag", upwards=metric, tell=tell)
+            variants[at,] = lined(
+                [Line(name, rows, 0)], bands, across="lag", upwards=metric, tell=tell, reference=level
+            )
     return variants
 
 
@@ -76,8 +79,10 @@ def _by_lag(found: Diagnosis, metric: str, task: str) -> Rows:
 
 def _types(found: Diagnosis, types: tuple[str, ...]) -> go.Figure:
     names = {task: EVERY if task == WHOLE else task for task in types}
-    kinds = ("shuffled", "random_twin")
-    nulls = [Level(null_name(null), _at_one(found, f"correlation{NULL}{null}", names), null=True) for null in kinds]
+    nulls = [
+        Level(null_name(null), _at_one(found, f"correlation{NULL}{null}", names), slot, null=True)
+        for slot, null in enumerate(("shuffled", "random_twin"))
+    ]
     shown = [level for level in nulls if level.rows]
     return levels(
         [*shown, Level("measured", _at_one(found, "correlation", names))],

@@ -89,10 +89,12 @@ def _together(found: Diagnosis, strategies: list[str]) -> Picture:
         across="size of the change, ‖ΔW‖ / ‖W‖",
         upwards=DELTA_AXIS,
         tell=tell,
-        whole_numbers=False,
+        sizes=True,
         legend=True,
     )
-    return Picture("manipulation", "Effect of each strategy by size, median of the layers", {(): figure}, rooted=True)
+    return Picture(
+        "manipulation", "Effect of each strategy by size, median of the layers", {(): figure}, rooted=True, bent=True
+    )
 
 
 def _typical(curves: Curves) -> Rows:
@@ -117,7 +119,7 @@ def _single(found: Diagnosis, strategies: list[str]) -> dict[str, Picture]:
         name: Picture(
             f"manipulation-{name}",
             f"Effect of {label(name)} by size, a line a layer",
-            {(): _fan(found, group, _null(found, name), span, "size {}")},
+            {(): _fan(found, group, _null(found, name), span, "size {}", sizes=True)},
             leader="manipulation",
         )
         for name, group in curves.items()
@@ -131,8 +133,9 @@ def _gates(found: Diagnosis, gates: dict[str | None, Curves]) -> dict[str, Pictu
         GATES[part]: Picture(
             name := f"gate-{part or 'layer'}",
             f"{GATES[part]}: effect by α, a line a layer",
-            {(): _fan(found, group, _null(found, GATE, part), span, "α = {}")},
+            {(): _fan(found, group, _null(found, GATE, part), span, "α = {}", sizes=False)},
             rooted=True,
+            bent=True,
             leader=None if name == first else first,
         )
         for part, group in gates.items()
@@ -140,10 +143,16 @@ def _gates(found: Diagnosis, gates: dict[str | None, Curves]) -> dict[str, Pictu
 
 
 def _fan(
-    found: Diagnosis, curves: Curves, bands: tuple[Band, ...], span: tuple[float, float] | None, what: str
+    found: Diagnosis,
+    curves: Curves,
+    bands: tuple[Band, ...],
+    span: tuple[float, float] | None,
+    what: str,
+    *,
+    sizes: bool,
 ) -> go.Figure:
     tell = telling(what, "nats per token", found.level, nats=True)
-    return fan(curves, bands, depth=found.depth, tell=tell, span=span, height=SMALL)
+    return fan(curves, bands, depth=found.depth, tell=tell, span=span, height=SMALL, sizes=sizes)
 
 
 def _null(found: Diagnosis, strategy: str, part: str | None = None) -> tuple[Band, ...]:

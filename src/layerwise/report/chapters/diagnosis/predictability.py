@@ -28,18 +28,19 @@ def predictability(evidence: Evidence) -> Chapter:
     """R2 by tensor type against its nulls, alignment of neighbours by depth, and the cost of using predictions."""
     title, short = "Can a layer be predicted?", "Prediction"
     found = evidence.diagnosis
-    pictures = {**_explained(found), **_aligned(found), **_used(found)}
+    explained, aligned, used = _explained(found), _aligned(found), _used(found)
+    pictures = {**explained, **aligned, **used}
     if not pictures:
         text = "Predictability of weights was not measured in this run (predictability)."
         return Chapter(MEASURE, title, short, (missing(text),))
-    wide = [name for name in pictures if name.startswith("R²")]
-    rest = [name for name in pictures if name not in wide]
     body: list[Safe] = [
         lead(
             "A ridge regression from the two neighbours. Only what was held out counts: a fit explains its own noise."
         ),
-        *(_placed(name, pictures[name]) for name in wide),
-        element("div", *(_placed(name, pictures[name]) for name in rest), class_="grid pair spaced"),
+        *(_placed(name, picture) for name, picture in explained.items()),
+        *(picture.controls() for picture in aligned.values()),
+        element("div", *(card(name, picture.html()) for name, picture in aligned.items()), class_="grid pair spaced"),
+        element("div", *(_placed(name, picture) for name, picture in used.items()), class_="grid pair spaced"),
         note(
             "p/n is the in-sample R² of a fit to pure noise. R² has no lower bound; below −1 the mark stands at −1 and"
             " the hover tells the value. Alignment is one where neighbours write and read the same directions. A"
@@ -50,42 +51,48 @@ def predictability(evidence: Evidence) -> Chapter:
 
 
 def _placed(name: str, picture: Picture) -> Safe:
-    return card(name, picture.controls(), picture.html())
+    return element("div", card(name, picture.controls(), picture.html()), class_="spaced")
 
 
 def _explained(found: Diagnosis) -> dict[str, Picture]:
-    """The levels of R2, a variant for each way of holding out, each with its own nulls; then the level of norms."""
-    variants: dict[tuple[int, ...], go.Figure] = {}
-    for at, metric in enumerate(HELD_OUT):
+    """R2 by tensor type, a variant for each way of holding out, with its own nulls; the same by depth; and of norms."""
+    pictures: dict[str, Picture] = {}
+    by_type: dict[tuple[int, ...], go.Figure] = {}
+    by_depth: dict[tuple[int, ...], go.Figure] = {}
+    for at, (metric, held_out) in enumerate(HELD_OUT.items()):
         marks = [
-            *(
-                Level(null_name(null), _by_type(found, f"{metric}{NULL}{null}"), null=True)
-                for null in _nulls(found, metric)
-            ),
+            *_null_levels(found, metric),
             Level(null_name("p_over_n"), _by_type(found, f"in_sample_r2{NULL}p_over_n"), 4),
             Level("in sample", _by_type(found, "in_sample_r2"), 1),
-            Level(HELD_OUT[metric], _by_type(found, metric), 0),
+            Level(held_out, _by_type(found, metric), 0),
         ]
-        shown = [level for level in marks if level.rows]
-        if any(not level.null for level in shown):
-            variants[at,] = levels(shown, across="R²", floor=FLOOR)
-    if not variants:
-        return {}
+        if any(level.rows and not level.null for level in marks):
+            by_type[at,] = levels([level for level in marks if level.rows], across="R²", floor=FLOOR)
+        if layers := found.layers(MEASURE, metric):
+            tell = telling("layer {}", "", found.level)
+            line, bands = Line(held_out, layers, 0), layer_bands(found, MEASURE, metric)
+            by_depth[at,] = lined([line], bands, across="layer", upwards="R²", tell=tell, height=280)
     choice = (Choice("Held out", tuple(HELD_OUT.values())),)
-    pictures = {"R² by tensor type": Picture("predictability-r2", "R² by tensor type, with nulls", variants, choice)}
-    norms = [
-        *(
-            Level(null_name(null), _by_type(found, f"norm_r2{NULL}{null}"), null=True)
-            for null in _nulls(found, "norm_r2")
-        ),
-        Level("R² of norms", _by_type(found, "norm_r2"), 2),
-    ]
+    if by_type:
+        pictures["R² by tensor type"] = Picture("predictability-r2", "R² by tensor type, with nulls", by_type, choice)
+    if by_depth:
+        leader = "predictability-r2" if by_type else None
+        pictures["R² by depth, what was held out"] = Picture(
+            "predictability-depth", "Held-out R² by depth", by_depth, choice, leader=leader
+        )
+    norms = [*_null_levels(found, "norm_r2"), Level("R² of norms", _by_type(found, "norm_r2"), 2)]
     if norms[-1].rows:
         figure = levels([level for level in norms if level.rows], across="R² of a layer's norm", floor=FLOOR)
-        pictures["Norms predicted from neighbours' norms"] = Picture(
-            "predictability-norms", "R² of norms", {(): figure}
-        )
+        title = "Norms predicted from neighbours' norms"
+        pictures[title] = Picture("predictability-norms", title, {(): figure})
     return pictures
+
+
+def _null_levels(found: Diagnosis, metric: str) -> list[Level]:
+    return [
+        Level(null_name(null), _by_type(found, f"{metric}{NULL}{null}"), slot, null=True)
+        for slot, null in enumerate(_nulls(found, metric))
+    ]
 
 
 def _nulls(found: Diagnosis, metric: str) -> list[str]:
@@ -101,15 +108,19 @@ def _by_type(found: Diagnosis, metric: str) -> dict[str, Score]:
 
 def _aligned(found: Diagnosis) -> dict[str, Picture]:
     """How much neighbouring layers share, pair by pair, for a tensor type to choose."""
-    pictures = {}
+    pictures: dict[str, Picture] = {}
+    types = tuple(dict.fromkeys(task for metric in ALIGNMENTS for task in found.tasks(MEASURE, metric)))
+    names = tuple(EVERY if task == WHOLE else task for task in types)
     for metric, title in ALIGNMENTS.items():
-        types = [task for task in found.tasks(MEASURE, metric) if found.pairs(MEASURE, metric, task)]
         variants: dict[tuple[int, ...], go.Figure] = {
-            (at,): _pairs(found, metric, task, title) for at, task in enumerate(types)
+            (at,): _pairs(found, metric, task, title)
+            for at, task in enumerate(types)
+            if found.pairs(MEASURE, metric, task)
         }
         if variants:
-            names = tuple(EVERY if task == WHOLE else task for task in types)
-            pictures[title] = Picture(f"predictability-{metric}", title, variants, (Choice("Tensor type", names),))
+            leader = next(iter(pictures.values())).name if pictures else None
+            choice = (Choice("Tensor type", names),)
+            pictures[title] = Picture(f"predictability-{metric}", title, variants, choice, leader=leader)
     return pictures
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import plotly.graph_objects as go
 
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
@@ -29,7 +31,7 @@ def recovery(evidence: Evidence) -> Chapter:
     """Three panels by depth for a damage to choose, the scatter against ablation, and the correlations in a table."""
     title, short = "How layers recover", "Recovery"
     found = evidence.diagnosis
-    kinds = tuple(
+    kinds = _published_first(
         task for task in found.tasks("recovery") if any(found.layers("recovery", name, task) for name in PANELS)
     )
     if not kinds:
@@ -119,6 +121,14 @@ def _censored(found: Diagnosis, task: str) -> frozenset[float]:
 def _correlation(found: Diagnosis, metric: str, task: str) -> str:
     score = found.score("recovery", "ablation", metric, task)
     return "–" if score is None else between(score.value, score.low, score.high, signed=True)
+
+
+def _published_first(tasks: Iterable[str]) -> tuple[str, ...]:
+    """Damages in the order of `DAMAGES`, which begins with the published one; unknown ones last."""
+    order = list(DAMAGES)
+    return tuple(
+        sorted(tasks, key=lambda task: order.index(name) if (name := task.partition("/")[0]) in order else len(order))
+    )
 
 
 def _spoken(task: str) -> str:

@@ -87,7 +87,7 @@ def _group(evidence: Evidence, strategy: str, records: list[PlanRecord]) -> Safe
 
 def _tile(evidence: Evidence, record: PlanRecord, number: int) -> Safe:
     score = evidence.effect(record.plan, evidence.main_task) if evidence.main_task else None
-    shown = "not measured" if score is None else tidy(score.value, signed=True)
+    shown = tidy(score.value, signed=True) if score is not None else evidence.told(record.plan)
     faint = "" if score is not None and is_resolved(score, evidence.data.level) else "faint"
     return element(
         "button",
@@ -97,7 +97,7 @@ def _tile(evidence: Evidence, record: PlanRecord, number: int) -> Safe:
         type="button",
         class_="tile",
         data_plan=str(number),
-        title=f"{record.plan}\n{label(record.strategy)}: {shown} nats per token",
+        title=f"{record.plan}\n{label(record.strategy)}: {shown}{' nats per token' if score is not None else ''}",
     )
 
 

@@ -6,6 +6,7 @@ from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.figures import adjacent, similarity_map
 from layerwise.report.markup import element
+from layerwise.report.notation import tidy
 from layerwise.report.picture import Picture
 from layerwise.report.similarity import Matrix, difference, matrix
 
@@ -41,10 +42,20 @@ def similarity(evidence: Evidence) -> Chapter:
         note(
             f"Cosine and CKA share one scale, {low:.2g} to {high:.2g}; the difference has its own, symmetric"
             " about zero."
-            " Values are means over tokens (CKA: over minibatches) and carry no interval."
+            f" Values are means over tokens (CKA: over minibatches).{_widest(evidence)}"
         ),
     )
     return Chapter("similarity", title, short, body, (*(cards[name][1] for name in order), profile))
+
+
+def _widest(evidence: Evidence) -> str:
+    """How well the cosines are known, as a sentence; nothing where no row has an interval."""
+    widths = [
+        (score.high - score.low) / 2
+        for score in evidence.scores("similarity")
+        if score.metric in MAPS and score.low is not None and score.high is not None
+    ]
+    return f" Intervals over documents reach at most ±{tidy(max(widths))}." if widths else ""
 
 
 def _scale(found: dict[str, Matrix]) -> tuple[float, float]:
