@@ -14,7 +14,15 @@ from torch import Tensor
 from layerwise.errors import MeasureError
 from layerwise.measure.entrywise import FEWEST_ROWS
 from layerwise.measure.ridge import best_share, fits
-from layerwise.measure.tensors import StackTensors, TensorType, as_units, from_units, stream_width, tensor_types
+from layerwise.measure.tensors import (
+    StackTensors,
+    TensorType,
+    as_units,
+    from_units,
+    not_finite,
+    stream_width,
+    tensor_types,
+)
 from layerwise.stack import Stack
 from layerwise.stack.weights import Weights, layer_weights
 
@@ -70,7 +78,5 @@ def _matrix(stack: Stack, layer: int, kind: TensorType, width: int) -> Tensor:
     stored = layer_weights(stack, layer)[kind.name]
     matrix = as_units(stored, width).to(device="cpu", dtype=torch.float64)
     if not matrix.isfinite().all():
-        raise MeasureError(
-            f"{kind.name} of layer {layer} holds values that are not finite: there is nothing to predict"
-        )
+        raise not_finite(layer, kind.name)
     return matrix

@@ -152,7 +152,7 @@ def gram(tensors: Tensors, kind: TensorType) -> NDArray[np.float64]:
         total += (part @ part.T).numpy()
     for layer in range(tensors.depth):
         if not np.isfinite(total[layer, layer]):
-            raise _not_finite(layer, kind.name)
+            raise not_finite(layer, kind.name)
     return total
 
 
@@ -209,7 +209,7 @@ def units(tensors: Tensors, layer: int, sample: UnitSample) -> Tensor:
     chosen = stored[sample.rows.to(stored.device)][:, sample.columns.to(stored.device)]
     matrix = chosen.to(device="cpu", dtype=torch.float64)
     if not matrix.isfinite().all():
-        raise _not_finite(layer, sample.kind.name)
+        raise not_finite(layer, sample.kind.name)
     return matrix
 
 
@@ -226,7 +226,8 @@ def from_units(matrix: Tensor, shape: Sequence[int], width: int) -> Tensor:
     return matrix.reshape(*turned, shape[axis]).movedim(-1, axis)
 
 
-def _not_finite(layer: int, name: str) -> MeasureError:
+def not_finite(layer: int, name: str) -> MeasureError:
+    """The refusal of weights that hold infinities or not-a-numbers."""
     return MeasureError(
         f"{name} of layer {layer} holds values that are not finite, so nothing can be said of its weights: "
         "the checkpoint is broken, or was saved in a dtype too narrow for it"
