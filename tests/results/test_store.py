@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from layerwise.errors import MeasureError, RunError
-from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.store import Store
 
 LOSS = Loss("0-3", "prose", "a.txt", 0, 12.5, 10, 4)
@@ -291,3 +291,23 @@ def test_a_missing_database_is_not_created_by_reading(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no rows"):
         Store.reading(tmp_path / "run.sqlite")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_notes_are_kept_by_measure_and_replaced(tmp_path: Path) -> None:
+    with closing(Store.writing(tmp_path / "run.sqlite")) as store:
+        store.replace_notes("recovery", ["no twin", "too little text", "no twin"])
+        store.replace_notes("ablation", ["cannot be split"])
+        assert store.notes() == [
+            Note("ablation", "cannot be split"),
+            Note("recovery", "no twin"),
+            Note("recovery", "too little text"),
+        ]
+        store.replace_notes("recovery", [])
+        assert store.notes("recovery") == []
+        assert store.notes("ablation") == [Note("ablation", "cannot be split")]
+
+
+def test_a_reader_adds_no_notes(tmp_path: Path) -> None:
+    Store.writing(tmp_path / "run.sqlite").close()
+    with closing(Store.reading(tmp_path / "run.sqlite")) as store, pytest.raises(RunError, match="opened for reading"):
+        store.replace_notes("recovery", ["no twin"])

@@ -47,6 +47,9 @@ CREATE TABLE IF NOT EXISTS plans (
     family TEXT NOT NULL, strategy TEXT NOT NULL, affected INTEGER NOT NULL, draw INTEGER,
     evaluations INTEGER NOT NULL, stages INTEGER NOT NULL, weights INTEGER NOT NULL, slots INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS notes (
+    id INTEGER PRIMARY KEY, measure TEXT NOT NULL, text TEXT NOT NULL, UNIQUE (measure, text)
+);
 """
 
 _PATIENCE_SECONDS = 30.0

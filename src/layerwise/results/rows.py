@@ -1,8 +1,8 @@
 """The tidy rows that every measurement returns and the run store keeps: one row, one observation.
 
 `Loss` is raw: one plan on one window of one document. `Score` is derived: one number with its interval.
-`Member` says why a plan is in a sweep. All three are frozen values of plain Python types, so they cross
-process and disk boundaries as they are.
+`PlanRecord` says why a plan is in a sweep; a `Note` says in words what a measurement had to leave out. All of them are
+frozen values of plain Python types, so they cross process and disk boundaries as they are.
 """
 
 from __future__ import annotations
@@ -50,6 +50,14 @@ class Score:
     resolution: float | None = None
     documents: int | None = None
     tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What `measure` had to leave out, and why, in a sentence a reader of the report understands."""
+
+    measure: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from layerwise.errors import MeasureError, RunError
 from layerwise.results.database import connect_for_reading, connect_for_writing, explained
 from layerwise.results.manifest import installed_versions, utc_now
-from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.rows import Loss, Note, PlanRecord, Score
 
 _SCORE_COLUMNS = ", ".join(item.name for item in fields(Score))
 _LOSS_ROWS = """
@@ -183,6 +183,24 @@ class Store:
         with explained(self.path):
             query = f"SELECT {_SCORE_COLUMNS} FROM scores WHERE {condition} ORDER BY measure, id"
             return [Score(*row) for row in self._connection.execute(query, given)]
+
+    # Notes
+
+    def replace_notes(self, measure: str, texts: Iterable[str]) -> None:
+        """Put `texts`, without repetition, in the place of what `measure` had noted before."""
+        self._writable()
+        with explained(self.path), self._connection as connection:
+            connection.execute("DELETE FROM notes WHERE measure = ?", (measure,))
+            connection.executemany(
+                "INSERT INTO notes (measure, text) VALUES (?, ?)", [(measure, text) for text in dict.fromkeys(texts)]
+            )
+
+    def notes(self, measure: str | None = None) -> list[Note]:
+        """What was left out and why: measures alphabetically, each in the order it was noted."""
+        condition = "TRUE" if measure is None else "measure = :measure"
+        query = f"SELECT measure, text FROM notes WHERE {condition} ORDER BY measure, id"
+        with explained(self.path):
+            return [Note(*row) for row in self._connection.execute(query, {"measure": measure})]
 
     # Plans and sessions
 

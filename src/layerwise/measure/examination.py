@@ -1,0 +1,64 @@
+"""An examination as a value: what `layerwise diagnose` asks of one model on one text, before either is loaded.
+
+It is checked when it is made, so that a misspelt part costs nothing; `layerwise.measure.examine` carries it out. This
+module needs no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layerwise.errors import MeasureError, near_matches
+from layerwise.measure.study import BATCH_TOKENS
+
+PARTS = (
+    "proxies", "structure", "deltas", "predictability", "ablation", "racing", "order", "manipulation", "recovery",
+    "agreement", "pruning",
+)  # fmt: skip
+"""The parts of an examination, in the order in which they are carried out: the later ones read the earlier ones."""
+
+NEEDS = {"agreement": ("proxies", "ablation"), "pruning": ("proxies", "ablation")}
+"""The parts whose rows another one reads, and cannot do without."""
+
+CURVE_TOKENS = 1_500
+"""Scored tokens of the parts that measure curves and sets, hundreds of variants of one model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What is asked, and how: the parts, the text's windows, the smallest effect that counts, the seed.
+
+    `tokens` bounds the scored tokens of all parts, `curve_tokens` those of curves and sets of layers (predicted
+    weights, manipulation, pruning). With a `budget`, verdicts come from a race that spends at most so many tokens on
+    any layer, and the other interventions of the ablation read a sample of that size. `margin` is the smallest effect,
+    in nats per token, that counts as one. `all_layers` damages and repairs every layer instead of a few.
+
+    Raises `MeasureError` for an unknown part, and for one whose needs are not asked for.
+    """
+
+    parts: tuple[str, ...] = PARTS
+    length: int | None = None
+    tokens: int | None = None
+    batch_tokens: int = BATCH_TOKENS
+    curve_tokens: int = CURVE_TOKENS
+    budget: int | None = None
+    margin: float = 0.01
+    all_layers: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in self.parts:
+            if name not in PARTS:
+                raise MeasureError(f"unknown part {name!r}; {near_matches(name, PARTS)}")
+        for name in self.parts:
+            lacking = [need for need in NEEDS.get(name, ()) if need not in self.parts]
+            if lacking:
+                raise MeasureError(f"{name} compares the scores of other parts: add {' and '.join(lacking)} to --parts")
+        # Whatever order they are named in, later parts read earlier ones.
+        object.__setattr__(self, "parts", tuple(name for name in PARTS if name in self.parts))
+
+    def settings(self) -> tuple[str, ...]:
+        """What, besides the text and the seed, decides what a row means; for the manifest."""
+        chosen = (*self.parts, f"curve_tokens:{self.curve_tokens}", f"margin:{self.margin:g}")
+        budget = (f"budget:{self.budget}",) if self.budget is not None else ()
+        return (*chosen, *budget, *(("all_layers",) if self.all_layers else ()))
