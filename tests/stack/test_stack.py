@@ -209,6 +209,20 @@ def test_halves_in_place_need_a_batch_that_can_be_made_up_or_was_captured() -> N
     stack = load(Mixer(), layers="encoder.blocks")
     with pytest.raises(ModelError, match=r"call stack\.branches\(stack\.capture"), stack.under(Plan.parse("0.attn")):
         pass
+    captured = stack.capture(x=torch.randn(2, 3))
+    for _ in range(2):  # found out once, and then known
+        with pytest.raises(UnsupportedModel, match="no axis of tokens"):
+            stack.branches(captured)
+    with pytest.raises(UnsupportedModel, match="no axis of tokens"), stack.under(Plan.parse("0.attn")):
+        pass
+
+
+def test_branches_are_found_also_when_the_first_batch_has_one_token() -> None:
+    stack = load(tiny_llama())
+    with torch.inference_mode():
+        captured = stack.capture(input_ids=IDS[:, :1])
+        assert stack.apply(2, captured.state, captured, "mlp").shape == (2, 1, 32)
+    assert stack.branches().paths[2] == {"attn": "self_attn", "mlp": "mlp"}
 
 
 def test_the_model_is_as_before_also_after_an_exception() -> None:

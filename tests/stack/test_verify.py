@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from conftest import tiny_llama
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
 from layerwise.stack import load, verify, visits
+from layerwise.stack import stack as stack_module
 from measure.test_loss import vision_stack
 from stack.test_stack import Mixer
 
@@ -20,6 +22,20 @@ PLAN = Plan.parse("1 (2|3 4):gain=1.5*2 0")
 def test_every_law_holds_for_a_llama() -> None:
     laws = verify(load(tiny_llama()), PLAN)
     assert [law.holds for law in laws] == [True] * 8, laws
+
+
+def test_every_law_holds_for_a_plan_with_halves_and_their_layers_are_made_of_them() -> None:
+    laws = verify(load(tiny_llama()), Plan.parse("1.attn (2.mlp|3 4.attn):gain=1.5*2 0 2.attn"))
+    assert [law.holds for law in laws] == [True] * 11, laws
+    assert [law.name for law in laws[4:7]] == [f"{k}.attn and {k}.mlp in turn = {k}" for k in (1, 2, 4)]
+
+
+def test_halves_that_do_not_make_their_layer_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deliberate wrong answer: branches that are not silenced, so that each half is the whole layer."""
+    monkeypatch.setattr(stack_module, "only", lambda *_: nullcontext())
+    broken = [law.name for law in verify(load(tiny_llama()), Plan.parse("0 1.attn 2")) if law.holds is False]
+    assert "1.attn and 1.mlp in turn = 1" in broken
+    assert "plan in place = plan step by step" in broken
 
 
 def test_a_vision_model_has_no_decoding_to_verify() -> None:

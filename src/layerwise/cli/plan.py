@@ -32,6 +32,7 @@ def plan(
     [dim]0-13 18-31[/]                 skip 14 to 17
     [dim]0-13 17-14 18-31[/]           a descending range runs backwards
     [dim]0-13 15*4 18-31[/]            layer 15 four times
+    [dim]0-11 12.mlp 13-29[/]          half of layer 12: its mlp, or 12.attn
     [dim]0-44 \\[45-51]*2 52-79[/]       a block of layers twice
     [dim]0-13 (14|15|16|17) 18-31[/]   side by side: the mean of their outputs
     [dim]0-5 (6 7|8 9):sum 10-31[/]    longer branches; :sum or :gain=2, not the mean

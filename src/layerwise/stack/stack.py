@@ -56,6 +56,7 @@ class Stack:
         self.head_by_token = False
         self._anatomy: Anatomy | None = None
         self._branches: Branches | None = None
+        self._unsplit: str | None = None
         self._plan: Plan | None = None
 
     def __repr__(self) -> str:
@@ -132,21 +133,29 @@ class Stack:
     def branches(self, captured: Capture | None = None) -> Branches:
         """The two branches of every layer, found and proved when first asked for (see `layerwise.stack.branches`).
 
-        They are proved on `captured`, or on a made-up batch. Raises `UnsupportedModel` with the reason if a layer
-        cannot be split, and `ModelError` if there is no batch to prove them on.
+        They are proved on a small batch that layerwise makes up or, for inputs that it cannot make up, on `captured`.
+        Raises `UnsupportedModel` with the reason if a layer cannot be split, and `ModelError` if there is no batch.
         """
+        if self._unsplit is not None:
+            raise UnsupportedModel(self._unsplit)
         if self._branches is None:
-            self._branches = find_branches(self, captured or self._example())
+            try:
+                self._branches = find_branches(self, self._small_batch(captured))
+            except UnsupportedModel as refused:
+                self._unsplit = str(refused)
+                raise
         return self._branches
 
-    def _example(self) -> Capture:
+    def _small_batch(self, otherwise: Capture | None) -> Capture:
         inputs = example_inputs(self.model)
-        if inputs is None:
+        if inputs is not None:
+            return self.capture(**inputs)
+        if otherwise is None:
             raise ModelError(
                 f"{type(self.model).__name__} takes inputs that layerwise cannot make up, and the halves of its layers "
                 "are found on a batch: call stack.branches(stack.capture(**inputs)) once, then run the plan in place"
             )
-        return self.capture(**inputs)
+        return otherwise
 
     def states(self, plan: Plan, captured: Capture) -> Iterator[Tensor]:
         """The hidden state before the first step of `plan` and after each, `len(plan.steps()) + 1` in all.

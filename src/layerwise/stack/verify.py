@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
-from layerwise.plan import Plan
+from layerwise.plan import PARTS, Plan
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
 from layerwise.stack.stack import Stack
 
@@ -35,8 +35,11 @@ def verify(stack: Stack, plan: Plan, inputs: dict[str, Tensor] | None = None) ->
     """Run every law on `stack` under `plan`; `inputs` default to a small seeded batch.
 
     The laws: the identity plan in place is the untouched model, bit for bit; the plan in place equals the plan step by
-    step; no weight is copied; the model is untouched afterwards; and for models that generate, cached decoding equals
-    recomputation, greedy, left-padded, with a static cache and with beams (tokens equal, logits up to rounding).
+    step; no weight is copied; the model is untouched afterwards; every layer that the plan halves is made of its
+    halves; and for models that generate, cached decoding equals recomputation, greedy, left-padded, with a static cache
+    and with beams (tokens equal, logits up to rounding).
+
+    Raises `UnsupportedModel` for a plan with halves of a model whose layers cannot be split.
     """
     plan.check(stack.depth)
     inputs = inputs or example_inputs(stack.model)
@@ -46,7 +49,11 @@ def verify(stack: Stack, plan: Plan, inputs: dict[str, Tensor] | None = None) ->
             "verify(stack, plan, inputs)"
         )
     with evaluating(stack.model), torch.inference_mode():
-        return [*_in_place_laws(stack, plan, inputs), *_decoding_laws(stack, plan, inputs)]
+        return [
+            *_in_place_laws(stack, plan, inputs),
+            *_half_laws(stack, plan, inputs),
+            *_decoding_laws(stack, plan, inputs),
+        ]
 
 
 def _in_place_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Iterator[Law]:
@@ -62,6 +69,20 @@ def _in_place_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Itera
     yield _near("plan in place = plan step by step", inside, stepwise)
     yield Law("no weight is copied", not copied, copied[0] if copied else f"{len(storage)} tensors, the same storage")
     yield _bitwise("untouched afterwards", main_tensor(stack.model(**inputs)), before)
+
+
+def _half_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Iterator[Law]:
+    """For every layer that the plan halves: its halves in turn, or side by side and summed, are the layer."""
+    halved = {step.layer for step in plan.steps() if step.part is not None}
+    captured = stack.capture(**inputs)
+    for layer, state in enumerate(stack.states(Plan.identity(stack.depth), captured)):
+        if layer not in halved:
+            continue
+        whole = stack.apply(layer, state, captured)
+        attn, mlp = (stack.apply(layer, state, captured, part) for part in PARTS)
+        ways = {"in turn": stack.apply(layer, attn, captured, "mlp"), "side by side": attn + mlp - state}
+        laws = [_near(f"{layer}.attn and {layer}.mlp {way} = {layer}", found, whole) for way, found in ways.items()]
+        yield next((law for law in laws if law.holds), laws[0])
 
 
 def _decoding_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Iterator[Law]:
