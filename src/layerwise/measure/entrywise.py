@@ -17,8 +17,8 @@ A *variant* changes what stands beside what: real, shuffled layers, units permut
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from statistics import median_low
@@ -27,7 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from layerwise.measure.ridge import SHARES, Fit, Moments, Residual, best_share, fits, inner_rows
+from layerwise.measure.levels import spread
+from layerwise.measure.ridge import SHARES, Moments, Residual, best_share, fits, inner_rows
 from layerwise.measure.tensors import Tensors, UnitSample, units
 
 FEWEST_ROWS = 10
@@ -40,7 +41,10 @@ _FOLD = 3
 """Triples of the smallest group: the two at its ends touch the next group, and only the others are fitted."""
 
 _ROWS_A_LAYER = 512
-"""Rows of each layer that the map for all layers is fitted to."""
+"""Rows of each layer that the map for all layers is fitted to and evaluated on."""
+
+_CHOOSING = 3
+"""Places whose training rows choose the penalty of a tensor type."""
 
 _HARDLY = 1e-6
 """The penalty of the fit in sample, as a share of the mean eigenvalue: for the solver's sake only."""
@@ -68,49 +72,66 @@ class Triples:
         """p / (n - 1): the R2 in sample of noise, at most 1."""
         return min(1.0, 2 * len(self.sample.columns) / (len(self.sample.rows) - 1))
 
-    def read(self, place: int, rows: int | None = None) -> tuple[Tensor, Tensor]:
-        """The first `rows` rows of predictors (rows, 2 width) and of targets (rows, width) at `place`."""
-        before, here, after = (self._matrix(place + step)[:rows] for step in (-1, 0, 1))
-        return torch.cat((before, after), dim=1), here
+    def walk(self, places: Iterable[int], rows: int | None = None) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Every place with the first `rows` rows of its predictors, (rows, 2 width), and of its targets (rows, width).
 
-    def _matrix(self, place: int) -> Tensor:
+        A layer that successive triples share is read once; three are held at a time.
+        """
+        held: dict[int, Tensor] = {}
+        for place in places:
+            near = (place - 1, place, place + 1)
+            held = {each: matrix for each, matrix in held.items() if each in near}
+            held = {each: held[each] if each in held else self._matrix(each, rows) for each in near}
+            before, here, after = held.values()
+            yield place, torch.cat((before, after), dim=1), here
+
+    def _matrix(self, place: int, rows: int | None) -> Tensor:
         layer = self.order[place]
-        matrix = units(self.tensors, layer, self.sample)
-        if self.permuted is None:
-            return matrix
-        generator = torch.Generator().manual_seed(self.permuted + layer)
-        return matrix[torch.randperm(len(matrix), generator=generator)]
+        sample = self.sample
+        if self.permuted is not None:
+            generator = torch.Generator().manual_seed(self.permuted + layer)
+            sample = replace(sample, rows=sample.rows[torch.randperm(len(sample.rows), generator=generator)])
+        return units(self.tensors, layer, replace(sample, rows=sample.rows[:rows]))
 
 
-@dataclass(frozen=True, slots=True)
-class HeldRows:
-    """What came of predicting a place's held-out rows, and the penalty that its training rows chose."""
-
-    residual: Residual
-    share: float
-
-
-def in_sample(triples: Triples, place: int) -> Residual:
-    """The residual of the fit to all rows at `place`, with hardly a penalty."""
-    x, y = triples.read(place)
-    (fit,) = fits(x, y, (_HARDLY,))
-    return fit.residual(x, y)
+def in_sample(triples: Triples, places: Iterable[int]) -> dict[int, Residual]:
+    """The residual at every place of the fit to all of its rows, with hardly a penalty."""
+    found = {}
+    for place, x, y in triples.walk(places):
+        (fit,) = fits(x, y, (_HARDLY,))
+        found[place] = fit.residual(x, y)
+    return found
 
 
-def held_out_rows(triples: Triples, place: int) -> HeldRows:
-    """The residual on the fifth of the rows at `place` that the fit has not seen."""
-    x, y = triples.read(place)
-    kept = inner_rows(len(x))
-    share = best_share(x[:kept], y[:kept])
-    (fit,) = fits(x[:kept], y[:kept], (share,))
-    return HeldRows(fit.residual(x[kept:], y[kept:]), share)
+def chosen_shares(triples: Triples) -> dict[int, float]:
+    """The penalties that the first, the middle and the last place choose on their training rows."""
+    found = {}
+    for place, x, y in triples.walk(sorted(set(spread(triples.places, _CHOOSING)))):
+        kept = inner_rows(len(x))
+        found[place] = best_share(x[:kept], y[:kept])
+    return found
+
+
+def held_out_rows(triples: Triples, shares: Mapping[int, float], places: Iterable[int]) -> dict[int, Residual]:
+    """The residual at every place on the fifth of the rows that the fit has not seen.
+
+    The penalty is the median of `shares`. The rows held out are the same units at every place, so no penalty was chosen
+    on them.
+    """
+    share = median_low(shares.values())
+    found = {}
+    for place, x, y in triples.walk(places):
+        kept = inner_rows(len(x))
+        (fit,) = fits(x[:kept], y[:kept], (share,))
+        found[place] = fit.residual(x[kept:], y[kept:])
+    return found
 
 
 def held_out_layers(triples: Triples, shares: Mapping[int, float]) -> dict[int, Residual]:
     """The residual at every place, predicted by a map fitted to places that share no layer with its group.
 
-    `shares` gives the penalties that places chose on their own rows; a group is predicted with the median of the
-    others'. Empty where there are too few layers for two groups (fewer than 8).
+    The penalty of a group is the median of the `shares` of places that share no layer with it either. Empty where there
+    are too few layers for two groups (fewer than 8).
     """
     places = list(triples.places)
     count = min(MOST_FOLDS, len(places) // _FOLD)
@@ -120,18 +141,12 @@ def held_out_layers(triples: Triples, shares: Mapping[int, float]) -> dict[int, 
     sums = [_moments(triples, fold[1:-1]) for fold in folds]
     found: dict[int, Residual] = {}
     for number, fold in enumerate(folds):
-        others = [each for other, each in enumerate(sums) if other != number]
-        chosen = [share for place, share in shares.items() if place not in fold] or [SHARES[1]]
-        fit = _fitted(others, median_low(chosen))
-        for place in fold:
-            found[place] = fit.residual(*triples.read(place))
+        apart = [share for place, share in shares.items() if place < fold[0] - 1 or place > fold[-1] + 1]
+        others = reduce(add, (each for other, each in enumerate(sums) if other != number))
+        (fit,) = others.fits((median_low(apart or [SHARES[1]]),))
+        found |= {place: fit.residual(x, y) for place, x, y in triples.walk(fold, _ROWS_A_LAYER)}
     return found
 
 
-def _moments(triples: Triples, places: Sequence[int]) -> Moments:
-    return reduce(add, (Moments.of(*triples.read(place, _ROWS_A_LAYER)) for place in places))
-
-
-def _fitted(moments: Sequence[Moments], share: float) -> Fit:
-    (fit,) = reduce(add, moments).fits((share,))
-    return fit
+def _moments(triples: Triples, places: Iterable[int]) -> Moments:
+    return reduce(add, (Moments.of(x, y) for _, x, y in triples.walk(places, _ROWS_A_LAYER)))

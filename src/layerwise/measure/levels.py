@@ -74,11 +74,11 @@ class Level:
                     yield Score(measure, subject, ALL, f"{self.metric}@{null}", each.value, each.low, each.high)
 
 
-def spread(places: Sequence[int]) -> list[int]:
-    """At most six of `places`, spread evenly with the first and the last: where a costly null is taken.
+def spread(places: Sequence[int], most: int = _NULL_PLACES) -> list[int]:
+    """At most `most` of `places`, spread evenly with the first and the last: where a costly null is taken.
 
     >>> spread(range(1, 29))
     [1, 6, 12, 17, 23, 28]
     """
-    count = min(_NULL_PLACES, len(places))
+    count = min(most, len(places))
     return [places[round(step * (len(places) - 1) / max(1, count - 1))] for step in range(count)]

@@ -18,19 +18,20 @@ the block) or `all`, where each type weighs the same; subject a layer, a pair of
     use_cost            nats per token of running the prediction (`layerwise.measure.use_cost`), where a text is given
 
 The R2 and alignments of `all` layers carry Student's interval over layers. Nulls are those of `all` layers, and are
-repeated for each layer or pair under the task `all`; to save time the nulls of held-out rows and the random twin's
-alignments are taken at six places spread over depth. A matrix with more than 1,024 stream coordinates is sampled.
+repeated for each layer or pair under the task `all`; to save time the fit in sample, the nulls of held-out rows and the
+random twin's alignments are taken at six places spread over depth. A matrix with more than 1,024 stream coordinates is
+sampled.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from layerwise.measure.entrywise import FEWEST_ROWS, Triples, held_out_layers, held_out_rows, in_sample
+from layerwise.measure.entrywise import FEWEST_ROWS, Triples, chosen_shares, held_out_layers, held_out_rows, in_sample
 from layerwise.measure.interventions import Ledger
 from layerwise.measure.kinship import kinship_levels
 from layerwise.measure.levels import Level, Places, spread
@@ -58,9 +59,6 @@ from layerwise.stack import Stack
 __all__ = ["MEASURE", "predict_layer", "predictability", "predictability_rows"]
 
 MEASURE = "predictability"
-
-Variants = Mapping[str, Triples]
-"""A tensor type's triples under each null, by the null's name."""
 
 
 def predictability(
@@ -110,11 +108,12 @@ def entry_levels(
             variants["@random_twin"] = Triples(twin, sample, trained)
         name = sample.kind.name
         lines[name] = real.predictors_by_rows
-        found["in_sample_r2"][name] = _places({place: in_sample(real, place) for place in real.places})
+        found["in_sample_r2"][name] = _places(in_sample(real, spread(real.places)))
         for variant, triples in {"": real, **variants}.items():
-            rows, layers = _held_out(triples, spread(triples.places) if variant else triples.places)
-            found[f"heldout_rows_r2{variant}"][name] = _places(rows)
-            found[f"heldout_layers_r2{variant}"][name] = _places(layers)
+            shares = chosen_shares(triples)
+            places = spread(triples.places) if variant else triples.places
+            found[f"heldout_rows_r2{variant}"][name] = _places(held_out_rows(triples, shares, places))
+            found[f"heldout_layers_r2{variant}"][name] = _places(held_out_layers(triples, shares))
     noise = {task: Pooled(line, line, line) for task, line in _with_mean(lines).items()}
     yield _r2("in_sample_r2", found["in_sample_r2"], {"p_over_n": noise})
     for metric in ("heldout_rows_r2", "heldout_layers_r2"):
@@ -145,13 +144,6 @@ def _norm_errors(norms: Numbers) -> tuple[Numbers, Numbers]:
     errors = norms[..., 1:-1] - (norms[..., :-2] + norms[..., 2:]) / 2
     about = norms - norms.mean(axis=-1, keepdims=True)
     return np.square(errors), np.square(about)[..., 1:-1]
-
-
-def _held_out(triples: Triples, places: Iterable[int]) -> tuple[dict[int, Residual], dict[int, Residual]]:
-    """Residuals of held-out rows at `places`, and of held-out layers at all."""
-    rows = {place: held_out_rows(triples, place) for place in places}
-    layers = held_out_layers(triples, {place: each.share for place, each in rows.items()})
-    return {place: each.residual for place, each in rows.items()}, layers
 
 
 def _r2(metric: str, by_type: Mapping[str, Places], nulls: Mapping[str, Mapping[str, Pooled]] | None = None) -> Level:

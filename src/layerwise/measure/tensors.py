@@ -206,7 +206,9 @@ def units(tensors: Tensors, layer: int, sample: UnitSample) -> Tensor:
     Raises `MeasureError` for weights that are not finite.
     """
     stored = as_units(tensors.rows(layer, sample.kind.name, 0, sample.kind.shape[0]), sample.width)
-    chosen = stored[sample.rows.to(stored.device)][:, sample.columns.to(stored.device)]
+    chosen = stored[sample.rows.to(stored.device)]
+    if len(sample.columns) < stored.shape[1]:
+        chosen = chosen[:, sample.columns.to(stored.device)]
     matrix = chosen.to(device="cpu", dtype=torch.float64)
     if not matrix.isfinite().all():
         raise not_finite(layer, sample.kind.name)
