@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from layerwise import report as pages
@@ -9,27 +10,31 @@ from layerwise.errors import RunError
 from layerwise.measure.effects import MEASURE, effects
 from layerwise.measure.grid import complete
 from layerwise.results import Run
-from layerwise.results.rows import Loss, Score
+from layerwise.results.rows import Loss, PlanRecord, Score
 
 
 def report_data(run: Run) -> pages.ReportData:
     """The rows of `run` as the report reads them; effects are reckoned here when the run was stopped before its own."""
-    scores = run.store.scores()
-    losses = tuple(run.store.losses())
-    if not losses:
-        raise RunError(f"{run.folder} has no rows yet: the sweep was stopped before its first. Run it again to go on")
+    scores, plans = run.store.scores(), run.store.plans()
+    swept = {record.plan for record in plans}
+    losses = tuple(row for row in run.store.losses() if row.plan in swept)
+    if not losses and not scores:
+        raise RunError(f"{run.folder} has no rows yet: it was stopped before its first. Run it again to go on")
     if not any(score.measure == MEASURE for score in scores):
-        scores += _provisional_effects(run, losses)
-    return pages.ReportData(asdict(run.manifest), tuple(run.store.plans()), tuple(scores), losses)
+        scores += _provisional_effects(plans, losses, run.manifest.seed)
+    return pages.ReportData(
+        asdict(run.manifest), tuple(plans), tuple(scores), losses, notes=tuple(run.store.notes())
+    )
 
 
 def headline(data: pages.ReportData) -> str:
-    """What was found, one sentence a line."""
-    return "\n".join(f"- {finding.text}" for finding in pages.findings(pages.Evidence.of(data)))
+    """What was found, one sentence a line: of a diagnosis what became of the claims, of a sweep its findings."""
+    lines = pages.claim_lines(data) or [finding.text for finding in pages.findings(pages.Evidence.of(data))]
+    return "\n".join(f"- {line}" for line in lines)
 
 
-def _provisional_effects(run: Run, losses: tuple[Loss, ...]) -> list[Score]:
-    """Effects on the windows that every plan has rows for."""
-    identity = next(record.plan for record in run.store.plans() if record.family == "identity")
-    shared = complete(losses)
-    return effects(shared, identity, seed=run.manifest.seed) if shared else []
+def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:
+    """Effects of a sweep that was stopped, on the windows that every plan has rows for."""
+    identity = next((record.plan for record in plans if record.family == "identity"), None)
+    shared = complete(losses) if identity is not None else []
+    return effects(shared, identity, seed=seed) if identity is not None and shared else []

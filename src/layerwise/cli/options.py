@@ -7,6 +7,10 @@ from typing import Annotated
 
 import typer
 
+from layerwise.data.corpus import Corpus, read_corpus
+from layerwise.data.demo import demo_corpus
+from layerwise.errors import DataError
+
 # The words of `layerwise.stack.load`, which is too heavy to import for a help text; a test compares them.
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
 DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
@@ -38,6 +42,15 @@ TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with it.", rich_help_panel=MODEL)
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+
+
+def text_of(model: str, text: Path | None) -> Corpus:
+    """The text that a verb reads: the one that was named, or the demo's own."""
+    if text is not None:
+        return read_corpus(text)
+    if model == "demo":
+        return demo_corpus()
+    raise DataError("a text to score is needed: --text FILE_OR_FOLDER (only the demo brings its own)")
 
 
 def names(text: str | None) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
-"""What the terminal shows: two consoles, sentences, and the one progress bar of a sweep."""
+"""What the terminal shows: two consoles, sentences, and the progress bars."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -51,6 +51,35 @@ class SweepBar:
         spent = meter.layer_seconds + meter.head_seconds
         done = spent / (spent + left) if left is not None and spent + left > 0 else 0.0
         self._bar.update(self._task, completed=done, left=left, visible=meter.head_tokens < bill.head_tokens)
+
+
+class PartBar:
+    """The bar of an examination: the part under way and the share of it that is done.
+
+    It vanishes when the examination is done, and shows nothing where there is no terminal.
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(),
+            TimeRemainingColumn(), console=errors, transient=True, disable=quiet or not errors.is_terminal,
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=1.0, visible=False)
+        self._part = ""
+
+    def __enter__(self) -> PartBar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def update(self, part: str, share: float) -> None:
+        """Show how far `part` is."""
+        if part != self._part:
+            self._bar.reset(self._task, total=1.0, description=part)
+            self._part = part
+        self._bar.update(self._task, completed=share, visible=share < 1)
 
 
 class _TimeLeft(ProgressColumn):

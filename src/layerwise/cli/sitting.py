@@ -23,7 +23,7 @@ from layerwise.measure.reading import Reading, read
 from layerwise.measure.study import Study
 from layerwise.measure.sweep import bill, with_identity
 from layerwise.plan import Plan
-from layerwise.results import Run
+from layerwise.results import Manifest, Run
 from layerwise.stack import Stack
 
 Say = Callable[[str], None]
@@ -34,7 +34,7 @@ def sit(stack: Stack, corpus: Corpus, study: Study, folder: Path | None, *, fres
 
     Raises `MeasureError` after the report is written when plans gave numbers that are not finite.
     """
-    say: Say = _silence if quiet else _to_errors
+    say = speaker(quiet)
     reading = read(
         stack, corpus, length=study.length, tokens=study.tokens, batch_tokens=study.batch_tokens, seed=study.seed
     )
@@ -43,9 +43,8 @@ def sit(stack: Stack, corpus: Corpus, study: Study, folder: Path | None, *, fres
     benchmarks = benchmarks_of(study)
     manifest = manifest_of(stack, reading, study, tuple(sys.argv))
     folder = folder or folder_of(manifest)
-    begin = Run.create(folder, manifest, fresh=True) if fresh else Run.resume_or_create(folder, manifest)
     broken = None
-    with begin as run, _stopped_in_peace(run):
+    with begin(folder, manifest, fresh) as run, stopped_in_peace(run):
         _announce(stack, reading, plans, run, say)
         try:
             with SweepBar(quiet) as bar:
@@ -60,7 +59,7 @@ def sit(stack: Stack, corpus: Corpus, study: Study, folder: Path | None, *, fres
 
 
 @contextmanager
-def _stopped_in_peace(run: Run) -> Iterator[None]:
+def stopped_in_peace(run: Run) -> Iterator[None]:
     """Say what Ctrl-C leaves; it goes on as `KeyboardInterrupt`, and the command ends with 130."""
     try:
         yield
@@ -105,9 +104,11 @@ def _write_report(run: Run, say: Say) -> None:
     write(output, f"report: {run.report}")
 
 
-def _to_errors(text: str) -> None:
-    write(errors, text)
+def speaker(quiet: bool) -> Say:
+    """Says sentences on the error stream, or nothing."""
+    return (lambda text: None) if quiet else (lambda text: write(errors, text))
 
 
-def _silence(text: str) -> None:
-    """Says nothing."""
+def begin(folder: Path, manifest: Manifest, fresh: bool) -> Run:
+    """The run of `manifest` in `folder`: gone on with, or started; `fresh` discards what is there."""
+    return Run.create(folder, manifest, fresh=True) if fresh else Run.resume_or_create(folder, manifest)

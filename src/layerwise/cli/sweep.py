@@ -16,11 +16,9 @@ from layerwise.cli.options import (
     Tokenizer,
     TrustRemoteCode,
     names,
+    text_of,
 )  # fmt: skip
 from layerwise.cli.screen import errors, write
-from layerwise.data.corpus import Corpus, read_corpus
-from layerwise.data.demo import demo_corpus
-from layerwise.errors import DataError
 from layerwise.measure.study import BATCH_TOKENS, DEFAULT_FAMILIES, Study
 from layerwise.plan import FAMILIES
 
@@ -89,7 +87,7 @@ def sweep(
         names(families), tuple(plan or ()), length, tokens, batch_tokens, seed, names(tasks), task_folder, task_limit,
         not no_similarity,
     )  # fmt: skip
-    corpus = _corpus(model, text)
+    corpus = text_of(model, text)
     if not quiet:
         write(errors, f"loading {model}")
     # From here on it takes torch: whatever could be refused without it has been.
@@ -98,11 +96,3 @@ def sweep(
 
     stack = open_model(model, tokenizer, layers, device, dtype, revision, trust_remote_code)
     sit(stack, corpus, study, run, fresh=fresh, quiet=quiet)
-
-
-def _corpus(model: str, text: Path | None) -> Corpus:
-    if text is not None:
-        return read_corpus(text)
-    if model == "demo":
-        return demo_corpus()
-    raise DataError("a sweep needs a text to score: --text FILE_OR_FOLDER (only the demo brings its own)")

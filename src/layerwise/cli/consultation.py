@@ -1,0 +1,43 @@
+"""One sitting of a diagnosis: from a stack and a corpus to the claims and the report, said as it goes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from layerwise import report as pages
+from layerwise.cli.findings import headline, report_data
+from layerwise.cli.screen import PartBar, duration, output, write
+from layerwise.cli.sitting import begin, speaker, stopped_in_peace
+from layerwise.data.corpus import Corpus
+from layerwise.measure.conduct import folder_of
+from layerwise.measure.examination import Examination
+from layerwise.measure.examine import Watcher, examine, manifest_of
+from layerwise.measure.reading import read
+from layerwise.stack import Stack
+
+
+def consult(stack: Stack, corpus: Corpus, asked: Examination, folder: Path | None, *, fresh: bool, quiet: bool) -> None:
+    """Carry `asked` out into `folder`, or into one named by what is measured; print the claims, write the report."""
+    say = speaker(quiet)
+    reading = read(
+        stack, corpus, length=asked.length, tokens=asked.tokens, batch_tokens=asked.batch_tokens, seed=asked.seed
+    )
+    manifest = manifest_of(stack, reading, asked, tuple(sys.argv))
+    folder = folder or folder_of(manifest)
+    start = time.perf_counter()
+    with begin(folder, manifest, fresh) as run, stopped_in_peace(run):
+        say(f"{stack.source.name}: {stack.depth} layers, {stack.dtype}, {stack.device}".replace("torch.", ""))
+        documents = f"{reading.documents:,} document{'s' * (reading.documents != 1)}"
+        say(f"{reading.name}: {documents}, {reading.tokens:,} scored tokens")
+        say(f"run folder: {run.folder}")
+        for change in run.changes:
+            say(f"note: {change}")
+        with PartBar(quiet) as bar:
+            examine(stack, reading, asked, run, Watcher(say, bar.update))
+        say(f"done in {duration(time.perf_counter() - start)}")
+        data = report_data(run)
+        write(output, headline(data))
+        pages.write(run.report, pages.render(data))
+        write(output, f"report: {run.report}")

@@ -1,0 +1,101 @@
+"""`layerwise diagnose`: which layers matter, with a null and an interval beside every score."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from layerwise.cli.options import (
+    Device,
+    Dtype,
+    Layers,
+    ModelName,
+    Revision,
+    Tokenizer,
+    TrustRemoteCode,
+    names,
+    text_of,
+)  # fmt: skip
+from layerwise.cli.screen import errors, write
+from layerwise.measure.examination import CURVE_TOKENS, PARTS, Examination
+from layerwise.measure.study import BATCH_TOKENS
+
+# The parts of the help text.
+TEXT, QUESTIONS, RUN = ({"rich_help_panel": name} for name in ("The text", "What is asked", "The run"))
+
+
+def diagnose(
+    model: ModelName,
+    text: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A file, or a folder of them; demo brings its own.", **TEXT)
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Score at most so many, spread over documents.", **TEXT)
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option(min=2, metavar="N", help="The longest window; by default 512 tokens.", **TEXT)
+    ] = None,
+    batch_tokens: Annotated[int, typer.Option(min=1, metavar="N", help="Tokens that run together.", **TEXT)] = (
+        BATCH_TOKENS
+    ),
+    parts: Annotated[
+        str, typer.Option(metavar="NAMES", help=f"Comma-separated, from: {', '.join(PARTS)}.", **QUESTIONS)
+    ] = ",".join(PARTS),
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Race: stop reading for a layer whose verdict is settled, after N tokens at the latest.",
+            **QUESTIONS,
+        ),
+    ] = None,
+    margin: Annotated[
+        float, typer.Option(metavar="NATS", help="The smallest effect that counts, in nats per token.", **QUESTIONS)
+    ] = 0.01,
+    curve_tokens: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Tokens for curves and sets of layers.", **QUESTIONS)
+    ] = CURVE_TOKENS,
+    all_layers: Annotated[
+        bool, typer.Option("--all-layers", help="Damage and repair every layer, not a few.", **QUESTIONS)
+    ] = False,
+    run: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Its folder; by default named by what is measured.", **RUN)
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the rows of the run folder.", **RUN)] = False,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Draws the text, the noise, the twins and the bootstrap.", **RUN)
+    ] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the result and nothing else.", **RUN)] = False,
+    tokenizer: Tokenizer = None,
+    layers: Layers = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    revision: Revision = None,
+    trust_remote_code: TrustRemoteCode = False,
+) -> None:
+    """Ask which layers of a model matter, with a null and an interval beside every score.
+
+    Ends with what became of the published claims, and writes a report. Killed or stopped, the same command goes on
+    where it was.
+
+    [dim]layerwise diagnose demo[/]
+
+    [dim]layerwise diagnose HuggingFaceTB/SmolLM2-135M --text book.txt[/]
+
+    [dim]layerwise diagnose ./my-model --text texts/ --parts racing --budget 50000[/]
+    """
+    asked = Examination(
+        names(parts), length, tokens, batch_tokens, curve_tokens, budget, margin, all_layers, seed
+    )  # fmt: skip
+    corpus = text_of(model, text)
+    if not quiet:
+        write(errors, f"loading {model}")
+    # From here on it takes torch: whatever could be refused without it has been.
+    from layerwise.cli.consultation import consult
+    from layerwise.cli.model import open_model
+
+    stack = open_model(model, tokenizer, layers, device, dtype, revision, trust_remote_code)
+    consult(stack, corpus, asked, run, fresh=fresh, quiet=quiet)

@@ -1,0 +1,260 @@
+"""Carry out an examination: one model, one text, every part into a run folder that outlives the process.
+
+Each part is a function of the model, the text and the rows of earlier parts; this module decides what each is given and
+keeps what it returns. A part that is there is not computed again, and inside the long ones nothing finished is: losses
+go to the run as they are made. A part that cannot be had of this model (layers of unlike shapes, no random twin, too
+little text) says why, in a note that the report prints, and the other parts go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+
+from layerwise.errors import LayerwiseError, MeasureError, RunError
+from layerwise.measure import ablation, racing, verdicts
+from layerwise.measure.activations import activations
+from layerwise.measure.agreement import agreement
+from layerwise.measure.deltas import deltas
+from layerwise.measure.effects import effects
+from layerwise.measure.examination import Examination
+from layerwise.measure.interventions import Ledger
+from layerwise.measure.manipulation import manipulation
+from layerwise.measure.order import members as reordered
+from layerwise.measure.predictability import predictability
+from layerwise.measure.proxies import proxies
+from layerwise.measure.pruning import pruning
+from layerwise.measure.reading import Reading, sample
+from layerwise.measure.recovery import RecoveryLedger, recovery
+from layerwise.measure.spectra import spectra
+from layerwise.measure.sweep import plan_records, sweep
+from layerwise.measure.verdicts import Rule
+from layerwise.plan import Plan
+from layerwise.results import Loss, Manifest, Run, Score
+from layerwise.stack import Stack, weight_hash
+
+RECOVERY_RUNS = "recovery_run"
+
+DONE = "done"
+"""The subject-less row of measure `examination` that says a part is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Who is told how an examination goes: `say` receives sentences, `progress` a part and the share of it done."""
+
+    say: Callable[[str], None] = lambda text: None
+    progress: Callable[[str, float], None] = lambda part, share: None
+
+
+def manifest_of(stack: Stack, reading: Reading, asked: Examination, command: tuple[str, ...] = ()) -> Manifest:
+    """The provenance of an examination of `stack` on `reading`."""
+    return Manifest(
+        model=stack.source.name, revision=stack.source.revision, weight_hash=weight_hash(stack.model),
+        dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=reading.name,
+        corpus_hash=reading.digest, documents=reading.documents, tokens=reading.tokens, window=reading.length,
+        families=asked.settings(), tasks=(), seed=asked.seed, layers=stack.path, command=command,
+    )  # fmt: skip
+
+
+def examine(stack: Stack, reading: Reading, asked: Examination, run: Run, watcher: Watcher | None = None) -> None:
+    """Carry `asked` out into `run`; what is there already is not computed again.
+
+    Raises `MeasureError` for a model with fewer than 4 layers, of which nothing here can be asked, and for one whose
+    own losses are not finite. A full disk, or any other `RunError`, ends the examination; every other refusal ends its
+    part alone.
+    """
+    ablation.refuse_shallow(stack)
+    watcher = watcher or Watcher()
+    work = _Work(stack, reading, asked, run, watcher)
+    for number, part in enumerate(asked.parts, start=1):
+        if part in work.finished:
+            continue
+        watcher.say(f"{part} ({number} of {len(asked.parts)})")
+        notes: list[str] = []
+        try:
+            PARTS[part](work, notes.append)
+        except RunError:
+            raise
+        except LayerwiseError as refusal:
+            notes.append(str(refusal))
+        run.store.replace_notes(part, notes)
+        for text in notes:
+            watcher.say(f"{part}: {text}")
+        work.finish(part)
+    if not run.store.scores("ablation") and not run.store.scores("proxies"):
+        raise MeasureError("; ".join(note.text for note in run.store.notes()) or "nothing could be measured")
+
+
+@dataclass
+class _Work:
+    """An examination under way: what it is of, what it asks, and where its rows go."""
+
+    stack: Stack
+    reading: Reading
+    asked: Examination
+    run: Run
+    watcher: Watcher
+    finished: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.finished = {score.subject for score in self.run.store.scores("examination", metric=DONE)}
+
+    @property
+    def seed(self) -> int:
+        return self.asked.seed
+
+    @property
+    def baseline(self) -> str:
+        return str(Plan.identity(self.stack.depth))
+
+    @cached_property
+    def short(self) -> Reading:
+        """The text of curves and sets."""
+        return sample(self.reading, self.asked.curve_tokens, self.seed)
+
+    @cached_property
+    def ablated(self) -> Reading:
+        """The text of the interventions."""
+        budget = self.asked.budget
+        return self.reading if budget is None else sample(self.reading, budget, self.seed)
+
+    def scores(self, *measures: str) -> list[Score]:
+        return [score for measure in measures for score in self.run.store.scores(measure)]
+
+    def ledger(self, part: str, say: Callable[[str], None]) -> Ledger:
+        """Everything the run holds, and a place for more."""
+        return Ledger(
+            known=tuple(self.run.store.losses()),
+            sink=self.run.store.add_losses,
+            progress=lambda share: self.watcher.progress(part, share),
+            say=say,
+        )
+
+    def keep(self, measure: str, rows: Iterable[Score]) -> None:
+        self.run.store.replace_scores(measure, rows)
+
+    def finish(self, part: str) -> None:
+        self.finished.add(part)
+        done = [Score("examination", name, "all", DONE, 1.0) for name in sorted(self.finished)]
+        self.keep("examination", done)
+
+
+Say = Callable[[str], None]
+
+
+def _proxies(work: _Work, say: Say) -> None:
+    work.keep("proxies", proxies(work.stack, work.reading, seed=work.seed))
+
+
+def _structure(work: _Work, say: Say) -> None:
+    """Of the weights and of the activations; either may be had without the other."""
+    sides: tuple[Callable[[], list[Score]], ...] = (
+        partial(spectra, work.stack, seed=work.seed),
+        partial(activations, work.stack, work.reading, seed=work.seed),
+    )
+    rows: list[Score] = []
+    for measure in sides:
+        try:
+            rows += measure()
+        except MeasureError as refusal:
+            say(str(refusal))
+    work.keep("structure", rows)
+
+
+def _deltas(work: _Work, say: Say) -> None:
+    work.keep("deltas", deltas(work.stack, seed=work.seed))
+
+
+def _predictability(work: _Work, say: Say) -> None:
+    ledger = work.ledger("predictability", say)
+    work.keep("predictability", predictability(work.stack, work.short, seed=work.seed, ledger=ledger))
+
+
+def _ablation(work: _Work, say: Say) -> None:
+    losses = ablation.ablation_losses(work.stack, work.ablated, seed=work.seed, ledger=work.ledger("ablation", say))
+    work.keep("ablation", ablation.ablation_of(work.stack, losses, seed=work.seed))
+    if work.asked.budget is None:
+        keys = ablation.skip_keys(work.stack.depth)
+        rule = Rule(margin=work.asked.margin)
+        work.keep(verdicts.MEASURE, verdicts.verdicts(losses, work.baseline, keys, seed=work.seed, rule=rule))
+
+
+def _racing(work: _Work, say: Say) -> None:
+    """With a budget the race is run and gives the verdicts; without one it tells what it would have saved."""
+    rows = racing.racing(
+        work.stack, work.reading, budget=work.asked.budget, seed=work.seed, rule=Rule(margin=work.asked.margin),
+        ledger=work.ledger("racing", say),
+    )  # fmt: skip
+    work.keep(racing.MEASURE, rows)
+    if work.asked.budget is not None:
+        found = [replace(row, measure=verdicts.MEASURE) for row in rows if row.subject != racing.RACE]
+        work.keep(verdicts.MEASURE, found)
+
+
+def _order(work: _Work, say: Say) -> None:
+    chosen = reordered(work.stack.depth)
+    store = work.run.store
+    sweep(work.stack, chosen, work.reading, sink=store.add_losses, finished=store.finished)
+    wanted = {work.baseline, *(str(member.plan) for member in chosen)}
+    losses = [row for row in store.losses() if row.plan in wanted]
+    store.add_plans(plan_records(chosen))
+    found = effects(losses, work.baseline, seed=work.seed, answer_tasks=work.reading.answer_tasks)
+    work.keep("effect", found)
+
+
+def _manipulation(work: _Work, say: Say) -> None:
+    ledger = work.ledger("manipulation", say)
+    work.keep("manipulation", manipulation(work.stack, work.short, seed=work.seed, ledger=ledger))
+
+
+def _recovery(work: _Work, say: Say) -> None:
+    runs = work.scores(RECOVERY_RUNS)
+
+    def sink(rows: Sequence[Score]) -> None:
+        runs.extend(rows)
+        work.keep(RECOVERY_RUNS, runs)
+
+    ledger = RecoveryLedger(
+        known=tuple(runs), sink=sink, progress=lambda share: work.watcher.progress("recovery", share), say=say
+    )
+    layers = range(work.stack.depth) if work.asked.all_layers else None
+    rows = recovery(
+        work.stack, work.reading, layers=layers, seed=work.seed, effects=work.scores("ablation"), ledger=ledger
+    )
+    work.keep("recovery", rows)
+
+
+def _agreement(work: _Work, say: Say) -> None:
+    losses = _skip_losses(work)
+    rows = agreement(work.scores("ablation", "proxies", "recovery"), seed=work.seed, losses=losses)
+    work.keep("agreement", rows)
+
+
+def _pruning(work: _Work, say: Say) -> None:
+    scores = work.scores("ablation", "proxies", "recovery")
+    rows, records = pruning(work.stack, work.short, scores, seed=work.seed, ledger=work.ledger("pruning", say))
+    work.run.store.add_plans(records)
+    work.keep("pruning", rows)
+
+
+def _skip_losses(work: _Work) -> list[Loss]:
+    wanted = {work.baseline, *ablation.skip_keys(work.stack.depth).values()}
+    return [row for row in work.run.store.losses() if row.plan in wanted]
+
+
+PARTS: dict[str, Callable[[_Work, Say], None]] = {
+    "proxies": _proxies,
+    "structure": _structure,
+    "deltas": _deltas,
+    "predictability": _predictability,
+    "ablation": _ablation,
+    "racing": _racing,
+    "order": _order,
+    "manipulation": _manipulation,
+    "recovery": _recovery,
+    "agreement": _agreement,
+    "pruning": _pruning,
+}
+"""What carries out each part of an examination."""

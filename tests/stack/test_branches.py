@@ -1,0 +1,101 @@
+"""Branches are found by what they do: silent, linear, one mixing tokens and one not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+)
+
+from conftest import tiny_llama
+from layerwise.errors import UnsupportedModel
+from layerwise.stack import Stack, load
+from layerwise.stack.branches import edited, find_branches, only
+
+SMALL = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "initializer_range": 0.2,
+}
+
+
+def branches_of(stack: Stack, ids: torch.Tensor) -> tuple[dict[str, str], ...]:
+    with torch.inference_mode():
+        return tuple(dict(pair) for pair in find_branches(stack, stack.capture(input_ids=ids)).paths)
+
+
+def test_a_llama_has_attention_and_an_mlp(llama: LlamaForCausalLM, ids: torch.Tensor) -> None:
+    assert branches_of(load(llama), ids) == ({"attn": "self_attn", "mlp": "mlp"},) * 6
+
+
+def test_behind_a_norm_of_its_own_the_branch_ends_at_that_norm(ids: torch.Tensor) -> None:
+    """Half the output of Gemma 2's attention is normalised away: only what comes behind is a volume knob."""
+    model = Gemma2ForCausalLM(Gemma2Config(**SMALL, num_key_value_heads=2, head_dim=8)).eval()
+    paths = branches_of(load(model), ids)
+    assert set(map(tuple, (pair.values() for pair in paths))) == {
+        ("post_attention_layernorm", "post_feedforward_layernorm")
+    }
+
+
+def test_parallel_branches_are_two(ids: torch.Tensor) -> None:
+    model = GPTNeoXForCausalLM(GPTNeoXConfig(**SMALL, use_parallel_residual=True)).eval()
+    assert branches_of(load(model), ids) == ({"attn": "post_attention_dropout", "mlp": "post_mlp_dropout"},) * 4
+
+
+def test_silent_branches_leave_the_identity_and_each_alone_its_part(llama: LlamaForCausalLM, ids: torch.Tensor) -> None:
+    stack = load(llama)
+    block, pair = llama.model.layers[2], {"attn": "self_attn", "mlp": "mlp"}
+    with torch.inference_mode():
+        captured = stack.capture(input_ids=ids)
+        state = captured.state
+        with only(block, pair, "attn"):  # type: ignore[arg-type]
+            attn = stack.apply(2, state, captured)
+        with only(block, pair, "mlp"):  # type: ignore[arg-type]
+            mlp = stack.apply(2, attn, captured)
+        whole = stack.apply(2, state, captured)
+        with edited(block, "self_attn", torch.zeros_like), edited(block, "mlp", torch.zeros_like):
+            assert torch.equal(stack.apply(2, state, captured), state)
+    torch.testing.assert_close(mlp, whole)
+    assert not torch.equal(attn, whole)
+    assert not block.self_attn._forward_hooks
+
+
+@pytest.mark.parametrize("model", [
+    BertForMaskedLM(BertConfig(**SMALL)).eval(),
+    MambaForCausalLM(MambaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=4, state_size=4)).eval(),
+], ids=["normalises after adding", "one branch"])  # fmt: skip
+def test_what_cannot_be_split_is_refused_with_the_layer(model: torch.nn.Module, ids: torch.Tensor) -> None:
+    with pytest.raises(UnsupportedModel, match=r"cannot be split into attn and mlp: in layer 0"):
+        branches_of(load(model), ids)
+
+
+def test_an_idle_layer_takes_the_pair_of_the_others(ids: torch.Tensor) -> None:
+    """A layer whose branches add nothing proves nothing by itself, wherever it stands."""
+    for idle in (0, 3):
+        model = tiny_llama(4)
+        with torch.no_grad():
+            model.model.layers[idle].self_attn.o_proj.weight.zero_()
+            model.model.layers[idle].mlp.down_proj.weight.zero_()
+        assert branches_of(load(model), ids) == ({"attn": "self_attn", "mlp": "mlp"},) * 4
+
+
+def test_a_stack_of_idle_layers_cannot_be_split(ids: torch.Tensor) -> None:
+    model = tiny_llama(4)
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+    with pytest.raises(UnsupportedModel, match="cannot be split"):
+        branches_of(load(model), ids)

@@ -1,0 +1,101 @@
+"""Weights of single layers: replaced for a call or a while, and back to the bit; twins drawn by seed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+import torch
+from torch import nn
+from transformers import LlamaForCausalLM
+
+from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.stack import load, weight_hash
+from layerwise.stack.weights import apply_with, layer_weights, substituted, twin
+
+
+def test_a_layer_with_the_weights_of_another_is_that_layer(llama: LlamaForCausalLM, ids: torch.Tensor) -> None:
+    stack = load(llama)
+    with torch.inference_mode():
+        captured = stack.capture(input_ids=ids)
+        expected = stack.apply(4, captured.state, captured)
+        found = apply_with(stack, 1, layer_weights(stack, 4), captured.state, captured)
+        own = apply_with(stack, 1, {}, captured.state, captured)
+        same = stack.apply(1, captured.state, captured)
+    assert torch.equal(found, expected)
+    assert torch.equal(own, same)
+
+
+def test_layer_weights_are_not_copied(llama: LlamaForCausalLM) -> None:
+    stack = load(llama)
+    own = llama.model.layers[2].self_attn.q_proj.weight
+    assert layer_weights(stack, 2)["self_attn.q_proj.weight"].data_ptr() == own.data_ptr()
+
+
+def test_substituted_weights_are_used_and_taken_back_to_the_bit(llama: LlamaForCausalLM, ids: torch.Tensor) -> None:
+    stack = load(llama)
+    before = weight_hash(llama)
+    parameter = llama.model.layers[1].mlp.up_proj.weight
+    with torch.inference_mode():
+        expected = stack.logits(Plan.parse("0 4 2-5"), input_ids=ids)
+        with substituted(stack, {1: layer_weights(stack, 4)}):
+            assert torch.equal(llama(input_ids=ids).logits, expected)
+            assert llama.model.layers[1].mlp.up_proj.weight is parameter
+    assert weight_hash(llama) == before
+
+
+def test_they_are_taken_back_after_an_exception_and_after_training(llama: LlamaForCausalLM) -> None:
+    stack = load(llama)
+    before = weight_hash(llama)
+    with suppress(RuntimeError), substituted(stack, {1: layer_weights(stack, 1)}):
+        with torch.no_grad():
+            for parameter in llama.model.layers[1].parameters():
+                parameter.add_(1.0)
+        assert weight_hash(llama) != before
+        raise RuntimeError
+    assert weight_hash(llama) == before
+
+
+@pytest.mark.parametrize(("weights", "message"), [
+    ({"mlp.up_porj.weight": torch.zeros(64, 32)}, "no parameter 'mlp.up_porj.weight'.*mlp.up_proj.weight"),
+    ({"mlp.up_proj.weight": torch.zeros(2, 2)}, r"has the shape \(64, 32\)"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused_before_anything_changes(
+    llama: LlamaForCausalLM, weights: dict[str, torch.Tensor], message: str
+) -> None:
+    stack = load(llama)
+    before = weight_hash(llama)
+    with (
+        pytest.raises(ModelError, match=message),
+        substituted(stack, {0: {"mlp.down_proj.weight": torch.zeros(32, 64), **weights}}),
+    ):
+        raise AssertionError("the context was entered")
+    assert weight_hash(llama) == before
+
+
+def test_a_twin_is_another_draw_of_the_same_model(llama: LlamaForCausalLM) -> None:
+    stack = load(llama)
+    state = torch.random.get_rng_state()
+    first, again, other = twin(stack, 3), twin(stack, 3), twin(stack, 4)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert weight_hash(first.model) == weight_hash(again.model)
+    assert len({weight_hash(each.model) for each in (stack.model, first.model, other.model)}) == 3
+    assert first.depth == stack.depth
+    shapes = [{name: value.shape for name, value in layer_weights(each, 0).items()} for each in (stack, first)]
+    assert shapes[0] == shapes[1]
+
+
+def test_a_bare_module_has_no_twin() -> None:
+    class Bare(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList([nn.Linear(4, 4) for _ in range(4)])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    with pytest.raises(UnsupportedModel, match="Bare is not a transformers model"):
+        twin(load(Bare(), layers="blocks"), 0)
