@@ -23,7 +23,8 @@ import torch
 from torch.nn import functional
 
 from layerwise.data.batches import IGNORED, AnyBatch
-from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.errors import UnsupportedModel
+from layerwise.measure.ablation import refuse_shallow
 from layerwise.measure.backward import backward, counted_tokens, differentiable, in_parts
 from layerwise.measure.block_influence import Turning
 from layerwise.measure.gate_gradient import GateGradients
@@ -32,11 +33,9 @@ from layerwise.measure.reading import Reading
 from layerwise.measure.taylor import Taylor
 from layerwise.results.rows import Score
 from layerwise.stack import Stack
-from layerwise.stack.branches import Branches, find_branches
+from layerwise.stack.branches import Branches
 from layerwise.stack.inputs import evaluating, main_tensor
 from layerwise.stack.weights import twin
-
-FEWEST_LAYERS = 4
 
 TWINNED = frozenset({"block_influence", "angular_distance", "taylor"})
 """The metrics that are also told of the random twin: a gate has a null of its own, the lens that of a guess."""
@@ -48,10 +47,7 @@ def proxies(stack: Stack, reading: Reading, *, seed: int = 0) -> list[Score]:
     `seed` draws the bootstrap, the sign flips and the weights of the random twin; a model that has no twin has no rows
     of it. Raises `MeasureError` for fewer than 4 layers, and for states that are not finite.
     """
-    if stack.depth < FEWEST_LAYERS:
-        raise MeasureError(
-            f"the proxies compare layers: a model needs at least {FEWEST_LAYERS} layers, not {stack.depth}"
-        )
+    refuse_shallow(stack)
     branches = split(stack, reading)
     scores = survey(stack, reading, branches, seed=seed)
     return [*scores, *logit_lens(stack, reading), *_of_the_twin(stack, reading, seed)]
@@ -80,7 +76,7 @@ def split(stack: Stack, reading: Reading) -> Branches | None:
     with evaluating(stack.model), torch.no_grad():
         captured = stack.capture(**inputs)
     try:
-        return find_branches(stack, captured)
+        return stack.branches(captured)
     except UnsupportedModel:
         return None
 
