@@ -177,6 +177,7 @@ def test_without_branch_leaves_the_other_half_and_nothing_of_the_branch(
             edits.without_branch(plan, layer, part)
         return
     silenced = edits.without_branch(plan, layer, part)
+    assert silenced.has_halves() == any(half is not None for _, half in rest)
     assert [(step.layer, step.part) for step in silenced.steps()] == rest
     if any(name[0] != layer for name in names) and (layer, remaining) in rest:
         assert edits.without_branch(silenced, layer, remaining) == edits.skip(plan, layer)

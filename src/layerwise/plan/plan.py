@@ -247,6 +247,14 @@ class Plan:
         """The layers that run at all, whole or in part."""
         return frozenset(_visited(self))
 
+    def has_halves(self) -> bool:
+        """Whether it visits a half of a layer; its `order` then does not say all that it runs.
+
+        >>> Plan.parse("0-11 12.mlp 13-29").has_halves()
+        True
+        """
+        return any(step.part is not None for step in self.steps())
+
     def check(self, depth: int) -> None:
         """Raise `PlanError` unless a model of `depth` layers can run this plan.
 

@@ -206,8 +206,7 @@ class Stack:
         self._refuse_while_in_place(f"run {plan}")
         plan.check(self.depth)
         refuse_loss_of_a_kind(self.model, self.path, plan)
-        halves = any(step.part is not None for step in plan.steps())
-        branches = self.branches() if halves else None
+        branches = self.branches() if plan.has_halves() else None
         self._plan = plan
         try:
             with visits.in_place(self.model, self.path, plan, branches):
