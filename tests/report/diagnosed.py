@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import combinations
 
+from layerwise.plan import Plan
 from layerwise.report import ReportData
 from layerwise.results.rows import PlanRecord, Score
 
@@ -25,6 +26,10 @@ ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25)
 DAMAGES = ("noise_50/layer", "equal_damage/layer", "reinitialise/model")
 RANKINGS = ("skip", "mean_ablate", "block_influence", "gate_gradient", "taylor", "recovery", "random_score")
 TOKENS = 9000
+PARTS = (
+    "proxies", "structure", "deltas", "predictability", "ablation", "racing", "order", "manipulation", "recovery",
+    "agreement", "pruning",
+)  # fmt: skip
 
 
 def scores(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) -> list[Score]:
@@ -41,12 +46,20 @@ def scores(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) -> li
         *_proxies(depth, draw),
         *_agreement(),
         *_pruning(depth),
+        *_order(depth, tasks),
     ]
 
 
 def diagnosis(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) -> ReportData:
     """A whole diagnosis with its manifest and the plans that judged its scores."""
-    return ReportData(_manifest(depth, tasks), _pruned(depth), tuple(scores(depth, tasks, seed)))
+    plans = (*_pruned(depth), *_moved(depth))
+    return ReportData(_manifest(depth, tasks), plans, tuple(scores(depth, tasks, seed)))
+
+
+def resumable(data: ReportData, *finished: str) -> ReportData:
+    """The same run as its folder would hold it when only these parts were complete."""
+    done = tuple(row("examination", part, "done", 1.0) for part in finished)
+    return replace(data, scores=(*data.scores, *done))
 
 
 def without(data: ReportData, *measures: str) -> ReportData:
@@ -84,7 +97,8 @@ def _ablation(depth: int, tasks: tuple[str, ...], draw: random.Random) -> Iterat
         for layer in range(depth):
             for part, share in (("", 1.0), (".attn", 0.35), (".mlp", 0.6)):
                 for name, factor in INTERVENTIONS.items():
-                    if not part or name in {"skip", "mean_ablate"}:
+                    ends = name == "neighbour_average" and layer in {0, depth - 1}
+                    if not ends and (not part or name in {"skip", "mean_ablate"}):
                         yield from _effect("ablation", f"{layer}{part}", task, name, share * factor, layer, depth, draw)
 
 
@@ -142,7 +156,7 @@ def _predictability(depth: int, draw: random.Random) -> Iterator[Score]:
         yield row(measure, "all", "norm_r2@shuffled_layers", 0.0, 0.35, task=task)
         for layer in range(depth - 1):
             pair = f"{layer},{layer + 1}"
-            for metric, base in {"subspace": 0.2, "docs": 0.3}.items():
+            for metric, base in {"subspace": 0.2, "subspace_units": 0.1, "docs": 0.3}.items():
                 value = base + 0.15 * math.sin(math.pi * layer / depth) + draw.gauss(0, 0.01)
                 yield row(measure, pair, metric, value, 0.02, task=task)
                 yield row(measure, pair, f"{metric}@random_twin", 0.12, 0.01, task=task)
@@ -168,8 +182,9 @@ def _recovery(depth: int, draw: random.Random) -> Iterator[Score]:
             yield row("recovery", str(layer), "censored", 1.0 if steps == 40.0 else 0.0, **shared)
             yield row("recovery", str(layer), "area@twin", 0.0, 0.4, **shared)
             yield row("recovery", str(layer), "area:seed0", area, **shared)
-        yield row("recovery", "ablation", "spearman", 0.71, 0.22, task=task)
-        yield row("recovery", "ablation", "spearman_given_damage", 0.08, 0.5, task=task)
+        for metric, value in {"spearman": 0.91, "spearman_given_damage": 0.08}.items():
+            yield row("recovery", "ablation", metric, value, task=task, p=0.2)
+            yield row("recovery", "ablation", f"{metric}@shuffled_layers", 0.0, 0.8, task=task)
 
 
 def _manipulation(depth: int, draw: random.Random) -> Iterator[Score]:
@@ -210,6 +225,7 @@ def _structure(depth: int, draw: random.Random) -> Iterator[Score]:
     for layer in range(depth):
         for part, share in (("", 1.0), (".attn", 0.4), (".mlp", 0.7)):
             yield row("structure", f"{layer}{part}", "output_ratio", share * (0.2 + 0.8 * math.exp(-layer)), 0.02)
+        yield row("structure", str(layer), "sink_strength@uniform", 0.05)
         yield row("structure", str(layer), "sink_strength", 0.8 * math.sin(math.pi * (layer + 0.5) / depth), 0.03)
 
 
@@ -240,6 +256,33 @@ def _agreement() -> Iterator[Score]:
             yield row("agreement", f"{left},{right}", metric, factor * value, 0.5 if chance else 0.2)
 
 
+def _moves(depth: int) -> dict[str, tuple[str, int | None]]:
+    """A window in the middle reversed, in two orders, and left out: plan to strategy and draw."""
+    first, last = depth // 4, depth - depth // 4 - 1
+    head, tail = f"0-{first - 1}", f"{last + 1}-{depth - 1}"
+    swapped = " ".join(map(str, (first + 1, first, *range(first + 2, last + 1))))
+    rotated = " ".join(map(str, (*range(first + 1, last + 1), first)))
+    plans = {f"{last}-{first}": ("reverse", None), swapped: ("random", 0), rotated: ("random", 1), "": ("skip", None)}
+    return {str(Plan.parse(f"{head} {middle} {tail}")): kind for middle, kind in plans.items()}
+
+
+def _moved(depth: int) -> tuple[PlanRecord, ...]:
+    affected = depth - 2 * (depth // 4)
+    return tuple(
+        PlanRecord(plan, "order", strategy, affected, draw, *[depth - affected if strategy == "skip" else depth] * 4)
+        for plan, (strategy, draw) in _moves(depth).items()
+    )
+
+
+def _order(depth: int, tasks: tuple[str, ...]) -> Iterator[Score]:
+    costs = {"text": 0.5, "arithmetic": 1.9, "all": 1.0}
+    for plan, (strategy, _) in _moves(depth).items():
+        for task in tasks:
+            value = costs[task] * (0.6 if strategy == "skip" and task == "arithmetic" else 1.0)
+            yield row("effect", plan, "delta_nll", value, 0.1, task=task, tokens=TOKENS)
+            yield row("effect", plan, "nll", 1.2 + value, task=task)
+
+
 def _pruning(depth: int) -> Iterator[Score]:
     factors = {"skip": 0.6, "block_influence": 0.9, "gate_gradient": 0.7, "deepest_keep_last": 1.1, "random": 1.5}
     for count in range(1, depth // 2 + 1):
@@ -262,16 +305,7 @@ def _manifest(depth: int, tasks: Iterable[str]) -> dict[str, object]:
         "corpus": "standard library, held-out modules",
         "documents": 40,
         "tokens": TOKENS,
-        "families": [
-            "ablation",
-            "racing",
-            "deltas",
-            "predictability",
-            "recovery",
-            "manipulation",
-            "structure",
-            "proxies",
-        ],
+        "families": [*PARTS, "curve_tokens:1500"],
         "tasks": [task for task in tasks if task != "all"],
         "seed": 0,
         "command": ["layerwise", "diagnose", "demo", "--text", "held out.txt"],

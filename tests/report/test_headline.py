@@ -101,6 +101,27 @@ def test_one_task_alone_is_not_compared_with_itself() -> None:
     assert RANKING in told
 
 
+def cosines(data: ReportData, half: float) -> ReportData:
+    """The same similarities with intervals."""
+    bounded = (
+        replace(score, low=score.value - half, high=score.value + half) if score.measure == "similarity" else score
+        for score in data.scores
+    )
+    return replace(data, scores=tuple(bounded))
+
+
+def test_the_zones_are_judged_by_the_intervals_of_the_cosines() -> None:
+    state, text = found(cosines(synthetic.run(12), 0.005))[ZONES]
+    assert state == "resolved"
+    assert text.startswith("They mostly vanish. Hidden states 3–10 form the clearest zone; its cosine contrast is 0.6")
+    assert text.count("[") == 2
+    assert "no interval" not in text
+    state, text = found(cosines(synthetic.run(12), 0.2))[ZONES]
+    assert state == "unresolved"
+    assert text.startswith("Not resolvable. ")
+    assert "carry no intervals" in found(synthetic.run(12))[ZONES][1]
+
+
 def test_an_empty_run_finds_nothing() -> None:
     assert findings(Evidence.of(ReportData({}, (), ()))) == ()
 

@@ -186,6 +186,16 @@ def test_plans_of_a_foreign_store_stay_in_the_table() -> None:
     assert "not a plan" in html
 
 
+def test_the_untouched_model_is_the_baseline_and_not_a_plan_that_was_missed() -> None:
+    whole = synthetic.run(6)
+    identity = PlanRecord("0-5", "identity", "identity", 0, None, 6, 6, 6, 6)
+    kept = tuple(s for s in whole.scores if not (s.subject == "0-5" and s.metric == "delta_nll"))
+    records = (identity, *(record for record in whole.plans if record.plan != "0-5"))
+    html = render(replace(whole, plans=records, scores=kept))
+    assert html.count("the baseline") == 3  # on its tile, in the tile's hover, and in the table
+    assert "not measured" not in Page(html).text
+
+
 def test_the_size_stays_sendable() -> None:
     html = render(synthetic.run(30, ("painters",)))
     assert len(html.encode()) < 8_000_000

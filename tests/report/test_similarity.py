@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from layerwise.report.data import Evidence, ReportData
-from layerwise.report.similarity import clearest_zone, contrast, difference, matrix
+from layerwise.report.similarity import clearest_zone, contrast, contrast_bounds, difference, matrix
 from layerwise.results.rows import Score
 from report import synthetic
 
@@ -34,3 +34,20 @@ def test_the_planted_zone_is_found_and_is_the_sinks_work() -> None:
 
 def test_too_few_states_have_no_zone() -> None:
     assert clearest_zone(((1.0, 0.5), (0.5, 1.0))) is None
+
+
+def test_bounds_of_a_contrast_hold_it_and_its_extremes() -> None:
+    values = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.9), (0.0, 0.9, 1.0))
+    lows, highs = (
+        tuple(
+            tuple(1.0 if i == j else value + shift for j, value in enumerate(found)) for i, found in enumerate(values)
+        )
+        for shift in (-0.1, 0.1)
+    )
+    assert contrast_bounds(lows, highs, 1, 2) == pytest.approx((0.7, 1.1))
+    assert contrast_bounds(((None,) * 3,) * 3, highs, 1, 2) is None
+
+
+def test_a_bound_that_was_not_measured_is_none() -> None:
+    rows = (Score("similarity", "0,1", "all", "cosine", 0.5), Score("similarity", "1,1", "all", "cosine", 1.0))
+    assert matrix(Evidence.of(ReportData({}, (), rows)), "cosine", "low") == ((None, None), (None, 1.0))

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
-from layerwise.report.diagnosis import Diagnosis, depth_of
+from layerwise.report.diagnosis import ORDER, Diagnosis, depth_of
 from layerwise.report.notation import verdict
-from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.rows import Loss, Note, PlanRecord, Score
 
 ALL_TASKS = "all"
 DELTA = "delta_nll"
@@ -28,14 +28,15 @@ class ReportData:
     """The rows of one run.
 
     `manifest` is printed whole in the provenance; `model`, `corpus` and `depth` are also read for the title. `losses`
-    are optional: with them, two plans are compared document by document, without them by their two intervals. `level`
-    is the significance level of every verdict.
+    are optional: with them, two plans are compared document by document, without them by their two intervals. `notes`
+    say what a measure had to leave out; each stands in its chapter. `level` is the significance level of every verdict.
     """
 
     manifest: Mapping[str, object]
     plans: tuple[PlanRecord, ...]
     scores: tuple[Score, ...]
     losses: tuple[Loss, ...] = ()
+    notes: tuple[Note, ...] = ()
     level: float = 0.05
 
 
@@ -91,6 +92,11 @@ class Evidence:
     def strategies(self) -> tuple[str, ...]:
         """Strategies in the order in which the run lists them."""
         return tuple(dict.fromkeys(record.strategy for record in self.data.plans))
+
+    @property
+    def is_diagnosis(self) -> bool:
+        """Whether the run diagnosed anything: it has rows of such a measure, or asked whether order matters."""
+        return bool(self.diagnosis.measures) or ORDER in self.families
 
     def effect(self, plan: str, task: str, metric: str = DELTA) -> Score | None:
         """The effect of one plan on one task, or `None` where it was not measured."""

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from layerwise.plan import Part
 from layerwise.results.rows import Score
 
 WHOLE = "all"
@@ -34,10 +35,12 @@ MEASURES = (
 )
 """The measures of a diagnosis, in the order in which the report tells them."""
 
+ORDER = "order"
+"""The family of the plans by which a diagnosis asks whether order matters; their rows are effects, as in a sweep."""
+
 BY_LAYER = frozenset({"ablation", "verdict", "racing", "predictability", "recovery", "manipulation", "structure"})
 """Measures whose numeric subjects are layers; elsewhere a number may be a lag or a hidden state."""
 VERDICTS = ("matters", "no_effect", "harmful")
-PARTS = ("attn", "mlp")
 
 _HALF = re.compile(r"(\d+)(?:\.(attn|mlp))?")
 _PAIR = re.compile(r"(\d+),(\d+)")
@@ -77,7 +80,7 @@ class Diagnosis:
         """One score, or `None` where it was not measured."""
         return self.subjects(measure, metric, task).get(subject)
 
-    def layers(self, measure: str, metric: str, task: str = WHOLE, part: str | None = None) -> dict[int, Score]:
+    def layers(self, measure: str, metric: str, task: str = WHOLE, part: Part | None = None) -> dict[int, Score]:
         """Layer to score, by depth; with `part` the scores of that half of each layer."""
         found = {}
         for subject, score in self.subjects(measure, metric, task).items():

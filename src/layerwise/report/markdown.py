@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from layerwise.plan import PARTS
 from layerwise.report.chapters import present_groups
 from layerwise.report.chapters.sweep import SWEEP
 from layerwise.report.claims import claims
 from layerwise.report.data import DELTA, Evidence, ReportData
-from layerwise.report.diagnosis import PARTS, Diagnosis
+from layerwise.report.diagnosis import Diagnosis
 from layerwise.report.headline import findings
 from layerwise.report.layers import single_skips
 from layerwise.report.notation import between, probability, verdict
@@ -37,7 +38,7 @@ def markdown(data: ReportData) -> str:
 
 def _diagnosis(evidence: Evidence) -> tuple[str, ...]:
     found = evidence.diagnosis
-    if not found.measures:
+    if not evidence.is_diagnosis:
         return ()
     told = "\n".join(
         f"- **{_escaped(claim.name)}** ({claim.verdict}) {_escaped(f'{claim.figures} {claim.why}')}"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from layerwise.plan import Part
 from layerwise.report.diagnosis import NULL, WHOLE, Diagnosis
 from layerwise.report.wording import label
 from layerwise.results.rows import Score
@@ -27,6 +28,7 @@ NULL_NAMES = {
     "same_norm_random": "random error of the same norm",
     "p_over_n": "p/n, what a fit to noise gives",
     "twin": "undamaged twin",
+    "uniform": "a uniform guess",
 }
 
 
@@ -58,7 +60,7 @@ def null_name(null: str) -> str:
 
 
 def layer_bands(
-    found: Diagnosis, measure: str, metric: str, task: str = WHOLE, part: str | None = None
+    found: Diagnosis, measure: str, metric: str, task: str = WHOLE, part: Part | None = None
 ) -> tuple[Band, ...]:
     """Every null of a metric by depth."""
     nulls = (

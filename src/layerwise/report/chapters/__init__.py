@@ -27,7 +27,7 @@ def written(evidence: Evidence) -> list[Chapter]:
     writers: dict[Writer, None] = {}
     for group in present_groups(evidence):
         writers |= dict.fromkeys(group.chapters)
-    return [write(evidence) for write in (*writers, provenance)]
+    return [write(evidence).noted(evidence.data.notes) for write in (*writers, provenance)]
 
 
 __all__ = ["GROUPS", "Chapter", "Group", "present_groups", "written"]

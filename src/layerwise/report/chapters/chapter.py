@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from layerwise.report.markup import Safe, element
 from layerwise.report.picture import Picture
 from layerwise.report.wording import label
+from layerwise.results.rows import Note
 
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """A section of the page. `short` is its name in the navigation."""
+    """A section of the page. `anchor` is the measure it tells of, where there is one; `short` its name in the menu."""
 
     anchor: str
     title: str
     short: str
     body: tuple[Safe, ...]
     pictures: tuple[Picture, ...] = ()
+
+    def noted(self, notes: Iterable[Note]) -> Chapter:
+        """The chapter with what its measure had to leave out, in words, at its end."""
+        own = [note(found.text) for found in notes if found.measure == self.anchor]
+        return replace(self, body=(*self.body, *own)) if own else self
 
     def html(self, number: int) -> Safe:
         """The section, numbered."""

@@ -47,7 +47,7 @@ def claims(scores: Sequence[Score], depth: int, level: float = 0.05) -> tuple[Cl
 def claim_lines(data: ReportData) -> tuple[str, ...]:
     """Every claim as one line of text, for a terminal; none for a run that diagnosed nothing."""
     evidence = Evidence.of(data)
-    if not evidence.diagnosis.measures:
+    if not evidence.is_diagnosis:
         return ()
     return tuple(claim.line for claim in claims(data.scores, evidence.depth, data.level))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from layerwise.report.claims.claim import Claim, Span, mean, on_tokens, span
-from layerwise.report.diagnosis import Diagnosis
+from layerwise.report.diagnosis import NULL, Diagnosis
 from layerwise.report.notation import tidy
 from layerwise.report.wording import counted, label, listed
 from layerwise.results.rows import Score
@@ -21,12 +22,14 @@ def recovery(found: Diagnosis) -> Claim:
 
     Read from the rank correlation of recovery with the effect of skipping, for the published damage (half of the
     weights' deviation as noise, that layer alone trained) where it was run. Heavy damage takes longer to undo whatever
-    layer it befell, so the initial damage is the null: the correlation is also given with it held fixed.
+    layer it befell, so the initial damage is the null: the correlation is also given with it held fixed. A correlation
+    is *there* when its interval leaves out zero, or, without an interval, when it lies outside the band that shuffled
+    layers give.
 
-    - supported: the correlation is positive, and so it is given the damage; both intervals leave out zero.
-    - explained by the null: positive, but given the damage its interval holds zero or is below it.
-    - contradicted: negative, told apart from zero.
-    - not resolvable: its interval holds zero, or it has none.
+    - supported: a positive correlation is there, and is still there given the damage.
+    - explained by the null: it is there, but given the damage it is not.
+    - contradicted: a negative one is there.
+    - not resolvable: none is there, or there is nothing to judge it by.
     """
     name = "Recovery follows importance"
     published = "Damaged layers that matter (8, 11) take 200 steps to recover, others (14) none."
@@ -34,27 +37,44 @@ def recovery(found: Diagnosis) -> Claim:
     if not tasks:
         return Claim(name, published, "not measured", "", "It needs recovery runs and the effect of skipping layers.")
     task = PUBLISHED_RECOVERY if PUBLISHED_RECOVERY in tasks else tasks[0]
-    score = found.score("recovery", "ablation", "spearman", task)
-    raw = span(score)
-    given = span(found.score("recovery", "ablation", "spearman_given_damage", task))
-    if score is None or raw is None:
-        figures = f"The rank correlation is {tidy(score.value)}, without an interval." if score else ""
-        return Claim(name, published, "not resolvable", figures, "A number without an interval decides nothing.")
-    held = f", {given} with the initial damage held fixed" if given else ""
-    figures = (
-        f"Rank correlation of recovery with the effect of skipping ({label(task)}): {raw}{held}{_cut(found, task)}."
-    )
-    if raw.high < 0.0:
+    raw, given = (_correlation(found, metric, task) for metric in ("spearman", "spearman_given_damage"))
+    held = f", {given.shown} with the initial damage held fixed" if given else ""
+    shown = raw.shown if raw else "not known"
+    figures = f"Rank correlation of recovery with the effect of skipping ({task}): {shown}{held}{_cut(found, task)}."
+    if raw is None or raw.sign is None:
+        return Claim(name, published, "not resolvable", figures, "No interval and no null says what chance gives.")
+    if raw.sign < 0:
         return Claim(name, published, "contradicted", figures, "Layers that matter more recover sooner.")
-    if raw.low <= 0.0:
-        return Claim(name, published, "not resolvable", figures, "The interval holds zero.")
-    if given is None:
+    if raw.sign == 0:
+        return Claim(name, published, "not resolvable", figures, "It is no greater than chance gives among so few.")
+    if given is None or given.sign is None:
         why = "The correlation given the initial damage was not measured, and it decides."
         return Claim(name, published, "not resolvable", figures, why)
-    if given.low > 0.0:
+    if given.sign > 0:
         return Claim(name, published, "supported", figures, "It holds among layers that were damaged equally.")
-    why = "Layers that matter more were damaged more to begin with; among equals no relation is left."
+    why = "Layers that matter more were damaged more to begin with; among equals no relation is left to be seen."
     return Claim(name, published, "explained by the null", figures, why)
+
+
+@dataclass(frozen=True, slots=True)
+class _Correlation:
+    """A correlation in words, and its sign: 1 or -1 when it is there, 0 when it is not, `None` when nobody can say."""
+
+    shown: str
+    sign: int | None
+
+
+def _correlation(found: Diagnosis, metric: str, task: str) -> _Correlation | None:
+    score = found.score("recovery", "ablation", metric, task)
+    if score is None:
+        return None
+    own, band = span(score), span(found.score("recovery", "ablation", f"{metric}{NULL}shuffled_layers", task))
+    if own is not None:
+        return _Correlation(str(own), (own.low > 0.0) - (own.high < 0.0))
+    if band is not None:
+        shown = f"{tidy(score.value)} (shuffled layers reach {tidy(band.low)} to {tidy(band.high)})"
+        return _Correlation(shown, (score.value > band.high) - (score.value < band.low))
+    return _Correlation(tidy(score.value), None)
 
 
 def scaling(found: Diagnosis) -> Claim:
@@ -74,7 +94,7 @@ def scaling(found: Diagnosis) -> Claim:
     name = "Only scaling survives"
     published = "A layer survives scaling by 0.9; replaced or perturbed in four other ways, the model is destroyed."
     sizes = _sizes(found)
-    others = [strategy for strategy in sizes if strategy != SCALING]
+    others = sorted(strategy for strategy in sizes if strategy != SCALING)
     common = _common_size(sizes, others)
     if common is None:
         why = "It needs scaling and another strategy at one relative size."

@@ -122,7 +122,7 @@ def _top(effects: Mapping[int, Span], count: int) -> list[int]:
 
 
 def _is_core(effects: Mapping[int, Span], place: list[int], depth: int) -> bool:
-    if len(effects) < depth:
+    if len(effects) < depth - 2:  # the ends have one neighbour and no average of two
         return False
     top = _top(effects, len(place))
     rest = [effects[layer] for layer in effects if layer not in top]

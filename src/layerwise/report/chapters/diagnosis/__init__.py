@@ -7,6 +7,7 @@ from layerwise.report.chapters.diagnosis.agreement import agreement
 from layerwise.report.chapters.diagnosis.claims import claims
 from layerwise.report.chapters.diagnosis.deltas import deltas
 from layerwise.report.chapters.diagnosis.manipulation import manipulation
+from layerwise.report.chapters.diagnosis.order import order
 from layerwise.report.chapters.diagnosis.predictability import predictability
 from layerwise.report.chapters.diagnosis.proxies import proxies
 from layerwise.report.chapters.diagnosis.pruning import pruning
@@ -15,7 +16,7 @@ from layerwise.report.chapters.diagnosis.recovery import recovery
 from layerwise.report.chapters.diagnosis.structure import structure
 from layerwise.report.chapters.group import Group
 from layerwise.report.data import Evidence
-from layerwise.report.diagnosis import MEASURES, WHOLE
+from layerwise.report.diagnosis import MEASURES, ORDER, WHOLE
 from layerwise.report.wording import counted, listed
 
 
@@ -26,20 +27,22 @@ def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
 
 
 def _unfinished(evidence: Evidence) -> str | None:
-    """Measures that the run was asked for and has no rows of."""
+    """Parts that the run was asked for and has not finished.
+
+    A diagnosis that was carried out into a run folder says of each part when it is complete; of rows that came
+    another way, a measure counts as complete when it has any.
+    """
     asked = evidence.data.manifest.get("families")
     names = [str(name) for name in asked] if isinstance(asked, list | tuple) else []
-    waiting = [name for name in names if name in MEASURES and name not in evidence.diagnosis.measures]
+    said = {score.subject for score in evidence.scores("examination")}
+    finished = said or {*evidence.diagnosis.measures, *((ORDER,) if evidence.tasks else ())}
+    waiting = [name for name in names if name in {*MEASURES, ORDER} and name not in finished]
     if not waiting:
         return None
     return (
-        f"{counted(len(waiting), 'measure')} of this diagnosis, {listed(waiting)}, have no rows yet: the run was"
-        " interrupted, is still going, or the measure had no honest answer. Resume it and write the report again."
+        f"{counted(len(waiting), 'part')} of this diagnosis {'is' if len(waiting) == 1 else 'are'} not complete"
+        f" ({listed(waiting)}): the run was interrupted, or is still going. Resume it and write the report again."
     )
-
-
-def _present(evidence: Evidence) -> bool:
-    return bool(evidence.diagnosis.measures)
 
 
 DIAGNOSIS = Group(
@@ -48,6 +51,7 @@ DIAGNOSIS = Group(
         claims,
         ablation,
         racing,
+        order,
         deltas,
         predictability,
         recovery,
@@ -57,7 +61,7 @@ DIAGNOSIS = Group(
         agreement,
         pruning,
     ),
-    present=_present,
+    present=lambda evidence: evidence.is_diagnosis,
     tiles=_tiles,
     unfinished=_unfinished,
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
+from layerwise.plan import PARTS, Part
 from layerwise.report.chapters.chapter import Chapter, card, lead, legend, missing, note
 from layerwise.report.data import Evidence
-from layerwise.report.diagnosis import PARTS, Diagnosis
+from layerwise.report.diagnosis import Diagnosis
 from layerwise.report.figures.frame import DELTA_AXIS
 from layerwise.report.figures.lines import common_span, lined, telling
 from layerwise.report.markup import Safe, element
@@ -69,11 +70,11 @@ def _pictures(
     found: Diagnosis,
     tasks: tuple[str, ...],
     interventions: dict[str, str],
-    parts: tuple[str | None, ...],
+    parts: tuple[Part | None, ...],
     leader: Picture | None = None,
 ) -> dict[str, Picture]:
     """A picture for each part that was measured, all on one vertical axis a task; the first leads the others."""
-    drawn: dict[str | None, dict[tuple[int, ...], go.Figure]] = {part: {} for part in parts}
+    drawn: dict[Part | None, dict[tuple[int, ...], go.Figure]] = {part: {} for part in parts}
     for at, task in enumerate(tasks):
         lines = {part: _lines(found, interventions, task, part) for part in parts}
         span = common_span([line.rows for group in lines.values() for line in group])
@@ -98,13 +99,13 @@ def _pictures(
     return pictures
 
 
-def _lines(found: Diagnosis, interventions: dict[str, str], task: str, part: str | None) -> list[Line]:
+def _lines(found: Diagnosis, interventions: dict[str, str], task: str, part: Part | None) -> list[Line]:
     rows = {name: found.layers("ablation", name, task, part) for name in interventions}
     return [Line(interventions[name], layers, SLOTS[name]) for name, layers in rows.items() if layers]
 
 
 def _figure(
-    found: Diagnosis, lines: list[Line], task: str, part: str | None, span: tuple[float, float] | None, height: int
+    found: Diagnosis, lines: list[Line], task: str, part: Part | None, span: tuple[float, float] | None, height: int
 ) -> go.Figure:
     tell = telling(f"layer {{}}{f', {part}' if part else ''}", "nats per token", found.level, nats=True)
     return lined(
@@ -112,6 +113,6 @@ def _figure(
     )
 
 
-def _null(found: Diagnosis, task: str, part: str | None) -> tuple[Band, ...]:
+def _null(found: Diagnosis, task: str, part: Part | None) -> tuple[Band, ...]:
     """The null of skipping stands for all interventions: drawn once, not five times."""
     return layer_bands(found, "ablation", "skip", task, part)[:1]

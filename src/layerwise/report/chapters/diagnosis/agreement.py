@@ -32,8 +32,9 @@ def agreement(evidence: Evidence) -> Chapter:
         picture.controls(),
         card(None, picture.html()),
         note(
-            "In brackets: the interval holds zero. The row of the random score is the null: how far from zero"
-            " rankings of so many layers fall by chance."
+            "On the diagonal, where it was measured: one half of the documents against the other, the most that any"
+            " score can agree. In brackets: the interval holds zero. The row of the random score is the null: how far"
+            " from zero rankings of so many layers fall by chance."
         ),
     )
     return Chapter(MEASURE, title, short, body, (picture,))
@@ -46,6 +47,9 @@ def _grid(found: Diagnosis, statistic: str) -> go.Figure:
         if comma:
             scores[left, right] = score
             scores.setdefault((right, left), score)
+    for subject, score in found.subjects(MEASURE, f"{statistic}_halves").items():
+        name = subject.partition(",")[0]
+        scores[name, name] = score
     names = [name for name in dict.fromkeys(name for pair in scores for name in pair) if name != RANDOM]
     last = [RANDOM] if any(RANDOM in pair for pair in scores) else []
     return agreement_grid([(name, label(name)) for name in (*names, *last)], scores, RANDOM)

@@ -6,9 +6,10 @@ from statistics import median
 
 import plotly.graph_objects as go
 
+from layerwise.plan import PARTS, Part
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
-from layerwise.report.diagnosis import NULL, PARTS, Diagnosis
+from layerwise.report.diagnosis import NULL, Diagnosis
 from layerwise.report.figures.fans import fan
 from layerwise.report.figures.frame import DELTA_AXIS
 from layerwise.report.figures.lines import common_span, lined, telling
@@ -70,7 +71,7 @@ def _strategies(found: Diagnosis) -> list[str]:
     return list(dict.fromkeys(metric.partition(":")[0] for metric in found.metrics(MEASURE) if ":" in metric))
 
 
-def _curves(found: Diagnosis, strategy: str, part: str | None = None, null: str = "") -> Curves:
+def _curves(found: Diagnosis, strategy: str, part: Part | None = None, null: str = "") -> Curves:
     """Layer to its effects by size; with `null`, the rows of that null."""
     curves: dict[int, dict[float, Score]] = {}
     for metric in found.metrics(MEASURE, f"{strategy}:"):
@@ -126,7 +127,7 @@ def _single(found: Diagnosis, strategies: list[str]) -> dict[str, Picture]:
     }
 
 
-def _gates(found: Diagnosis, gates: dict[str | None, Curves]) -> dict[str, Picture]:
+def _gates(found: Diagnosis, gates: dict[Part | None, Curves]) -> dict[str, Picture]:
     span = common_span([rows for group in gates.values() for rows in group.values()])
     first = f"gate-{next(iter(gates)) or 'layer'}"
     return {
@@ -155,7 +156,7 @@ def _fan(
     return fan(curves, bands, depth=found.depth, tell=tell, span=span, height=SMALL, sizes=sizes)
 
 
-def _null(found: Diagnosis, strategy: str, part: str | None = None) -> tuple[Band, ...]:
+def _null(found: Diagnosis, strategy: str, part: Part | None = None) -> tuple[Band, ...]:
     """The null band at each size: the widest of the layers' bands."""
     widest: dict[float, Score] = {}
     for rows in _curves(found, strategy, part, f"{NULL}no_effect").values():

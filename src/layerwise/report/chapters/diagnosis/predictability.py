@@ -20,7 +20,11 @@ from layerwise.results.rows import Score
 MEASURE = "predictability"
 FLOOR = -1.0  # R2 has no lower bound; what lies below is drawn here
 HELD_OUT = {"heldout_rows_r2": "held-out rows", "heldout_layers_r2": "held-out layers"}
-ALIGNMENTS = {"subspace": "Alignment of singular subspaces", "docs": "Similarity of columns (DOCS)"}
+ALIGNMENTS = {
+    "subspace": "Singular subspaces, stream side",
+    "subspace_units": "Singular subspaces, unit side",
+    "docs": "Similarity of units (DOCS)",
+}
 EVERY = "all tensor types"
 
 
@@ -38,8 +42,9 @@ def predictability(evidence: Evidence) -> Chapter:
             "A ridge regression from the two neighbours. Only what was held out counts: a fit explains its own noise."
         ),
         *(_placed(name, picture) for name, picture in explained.items()),
+        *((element("h3", "What neighbouring layers share"),) if aligned else ()),
         *(picture.controls() for picture in aligned.values()),
-        element("div", *(card(name, picture.html()) for name, picture in aligned.items()), class_="grid pair spaced"),
+        element("div", *(card(name, picture.html()) for name, picture in aligned.items()), class_="grid"),
         element("div", *(_placed(name, picture) for name, picture in used.items()), class_="grid pair spaced"),
         note(
             "p/n is the in-sample R² of a fit to pure noise. R² has no lower bound; below −1 the mark stands at −1 and"
@@ -131,7 +136,7 @@ def _pairs(found: Diagnosis, metric: str, task: str, title: str) -> go.Figure:
     ]
     tell = telling("layer {} and the next", "", found.level)
     line = Line(title, _first_of_pair(found, metric, task), 0)
-    return lined([line], [b for b in bands if b.rows], across="layer, with the next", upwards="alignment", tell=tell)
+    return lined([line], [b for b in bands if b.rows], across="", upwards="", tell=tell, height=240)
 
 
 def _first_of_pair(found: Diagnosis, metric: str, task: str) -> Rows:

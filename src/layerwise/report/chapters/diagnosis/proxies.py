@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
+from layerwise.plan import PARTS
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
-from layerwise.report.diagnosis import PARTS, Diagnosis
+from layerwise.report.diagnosis import Diagnosis
 from layerwise.report.figures.frame import DELTA_AXIS
 from layerwise.report.figures.grids import window_grid
 from layerwise.report.figures.lines import lined, telling

@@ -8,12 +8,12 @@ import plotly.graph_objects as go
 
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
-from layerwise.report.diagnosis import Diagnosis
+from layerwise.report.diagnosis import NULL, Diagnosis
 from layerwise.report.figures.frame import DELTA_AXIS
 from layerwise.report.figures.lines import lined, telling
 from layerwise.report.figures.scatter import scattered
 from layerwise.report.markup import Safe, element
-from layerwise.report.notation import between
+from layerwise.report.notation import between, tidy
 from layerwise.report.picture import Choice, Picture
 from layerwise.report.series import Line, layer_bands
 from layerwise.report.table import simple_table
@@ -119,8 +119,14 @@ def _censored(found: Diagnosis, task: str) -> frozenset[float]:
 
 
 def _correlation(found: Diagnosis, metric: str, task: str) -> str:
+    """A correlation with its interval, or with the band that shuffled layers give where that is its measure."""
     score = found.score("recovery", "ablation", metric, task)
-    return "–" if score is None else between(score.value, score.low, score.high, signed=True)
+    if score is None:
+        return "–"
+    chance = found.score("recovery", "ablation", f"{metric}{NULL}shuffled_layers", task)
+    if score.low is None and chance is not None and chance.low is not None and chance.high is not None:
+        return f"{tidy(score.value, signed=True)} [by chance {tidy(chance.low)} to {tidy(chance.high)}]"
+    return between(score.value, score.low, score.high, signed=True)
 
 
 def _published_first(tasks: Iterable[str]) -> tuple[str, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
+from layerwise.plan import PARTS
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
-from layerwise.report.diagnosis import PARTS, WHOLE, Diagnosis
+from layerwise.report.diagnosis import WHOLE, Diagnosis
 from layerwise.report.figures.lines import lined, telling
 from layerwise.report.markup import Safe, element
 from layerwise.report.picture import Choice, Picture

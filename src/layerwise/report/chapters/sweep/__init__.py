@@ -12,8 +12,8 @@ from layerwise.report.chapters.sweep.plans import plans
 from layerwise.report.chapters.sweep.similarity import similarity
 from layerwise.report.chapters.sweep.tasks import tasks
 from layerwise.report.data import Evidence
+from layerwise.report.diagnosis import ORDER
 from layerwise.report.wording import counted
-from layerwise.results.rows import PlanRecord
 
 
 def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
@@ -34,12 +34,8 @@ def _unfinished(evidence: Evidence) -> str | None:
 
 
 def _present(evidence: Evidence) -> bool:
-    """A run that has plans to sweep; the untouched model alone is no sweep."""
-    return bool(evidence.tasks) or any(_changes(record) for record in evidence.records.values())
-
-
-def _changes(record: PlanRecord) -> bool:
-    return record.family != "identity"
+    """A run with plans of its own; those by which a diagnosis asks about order, and the untouched model, are none."""
+    return any(record.family not in {"identity", ORDER} for record in evidence.records.values())
 
 
 SWEEP = Group(

@@ -1,0 +1,238 @@
+"""The page of a diagnosis: its chapters, its figures, its banner, and what it says of measures that were not taken."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from layerwise.report import ReportData, markdown, render
+from layerwise.report.diagnosis import MEASURES
+from layerwise.results.rows import Note
+from report import diagnosed, synthetic
+from report.test_page import CHAPTERS as SWEEP
+from report.test_page import Page
+
+CHAPTERS = (
+    "claims", "ablation", "racing", "order", "deltas", "predictability", "recovery", "manipulation", "structure",
+    "proxies", "agreement", "pruning", "provenance",
+)  # fmt: skip
+MISSING = {
+    "ablation": "No layer was silenced or replaced",
+    "racing": "No race was run",
+    "effect": "No layers were put into another order",
+    "deltas": "Weight differences were not measured",
+    "predictability": "Predictability of weights was not measured",
+    "recovery": "No layer was damaged and trained again",
+    "manipulation": "No layer's weights were changed",
+    "structure": "The structure of the layers was not measured",
+    "proxies": "No proxy was measured",
+    "agreement": "No two scores were compared",
+    "pruning": "No set of layers was dropped jointly",
+}
+
+
+def chapters(page: Page) -> list[str]:
+    return [found for found in page.ids if found in {*CHAPTERS, *SWEEP}]
+
+
+def figures(html: str) -> dict[str, Any]:
+    return dict(json.loads(Page(html).json)["figures"])
+
+
+def both() -> ReportData:
+    sweep, diagnosis = synthetic.run(12), diagnosed.diagnosis(12)
+    return replace(sweep, plans=sweep.plans + diagnosis.plans, scores=sweep.scores + diagnosis.scores)
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return render(diagnosed.diagnosis(12))
+
+
+@pytest.fixture(scope="module")
+def drawn(html: str) -> dict[str, Any]:
+    return figures(html)
+
+
+def test_a_diagnosis_has_its_own_chapters_and_no_others(html: str) -> None:
+    page = Page(html)
+    assert chapters(page) == list(CHAPTERS)
+    assert page.open == []
+    assert len(page.ids) == len(set(page.ids))
+    assert all(text not in page.text for text in MISSING.values())
+
+
+def test_a_sweep_has_no_chapter_of_a_diagnosis() -> None:
+    assert chapters(Page(render(synthetic.run(6)))) == list(SWEEP)
+
+
+def test_a_run_that_is_both_has_both_and_one_provenance() -> None:
+    page = Page(render(both()))
+    assert chapters(page) == [*SWEEP[:-1], *CHAPTERS]
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_every_figure_has_its_place_and_its_data(html: str, drawn: dict[str, Any]) -> None:
+    assert set(re.findall(r'class="plot" data-figure="([^"]+)"', html)) == set(drawn)
+    assert all(figure["leader"] in drawn for figure in drawn.values())
+    assert all(figure["variants"] for figure in drawn.values())
+
+
+def test_a_follower_has_a_choice_for_every_one_of_its_leader(drawn: dict[str, Any]) -> None:
+    for figure in drawn.values():
+        assert figure["choices"] in (0, drawn[figure["leader"]]["choices"])
+        assert set(figure["variants"]) <= set(drawn[figure["leader"]]["variants"]) | {""}
+
+
+@pytest.mark.parametrize("measure", MISSING)
+def test_a_measure_that_was_not_taken_is_said_in_its_chapter(measure: str) -> None:
+    page = Page(render(diagnosed.without(diagnosed.diagnosis(8), measure)))
+    assert chapters(page) == list(CHAPTERS)
+    assert MISSING[measure] in page.text
+    assert [text for text in MISSING.values() if text in page.text] == [MISSING[measure]]
+
+
+@pytest.mark.parametrize("measure", [*MEASURES, "effect"])
+def test_a_measure_alone_makes_a_page(measure: str) -> None:
+    rest = {score.measure for score in diagnosed.scores(8)} - {measure}
+    page = Page(render(diagnosed.without(diagnosed.diagnosis(8), *rest)))
+    assert chapters(page) == list(CHAPTERS)
+    assert page.open == []
+
+
+def test_what_a_measure_left_out_stands_in_its_chapter() -> None:
+    data = replace(diagnosed.diagnosis(8), notes=(Note("deltas", "Layers 3 and 4 have <unlike> shapes."),))
+    page = render(data)
+    chapter = page[page.index('<section id="deltas"') : page.index('<section id="predictability"')]
+    assert "Layers 3 and 4 have &lt;unlike&gt; shapes." in chapter
+
+
+def trace(figure: dict[str, Any], name: str, mode: str = "lines") -> dict[str, Any]:
+    return next(found for found in figure["data"] if found.get("name") == name and mode in found.get("mode", ""))
+
+
+def test_a_null_is_drawn_as_a_band_under_the_measured_line(drawn: dict[str, Any]) -> None:
+    figure = drawn["ablation-silenced"]["variants"]["0"]
+    names = [found["name"] for found in figure["data"]]
+    assert names.index("no effect") < names.index("skipped")
+    band = next(found for found in figure["data"] if found["name"] == "no effect" and found.get("fill"))
+    assert (min(band["y"]), max(band["y"])) == (-0.02, 0.02)
+
+
+def test_the_measured_line_is_the_rows(drawn: dict[str, Any]) -> None:
+    rows = {
+        int(score.subject): score
+        for score in diagnosed.scores(12)
+        if (score.measure, score.metric, score.task) == ("ablation", "skip", "all") and score.subject.isdecimal()
+    }
+    figure = drawn["ablation-silenced"]["variants"]["0"]
+    line = trace(figure, "skipped", "markers")
+    assert line["x"] == list(range(12))
+    assert line["y"] == [rows[layer].value for layer in range(12)]
+    ribbon = next(found for found in figure["data"] if found["name"] == "skipped" and found.get("fill"))
+    assert ribbon["y"][:12] == [rows[layer].high for layer in range(12)]
+
+
+def test_perplexity_is_a_translation_in_the_hover_and_nowhere_else(drawn: dict[str, Any]) -> None:
+    line = trace(drawn["ablation-silenced"]["variants"]["0"], "skipped", "markers")
+    assert all("perplexity" in text and "nats per token" in text for text in line["text"])
+    assert all(
+        "perplexity" not in json.dumps(figure["variants"]["0"]["layout"]) for figure in [drawn["ablation-silenced"]]
+    )
+
+
+def test_the_line_of_independent_layers_is_drawn(drawn: dict[str, Any]) -> None:
+    shapes = drawn["deltas-correlation"]["variants"]["0"]["layout"]["shapes"]
+    assert any(shape["y0"] == shape["y1"] == -0.5 for shape in shapes)
+    shapes = drawn["deltas-types"]["variants"][""]["layout"]["shapes"]
+    assert any(shape["x0"] == shape["x1"] == -0.5 for shape in shapes)
+
+
+def test_censored_layers_are_open_marks(drawn: dict[str, Any]) -> None:
+    line = trace(
+        drawn["recovery-area"]["variants"]["0"], "Loss above the undamaged twin, summed over training", "markers"
+    )
+    assert line["marker"]["symbol"][0].endswith("-open")
+    assert not any(symbol.endswith("-open") for symbol in line["marker"]["symbol"][1:])
+
+
+def test_wild_values_of_r2_stand_at_the_floor_and_tell_the_truth(drawn: dict[str, Any]) -> None:
+    rows = [
+        replace(score, value=-30.0, low=-40.0, high=-20.0) if score.metric == "heldout_layers_r2" else score
+        for score in diagnosed.scores(8)
+    ]
+    figure = figures(render(replace(diagnosed.diagnosis(8), scores=tuple(rows))))["predictability-r2"]["variants"]["1"]
+    marks = trace(figure, "held-out layers", "markers")
+    assert set(marks["x"]) == {-1.0}
+    assert all("−30" in text for text in marks["text"])
+
+
+def test_verdicts_are_cells_by_depth(html: str) -> None:
+    cells = re.findall(r'<li class="(matters|no_effect|harmful)" title="([^"]+)">', html)
+    assert [kind for kind, _ in cells] == ["matters"] * 6 + ["harmful", "no_effect"] + ["matters"] * 4
+    assert "layer 7: no effect above 0.0210 nats" in [title for _, title in cells]
+    assert "10 layers matter, 1 layer is without detectable effect, 1 layer is harmful" in Page(html).text
+
+
+def test_the_masthead_counts_what_a_diagnosis_has(html: str) -> None:
+    header = html[html.index("<header>") : html.index("</header>")]
+    for name in ("layers", "scores", "tasks", "documents", "tokens"):
+        assert f"<dt>{name}</dt>" in header
+    assert "<dt>plans</dt>" not in header
+    assert "banner" not in header
+
+
+def test_an_interrupted_diagnosis_names_the_parts_that_are_waiting() -> None:
+    part = diagnosed.resumable(diagnosed.without(diagnosed.diagnosis(8), "recovery", "pruning"), *diagnosed.PARTS[:8])
+    text = Page(render(part)).text
+    assert "3 parts of this diagnosis are not complete (recovery, agreement and pruning)" in text
+    whole = diagnosed.resumable(diagnosed.diagnosis(8), *diagnosed.PARTS)
+    assert "not complete" not in Page(render(whole)).text
+
+
+def test_depth_is_read_from_the_rows_where_nobody_states_it(html: str) -> None:
+    assert "<dd>12</dd><dt>layers</dt>" in html
+    alone = diagnosed.without(replace(diagnosed.diagnosis(12), plans=()), "proxies", "effect")
+    assert "<dd>12</dd><dt>layers</dt>" in render(alone)
+
+
+def test_hostile_names_stay_text() -> None:
+    hostile = "<script>alert('a')</script>\"&|%{x}"
+    rows = tuple(replace(score, task=hostile) if score.task == "text" else score for score in diagnosed.scores(8))
+    rows += tuple(replace(score, task=hostile) for score in diagnosed.scores(8) if score.task == diagnosed.TYPES[1])
+    html = render(replace(diagnosed.diagnosis(8), scores=rows))
+    page = Page(html)
+    assert "<script>alert" not in html
+    assert page.names.count("script") == 3
+    assert page.open == []
+
+
+def test_values_that_are_not_finite_leave_the_page_whole() -> None:
+    rows = tuple(
+        replace(score, value=float("nan")) if number % 3 == 0 else replace(score, low=float("nan"))
+        for number, score in enumerate(diagnosed.scores(8))
+    )
+    page = Page(render(replace(diagnosed.diagnosis(8), scores=rows)))
+    json.loads(page.json, parse_constant=lambda name: pytest.fail(name))
+    assert chapters(page) == list(CHAPTERS)
+
+
+def test_one_task_and_thirty_layers() -> None:
+    html = render(diagnosed.diagnosis(30, tasks=("all",)))
+    assert chapters(Page(html)) == list(CHAPTERS)
+    assert len(html.encode()) < 9_000_000
+
+
+def test_markdown_has_claims_verdicts_and_effects() -> None:
+    text = markdown(diagnosed.diagnosis(12))
+    assert "- **Core layers** (contradicted) Skipping costs most at layer 0" in text
+    assert "| 6 | harmful | −0.0600 \\[" in text or "| 6 | harmful | −0.0600 [" in text
+    assert "## Ablation" in text
+    assert "No finding" not in text
+    assert "## Claims" in markdown(both())
+    assert "Which change hurts least?" in markdown(both())
+    assert "## Claims" not in markdown(synthetic.run(6))
