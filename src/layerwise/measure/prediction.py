@@ -24,7 +24,7 @@ from layerwise.measure.tensors import (
     tensor_types,
 )
 from layerwise.stack import Stack
-from layerwise.stack.weights import Weights, layer_weights
+from layerwise.stack.weights import layer_weights
 
 _GROUPS = 5
 
@@ -49,13 +49,6 @@ def predict_layer(stack: Stack, layer: int) -> dict[str, Tensor]:
         for kind in types
         if as_units(own[kind.name], width).shape[0] >= FEWEST_ROWS
     }
-
-
-def relative_error(prediction: Weights, own: Weights) -> float:
-    """||predicted - own|| / ||own|| over all predicted entries of a layer: 0 is perfect, 1 is as far as zeros are."""
-    errors = sum(float((prediction[name].double() - own[name].double()).square().sum()) for name in prediction)
-    size = sum(float(own[name].double().square().sum()) for name in prediction)
-    return (errors / size) ** 0.5 if size else 0.0
 
 
 def _predicted(stack: Stack, layer: int, kind: TensorType, width: int) -> Tensor:

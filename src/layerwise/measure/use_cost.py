@@ -19,7 +19,8 @@ the true neighbours.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -38,8 +39,8 @@ METRIC = "use_cost"
 NULL = f"{METRIC}@same_norm_random"
 _PREDICTED, _RANDOM = "predicted", "same_norm_random"
 
-Replace = Callable[[Stack, int], Weights]
-"""The weights that stand in for a layer's own."""
+Replacement = Callable[[int], Weights]
+"""The weights that stand in for those of a layer."""
 
 
 def use_cost(stack: Stack, reading: Reading, *, seed: int = 0, ledger: Ledger | None = None) -> list[Score]:
@@ -49,19 +50,22 @@ def use_cost(stack: Stack, reading: Reading, *, seed: int = 0, ledger: Ledger | 
     on. Raises what `predict_layer` and `intervention_losses` raise.
     """
     ledger = ledger or Ledger()
-    methods: dict[str, Replace] = {_PREDICTED: predict_layer, _RANDOM: _Same(seed)}
+    # The two replacements of a layer follow each other, so one prediction is remembered and no more.
+    predicted = lru_cache(maxsize=1)(partial(predict_layer, stack))
+    methods: dict[str, Replacement] = {_PREDICTED: predicted, _RANDOM: partial(_misled, stack, seed, predicted)}
     inner = range(1, stack.depth - 1)
-    singles = [Intervention(layer, name, _Prepare(method)) for layer in inner for name, method in methods.items()]
+    singles = [
+        Intervention(layer, name, partial(_prepare, method)) for layer in inner for name, method in methods.items()
+    ]
     losses = intervention_losses(stack, singles, reading, ledger)
     chosen = joint_sets(stack.depth)
     for subject, layers in chosen.items():
         for name, method in methods.items():
             losses += _joint(stack, reading, f"{subject}={name}", layers, method, ledger)
-    subjects = [*map(str, inner), *chosen]
     arms = [
         Arm(f"{subject}={name}", subject, metric)
         for name, metric in ((_PREDICTED, METRIC), (_RANDOM, NULL))
-        for subject in subjects
+        for subject in (*map(str, inner), *chosen)
     ]
     rows = differences("predictability", losses, str(Plan.identity(stack.depth)), arms, seed=seed, by_task=False)
     # The null's own null says nothing that the metric's does not.
@@ -95,44 +99,39 @@ def random_error(prediction: Weights, own: Weights, seed: int) -> dict[str, Tens
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Same:
-    """Replaces a layer by its own weights with a random error as large as the prediction's."""
-
-    seed: int
-
-    def __call__(self, stack: Stack, layer: int) -> Weights:
-        return random_error(predict_layer(stack, layer), layer_weights(stack, layer), self.seed * stack.depth + layer)
+def _misled(stack: Stack, seed: int, predicted: Replacement, layer: int) -> Weights:
+    """The layer's own weights with a random error as large as the prediction's."""
+    return random_error(predicted(layer), layer_weights(stack, layer), seed * stack.depth + layer)
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepare:
-    """The `prepare` of an intervention that gives its layer other weights."""
+def _prepare(method: Replacement, scene: Scene) -> Apply:
+    """An intervention that gives its layer other weights."""
+    weights = method(scene.layer)
 
-    method: Replace
+    def apply(state: Tensor, captured: Capture) -> Tensor:
+        return apply_with(scene.stack, scene.layer, weights, state, captured)
 
-    def __call__(self, scene: Scene) -> Apply:
-        weights = self.method(scene.stack, scene.layer)
-
-        def apply(state: Tensor, captured: Capture) -> Tensor:
-            return apply_with(scene.stack, scene.layer, weights, state, captured)
-
-        return apply
+    return apply
 
 
 def _joint(
-    stack: Stack, reading: Reading, key: str, layers: Sequence[int], method: Replace, ledger: Ledger
+    stack: Stack, reading: Reading, key: str, layers: Sequence[int], method: Replacement, ledger: Ledger
 ) -> list[Loss]:
     """The losses with all of `layers` replaced together; none where they are not finite."""
-    known = [row for row in ledger.known if row.plan == key]
-    if len(known) == sum(len(batch.windows) for batch in reading.batches):
-        return known
-    replaced = {layer: method(stack, layer) for layer in layers}
+    windows = {(window.task, window.document, window.index) for batch in reading.batches for window in batch.windows}
+    known = {_cell(row): row for row in ledger.known if row.plan == key and _cell(row) in windows}
+    if known.keys() == windows:
+        return list(known.values())
+    replaced = {layer: method(layer) for layer in layers}
     try:
         with substituted(stack, replaced):
             rows = [replace(row, plan=key) for row in intervention_losses(stack, (), reading)]
-    except MeasureError as error:
-        ledger.say(f"{key} is left out: {error}")
+    except MeasureError:
+        ledger.say(f"{key} gives a loss that is not finite and is left out; --dtype float32 may help")
         return []
-    ledger.sink(rows)
+    ledger.sink([row for row in rows if _cell(row) not in known])
     return rows
+
+
+def _cell(row: Loss) -> tuple[str, str, int]:
+    return (row.task, row.document, row.window)
