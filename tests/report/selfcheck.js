@@ -36,7 +36,7 @@
   }
 
   function theme() {
-    const colour = () => one('[data-figure="curves"] .xtick text').style.fill;
+    const colour = () => one(".plot .xtick text").style.fill;
     const light = [background(), colour()];
     one("#theme").click();
     const dark = [background(), colour()];
@@ -48,17 +48,19 @@
     const pills = all('.pills input:not([name$="-scale"])');
     pills.forEach((pill) => pill.click());
     all("fieldset").forEach((fieldset) => fieldset.querySelector("input").click());
-    const ticks = () => all('[data-figure="curves"] .ytick text').map((tick) => tick.textContent);
+    const { figure, name } = { figure: one("input[data-scale]").dataset.figure, name: one("input[data-scale]").name };
+    const ticks = () => all(`[data-figure="${figure}"] .ytick text`).map((tick) => tick.textContent);
     const linear = ticks();
-    one('input[name="curves-scale"][value="1"]').click();
+    one(`input[name="${name}"][value="1"]`).click();
     const rooted = ticks();
-    one('input[name="curves-scale"][value="0"]').click();
+    one(`input[name="${name}"][value="0"]`).click();
     return { pressed: pills.length, linear, rooted };
   }
 
   function legend() {
-    const lines = () => all('[data-figure="curves"] .scatterlayer .trace').length;
     const chip = one(".legend button");
+    const figure = one(".legend").dataset.figures.split(" ")[0];
+    const lines = () => all(`[data-figure="${figure}"] .scatterlayer .trace`).length;
     const before = lines();
     chip.click();
     const after = lines();
@@ -83,7 +85,10 @@
       maps: all(".plot .heatmaplayer image").length,
       tiles: all(".tile svg path").length,
     };
-    for (const step of [table, theme, choices, legend, gallery]) {
+    const scaled = () => all("input[data-scale]:checked").filter((pill) => pill.value === "1").length;
+    result.rootedAtFirst = scaled();
+    const plans = one("#plan-table") ? [table, gallery] : [];
+    for (const step of [...plans, theme, choices, legend]) {
       try { result[step.name] = step(); } catch (error) { failures.push(`${step.name}: ${error.message}`); }
     }
     result.failures = failures;

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from layerwise.report import ReportData, render
-from report import synthetic
+from report import diagnosed, synthetic
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)
@@ -118,8 +118,29 @@ def test_a_tile_opens_its_plan(seen: dict[str, Any]) -> None:
     assert seen["gallery"]["drawn"] > 1
 
 
-def test_nothing_sticks_out_on_a_phone(html: str, tmp_path: Path) -> None:
-    inner = html.replace("</body>", f"<script>{SELFCHECK.read_text()}</script></body>")
+@pytest.fixture(scope="module")
+def diagnosis() -> str:
+    return render(diagnosed.diagnosis(12))
+
+
+def test_a_diagnosis_is_drawn_and_answers(diagnosis: str, tmp_path: Path) -> None:
+    result, console = checked(diagnosis, tmp_path)
+    assert console == []
+    assert result["failures"] == []
+    assert result["drawn"] == result["places"] > 35
+    assert result["maps"] == 2
+    assert result["overflow"] <= 0
+    assert result["rootedAtFirst"] == 3  # ablation, manipulation and the gates
+    assert result["choices"]["linear"] != result["choices"]["rooted"]
+    assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
+    assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
+
+
+@pytest.mark.parametrize("kind", ["sweep", "diagnosis"])
+def test_nothing_sticks_out_on_a_phone(html: str, diagnosis: str, tmp_path: Path, kind: str) -> None:
+    inner = {"sweep": html, "diagnosis": diagnosis}[kind].replace(
+        "</body>", f"<script>{SELFCHECK.read_text()}</script></body>"
+    )
     (tmp_path / "report.html").write_text(inner, encoding="utf-8")
     outer = tmp_path / "phone.html"
     outer.write_text(

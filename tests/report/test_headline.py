@@ -111,9 +111,9 @@ def cosines(data: ReportData, half: float) -> ReportData:
 
 
 def test_the_zones_are_judged_by_the_intervals_of_the_cosines() -> None:
-    state, text = found(cosines(synthetic.run(12), 0.005))[ZONES]
+    state, text = found(cosines(synthetic.run(12), 0.001))[ZONES]
     assert state == "resolved"
-    assert text.startswith("They mostly vanish. Hidden states 3–10 form the clearest zone; its cosine contrast is 0.6")
+    assert text.startswith("They fade. Hidden states 3–10 form the clearest zone; its cosine contrast is 0.6")
     assert text.count("[") == 2
     assert "no interval" not in text
     state, text = found(cosines(synthetic.run(12), 0.2))[ZONES]

@@ -16,7 +16,8 @@ from layerwise.results.rows import Score
 
 ROW = 30
 NULL_SYMBOLS = ("line-ns-open", "line-ne-open", "line-nw-open", "asterisk-open")
-HEAD = 92
+HEAD = 84
+LEGEND = 11  # for each name: on a phone the legend takes several lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,14 @@ def levels(
     """
     names = list(dict.fromkeys(name for level in measured for name in level.rows))
     figure = framed(
-        HEAD + ROW * len(names),
+        HEAD + LEGEND * len(measured) + ROW * len(names),
         x={"title": across, "zeroline": True},
         y={
             "autorange": "reversed",
             "showgrid": True,
             "zeroline": False,
             "type": "category",
+            "dtick": 1,
             "tickfont": {"color": light("ink"), "size": 12},
         },
         margin={"l": 8, "r": 16, "t": 40, "b": 40},
