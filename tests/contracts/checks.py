@@ -4,6 +4,7 @@
     plans        any plan gives what a naive loop gives, step by step and in place
     recording    `output_hidden_states` gives one state a visit, and the model goes on recording afterwards
     decoding     cached decoding under a plan gives what recomputing every token from the whole text gives
+    halves       the two halves of a layer make the layer, and plans with halves keep the promises; or they are refused
 
 The tests run them one model type at a time, and the support table of the documentation is made from their answers.
 """
@@ -17,15 +18,18 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from contracts import naive, specimen
 from contracts.specimen import DEPTH, Specimen
-from layerwise.plan import Plan
-from layerwise.stack import Stack, load
+from layerwise.errors import UnsupportedModel
+from layerwise.plan import PARTS, Plan
+from layerwise.stack import Capture, Stack, load
 
 Answer = Literal["yes", "n/a"]
+Halves = Literal["in turn", "side by side", "no"]
 Way = Literal["greedy", "left-padded", "static", "beam"]
 WAYS: tuple[Way, ...] = ("greedy", "left-padded", "static", "beam")
 
@@ -52,6 +56,7 @@ SKETCHES: Mapping[str, naive.Sketch] = {
 
 # Both begin with a layer other than the first, so that a cache that numbers its slots by layer fails.
 SEQUENCE: naive.Sketch = (1, 3, 2, 2, 0, 4)
+HALVES = Plan.parse("1.attn 3 2.mlp*2 0 (2.attn|4.mlp 1):sum 4")
 PARALLEL: naive.Sketch = (("group", "gain", 0.5, (1,), (2, ("block", 2, 3, 0))), 4, ("group", "mean", None, (0,), (3,)))
 
 
@@ -157,6 +162,58 @@ def _check_against_surgery(subject: Subject) -> None:
         with subject.stack.under(plan_of(SEQUENCE)):
             found = decode(subject, "left-padded")
         _assert_same_text(found, decode(subject, "left-padded", rebuilt), "a model built in the order of the plan")
+
+
+@torch.inference_mode()
+def check_halves(subject: Subject) -> Halves:
+    """How the halves of every layer make the layer, once plans with halves were found to run alike everywhere.
+
+    `no` where the model says that its layers cannot be split: step by step and in place, and with its name.
+    """
+    stack = subject.stack
+    captured = stack.capture(**subject.batch)
+    try:
+        stack.branches(captured)
+    except UnsupportedModel:
+        _check_halves_are_refused(subject, captured)
+        return "no"
+    ways = {_check_halves_of_a_layer(stack, captured, layer) for layer in range(DEPTH)}
+    assert len(ways) == 1, f"layers of one model are put together in {len(ways)} ways"
+    stepwise = main_output(stack.finish(stack.run(HALVES, captured), captured.inputs))
+    with stack.under(HALVES):
+        inside = main_output(subject.model(**naive.uncached(subject.model, subject.batch)))
+    _assert_close(inside, stepwise, ROUNDING, f"{HALVES} in place")
+    if subject.specimen.kind == "decoder" and _decodes_alike(subject, "left-padded"):
+        with stack.under(HALVES):
+            cached, recomputed = decode(subject, "left-padded"), recompute(subject, "left-padded")
+        _assert_same_text(cached, recomputed, f"{HALVES}, left-padded")
+    return ways.pop()
+
+
+def _check_halves_are_refused(subject: Subject, captured: Capture) -> None:
+    """A model that cannot be split runs no half, neither step by step nor in place, and says so with its name."""
+    reason = f"{subject.specimen.model_class} cannot be split into attn and mlp"
+    with pytest.raises(UnsupportedModel, match=reason):
+        subject.stack.run(HALVES, captured)
+    with pytest.raises(UnsupportedModel, match=reason), subject.stack.under(HALVES):
+        pass
+
+
+def _check_halves_of_a_layer(stack: Stack, captured: Capture, layer: int) -> Halves:
+    """Whether a layer is its halves in turn or side by side; the mlp half acts on every token alone."""
+    state = stack.run(Plan.of(range(layer)), captured) if layer else captured.state
+    whole = stack.apply(layer, state, captured)
+    attn, mlp = (stack.apply(layer, state, captured, part) for part in PARTS)
+    in_turn = distance(stack.apply(layer, attn, captured, "mlp"), whole)
+    side_by_side = distance(attn + mlp - state, whole)
+    assert min(in_turn, side_by_side) <= ROUNDING, f"the halves of layer {layer} do not make it: {in_turn:.2g} off"
+    assert max(in_turn, side_by_side) > 10 * ROUNDING, f"the test cannot tell how layer {layer} is put together"
+    elsewhere = state.clone()
+    elsewhere[:, 0] = elsewhere[:, 0].flip(-1)
+    changed = {part: stack.apply(layer, elsewhere, captured, part)[:, 1:] for part in PARTS}
+    assert distance(changed["mlp"], mlp[:, 1:]) <= ROUNDING, f"{layer}.mlp mixes tokens"
+    assert distance(changed["attn"], attn[:, 1:]) > ROUNDING, f"{layer}.attn does not mix tokens"
+    return "in turn" if in_turn <= ROUNDING else "side by side"
 
 
 Text = tuple[Tensor, Tensor]

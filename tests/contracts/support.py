@@ -1,6 +1,6 @@
 """The support table of the documentation, made from what the contract tests find.
 
-From the repository, `PYTHONPATH=tests python -m contracts.support` writes it, in about four minutes. Every
+From the repository, `PYTHONPATH=tests python -m contracts.support` writes it, in about six minutes. Every
 test of a model type compares what it finds with its row, so the table cannot say anything that is not so.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import transformers
 
 from contracts import checks
-from contracts.checks import WAYS, Answer, Way
+from contracts.checks import WAYS, Answer, Halves, Way
 from contracts.specimen import Refusal, Specimen
 from contracts.zoo import REFUSED, SUPPORTED
 
@@ -41,22 +41,30 @@ every layer matters, and held to these laws:
   that skips, reorders and repeats and under one of nested groups: `greedy`, with a `left-padded` batch, with a `static`
   cache, and with a `beam` of two; and equal those of a separate model that was built with its layers in that order.
   `n/a` means that the model itself does not decode alike with this cache and without, before any plan.
+- **halves**: where the layers can be split into `attn` and `mlp`, the two make the layer to rounding, the `mlp` half
+  acts on every token alone, and plans with halves agree step by step, in place and with a cache. `in turn`: the plan
+  `2.attn 2.mlp` is `2`; `side by side`: `(2.attn|2.mlp):sum` is. `no` means that plans with halves are refused with the
+  reason (a norm after the addition, one branch, or three); plans of whole layers run all the same.
 
 `layerwise verify MODEL --plan PLAN` holds your own model to the same laws.
 
-{count} model types hold them all, so far as they apply.
+{count} model types hold them all, so far as they apply; the layers of {split} can be split into halves.
 """
 
 
-def table(answers: Iterable[tuple[Specimen, dict[Way, Answer]]]) -> str:
-    """The page, from every supported type with its answers about decoding."""
+Finding = tuple[Specimen, dict[Way, Answer], Halves]
+
+
+def table(answers: Iterable[Finding]) -> str:
+    """The page, from every supported type with its answers about decoding and about halves."""
     found = list(answers)
-    lines = [_INTRODUCTION.format(version=transformers.__version__, count=len(found))]
+    split = sum(halves != "no" for _, _, halves in found)
+    lines = [_INTRODUCTION.format(version=transformers.__version__, count=len(found), split=split)]
     for kind, title in _KINDS.items():
         ways = WAYS if kind == "decoder" else ()
-        header = ["model type", "class", "layers", "of note", "identity", "plans", "recording", *ways]
+        header = ["model type", "class", "layers", "of note", "identity", "plans", "recording", "halves", *ways]
         lines += [f"## {title}", "", _row(header), _row(["---"] * len(header))]
-        lines += [row(one, answer) for one, answer in found if one.kind == kind]
+        lines += [row(*finding) for finding in found if finding[0].kind == kind]
         lines.append("")
     lines += [
         "## Refused",
@@ -69,11 +77,11 @@ def table(answers: Iterable[tuple[Specimen, dict[Way, Answer]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def row(one: Specimen, answers: dict[Way, Answer]) -> str:
+def row(one: Specimen, answers: dict[Way, Answer], halves: Halves) -> str:
     """The line of a supported type."""
     decoding = [answers[way] for way in WAYS] if one.kind == "decoder" else []
     cells = [f"`{one.model_type}`", one.model_class, f"`{one.layers}`", ", ".join(one.tags)]
-    return _row([*cells, "yes", "yes", "yes", *decoding])
+    return _row([*cells, "yes", "yes", "yes", halves, *decoding])
 
 
 def refused_row(refusal: Refusal) -> str:
@@ -91,14 +99,14 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def measure(one: Specimen) -> tuple[Specimen, dict[Way, Answer]]:
+def measure(one: Specimen) -> Finding:
     """Hold one type to every law; raises `AssertionError` if it breaks one."""
     subject = checks.subject(one)
     checks.check_identity(subject)
     checks.check_plans(subject)
     checks.check_recording(subject)
     print(one, flush=True)
-    return one, checks.check_decoding(subject)
+    return one, checks.check_decoding(subject), checks.check_halves(subject)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
+from types import ModuleType
+from typing import get_args
 
 import pytest
 import transformers
@@ -14,7 +16,7 @@ from contracts.checks import Subject
 from contracts.specimen import Refusal, Specimen
 from contracts.zoo import REFUSED, SUPPORTED
 from layerwise.errors import ModelError, UnsupportedModel
-from layerwise.stack import Stack, load, visits
+from layerwise.stack import Stack, load, stack, visits
 
 
 @pytest.fixture(scope="module", params=SUPPORTED, ids=str)
@@ -37,10 +39,10 @@ def test_hidden_states_are_recorded_by_visit(subject: Subject) -> None:
     checks.check_recording(subject)
 
 
-def test_cached_decoding_equals_recomputation(subject: Subject) -> None:
-    answers = checks.check_decoding(subject)
+def test_cached_decoding_and_halves_are_as_the_table_says(subject: Subject) -> None:
+    answers, halves = checks.check_decoding(subject), checks.check_halves(subject)
     row = support.committed_rows()[subject.specimen.model_type]
-    assert row == support.row(subject.specimen, answers), "run PYTHONPATH=tests python -m contracts.support"
+    assert row == support.row(subject.specimen, answers, halves), "run PYTHONPATH=tests python -m contracts.support"
 
 
 @pytest.mark.parametrize("refusal", REFUSED, ids=str)
@@ -59,6 +61,11 @@ def test_the_zoo_is_wide_enough() -> None:
     assert kinds["encoder"] >= 20
     assert kinds["vision"] >= 15
     assert min(tags[tag] for tag in ("experts", "sliding", "recurrent")) >= 10
+    rows = support.committed_rows()
+    halves = Counter(rows[one.model_type].split("|")[8].strip() for one in SUPPORTED)
+    assert halves["in turn"] >= 100
+    assert halves["side by side"] >= 5
+    assert set(halves) == set(get_args(checks.Halves))
 
 
 def test_the_zoo_is_sorted_and_names_each_type_once() -> None:
@@ -102,6 +109,17 @@ def test_the_decoding_check_notices_a_stale_configuration(monkeypatch: pytest.Mo
     monkeypatch.setattr(visits, "visit_order", lambda *_: nullcontext())
     with pytest.raises((AssertionError, IndexError, ModelError)):
         checks.check_decoding(subject)
+
+
+@pytest.mark.parametrize("module", [stack, visits])
+def test_the_check_of_halves_notices_a_whole_layer_in_their_place(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor that forgets to silence the other branch, step by step or in place."""
+    subject = checks.subject(_named("llama"))
+    monkeypatch.setattr(module, "only", lambda *_: nullcontext())
+    with pytest.raises(AssertionError):
+        checks.check_halves(subject)
 
 
 def test_the_recording_check_notices_shared_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
