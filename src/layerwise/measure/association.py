@@ -32,6 +32,10 @@ NEARLY_ONE = 0.99
 """A perfect order among few layers is no proof of a perfect order: its interval starts from here."""
 
 
+ROUNDING = 1e-9
+"""Ranks that differ by less are equal."""
+
+
 @dataclass(frozen=True, slots=True)
 class Association:
     """A rank correlation in -1..1 with its 95 % interval, its two-sided permutation p, and the band of the null."""
@@ -49,27 +53,32 @@ def association(
 ) -> Association | None:
     """The rank correlation of `left` and `right`, of shape (layers,), with `given` held fixed where it is there.
 
-    `None` where it does not exist: fewer than 4 layers, or values that do not vary (beyond what `given` explains).
+    `None` where it does not exist: fewer than 4 layers, or values that do not vary. Where `given` explains all ranks of
+    one of the two, nothing is left to correlate, and the value is 0.
 
     >>> association([1, 2, 3, 4, 5], [2, 4, 6, 8, 100]).value
     1.0
     """
-    ranks = [_ranks(values) for values in (left, right)]
-    if len(ranks[0]) != len(ranks[1]):
-        raise MeasureError(f"{len(ranks[0])} and {len(ranks[1])} layers cannot be paired: give both of the same layers")
-    if len(ranks[0]) < FEWEST_LAYERS:
+    pair = [np.asarray(values, dtype=np.float64) for values in (left, right)]
+    if len(pair[0]) != len(pair[1]):
+        raise MeasureError(f"{len(pair[0])} and {len(pair[1])} layers cannot be paired: give both of the same layers")
+    if len(pair[0]) < FEWEST_LAYERS:
+        return None
+    ranks = [_ranks(values) for values in pair]
+    freedom = len(ranks[0]) - 3 - (given is not None)
+    if any(np.ptp(each) == 0 for each in ranks):
         return None
     if given is not None:
         held = _ranks(given)
         ranks = [_less_line(each, held) for each in ranks]
-    if any(np.ptp(each) < 1e-9 for each in ranks):
-        return None
+        if any(np.ptp(each) < ROUNDING for each in ranks):
+            return Association(0.0, *_fisher(0.0, freedom), p=1.0, null_low=0.0, null_high=0.0)
     unit = [each / np.linalg.norm(each) for each in ranks]
     value = float(np.clip(np.round(unit[0] @ unit[1], 12), -1.0, 1.0))
     draw = np.random.default_rng(seed)
     null = np.array([unit[0] @ draw.permutation(unit[1]) for _ in range(shuffles)])
-    p = (1 + int((np.abs(null) >= abs(value) - 1e-9).sum())) / (1 + shuffles)
-    low, high = _fisher(value, len(unit[0]) - 3 - (given is not None))
+    p = (1 + int((np.abs(null) >= abs(value) - ROUNDING).sum())) / (1 + shuffles)
+    low, high = _fisher(value, freedom)
     null_low, null_high = (float(bound) for bound in np.quantile(null, [0.025, 0.975]))
     return Association(value, low, high, p, null_low, null_high)
 

@@ -50,7 +50,7 @@ class RecoveryRecipe:
     weight_decay: float = 0.0
     gradient_norm: float = 1.0
     batch_tokens: int = 256
-    evaluation_tokens: int = 300
+    evaluation_tokens: int = 400
     tuning_tokens: int = 200
     """Scored tokens on which the scale of `equal_damage` is tuned, from the recovery text."""
     tolerance: float = 0.05

@@ -46,7 +46,7 @@ SIZES = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1)
 
-TOKENS = 300
+TOKENS = 600
 """Scored tokens by default: a curve has hundreds of points, and its shape needs fewer tokens than a verdict."""
 
 
