@@ -9,8 +9,9 @@ the block) or `all`, where each type weighs the same; subject a layer, a pair of
     heldout_rows_r2     of rows that the fit has not seen (`layerwise.measure.entrywise`)
     heldout_layers_r2   of layers that the fit has not seen; from 8 layers on. Nulls of both: `@random_twin`, the model
                         before training; `@permuted_units`; `@shuffled_layers`
-    norm_r2             of a layer's Frobenius norm, predicted as the mean of its neighbours' with nothing fitted; for
-                        independent norms -1/2. Any smooth curve scores high. Null: `@shuffled_layers`
+    norm_r2             of a layer's Frobenius norm, predicted as the mean of its neighbours' with nothing fitted,
+                        against the variance of the norms over depth; about -1/2 for independent norms. Any smooth
+                        curve scores high. Null: `@shuffled_layers`
     subspace            alignment of the leading singular vectors of neighbouring layers on the side of the residual
                         stream, in 0..1 (`layerwise.measure.kinship`), and `subspace_units` on the other side. Nulls:
                         `@random_twin`, `@shuffled_layers`
@@ -127,23 +128,18 @@ def norm_level(tensors: Tensors, types: Sequence[TensorType], orders: Orders) ->
     shuffled: dict[str, Numbers] = {}
     for kind in types:
         norms = np.sqrt(gram(tensors, kind).diagonal())
-        errors, total = _norm_errors(norms)
-        # What rounding leaves of equal norms is no spread.
-        if total.sum() > 1e-12 * np.square(norms).sum():
-            found[kind.name] = {
-                str(place): (float(error), float(square))
-                for place, (error, square) in enumerate(zip(errors, total, strict=True), start=1)
-            }
-            errors, total = _norm_errors(norms[orders])
-            shuffled[kind.name] = 1 - errors.sum(axis=1) / total.sum(axis=1)
+        variance = float(norms.var())
+        # What rounding leaves of equal norms is no variance.
+        if variance > 1e-12 * float(np.square(norms).mean()):
+            errors = _norm_errors(norms).tolist()
+            found[kind.name] = {str(place): (error, variance) for place, error in enumerate(errors, start=1)}
+            shuffled[kind.name] = 1 - _norm_errors(norms[orders]).mean(axis=1) / variance
     return _r2("norm_r2", found, {"shuffled_layers": bands(shuffled)})
 
 
-def _norm_errors(norms: Numbers) -> tuple[Numbers, Numbers]:
-    """Squared errors of the neighbours' mean, squares about the mean over depth: (..., depth) -> (..., depth - 2)."""
-    errors = norms[..., 1:-1] - (norms[..., :-2] + norms[..., 2:]) / 2
-    about = norms - norms.mean(axis=-1, keepdims=True)
-    return np.square(errors), np.square(about)[..., 1:-1]
+def _norm_errors(norms: Numbers) -> Numbers:
+    """Squared errors of the neighbours' mean: (..., depth) -> (..., depth - 2)."""
+    return np.square(norms[..., 1:-1] - (norms[..., :-2] + norms[..., 2:]) / 2)
 
 
 def _r2(metric: str, by_type: Mapping[str, Places], nulls: Mapping[str, Mapping[str, Pooled]] | None = None) -> Level:
