@@ -27,13 +27,16 @@ class Taylor:
         self._gradients: list[dict[str, Tensor]] = []
 
     def add(self, gradients: Sequence[Mapping[str, Tensor]]) -> None:
-        """Count one batch: for each layer the gradient of the batch's summed nats by each of its weights."""
+        """Count one batch: for each layer the gradient of the batch's summed nats by each of its weights.
+
+        Those of the first batch are kept and added to: they are no longer the caller's.
+        """
         if not self._gradients:
-            self._gradients = [dict(layer) for layer in gradients]
+            self._gradients = [{name: _wide(gradient) for name, gradient in layer.items()} for layer in gradients]
             return
         for total, layer in zip(self._gradients, gradients, strict=True):
             for name, gradient in layer.items():
-                total[name] = total[name] + gradient
+                total[name].add_(gradient)
 
     def scores(self, stack: Stack, tokens: int) -> list[Score]:
         """One row a layer; `tokens` is how many were scored in all."""
@@ -53,7 +56,11 @@ class Taylor:
 def _importance(weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> float:
     """Sum of |w g| over all weights, added in double precision."""
     sizes = (
-        float((weights[name].float() * gradient.float()).abs().sum(dtype=torch.float64))
-        for name, gradient in gradients.items()
+        float((_wide(weights[name]) * gradient).abs_().sum(dtype=torch.float64)) for name, gradient in gradients.items()
     )
     return sum(sizes)
+
+
+def _wide(values: Tensor) -> Tensor:
+    """At least float32: a sum over batches in half precision would lose the small ones."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
