@@ -113,3 +113,14 @@ def test_weights_that_are_not_finite_are_refused_by_name() -> None:
     layers[2]["w"][1, 1] = float("nan")
     with pytest.raises(MeasureError, match="w of layer 2 holds values that are not finite"):
         Displacements(stack_of_layers(layers), 0).at(2, "scale", 0.1)
+
+
+def test_zeros_have_no_size_and_a_matrix_of_zeros_stays() -> None:
+    nothing = {"w": torch.zeros(4, 4)}
+    some = {"w": torch.zeros(4, 4), "v": torch.eye(4)}
+    moves = Displacements(stack_of_layers([nothing, some, some, some]), 0)
+    assert not any(moves.exists(0, strategy, 0.1) for strategy in STRATEGIES)
+    for strategy in ("scale", "noise", "low_rank"):
+        moved = moves.at(2, strategy, 0.25)  # type: ignore[arg-type]
+        assert not moved["w"].any()
+        assert relative_size(moved, matrices(stack_of_layers([some]), 0)) == pytest.approx(0.25)

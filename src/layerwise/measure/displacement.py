@@ -90,12 +90,15 @@ class Displacements:
         self._prediction = lru_cache(maxsize=None)(self._predicted)
 
     def exists(self, layer: int, strategy: Strategy, size: float) -> bool:
-        """Whether `strategy` moves that far: always for scale, noise and low rank up to size 1."""
+        """Whether `strategy` moves that far: always for scale, noise and low rank up to size 1, never from zeros."""
+        weights = matrices(self._stack, layer)
+        if not any(weight.any() for weight in weights.values()):
+            return False
         if strategy in ("scale", "noise"):
             return True
         if strategy == "low_rank":
             return size <= 1
-        weights, end = matrices(self._stack, layer), self._end(layer, strategy)
+        end = self._end(layer, strategy)
         return end is not None and relative_size(end, weights) >= size
 
     def at(self, layer: int, strategy: Strategy, size: float) -> dict[str, Tensor]:
@@ -132,6 +135,9 @@ class Displacements:
             return None
         moved = {}
         for name, (left, values, right) in self._spectra(layer).items():
+            if not values.any():
+                moved[name] = weights[name]  # every approximation of a matrix of zeros is the matrix
+                continue
             # Entry r is the relative distance to the best approximation of rank r; rank 0 is the zero matrix.
             squares = values.square()
             tails = squares.flip(0).cumsum(0).flip(0)
