@@ -8,6 +8,7 @@ little text) says why, in a note that the report prints, and the other parts go 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -23,21 +24,24 @@ from layerwise.measure.interventions import Ledger
 from layerwise.measure.manipulation import manipulation
 from layerwise.measure.order import members as reordered
 from layerwise.measure.predictability import predictability
-from layerwise.measure.proxies import proxies
+from layerwise.measure.proxies import cost_ratio, proxies
 from layerwise.measure.pruning import pruning
-from layerwise.measure.reading import Reading, sample
+from layerwise.measure.reading import Reading, sample, split
 from layerwise.measure.recovery import RecoveryLedger, recovery
 from layerwise.measure.spectra import spectra
 from layerwise.measure.sweep import plan_records, sweep
 from layerwise.measure.verdicts import Rule
 from layerwise.plan import Plan
-from layerwise.results import Loss, Manifest, Run, Score
+from layerwise.results import Manifest, Run, Score
 from layerwise.stack import Stack, weight_hash
 
 RECOVERY_RUNS = "recovery_run"
 
 DONE = "done"
-"""The subject-less row of measure `examination` that says a part is complete."""
+"""The metric of measure `examination` that says the part it is about is complete."""
+
+TIMES = "run"
+"""The measure of rows that are times: the only ones that differ from run to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ def examine(stack: Stack, reading: Reading, asked: Examination, run: Run, watche
             continue
         watcher.say(f"{part} ({number} of {len(asked.parts)})")
         notes: list[str] = []
+        start = time.perf_counter()
         try:
             PARTS[part](work, notes.append)
         except RunError:
@@ -82,6 +87,7 @@ def examine(stack: Stack, reading: Reading, asked: Examination, run: Run, watche
         run.store.replace_notes(part, notes)
         for text in notes:
             watcher.say(f"{part}: {text}")
+        work.note_time(Score(TIMES, part, "all", "seconds", time.perf_counter() - start))
         work.finish(part)
     if not run.store.scores("ablation") and not run.store.scores("proxies"):
         raise MeasureError("; ".join(note.text for note in run.store.notes()) or "nothing could be measured")
@@ -135,6 +141,10 @@ class _Work:
     def keep(self, measure: str, rows: Iterable[Score]) -> None:
         self.run.store.replace_scores(measure, rows)
 
+    def note_time(self, row: Score) -> None:
+        others = [each for each in self.scores(TIMES) if (each.subject, each.metric) != (row.subject, row.metric)]
+        self.keep(TIMES, [*others, row])
+
     def finish(self, part: str) -> None:
         self.finished.add(part)
         done = [Score("examination", name, "all", DONE, 1.0) for name in sorted(self.finished)]
@@ -146,6 +156,7 @@ Say = Callable[[str], None]
 
 def _proxies(work: _Work, say: Say) -> None:
     work.keep("proxies", proxies(work.stack, work.reading, seed=work.seed))
+    work.note_time(replace(cost_ratio(work.stack, work.reading), measure=TIMES, subject="proxies"))
 
 
 def _structure(work: _Work, say: Say) -> None:
@@ -227,21 +238,23 @@ def _recovery(work: _Work, say: Say) -> None:
 
 
 def _agreement(work: _Work, say: Say) -> None:
-    losses = _skip_losses(work)
-    rows = agreement(work.scores("ablation", "proxies", "recovery"), seed=work.seed, losses=losses)
-    work.keep("agreement", rows)
+    known = work.ledger("agreement", say)
+    losses = ablation.ablation_losses(work.stack, work.ablated, seed=work.seed, ledger=known)
+    work.keep("agreement", agreement(work.scores("ablation", "proxies", "recovery"), seed=work.seed, losses=losses))
 
 
 def _pruning(work: _Work, say: Say) -> None:
-    scores = work.scores("ablation", "proxies", "recovery")
-    rows, records = pruning(work.stack, work.short, scores, seed=work.seed, ledger=work.ledger("pruning", say))
+    """Sets are chosen by scores of one half of the text and judged on the other."""
+    first, second = split(work.ablated, work.seed)
+    ledger = work.ledger("pruning", say)
+    scores = [
+        *ablation.ablation(work.stack, first, seed=work.seed, ledger=ledger),
+        *proxies(work.stack, first, seed=work.seed),
+    ]
+    fresh = sample(second, work.asked.curve_tokens, work.seed)
+    rows, records = pruning(work.stack, fresh, scores, seed=work.seed, ledger=ledger)
     work.run.store.add_plans(records)
     work.keep("pruning", rows)
-
-
-def _skip_losses(work: _Work) -> list[Loss]:
-    wanted = {work.baseline, *ablation.skip_keys(work.stack.depth).values()}
-    return [row for row in work.run.store.losses() if row.plan in wanted]
 
 
 PARTS: dict[str, Callable[[_Work, Say], None]] = {
