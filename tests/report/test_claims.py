@@ -44,6 +44,7 @@ CORE = range(8, 12)
         ([*ablation("skip", range(14, 18))], "contradicted"),
         ([*ablation("skip", [0])], "contradicted"),
         ([*ablation("skip", CORE, half=1.5)], "not resolvable"),
+        ([*ablation("skip", CORE), row("ablation", "10", "skip", 0.35, 0.1)], "not resolvable"),  # one is not apart
         ([*ablation("skip", [8, 9, 11, 13])], "not resolvable"),  # the greatest effects, yet no core
         (
             [*ablation("skip", [0]), *ablation("neighbour_average", CORE), *ablation("random", CORE)],
@@ -82,6 +83,7 @@ def verdicts(harmful: Iterable[int] = (), silent: Iterable[int] = (), limit: flo
         ([*verdicts(silent=[14], limit=0.004)], "contradicted"),
         ([*verdicts()], "contradicted"),  # every layer matters
         ([*verdicts(silent=[14])], "not resolvable"),
+        ([*verdicts(silent=[14]), *ablation("skip", [14], value=-0.15)], "not resolvable"),  # it never looked harmful
     ],
 )
 def test_anti_layers(rows: Rows, expected: str) -> None:
@@ -220,6 +222,7 @@ def influence(
     [
         ([], "not measured"),
         (influence(0.1, 0.3), "supported"),
+        ([*influence(0.1, 0.1), row("proxies", "0", "block_influence", 9.0, 0.01)], "not resolvable"),  # one layer
         (influence(0.1, 0.3, twin=(0.1, 0.3)), "explained by the null"),
         (influence(0.3, 0.1), "contradicted"),
         (influence(0.2, 0.21, half=0.1), "not resolvable"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from layerwise.report.claims.claim import Claim, Span, mean, on_tokens, span
+from layerwise.report.claims.claim import Claim, Span, middlemost, on_tokens, span
 from layerwise.report.diagnosis import NULL, Diagnosis
 from layerwise.results.rows import Score
 
@@ -15,13 +15,14 @@ METRIC = "block_influence"
 def middle(found: Diagnosis) -> Claim:
     """Do the middle layers change the state less than those at the ends?
 
-    The middle is the half of the layers from a quarter to three quarters of the depth. Block Influence, one minus the
-    cosine of a layer's input and output, is averaged over the middle and over the rest.
+    The middle is the half of the layers from a quarter to three quarters of the depth. The Block Influence, one minus
+    the cosine of a layer's input and output, is that of the median layer there and elsewhere: a first layer that turns
+    the embedding around says nothing of zones, and would make a mean say so.
 
-    - supported: the middle's mean is below the rest's, told apart from it, and the gap is greater than that of the
+    - supported: the middle's median is below the rest's, told apart from it, and the gap is greater than that of the
       randomly initialised twin, told apart from it too.
     - explained by the null: the middle's is below, but the twin's gap is as great: it comes with depth, not training.
-    - contradicted: the middle's mean is above the rest's, told apart from it.
+    - contradicted: the middle's median is above the rest's, told apart from it.
     - not resolvable: the two are not told apart, or no twin was measured.
     """
     name, published = "Middle layers are alike", "Middle layers share one space: each changes the state little."
@@ -31,11 +32,12 @@ def middle(found: Diagnosis) -> Claim:
         why = f"It needs the Block Influence of every layer, with intervals, of at least {FEWEST_LAYERS} layers."
         return Claim(name, published, "not measured", "", why)
     inner, outer = _halves(bounds, found.depth)
-    figures = f"Block Influence is {inner} in the middle and {outer} elsewhere, in the mean{on_tokens(rows.values())}."
+    tokens = on_tokens(rows.values())
+    figures = f"Block Influence is {inner} in the middle and {outer} elsewhere, at the median layer{tokens}."
     if inner.above(outer):
         return Claim(name, published, "contradicted", figures, "The middle layers change the state more, not less.")
     if not outer.above(inner):
-        return Claim(name, published, "not resolvable", figures, "The two means are not told apart.")
+        return Claim(name, published, "not resolvable", figures, "The two medians are not told apart.")
     twin = _spans(found.layers("proxies", f"{METRIC}{NULL}random_twin"))
     if len(twin) < found.depth:
         why = "Without a random twin nothing says whether training or depth made the difference."
@@ -56,8 +58,8 @@ def _spans(rows: Mapping[int, Score]) -> dict[int, Span]:
 def _halves(bounds: Mapping[int, Span], depth: int) -> tuple[Span, Span]:
     inside = range(depth // 4, depth - depth // 4)
     return (
-        mean([bounds[layer] for layer in bounds if layer in inside]),
-        mean([bounds[layer] for layer in bounds if layer not in inside]),
+        middlemost([bounds[layer] for layer in bounds if layer in inside]),
+        middlemost([bounds[layer] for layer in bounds if layer not in inside]),
     )
 
 

@@ -61,6 +61,7 @@ def _axis(more: Mapping[str, Any]) -> dict[str, Any]:
         "zeroline": False,
         "tickfont": {"color": light("muted"), "size": 12},
         "automargin": True,
+        "exponentformat": "power",
         **more,
         "title": {"text": title, "font": font, "standoff": 8} if title else None,
     }

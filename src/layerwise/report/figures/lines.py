@@ -40,14 +40,14 @@ def lined(
 
     `across` and `upwards` name the axes; small figures leave the names to the heading above them. `span` fixes the
     vertical axis, for figures that stand side by side; `sizes` says that places are sizes of a change, on a logarithmic
-    axis, and not counts; `reference` is a dotted level line. `legend` names the lines above the figure, as happens
-    by itself where several nulls have to be told apart.
+    axis, and not counts; `reference` is a dotted level line. The nulls are named above the figure,
+    with `legend` the lines too.
     """
     small = height < SMALL
     places = {place for rows in (*(line.rows for line in lines), *(band.rows for band in bands)) for place in rows}
     crowded = len(places) > (MOST_TICKS // 2 if small else MOST_TICKS)
     step = size_axis(places, MOST_SIZES) if sizes else {} if crowded else {"dtick": 1}
-    named = legend or len(bands) > 1
+    named = legend or (bool(bands) and not small)
     figure = framed(
         height,
         x={"title": "" if small else across, "showgrid": False, **step},
@@ -57,7 +57,7 @@ def lined(
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
     )
     figure.add_traces([trace for index, band in enumerate(bands) for trace in _null(band, index)])
-    figure.add_traces([trace for line in lines for trace in _line(line, tell)])
+    figure.add_traces([trace for line in lines for trace in _line(line, tell, legend)])
     if reference is not None:
         figure.add_hline(y=reference, line={"color": light("ink"), "dash": "dot", "width": 1.5}, opacity=0.6)
     return figure
@@ -107,7 +107,7 @@ def common_span(rows: Sequence[Rows]) -> tuple[float, float] | None:
     return limits(bound for row in rows for score in row.values() for bound in (score.value, score.low, score.high))
 
 
-def _line(line: Line, tell: Tell) -> list[go.Scatter]:
+def _line(line: Line, tell: Tell, named: bool) -> list[go.Scatter]:
     colour, ribbon, symbol = series_style(line.slot)
     places = sorted(line.rows)
     symbols: Any = [f"{symbol}-open" if place in line.hollow else symbol for place in places] if line.hollow else symbol
@@ -121,6 +121,7 @@ def _line(line: Line, tell: Tell) -> list[go.Scatter]:
         hovertemplate="%{text}<extra></extra>",
         legendgroup=line.name,
         name=escape(line.name),
+        showlegend=named,
     )
     return [*area(line.rows, ribbon, line.name), drawn]
 

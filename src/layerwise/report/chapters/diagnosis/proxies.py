@@ -34,8 +34,8 @@ def proxies(evidence: Evidence) -> Chapter:
         element("div", *cards, class_="grid pair"),
         note(
             "On the dotted diagonal the gate gradient, the slope of the loss as a layer is turned down, predicts the"
-            " effect of skipping exactly. Grey: a randomly initialised twin. The logit lens reads each hidden state"
-            " with the model's own head; state 0 is the embedding."
+            " effect of skipping exactly. The logit lens reads each hidden state with the model's own head; state 0 is"
+            " the embedding."
         ),
     ]
     return Chapter(MEASURE, title, short, tuple(body), tuple(pictures.values()))
