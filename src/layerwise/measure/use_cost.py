@@ -50,15 +50,15 @@ def use_cost(stack: Stack, reading: Reading, *, seed: int = 0, ledger: Ledger | 
     on. Raises what `predict_layer` and `intervention_losses` raise.
     """
     ledger = ledger or Ledger()
-    # The two replacements of a layer follow each other, so one prediction is remembered and no more.
-    predicted = lru_cache(maxsize=1)(partial(predict_layer, stack))
+    chosen = joint_sets(stack.depth)
+    # Both replacements need the prediction; the largest set is held in memory anyway.
+    predicted = lru_cache(maxsize=max(map(len, chosen.values())))(partial(predict_layer, stack))
     methods: dict[str, Replacement] = {_PREDICTED: predicted, _RANDOM: partial(_misled, stack, seed, predicted)}
     inner = range(1, stack.depth - 1)
     singles = [
         Intervention(layer, name, partial(_prepare, method)) for layer in inner for name, method in methods.items()
     ]
     losses = intervention_losses(stack, singles, reading, ledger)
-    chosen = joint_sets(stack.depth)
     for subject, layers in chosen.items():
         for name, method in methods.items():
             losses += _joint(stack, reading, f"{subject}={name}", layers, method, ledger)
