@@ -28,7 +28,7 @@ NULL_NAMES = {
     "same_norm_random": "random error of the same norm",
     "p_over_n": "p/n, what a fit to noise gives",
     "twin": "undamaged twin",
-    "uniform": "a uniform guess",
+    "uniform": "uniform",
 }
 
 

@@ -15,7 +15,7 @@ from layerwise.report.palette import faded, light
 from layerwise.results.rows import Score
 
 ROW = 30
-NULL_SYMBOLS = ("line-ns-open", "line-ne-open", "line-nw-open", "asterisk-open")
+NULL_SYMBOLS = ("line-ns-open", "line-ne-open", "line-nw-open", "circle-open")
 HEAD = 84
 LEGEND = 11  # for each name: on a phone the legend takes several lines
 

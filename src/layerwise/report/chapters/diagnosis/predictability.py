@@ -67,7 +67,7 @@ def _explained(found: Diagnosis) -> dict[str, Picture]:
     for at, (metric, held_out) in enumerate(HELD_OUT.items()):
         marks = [
             *_null_levels(found, metric),
-            Level(null_name("p_over_n"), _by_type(found, f"in_sample_r2{NULL}p_over_n"), 4),
+            Level(null_name("p_over_n"), _by_type(found, f"in_sample_r2{NULL}p_over_n"), 3, null=True),
             Level("in sample", _by_type(found, "in_sample_r2"), 1),
             Level(held_out, _by_type(found, metric), 0),
         ]
@@ -76,7 +76,7 @@ def _explained(found: Diagnosis) -> dict[str, Picture]:
         if layers := found.layers(MEASURE, metric):
             tell = telling("layer {}", "", found.level)
             line, bands = Line(held_out, layers, 0), layer_bands(found, MEASURE, metric)
-            by_depth[at,] = lined([line], bands, across="layer", upwards="R²", tell=tell, height=280)
+            by_depth[at,] = lined([line], bands, across="layer", upwards="R²", tell=tell, height=310)
     choice = (Choice("Held out", tuple(HELD_OUT.values())),)
     if by_type:
         pictures["R² by tensor type"] = Picture("predictability-r2", "R² by tensor type, with nulls", by_type, choice)
