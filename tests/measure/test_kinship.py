@@ -52,12 +52,13 @@ def test_relatives_are_nearer_than_strangers() -> None:
 
 def test_a_level_says_the_mean_of_its_places_and_repeats_its_nulls() -> None:
     fresh = Level("docs", {"q": {"0,1": (0.25, 1.0), "1,2": (0.75, 1.0)}}).pooled()
-    level = Level(
-        "docs", {"q": {"0,1": (3.0, 4.0), "1,2": (1.0, 4.0)}, "k": {"0,1": (0.0, 0.0)}}, {"twin": fresh}, 2, 1
-    )
+    places = {"q": {"0,1": (3.0, 4.0), "1,2": (1.0, 4.0)}, "v": {"0,1": (1.0, 4.0)}, "k": {"0,1": (0.0, 0.0)}}
+    level = Level("docs", places, {"twin": fresh}, scale=2, shift=1)
     rows = {(row.subject, row.task, row.metric): row.value for row in level.rows("predictability")}
     assert rows["0,1", "q", "docs"] == 2.5
-    assert rows["0,1", "all", "docs"] == 2.5
-    assert rows["all", "q", "docs"] == rows["all", "all", "docs"] == 2.0
+    assert rows["0,1", "v", "docs"] == 1.5
+    assert rows["0,1", "all", "docs"] == 2.0
+    assert rows["all", "q", "docs"] == 2.0
+    assert rows["all", "all", "docs"] == 1.75
     assert rows["1,2", "all", "docs@twin"] == rows["all", "all", "docs@twin"] == 0.5
     assert not any(task == "k" for _, task, _ in rows)

@@ -29,6 +29,11 @@ def test_the_effective_rank_counts_equal_directions() -> None:
     assert found.norm == pytest.approx(math.sqrt(12))
 
 
+def test_the_effective_rank_weighs_directions_by_their_singular_values() -> None:
+    found = spectrum(torch.diag(torch.tensor([3.0, 1.0], dtype=torch.float64)))
+    assert found.effective_rank == pytest.approx(math.exp(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25))))
+
+
 @pytest.mark.parametrize("exponent", [1.5, 2.5, 4.0])
 def test_the_exponent_of_a_power_law_is_found(exponent: float) -> None:
     # Quantiles of a Pareto density that falls as x ** -exponent.
