@@ -49,9 +49,9 @@ class RecoveryRecipe:
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: float = 0.0
     gradient_norm: float = 1.0
-    batch_tokens: int = 256
-    evaluation_tokens: int = 400
-    tuning_tokens: int = 200
+    batch_tokens: int = 192
+    evaluation_tokens: int = 600
+    tuning_tokens: int = 400
     """Scored tokens on which the scale of `equal_damage` is tuned, from the recovery text."""
     tolerance: float = 0.05
     """A model has recovered when it is no further than this above its twin: half of what `equal_damage` starts with."""
@@ -131,8 +131,8 @@ class FineTuning:
                 if not math.isfinite(nll):
                     break
                 found.append(nll)
-            if step == recipe.steps or not self._step(layer, scope, order[step], optimiser, trained):
-                break
+            if step < recipe.steps:
+                self._step(layer, scope, order[step], optimiser, trained)
         return Trajectory(recipe.evaluations, tuple(found))
 
     def tuning_loss(self, layer: int, weights: Mapping[str, Tensor]) -> float:
@@ -156,8 +156,8 @@ class FineTuning:
 
     def _step(
         self, layer: int, scope: Scope, place: int, optimiser: torch.optim.Optimizer, trained: list[nn.Parameter]
-    ) -> bool:
-        """One step on one minibatch; false when its loss was not finite, and nothing was trained."""
+    ) -> None:
+        """One step on one minibatch. A loss that is not finite spoils the weights, and the next evaluation shows it."""
         optimiser.zero_grad()
         if scope == "model":
             (point,), start = self._reached((self._training[place],), 0), 0
@@ -168,12 +168,9 @@ class FineTuning:
         # Not the mean of the batch: a batch of short answers must not pull as hard as one of running text.
         loss = functional.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), reduction="sum")
         loss = loss / self._scored_per_batch
-        if not loss.isfinite():
-            return False
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(trained, self.recipe.gradient_norm)
         optimiser.step()
-        return True
 
     def _evaluated(self, layer: int, scope: Scope) -> float:
         if scope == "layer":
