@@ -20,7 +20,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from layerwise.data.corpus import Corpus, read_corpus
     from layerwise.errors import LayerwiseError
+    from layerwise.measure.ablation import ablation
     from layerwise.measure.effects import effects
+    from layerwise.measure.examination import Examination
+    from layerwise.measure.examine import examine
+    from layerwise.measure.proxies import proxies
+    from layerwise.measure.racing import racing
     from layerwise.measure.reading import read
     from layerwise.measure.similarity import similarity
     from layerwise.measure.sweep import sweep
@@ -30,14 +35,19 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Corpus": "layerwise.data.corpus",
+    "Examination": "layerwise.measure.examination",
     "LayerwiseError": "layerwise.errors",
     "Plan": "layerwise.plan",
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
+    "ablation": "layerwise.measure.ablation",
     "edits": "layerwise.plan",
     "effects": "layerwise.measure.effects",
+    "examine": "layerwise.measure.examine",
     "families": "layerwise.plan",
     "load": "layerwise.stack",
+    "proxies": "layerwise.measure.proxies",
+    "racing": "layerwise.measure.racing",
     "read": "layerwise.measure.reading",
     "read_corpus": "layerwise.data.corpus",
     "similarity": "layerwise.measure.similarity",
@@ -47,14 +57,19 @@ _HOMES = {
 
 __all__ = [
     "Corpus",
+    "Examination",
     "LayerwiseError",
     "Plan",
     "Run",
     "Stack",
+    "ablation",
     "edits",
     "effects",
+    "examine",
     "families",
     "load",
+    "proxies",
+    "racing",
     "read",
     "read_corpus",
     "similarity",

@@ -23,6 +23,9 @@ FLAGS = {
     "sweep": MODEL_FLAGS
     | {"--text", "--tokens", "--length", "--batch-tokens", "--families", "--plan", "--tasks", "--task-folder"}
     | {"--task-limit", "--run", "--fresh", "--no-similarity", "--seed", "--quiet", "--tokenizer"},
+    "diagnose": MODEL_FLAGS
+    | {"--text", "--tokens", "--length", "--batch-tokens", "--parts", "--budget", "--margin", "--curve-tokens"}
+    | {"--all-layers", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "plan": {"--depth"},
     "verify": MODEL_FLAGS | {"--plan"},
     "report": {"--to", "--markdown"},

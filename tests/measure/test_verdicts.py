@@ -11,8 +11,9 @@ import pytest
 from layerwise.errors import MeasureError
 from layerwise.measure.ablation import skip_keys
 from layerwise.measure.reading import shuffled
+from layerwise.measure.rule import Rule
 from layerwise.measure.strata import Effect
-from layerwise.measure.verdicts import Rule, verdicts
+from layerwise.measure.verdicts import verdicts
 from layerwise.results import Loss, Score
 from measure.simulated import SimulatedModel
 

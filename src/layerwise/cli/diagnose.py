@@ -41,8 +41,8 @@ def diagnose(
         BATCH_TOKENS
     ),
     parts: Annotated[
-        str, typer.Option(metavar="NAMES", help=f"Comma-separated, from: {', '.join(PARTS)}.", **QUESTIONS)
-    ] = ",".join(PARTS),
+        str | None, typer.Option(metavar="NAMES", help=f"Some of: {', '.join(PARTS)}; else all.", **QUESTIONS)
+    ] = None,
     budget: Annotated[
         int | None,
         typer.Option(
@@ -78,8 +78,8 @@ def diagnose(
 ) -> None:
     """Ask which layers of a model matter, with a null and an interval beside every score.
 
-    Ends with what became of the published claims, and writes a report. Killed or stopped, the same command goes on
-    where it was.
+    Ends with what became of the published claims, and writes a report.
+    Killed or stopped, the same command goes on where it was.
 
     [dim]layerwise diagnose demo[/]
 
@@ -88,7 +88,7 @@ def diagnose(
     [dim]layerwise diagnose ./my-model --text texts/ --parts racing --budget 50000[/]
     """
     asked = Examination(
-        names(parts), length, tokens, batch_tokens, curve_tokens, budget, margin, all_layers, seed
+        names(parts) or PARTS, length, tokens, batch_tokens, curve_tokens, budget, margin, all_layers, seed
     )  # fmt: skip
     corpus = text_of(model, text)
     if not quiet:

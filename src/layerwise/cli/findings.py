@@ -22,9 +22,7 @@ def report_data(run: Run) -> pages.ReportData:
         raise RunError(f"{run.folder} has no rows yet: it was stopped before its first. Run it again to go on")
     if not any(score.measure == MEASURE for score in scores):
         scores += _provisional_effects(plans, losses, run.manifest.seed)
-    return pages.ReportData(
-        asdict(run.manifest), tuple(plans), tuple(scores), losses, notes=tuple(run.store.notes())
-    )
+    return pages.ReportData(asdict(run.manifest), tuple(plans), tuple(scores), losses, notes=tuple(run.store.notes()))
 
 
 def headline(data: pages.ReportData) -> str:

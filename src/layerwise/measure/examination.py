@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from layerwise.errors import MeasureError, near_matches
+from layerwise.measure.rule import Rule
 from layerwise.measure.study import BATCH_TOKENS
 
 PARTS = (
@@ -54,8 +55,14 @@ class Examination:
             lacking = [need for need in NEEDS.get(name, ()) if need not in self.parts]
             if lacking:
                 raise MeasureError(f"{name} compares the scores of other parts: add {' and '.join(lacking)} to --parts")
+        Rule(margin=self.margin)
         # Whatever order they are named in, later parts read earlier ones.
         object.__setattr__(self, "parts", tuple(name for name in PARTS if name in self.parts))
+
+    @property
+    def rule(self) -> Rule:
+        """What counts as an effect."""
+        return Rule(margin=self.margin)
 
     def settings(self) -> tuple[str, ...]:
         """What, besides the text and the seed, decides what a row means; for the manifest."""

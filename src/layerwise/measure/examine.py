@@ -30,7 +30,6 @@ from layerwise.measure.reading import Reading, sample, split
 from layerwise.measure.recovery import RecoveryLedger, recovery
 from layerwise.measure.spectra import spectra
 from layerwise.measure.sweep import plan_records, sweep
-from layerwise.measure.verdicts import Rule
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run, Score
 from layerwise.stack import Stack, weight_hash
@@ -39,6 +38,9 @@ RECOVERY_RUNS = "recovery_run"
 
 DONE = "done"
 """The metric of measure `examination` that says the part it is about is complete."""
+
+COST_TOKENS = 500
+"""Scored tokens on which the price of the proxies is measured: two passes are timed in turns, four times each."""
 
 TIMES = "run"
 """The measure of rows that are times: the only ones that differ from run to run."""
@@ -89,7 +91,7 @@ def examine(stack: Stack, reading: Reading, asked: Examination, run: Run, watche
             watcher.say(f"{part}: {text}")
         work.note_time(Score(TIMES, part, "all", "seconds", time.perf_counter() - start))
         work.finish(part)
-    if not run.store.scores("ablation") and not run.store.scores("proxies"):
+    if all(score.measure in (TIMES, "examination") for score in run.store.scores()):
         raise MeasureError("; ".join(note.text for note in run.store.notes()) or "nothing could be measured")
 
 
@@ -156,7 +158,8 @@ Say = Callable[[str], None]
 
 def _proxies(work: _Work, say: Say) -> None:
     work.keep("proxies", proxies(work.stack, work.reading, seed=work.seed))
-    work.note_time(replace(cost_ratio(work.stack, work.reading), measure=TIMES, subject="proxies"))
+    price = cost_ratio(work.stack, sample(work.reading, COST_TOKENS, work.seed))
+    work.note_time(replace(price, measure=TIMES, subject="proxies"))
 
 
 def _structure(work: _Work, say: Say) -> None:
@@ -188,14 +191,14 @@ def _ablation(work: _Work, say: Say) -> None:
     work.keep("ablation", ablation.ablation_of(work.stack, losses, seed=work.seed))
     if work.asked.budget is None:
         keys = ablation.skip_keys(work.stack.depth)
-        rule = Rule(margin=work.asked.margin)
-        work.keep(verdicts.MEASURE, verdicts.verdicts(losses, work.baseline, keys, seed=work.seed, rule=rule))
+        found = verdicts.verdicts(losses, work.baseline, keys, seed=work.seed, rule=work.asked.rule)
+        work.keep(verdicts.MEASURE, found)
 
 
 def _racing(work: _Work, say: Say) -> None:
     """With a budget the race is run and gives the verdicts; without one it tells what it would have saved."""
     rows = racing.racing(
-        work.stack, work.reading, budget=work.asked.budget, seed=work.seed, rule=Rule(margin=work.asked.margin),
+        work.stack, work.reading, budget=work.asked.budget, seed=work.seed, rule=work.asked.rule,
         ledger=work.ledger("racing", say),
     )  # fmt: skip
     work.keep(racing.MEASURE, rows)

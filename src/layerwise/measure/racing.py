@@ -22,8 +22,9 @@ from layerwise.measure.ablation import refuse_shallow, skip_keys, skips
 from layerwise.measure.grid import FEWEST_UNITS, Grid, arrange
 from layerwise.measure.interventions import Ledger, intervention_losses
 from layerwise.measure.reading import Piece, Reading, pieces, portion, shuffled
+from layerwise.measure.rule import Decision, Rule
 from layerwise.measure.strata import Effect, Strata, stratified
-from layerwise.measure.verdicts import Decision, Rule, confirmed, refuse_too_little
+from layerwise.measure.verdicts import confirmed, refuse_too_little
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack

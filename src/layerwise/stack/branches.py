@@ -66,7 +66,7 @@ def find_branches(stack: Stack, captured: Capture) -> Branches:
         layer = pairs.index(None)
         raise UnsupportedModel(
             f"{name} cannot be split into attn and mlp: in layer {layer} ({type(trials[layer].block).__name__}) no two "
-            " submodules were found that add all of its update, one mixing tokens and one not; blocks that "
+            "submodules were found that add all of its update, one mixing tokens and one not; blocks that "
             "normalise after the addition, or have one branch, cannot be split. Use whole layers"
         )
     return Branches(tuple(pair for pair in pairs if pair is not None))

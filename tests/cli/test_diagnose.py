@@ -1,0 +1,139 @@
+"""`layerwise diagnose` as a newcomer uses it: claims on the output, a report, refusals in words, and no loss."""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.command import layerwise, refused, start
+from cli.conftest import save_llama, save_texts
+from layerwise.measure.examine import TIMES
+from layerwise.results import Run, Score
+
+PARTS = "proxies,structure,deltas,ablation,racing,order,agreement,pruning"
+CLAIMS = (
+    "Core layers", "Anti-layers", "Weights oscillate", "Weights are predictable", "Recovery follows importance",
+    "Only scaling survives", "Middle layers are alike", "Order matters more for reasoning",
+)  # fmt: skip
+
+
+def scores_of(folder: Path) -> list[Score]:
+    """Every row but the times."""
+    with Run.open(folder) as run:
+        return [score for score in run.store.scores() if score.measure != TIMES]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A six-layer model and twenty short texts."""
+    place = tmp_path_factory.mktemp("diagnose")
+    save_llama(place / "model", depth=6)
+    save_texts(place / "texts", count=20, characters=80)
+    return place
+
+
+@pytest.fixture(scope="module")
+def diagnosed(place: Path) -> tuple[Path, str, str]:
+    """The run folder of a diagnosis, and what it wrote."""
+    ended = layerwise("diagnose", place / "model", "--text", place / "texts", "--parts", PARTS, "--run", place / "run")
+    assert ended.code == 0, ended.err
+    return place / "run", ended.out, ended.err
+
+
+def test_it_ends_with_what_became_of_each_claim(diagnosed: tuple[Path, str, str]) -> None:
+    folder, out, err = diagnosed
+    lines = out.splitlines()
+    assert [line.partition(":")[0].removeprefix("- ") for line in lines[:-1]] == list(CLAIMS)
+    verdicts = "supported|explained by the null|contradicted|not resolvable|not measured"
+    assert sum(bool(re.match(rf"- [^:]+: ({verdicts})\.", line)) for line in lines) == 8
+    assert lines[-1] == f"report: {folder / 'report.html'}"
+    assert "pruning (8 of 8)" in err
+
+
+def test_the_report_holds_its_chapters(diagnosed: tuple[Path, str, str]) -> None:
+    page = (diagnosed[0] / "report.html").read_text()
+    for anchor in ("claims", "ablation", "racing", "deltas", "proxies", "structure", "agreement", "pruning"):
+        assert f'id="{anchor}"' in page
+
+
+def test_asked_again_it_computes_nothing(diagnosed: tuple[Path, str, str], place: Path) -> None:
+    before = scores_of(diagnosed[0])
+    arguments = ("diagnose", place / "model", "--text", place / "texts", "--parts", PARTS, "--run", place / "run")
+    ended = layerwise(*arguments)
+    assert ended.out == diagnosed[1]
+    assert " of 8)" not in ended.err
+    assert scores_of(diagnosed[0]) == before
+
+
+def test_report_and_export_know_a_diagnosis(diagnosed: tuple[Path, str, str], tmp_path: Path) -> None:
+    folder, out, _ = diagnosed
+    assert layerwise("report", folder, "--to", tmp_path / "page.html").out.splitlines()[:-1] == out.splitlines()[:-1]
+    assert "explained" in layerwise("report", folder, "--markdown").out
+    assert layerwise("export", folder, "--to", tmp_path / "rows").code == 0
+
+
+def test_another_question_is_another_run(diagnosed: tuple[Path, str, str], place: Path) -> None:
+    arguments = ("diagnose", place / "model", "--text", place / "texts", "--run", place / "run")
+    assert "This folder holds another run: its families is" in refused(*arguments, "--parts", "deltas")
+
+
+def test_a_race_within_a_budget(place: Path, tmp_path: Path) -> None:
+    arguments = ("--parts", "racing", "--budget", "700", "--run", tmp_path / "run", "--quiet")
+    ended = layerwise("diagnose", place / "model", "--text", place / "texts", *arguments)
+    assert ended.code == 0, ended.err
+    race = [score for score in scores_of(tmp_path / "run") if score.measure == "racing"]
+    assert {score.subject for score in race} == {*map(str, range(6)), "race"}
+    assert max(score.tokens or 0 for score in race) <= 700
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("--parts", "ablatoin"), "unknown part 'ablatoin'"),
+    (("--parts", "pruning"), "add proxies and ablation to --parts"),
+    (("--parts", "ablation", "--margin", "0"), "use a positive one"),
+    (("--length", "1000"), "use --length 128 or less"),
+])  # fmt: skip
+def test_what_cannot_be_asked_is_refused(place: Path, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    found = refused("diagnose", place / "model", "--text", place / "texts", "--run", tmp_path / "run", *arguments)
+    assert message in found
+    assert not (tmp_path / "run" / "run.sqlite").exists()
+
+
+def test_a_text_is_needed(place: Path) -> None:
+    assert "--text FILE_OR_FOLDER" in refused("diagnose", place / "model")
+
+
+def test_three_layers_are_too_few(tmp_path: Path, place: Path) -> None:
+    model = save_llama(tmp_path / "shallow", depth=3)
+    found = refused("diagnose", model, "--text", place / "texts", "--run", tmp_path / "run")
+    assert "has 3 layers" in found
+    assert "at least 4" in found
+
+
+@pytest.mark.slow
+def test_killed_and_carried_on_it_ends_with_the_same_rows(place: Path, tmp_path: Path) -> None:
+    """Ten kills at moments drawn over its life, on one folder; then the same command runs to its end."""
+    command = ("diagnose", place / "model", "--text", place / "texts", "--quiet")
+    begun = time.perf_counter()
+    process = start(*command, "--run", tmp_path / "whole")
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    life = time.perf_counter() - begun
+    chance = random.Random(0)
+    killed = 0
+    for _ in range(10):
+        process = start(*command, "--run", tmp_path / "killed")
+        time.sleep(chance.uniform(0.1, 0.5) * life)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            killed += 1
+        process.communicate()
+    process = start(*command, "--run", tmp_path / "killed")
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert killed >= 3
+    assert scores_of(tmp_path / "killed") == scores_of(tmp_path / "whole")
