@@ -281,6 +281,8 @@ def _order(depth: int, tasks: tuple[str, ...]) -> Iterator[Score]:
             value = costs[task] * (0.6 if strategy == "skip" and task == "arithmetic" else 1.0)
             yield row("effect", plan, "delta_nll", value, 0.1, task=task, tokens=TOKENS)
             yield row("effect", plan, "nll", 1.2 + value, task=task)
+            if task == "arithmetic":
+                yield row("effect", plan, "exact_match", 0.3, 0.05, task=task)
 
 
 def _pruning(depth: int) -> Iterator[Score]:

@@ -234,20 +234,22 @@ def test_middle_layers_are_alike(rows: Rows, expected: str) -> None:
 
 
 def moved(text: float, arithmetic: float, absent: tuple[float, float] | None = None, half: float = 0.05) -> list[Score]:
-    """Effects of the reversed model on two tasks, and of leaving layers out."""
+    """Effects of the reversed model on two tasks, one of them with answers, and of leaving layers out."""
     plans = {"29-0": (text, arithmetic), **({"0-4 20-29": absent} if absent else {})}
-    return [
+    effects = [
         row("effect", plan, "delta_nll", value, half, task=task, tokens=5000)
         for plan, values in plans.items()
-        for task, value in zip(("text", "arithmetic"), values, strict=True)
+        for task, value in zip(("stdlib", "arithmetic"), values, strict=True)
     ]
+    return [*effects, row("effect", "29-0", "exact_match", 0.1, task="arithmetic")]
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
         ([], "not measured"),
-        ([row for row in moved(0.5, 1.5) if row.task == "text"], "not measured"),
+        ([row for row in moved(0.5, 1.5) if row.task == "stdlib"], "not measured"),
+        ([row for row in moved(0.5, 1.5) if row.metric != "exact_match"], "not measured"),  # two texts
         (moved(0.5, 1.5), "supported"),
         (moved(0.5, 1.5, absent=(0.4, 0.5)), "supported"),
         (moved(0.5, 1.5, absent=(0.4, 2.0)), "explained by the null"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from layerwise.report.claims.claim import Claim, Span, mean, on_tokens, span
+from layerwise.report.claims.claim import Claim, Span, middlemost, on_tokens, span
 from layerwise.report.diagnosis import NULL, Diagnosis
 from layerwise.report.notation import tidy
 from layerwise.report.wording import counted, label, listed
@@ -82,7 +82,7 @@ def scaling(found: Diagnosis) -> Claim:
 
     The published comparison sets scaling by 0.9, a tenth of the weights' norm, against replacements that change them by
     70 to 140 %. Here strategies are compared at one size, the one nearest to a tenth that scaling shares with most,
-    by the effect averaged over the layers that both were run on.
+    by the effect on the median of the layers that both were run on.
 
     - supported: at that size scaling costs less than every other strategy, told apart from each.
     - explained by the null: it does not, though scaling at its published size costs less than every other strategy at
@@ -100,7 +100,7 @@ def scaling(found: Diagnosis) -> Claim:
         why = "It needs scaling and another strategy at one relative size."
         return Claim(name, published, "not measured", "", why)
     rivals = {other: sizes[other][common] for other in others if common in sizes[other]}
-    equal = {other: _averages(sizes[SCALING][common], rows) for other, rows in rivals.items()}
+    equal = {other: _medians(sizes[SCALING][common], rows) for other, rows in rivals.items()}
     told = {other: pair for other, pair in equal.items() if pair is not None}
     if not told:
         return Claim(name, published, "not resolvable", "", "The effects carry no intervals.")
@@ -108,7 +108,7 @@ def scaling(found: Diagnosis) -> Claim:
     own = next(iter(told.values()))[0]
     costs = listed([f"{label(other)} {pair[1].signed}" for other, pair in told.items()])
     figures = (
-        f"At ‖ΔW‖/‖W‖ = {common:g} scaling costs {own.signed} nats per token, {costs}, averaged over"
+        f"At ‖ΔW‖/‖W‖ = {common:g} scaling costs {own.signed} nats per token, {costs}, at the median of"
         f" {counted(len(sizes[SCALING][common]), 'layer')}{on_tokens(scores)}."
     )
     if all(theirs.above(ours) for ours, theirs in told.values()):
@@ -148,17 +148,17 @@ def _common_size(sizes: Sizes, others: list[str]) -> float | None:
     return min((size for size, count in shared.items() if count == most), key=lambda size: abs(size - PUBLISHED_SIZE))
 
 
-def _averages(ours: Mapping[int, Score], theirs: Mapping[int, Score]) -> tuple[Span, Span] | None:
-    """Both effects averaged over the layers where both have intervals."""
+def _medians(ours: Mapping[int, Score], theirs: Mapping[int, Score]) -> tuple[Span, Span] | None:
+    """Both effects on the median of the layers where both have intervals."""
     pairs = [
         (first, second)
         for layer in ours
         if (first := span(ours[layer])) is not None and (second := span(theirs.get(layer))) is not None
     ]
-    return (mean([first for first, _ in pairs]), mean([second for _, second in pairs])) if pairs else None
+    return (middlemost([first for first, _ in pairs]), middlemost([second for _, second in pairs])) if pairs else None
 
 
 def _wins_unequally(sizes: Sizes, others: list[str], common: float) -> bool:
     """Whether scaling at the common size costs less than every other strategy at its largest size."""
-    pairs = [_averages(sizes[SCALING][common], sizes[other][max(sizes[other])]) for other in others]
+    pairs = [_medians(sizes[SCALING][common], sizes[other][max(sizes[other])]) for other in others]
     return all(pair is not None and pair[1].above(pair[0]) for pair in pairs)

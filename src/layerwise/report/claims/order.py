@@ -12,16 +12,17 @@ from layerwise.report.diagnosis import WHOLE, Diagnosis
 from layerwise.report.wording import counted
 from layerwise.results.rows import Score
 
-TEXT = "text"
 DELTA = "delta_nll"
+ANSWERED = "exact_match"  # a metric of tasks whose answers are right or wrong
 Kind = Callable[[tuple[int, ...], int], bool]
 
 
 def order(found: Diagnosis) -> Claim:
     """Does a wrong order of the layers cost more on reasoning tasks than on text?
 
-    Read from the effects of plans that run every layer once in another order, averaged over the plans; every task but
-    `text` counts as reasoning, and is averaged too. A task may simply bear no damage at all, so the null is absence:
+    Read from the effects of plans that run every layer once in another order, averaged over the plans. Tasks
+    with answers, those that have an exact match, count as reasoning and the others as text; each kind is averaged. A
+    task may simply bear no damage at all, so the null is absence:
     the same two numbers for plans that leave layers out and keep the order.
 
     - supported: reasoning loses more than text, told apart from it, and by a greater factor than under absence, or
@@ -34,12 +35,13 @@ def order(found: Diagnosis) -> Claim:
     name = "Order matters more for reasoning"
     published = "Running layers in another order costs more on mathematics and reasoning than on text."
     rows = {task: dict(found.subjects("effect", DELTA, task)) for task in found.tasks("effect", DELTA)}
-    moved = _averages(rows, found.depth, _reordered)
+    answered = frozenset(found.tasks("effect", ANSWERED))
+    moved = _averages(rows, answered, found.depth, _reordered)
     if moved is None:
-        why = "It needs plans that reorder layers, on text and on another task."
+        why = "It needs plans that reorder layers, on a text and on a task with answers."
         return Claim(name, published, "not measured", "", why)
     text, reasoning = moved
-    plans = sum(_is_kind(plan, found.depth, _reordered) for plan in rows[TEXT])
+    plans = len({plan for scores in rows.values() for plan in scores if _is_kind(plan, found.depth, _reordered)})
     figures = (
         f"In another order ({counted(plans, 'plan')}) reasoning loses {reasoning.signed} nats per token and text"
         f" {text.signed}{on_tokens(score for scores in rows.values() for score in scores.values())}."
@@ -48,7 +50,7 @@ def order(found: Diagnosis) -> Claim:
         return Claim(name, published, "contradicted", figures, "A wrong order costs more on text.")
     if not reasoning.above(text):
         return Claim(name, published, "not resolvable", figures, "The two are not told apart.")
-    absent = _averages(rows, found.depth, _shortened)
+    absent = _averages(rows, answered, found.depth, _shortened)
     if absent is None:
         return Claim(name, published, "supported", figures, "Reasoning loses more; no plan without layers to compare.")
     figures = f"{figures[:-1]}; with layers left out {absent[1].signed} and {absent[0].signed}."
@@ -58,16 +60,19 @@ def order(found: Diagnosis) -> Claim:
     return Claim(name, published, "explained by the null", figures, why)
 
 
-def _averages(rows: dict[str, dict[str, Score]], depth: int, kind: Kind) -> tuple[Span, Span] | None:
-    """The effect on text and on the other tasks, averaged over the plans of a kind; `None` where either is missing."""
-    means = {}
+def _averages(
+    rows: dict[str, dict[str, Score]], answered: frozenset[str], depth: int, kind: Kind
+) -> tuple[Span, Span] | None:
+    """The effect on text and on tasks with answers, averaged over plans of a kind; `None` where either is missing."""
+    means: dict[str, Span] = {}
     for task, scores in rows.items():
         bounds = [span(score) for plan, score in scores.items() if _is_kind(plan, depth, kind)]
         known = [found for found in bounds if found is not None]
         if known:
             means[task] = mean(known)
-    others = [bounds for task, bounds in means.items() if task not in (TEXT, WHOLE)]
-    return (means[TEXT], mean(others)) if TEXT in means and others else None
+    text = [bounds for task, bounds in means.items() if task not in answered and task != WHOLE]
+    reasoning = [bounds for task, bounds in means.items() if task in answered and task != WHOLE]
+    return (mean(text), mean(reasoning)) if text and reasoning else None
 
 
 def _is_kind(text: str, depth: int, kind: Kind) -> bool:
