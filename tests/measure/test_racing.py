@@ -8,12 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from layerwise.data.demo import demo_corpus
 from layerwise.errors import MeasureError
-from layerwise.measure.ablation import skip_keys
-from layerwise.measure.racing import race, rows
-from layerwise.measure.reading import WHOLE, Piece
+from layerwise.measure.ablation import skip_keys, skips
+from layerwise.measure.interventions import intervention_losses
+from layerwise.measure.racing import race, racing, rows
+from layerwise.measure.reading import WHOLE, Piece, read
 from layerwise.measure.verdicts import verdicts
+from layerwise.plan import Plan
 from layerwise.results import Loss
+from layerwise.stack import load
 from measure.simulated import SimulatedModel
 
 
@@ -119,3 +123,18 @@ def test_too_little_text_is_refused() -> None:
     model = SimulatedModel([0.1] * 4, documents=6)
     with pytest.raises(MeasureError, match="give a longer text"):
         race(model.measure, model.depth, model.lengths)
+
+
+@pytest.mark.slow
+def test_the_demo_model_gets_the_verdicts_of_its_full_sweep_for_a_tenth() -> None:
+    stack = load("demo")
+    reading = read(stack, demo_corpus(texts=150, questions=128))
+    found = racing(stack, reading)
+    losses = intervention_losses(stack, skips(stack.depth), reading)
+    full = verdicts(losses, str(Plan.identity(stack.depth)), skip_keys(stack.depth))
+    assert {row.subject: row.metric for row in found if row.subject != "race"} == {
+        row.subject: row.metric for row in full
+    }
+    share = next(row.value for row in found if row.metric == "share")
+    print(f"{share:.3f} of the layer evaluations of the full sweep ({reading.documents} documents)")
+    assert share <= 0.25
