@@ -11,7 +11,7 @@ import torch
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure import recovery as module
 from layerwise.measure.damage import displaced, noise_direction
-from layerwise.measure.finetuning import FineTuning, RecoveryRecipe, minibatches
+from layerwise.measure.finetuning import FineTuning, RecoveryRecipe
 from layerwise.measure.reading import split
 from layerwise.measure.recovery import TREATMENTS, RecoveryLedger, recovery, spread
 from layerwise.measure.survival import course
@@ -78,13 +78,6 @@ def test_recovery_and_evaluation_share_no_document() -> None:
     names = [{window.document for batch in part.batches for window in batch.windows} for part in (recovered, evaluated)]
     assert all(names)
     assert not names[0] & names[1]
-
-
-def test_minibatches_hold_every_window_once() -> None:
-    made = minibatches(READING, 64)
-    assert all(batch.size <= 64 for batch in made)
-    windows = [window for batch in made for window in batch.windows]
-    assert len(windows) == len(set(windows)) == sum(len(batch.windows) for batch in READING.batches)
 
 
 def test_training_lowers_the_loss_on_other_documents() -> None:

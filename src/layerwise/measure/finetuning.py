@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -20,11 +20,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from layerwise.data.batches import AnyBatch, regrouped
-from layerwise.data.tokens import Window
+from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
 from layerwise.measure.damage import generator
 from layerwise.measure.loss import window_losses
+from layerwise.measure.minibatches import minibatches
 from layerwise.measure.reading import Reading, sample, split
 from layerwise.measure.trajectory import Trajectory
 from layerwise.stack import Capture, Stack
@@ -33,6 +33,9 @@ from layerwise.stack.inputs import main_tensor
 
 Scope = Literal["layer", "model"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+LARGEST_BATCH = 1024
+"""Tokens that are evaluated together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ class FineTuning:
         self.evaluation = sample(evaluation, recipe.evaluation_tokens, seed)
         self._training = minibatches(recovery, recipe.batch_tokens)
         self._scored_per_batch = recovery.tokens / len(self._training)
-        self._tuning = sample(recovery, recipe.tuning_tokens, seed).batches
+        self._evaluation = minibatches(self.evaluation, LARGEST_BATCH)
+        self._tuning = minibatches(sample(recovery, recipe.tuning_tokens, seed), LARGEST_BATCH)
         self._original = stack.model
         self._copy = _working_copy(stack)
         self._layer = 0
@@ -176,7 +180,7 @@ class FineTuning:
         if scope == "layer":
             return self._nll(self._before(layer).evaluation, layer)
         with torch.no_grad():
-            return self._nll(self._reached(self.evaluation.batches, 0), 0)
+            return self._nll(self._reached(self._evaluation, 0), 0)
 
     @torch.no_grad()
     def _nll(self, points: Sequence[_Point], start: int) -> float:
@@ -198,7 +202,7 @@ class FineTuning:
             with torch.no_grad():
                 self._points = _Points(
                     tuple(self._reached(self._training, layer)),
-                    tuple(self._reached(self.evaluation.batches, layer)),
+                    tuple(self._reached(self._evaluation, layer)),
                     tuple(self._reached(self._tuning, layer)),
                 )
             self._layer = layer
@@ -216,27 +220,6 @@ class FineTuning:
 
     def _block(self, layer: int) -> nn.Module:
         return block_list(self._copy.model, self._copy.path)[layer]
-
-
-def minibatches(reading: Reading, tokens: int) -> tuple[AnyBatch, ...]:
-    """The windows of `reading` in batches of at most `tokens` tokens, windows of like length together."""
-    by_length = sorted((window for batch in reading.batches for window in batch.windows), key=_tokens, reverse=True)
-    return tuple(batch for group in _groups(by_length, tokens) for batch in regrouped(reading.batches, group))
-
-
-def _groups(windows: Sequence[Window], tokens: int) -> Iterator[list[Window]]:
-    group: list[Window] = []
-    for window in windows:
-        if group and (len(group) + 1) * _tokens(group[0]) > tokens:
-            yield group
-            group = []
-        group.append(window)
-    yield group
-
-
-def _tokens(window: Window) -> int:
-    """What a window fills of a batch; a labelled item, which has no tokens, fills one place."""
-    return max(1, len(window.ids))
 
 
 def _order(count: int, steps: int, seed: Sequence[int]) -> list[int]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -28,6 +28,7 @@ from layerwise.errors import MeasureError
 from layerwise.measure.differences import Arm, differences
 from layerwise.measure.displacement import STRATEGIES, Displacements, Strategy
 from layerwise.measure.interventions import Apply, Intervention, Ledger, Scene, intervention_losses
+from layerwise.measure.minibatches import minibatches
 from layerwise.measure.prediction import predict_layer
 from layerwise.measure.reading import Reading, sample
 from layerwise.plan import Plan
@@ -48,6 +49,9 @@ ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1)
 
 TOKENS = 600
 """Scored tokens by default: a curve has hundreds of points, and its shape needs fewer tokens than a verdict."""
+
+LARGEST_BATCH = 1024
+"""Tokens that run together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +97,21 @@ def manipulation(
     ]
     gates = {part: [_gated(layer, part, alpha) for layer in chosen for alpha in alphas] for part in (None, *PARTS)}
     points = [*moves, *(point for group in gates.values() for point in group)]
-    losses = intervention_losses(stack, [point.intervention for point in points], sample(reading, tokens, seed), ledger)
+    losses = intervention_losses(
+        stack, [point.intervention for point in points], _portion(reading, tokens, seed), ledger
+    )
     baseline = str(Plan.identity(stack.depth))
     return [
         score
         for group in (moves, *gates.values())
         for score in differences(MEASURE, losses, baseline, [point.arm for point in group], seed=seed, by_task=False)
     ]
+
+
+def _portion(reading: Reading, tokens: int, seed: int) -> Reading:
+    """At most `tokens` scored tokens, in batches without much padding: hundreds of points are run on them."""
+    chosen = sample(reading, tokens, seed)
+    return replace(chosen, batches=minibatches(chosen, LARGEST_BATCH))
 
 
 def _moved(displacements: Displacements, layer: int, strategy: Strategy, size: float) -> _Point:
