@@ -173,9 +173,15 @@ def test_recovery_follows_importance(rows: Rows, expected: str) -> None:
 
 
 def test_the_published_damage_decides_where_it_was_run() -> None:
-    other = [row("recovery", "ablation", "spearman", -0.9, 0.05, task="equal_damage/layer")]
+    other = [row("recovery", "ablation", "spearman", -0.9, 0.05, task="reinitialise/model")]
     assert verdict("Recovery follows importance", [*other, *recovered(0.8, 0.6)]) == "supported"
     assert verdict("Recovery follows importance", other) == "contradicted"
+
+
+@pytest.mark.parametrize(("equal", "expected"), [(0.7, "supported"), (0.05, "not resolvable")])
+def test_where_damage_was_made_equal_the_relation_must_hold_too(equal: float, expected: str) -> None:
+    control = row("recovery", "ablation", "spearman", equal, 0.1, task="equal_damage/layer")
+    assert verdict("Recovery follows importance", [*recovered(0.8, 0.6), control]) == expected
 
 
 def changed(costs: dict[str, float], half: float = 0.01) -> list[Score]:

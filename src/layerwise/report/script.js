@@ -103,6 +103,7 @@
     let figure = themed(original, isDark() ? report.swaps : {});
     const off = hidden.get(name) || new Set();
     for (const trace of figure.data) if (off.has(trace.legendgroup)) trace.visible = false;
+    if (place.clientWidth < 560) for (const trace of figure.data) delete trace.texttemplate; // cells too narrow for numbers
     if (rooted.has(report.figures[name].leader)) figure = bent(figure);
     figure.layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom";
     if (printing) Object.assign(figure.layout, { autosize: false, width: place.clientWidth });

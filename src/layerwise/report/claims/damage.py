@@ -12,6 +12,7 @@ from layerwise.report.wording import counted, label, listed
 from layerwise.results.rows import Score
 
 PUBLISHED_RECOVERY = "noise_50/layer"
+EQUAL_DAMAGE = "equal_damage/layer"
 SCALING = "scale"
 PUBLISHED_SIZE = 0.1  # scaling by 0.9 changes the weights by a tenth of their norm
 Sizes = dict[str, dict[float, dict[int, Score]]]
@@ -26,10 +27,11 @@ def recovery(found: Diagnosis) -> Claim:
     is *there* when its interval leaves out zero, or, without an interval, when it lies outside the band that shuffled
     layers give.
 
-    - supported: a positive correlation is there, and is still there given the damage.
+    - supported: a positive correlation is there, is still there given the damage, and also where the damage was made
+      equal beforehand, if that was run.
     - explained by the null: it is there, but given the damage it is not.
     - contradicted: a negative one is there.
-    - not resolvable: none is there, or there is nothing to judge it by.
+    - not resolvable: none is there, there is nothing to judge it by, or the two controls of damage do not agree.
     """
     name = "Recovery follows importance"
     published = "Damaged layers that matter (8, 11) take 200 steps to recover, others (14) none."
@@ -51,7 +53,12 @@ def recovery(found: Diagnosis) -> Claim:
         why = "The correlation given the initial damage was not measured, and it decides."
         return Claim(name, published, "not resolvable", figures, why)
     if given.sign > 0:
-        return Claim(name, published, "supported", figures, "It holds among layers that were damaged equally.")
+        equal = _correlation(found, "spearman", EQUAL_DAMAGE)
+        if equal is not None and not (equal.sign or 0) > 0:
+            figures = f"{figures[:-1]}; {equal.shown} after damage made equal."
+            why = "It holds with the damage held fixed, but is not there where the damage was made equal."
+            return Claim(name, published, "not resolvable", figures, why)
+        return Claim(name, published, "supported", figures, "It holds with the initial damage held fixed.")
     why = "Layers that matter more were damaged more to begin with; among equals no relation is left to be seen."
     return Claim(name, published, "explained by the null", figures, why)
 

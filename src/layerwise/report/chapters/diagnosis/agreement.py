@@ -49,7 +49,8 @@ def _grid(found: Diagnosis, statistic: str) -> go.Figure:
             scores.setdefault((right, left), score)
     for subject, score in found.subjects(MEASURE, f"{statistic}_halves").items():
         name = subject.partition(",")[0]
-        scores[name, name] = score
+        if any(name in pair for pair in scores):
+            scores[name, name] = score
     names = [name for name in dict.fromkeys(name for pair in scores for name in pair) if name != RANDOM]
     last = [RANDOM] if any(RANDOM in pair for pair in scores) else []
     return agreement_grid([(name, label(name)) for name in (*names, *last)], scores, RANDOM)

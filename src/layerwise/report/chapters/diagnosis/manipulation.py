@@ -60,8 +60,8 @@ def manipulation(evidence: Evidence) -> Chapter:
     body.append(
         note(
             "In the median figure the ribbon holds the middle half of the layers. Grey about zero: where a change"
-            " without any effect would fall. α = 1 is the untouched model and α = 0 skips; the gate is exact, where"
-            " scaling every matrix by 0.9 scales a branch by far less than 0.9."
+            " without any effect would fall, for the median layer. α = 1 is the untouched model and α = 0 skips; the"
+            " gate is exact, where scaling every matrix by 0.9 scales a branch by far less than 0.9."
         )
     )
     return Chapter(MEASURE, title, short, tuple(body), tuple(pictures))
@@ -157,14 +157,15 @@ def _fan(
 
 
 def _null(found: Diagnosis, strategy: str, part: Part | None = None) -> tuple[Band, ...]:
-    """The null band at each size: the widest of the layers' bands."""
-    widest: dict[float, Score] = {}
+    """The null band at each size: that of the median layer, for every layer has its own."""
+    bands: dict[float, list[Score]] = {}
     for rows in _curves(found, strategy, part, f"{NULL}no_effect").values():
         for size, score in rows.items():
-            known = widest.get(size)
-            if known is None or (score.high or 0.0) > (known.high or 0.0):
-                widest[size] = score
-    return (Band("no effect", dict(sorted(widest.items()))),) if widest else ()
+            bands.setdefault(size, []).append(score)
+    middle = {
+        size: sorted(scores, key=lambda score: score.high or 0.0)[len(scores) // 2] for size, scores in bands.items()
+    }
+    return (Band("no effect", dict(sorted(middle.items()))),) if middle else ()
 
 
 def _key(depth: int) -> Safe:
