@@ -1,0 +1,97 @@
+"""Every measure of a diagnosis on a model of SmolLM2-135M's shape: seconds and peak memory, part by part.
+
+    python benchmarks/diagnose.py                   # 30 layers of width 576, a vocabulary of 49,152, random weights
+    python benchmarks/diagnose.py --tokens 2000     # more text
+
+The text is random and little, and the two parts that grow with their settings do little (manipulation: two sizes;
+recovery: two layers, one damage, three seeds, two steps): what is shown is that each runs and what it holds in memory,
+not how long a diagnosis of a real model takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from layerwise.data.batches import batches
+from layerwise.data.tokens import Window
+from layerwise.measure.ablation import ablation
+from layerwise.measure.activations import activations
+from layerwise.measure.agreement import agreement
+from layerwise.measure.deltas import deltas
+from layerwise.measure.finetuning import RecoveryRecipe
+from layerwise.measure.manipulation import manipulation
+from layerwise.measure.order import members
+from layerwise.measure.predictability import predictability
+from layerwise.measure.proxies import proxies
+from layerwise.measure.pruning import pruning
+from layerwise.measure.racing import racing
+from layerwise.measure.reading import Reading
+from layerwise.measure.recovery import recovery
+from layerwise.measure.spectra import spectra
+from layerwise.measure.sweep import sweep
+from layerwise.stack import load
+
+
+def smol_shape() -> LlamaForCausalLM:
+    """A Llama of SmolLM2-135M's shape, with random weights."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
+        num_key_value_heads=3, max_position_embeddings=2048, tie_word_embeddings=True,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def random_reading(tokens: int, length: int = 9) -> Reading:
+    """Random tokens in short windows, so that little text is many documents."""
+    ids = torch.randint(0, 49152, (max(16, tokens // (length - 1)), length), generator=torch.Generator().manual_seed(1))
+    windows = [Window(f"{row:04d}", "random", 0, tuple(ids[row].tolist()), 1, length) for row in range(len(ids))]
+    return Reading("random", "random", length, "next_token", batches(windows, 4096, 0))
+
+
+def main() -> None:
+    """Run every measure once and print what it took."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=160, help="scored tokens")
+    parser.add_argument("--threads", type=int, default=2)
+    chosen = parser.parse_args()
+    torch.set_num_threads(chosen.threads)
+    stack, reading = load(smol_shape()), random_reading(chosen.tokens)
+    recipe = RecoveryRecipe(steps=2, every=1, batch_tokens=128, evaluation_tokens=64, tuning_tokens=64)
+    scores = []
+    measures: dict[str, Callable[[], object]] = {
+        "proxies": lambda: scores.extend(proxies(stack, reading)),
+        "structure of the weights": partial(spectra, stack),
+        "structure of the activations": partial(activations, stack, reading),
+        "deltas": partial(deltas, stack),
+        "predictability": partial(predictability, stack, reading),
+        "ablation": lambda: scores.extend(ablation(stack, reading)),
+        "racing": partial(racing, stack, reading),
+        "order": partial(sweep, stack, members(stack.depth), reading),
+        "manipulation": partial(manipulation, stack, reading, sizes=(0.1, 1.0), alphas=(0.0, 0.9), tokens=64),
+        "recovery": partial(recovery, stack, reading, layers=(0, 15), treatments=("noise_50/layer",), recipe=recipe),
+        "agreement": lambda: agreement(scores),
+        "pruning": lambda: pruning(stack, reading, scores, most=3, random_sets=5),
+    }
+    print(f"{'':30}{'seconds':>9}{'peak so far':>14}", flush=True)
+    print(f"{'the model alone':30}{'':>9}{peak():>14}", flush=True)
+    for name, measure in measures.items():
+        start = time.perf_counter()
+        measure()
+        print(f"{name:30}{time.perf_counter() - start:9.0f}{peak():>14}", flush=True)
+
+
+def peak() -> str:
+    """The most memory this process has held."""
+    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB"
+
+
+if __name__ == "__main__":
+    main()
