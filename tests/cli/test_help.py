@@ -25,7 +25,7 @@ FLAGS = {
     | {"--task-limit", "--run", "--fresh", "--no-similarity", "--seed", "--quiet", "--tokenizer"},
     "diagnose": MODEL_FLAGS
     | {"--text", "--tokens", "--length", "--batch-tokens", "--parts", "--budget", "--margin", "--curve-tokens"}
-    | {"--all-layers", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
+    | {"--thorough", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "plan": {"--depth"},
     "verify": MODEL_FLAGS | {"--plan"},
     "report": {"--to", "--markdown"},

@@ -207,7 +207,7 @@ def test_every_setting_is_part_of_what_a_run_is() -> None:
     plain = Examination()
     for changed in (
         replace(plain, parts=("deltas",)), replace(plain, curve_tokens=9), replace(plain, budget=9),
-        replace(plain, margin=0.5), replace(plain, all_layers=True),
+        replace(plain, margin=0.5), replace(plain, thorough=True),
     ):  # fmt: skip
         assert changed.settings() != plain.settings()
     assert all(set(needed) <= set(PARTS) for needed in NEEDS.values())

@@ -244,7 +244,7 @@ def _proxies(depth: int, draw: random.Random) -> Iterator[Score]:
             )
     for state in range(depth + 1):
         yield row("proxies", str(state), "logit_lens", 1.2 + 8.0 * (1 - state / depth) ** 1.5, 0.1, tokens=TOKENS)
-    yield row("proxies", "all", "cost_ratio", 1.14)
+    yield row("run", "proxies", "cost_ratio", 1.14)
 
 
 def _agreement() -> Iterator[Score]:

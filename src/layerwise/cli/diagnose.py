@@ -58,8 +58,9 @@ def diagnose(
     curve_tokens: Annotated[
         int, typer.Option(min=1, metavar="N", help="Tokens for curves and sets of layers.", **QUESTIONS)
     ] = CURVE_TOKENS,
-    all_layers: Annotated[
-        bool, typer.Option("--all-layers", help="Damage and repair every layer, not a few.", **QUESTIONS)
+    thorough: Annotated[
+        bool,
+        typer.Option("--thorough", help="Let every layer recover, alone and with the model.", **QUESTIONS),
     ] = False,
     run: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Its folder; by default named by what is measured.", **RUN)
@@ -88,7 +89,7 @@ def diagnose(
     [dim]layerwise diagnose ./my-model --text texts/ --parts racing --budget 50000[/]
     """
     asked = Examination(
-        names(parts) or PARTS, length, tokens, batch_tokens, curve_tokens, budget, margin, all_layers, seed
+        names(parts) or PARTS, length, tokens, batch_tokens, curve_tokens, budget, margin, thorough, seed
     )  # fmt: skip
     corpus = text_of(model, text)
     if not quiet:

@@ -7,7 +7,7 @@ the very same tensors, so its numbers are the same to the last bit.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -73,6 +73,9 @@ class LabelledBatch:
 
 AnyBatch = Batch | LabelledBatch
 
+_Row = tuple[Tensor, Tensor]
+"""The ids and the targets of one window, without padding."""
+
 
 def item(document: str, task: str = "label") -> Window:
     """The name of one labelled item: a window without tokens, scored once."""
@@ -99,19 +102,31 @@ def batches(
         raise DataError("there is no window to make a batch of: give a text with at least 2 tokens")
     if tokens_per_batch < 1:
         raise DataError(f"a batch of {tokens_per_batch} tokens holds nothing: use 1 or more")
-    # Longest first, so that a batch which does not fit the memory fails at once and not in the last minute.
-    by_length = sorted(windows, key=lambda window: -len(window.ids))
-    groups: list[list[Window]] = []
-    for window in by_length:
-        if groups and (len(groups[-1]) + 1) * len(groups[-1][0].ids) <= tokens_per_batch:
-            groups[-1].append(window)
-        else:
-            groups.append([window])
+    groups = list(of_like_length(windows, tokens_per_batch))
     if objective == "next_token":
         return tuple(_next_token_batch(group, pad_id) for group in groups)
     if mask_id is None:
         raise DataError("a masked-token loss needs the tokenizer's mask token: pass mask_id")
     return tuple(_masked_batch(group, pad_id, mask_id, seed) for group in groups)
+
+
+def of_like_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Window]]:
+    """The windows in groups of at most `tokens` tokens, padding counted, the longest first.
+
+    A batch is as wide as its longest window: a few long texts and many short answers together would cost several times
+    what they hold. So no window is more than twice as long as one beside it; one longer than `tokens` stands alone. A
+    labelled item, which has no tokens, fills one place.
+    """
+    # Longest first, so that a batch which does not fit the memory fails at once and not in the last minute.
+    group: list[Window] = []
+    for window in sorted(windows, key=lambda window: -len(window.ids)):
+        widest = max(1, len(group[0].ids)) if group else 0
+        if group and ((len(group) + 1) * widest > tokens or widest > 2 * max(1, len(window.ids))):
+            yield group
+            group = []
+        group.append(window)
+    if group:
+        yield group
 
 
 def regrouped(made: Sequence[AnyBatch], kept: Collection[Window]) -> tuple[AnyBatch, ...]:
@@ -121,7 +136,7 @@ def regrouped(made: Sequence[AnyBatch], kept: Collection[Window]) -> tuple[AnyBa
     labelled items stay in their batches. Raises `DataError` when nothing is left.
     """
     wanted = frozenset(kept)
-    rows: list[tuple[Window, Tensor, Tensor]] = []
+    rows: dict[Window, _Row] = {}
     labelled: list[AnyBatch] = []
     for batch in made:
         chosen = [row for row, window in enumerate(batch.windows) if window in wanted]
@@ -134,31 +149,21 @@ def regrouped(made: Sequence[AnyBatch], kept: Collection[Window]) -> tuple[AnyBa
         else:
             for row in chosen:
                 length = int(batch.attention_mask[row].sum())
-                rows.append((batch.windows[row], batch.input_ids[row, :length], batch.targets[row, :length]))
+                rows[batch.windows[row]] = (batch.input_ids[row, :length], batch.targets[row, :length])
     if not rows and not labelled:
         raise DataError("no window is left: keep at least one document")
-    most = max(batch.size for batch in made)
-    return (*_batched(rows, most), *labelled)
+    groups = of_like_length(list(rows), max(batch.size for batch in made))
+    return (*(_padded_batch(group, rows) for group in groups), *labelled)
 
 
-def _batched(rows: Sequence[tuple[Window, Tensor, Tensor]], most: int) -> Iterator[Batch]:
-    """Rows of tokens and targets as batches of at most `most` tokens, padding counted, the longest first."""
-    group: list[tuple[Window, Tensor, Tensor]] = []
-    for row in sorted(rows, key=lambda row: -len(row[1])):
-        if group and (len(group) + 1) * len(group[0][1]) > most:
-            yield _padded_batch(group)
-            group = []
-        group.append(row)
-    if group:
-        yield _padded_batch(group)
-
-
-def _padded_batch(group: Sequence[tuple[Window, Tensor, Tensor]]) -> Batch:
-    width = len(group[0][1])
-    ids = torch.stack([nn.functional.pad(row, (0, width - len(row))) for _, row, _ in group])
-    targets = torch.stack([nn.functional.pad(row, (0, width - len(row)), value=IGNORED) for _, _, row in group])
-    attention = torch.stack([(torch.arange(width) < len(row)).long() for _, row, _ in group])
-    return Batch(ids, attention, targets, tuple(window for window, _, _ in group))
+def _padded_batch(group: Sequence[Window], rows: Mapping[Window, _Row]) -> Batch:
+    """The ids and targets of the windows of a group, as one batch."""
+    found = [rows[window] for window in group]
+    width = max(len(ids) for ids, _ in found)
+    ids = torch.stack([nn.functional.pad(row, (0, width - len(row))) for row, _ in found])
+    targets = torch.stack([nn.functional.pad(row, (0, width - len(row)), value=IGNORED) for _, row in found])
+    attention = torch.stack([(torch.arange(width) < len(row)).long() for row, _ in found])
+    return Batch(ids, attention, targets, tuple(group))
 
 
 def _next_token_batch(group: Sequence[Window], pad_id: int) -> Batch:

@@ -22,7 +22,7 @@ import numpy as np
 from scipy import stats
 
 from layerwise.measure.grid import arrange
-from layerwise.measure.rankings import Ranking, rankings
+from layerwise.measure.rankings import ABLATIONS, Ranking, rankings
 from layerwise.measure.statistics import Numbers, holm
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
@@ -83,7 +83,7 @@ def halves(losses: Iterable[Loss], *, seed: int = 0) -> list[Score]:
     for name in dict.fromkeys(name for _, name in arms.values()) if baseline in by_key else ():
         keys = [f"{layer}={name}" for layer in range(depth)]
         if depth >= FEWEST_LAYERS and all(len(by_key.get(key, ())) == len(by_key[baseline]) for key in keys):
-            rows += _between_halves(name, [baseline, *keys], by_key, seed)
+            rows += _between_halves(ABLATIONS.get(name, name), [baseline, *keys], by_key, seed)
     return rows
 
 

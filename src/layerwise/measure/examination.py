@@ -32,7 +32,8 @@ class Examination:
     `tokens` bounds the scored tokens of all parts, `curve_tokens` those of curves and sets of layers (predicted
     weights, manipulation, pruning). With a `budget`, verdicts come from a race that spends at most so many tokens on
     any layer, and the other interventions of the ablation read a sample of that size. `margin` is the smallest effect,
-    in nats per token, that counts as one. `all_layers` damages and repairs every layer instead of a few.
+    in nats per token, that counts as one. `thorough` lets every layer recover, trained alone and with the whole model,
+    instead of a few trained alone.
 
     Raises `MeasureError` for an unknown part, and for one whose needs are not asked for.
     """
@@ -44,7 +45,7 @@ class Examination:
     curve_tokens: int = CURVE_TOKENS
     budget: int | None = None
     margin: float = 0.01
-    all_layers: bool = False
+    thorough: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -68,4 +69,4 @@ class Examination:
         """What, besides the text and the seed, decides what a row means; for the manifest."""
         chosen = (*self.parts, f"curve_tokens:{self.curve_tokens}", f"margin:{self.margin:g}")
         budget = (f"budget:{self.budget}",) if self.budget is not None else ()
-        return (*chosen, *budget, *(("all_layers",) if self.all_layers else ()))
+        return (*chosen, *budget, *(("thorough",) if self.thorough else ()))

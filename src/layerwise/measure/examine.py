@@ -27,7 +27,7 @@ from layerwise.measure.predictability import predictability
 from layerwise.measure.proxies import cost_ratio, proxies
 from layerwise.measure.pruning import pruning
 from layerwise.measure.reading import Reading, sample, split
-from layerwise.measure.recovery import RecoveryLedger, recovery
+from layerwise.measure.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryLedger, recovery
 from layerwise.measure.spectra import spectra
 from layerwise.measure.sweep import plan_records, sweep
 from layerwise.plan import Plan
@@ -233,10 +233,12 @@ def _recovery(work: _Work, say: Say) -> None:
     ledger = RecoveryLedger(
         known=tuple(runs), sink=sink, progress=lambda share: work.watcher.progress("recovery", share), say=say
     )
-    layers = range(work.stack.depth) if work.asked.all_layers else None
+    thorough = work.asked.thorough
     rows = recovery(
-        work.stack, work.reading, layers=layers, seed=work.seed, effects=work.scores("ablation"), ledger=ledger
-    )
+        work.stack, work.reading, layers=range(work.stack.depth) if thorough else None,
+        treatments=TREATMENTS if thorough else DEFAULT_TREATMENTS, seed=work.seed, effects=work.scores("ablation"),
+        ledger=ledger,
+    )  # fmt: skip
     work.keep("recovery", rows)
 
 

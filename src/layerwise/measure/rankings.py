@@ -61,6 +61,9 @@ _SOURCES = (
 NAMES = tuple(source.name for source in _SOURCES)
 """The scores there can be, in the order in which they are told."""
 
+ABLATIONS = {source.metric: source.name for source in _SOURCES if source.measure == "ablation"}
+"""The name under which each ablation is ranked."""
+
 
 def rankings(scores: Iterable[Score]) -> dict[str, Ranking]:
     """Every ranking that the rows hold, by the name of its score, in the order of `NAMES`.

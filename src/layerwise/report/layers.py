@@ -54,8 +54,8 @@ def neighbour_swaps(evidence: Evidence) -> dict[int, str]:
 
 
 def _orders(evidence: Evidence) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The schedules of the plans that are a plain sequence of layers: as many stages as evaluations."""
+    """The schedules of the plans that are a plain sequence of whole layers: as many stages as evaluations."""
     for text, plan in evidence.schedules.items():
         record = evidence.records[text]
-        if record.stages == record.evaluations:
+        if record.stages == record.evaluations and not plan.has_halves():
             yield text, plan.order()

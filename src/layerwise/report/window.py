@@ -51,7 +51,7 @@ def order_strategy(evidence: Evidence, window: Window) -> str | None:
     draws: Counter[str] = Counter()
     for record in evidence.data.plans:
         plan = evidence.schedules.get(record.plan)
-        if plan is None or Window(record.family, record.affected) != window:
+        if plan is None or plan.has_halves() or Window(record.family, record.affected) != window:
             continue
         order = list(plan.order())
         if record.stages == record.evaluations and sorted(order) == straight and order != straight:

@@ -81,7 +81,7 @@ def _is_kind(text: str, depth: int, kind: Kind) -> bool:
     except PlanError:
         return False
     cost = plan.cost()
-    return cost.stages == cost.evaluations and kind(plan.order(), depth)
+    return not plan.has_halves() and cost.stages == cost.evaluations and kind(plan.order(), depth)
 
 
 def _reordered(visits: tuple[int, ...], depth: int) -> bool:

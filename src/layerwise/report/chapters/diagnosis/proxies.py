@@ -42,7 +42,7 @@ def proxies(evidence: Evidence) -> Chapter:
 
 
 def _price(found: Diagnosis) -> str:
-    ratio = found.score(MEASURE, "all", "cost_ratio")
+    ratio = found.score("run", MEASURE, "cost_ratio")
     return "" if ratio is None else f" Together they took {tidy(ratio.value)} times one forward and one backward pass."
 
 
