@@ -25,6 +25,8 @@ check: $(INSTALLED)  ## lint, format, types, all tests: exactly what CI runs
 benchmark: $(INSTALLED)  ## the figures in the README's performance table
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/in_place.py
+	$(BIN)/python benchmarks/proxies.py
+	$(BIN)/python benchmarks/diagnose.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "layerwise needs Python 3.11 or later; this is " + sys.version)'

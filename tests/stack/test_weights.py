@@ -99,3 +99,11 @@ def test_a_bare_module_has_no_twin() -> None:
 
     with pytest.raises(UnsupportedModel, match="Bare is not a transformers model"):
         twin(load(Bare(), layers="blocks"), 0)
+
+
+def test_a_pruned_model_has_no_twin(llama: LlamaForCausalLM) -> None:
+    llama.model.layers[2].mlp.gate_proj = nn.Linear(32, 96, bias=False)
+    llama.model.layers[2].mlp.up_proj = nn.Linear(32, 96, bias=False)
+    llama.model.layers[2].mlp.down_proj = nn.Linear(96, 32, bias=False)
+    with pytest.raises(UnsupportedModel, match="other shapes than its configuration describes"):
+        twin(load(llama), 0)

@@ -77,7 +77,8 @@ def output_ratios(stack: Stack, reading: Reading, branches: Branches | None) -> 
                 ratios.update(_ratios(layer, states[-2], states[-1], added))
             check_finite(states, batch)
             counted = counted_tokens(batch, states[0])
-            kept = counted & ~sink_tokens(states, counted)
+            # A token whose embedding is all zeros (a padding token that is text) reads nothing to be compared with.
+            kept = counted & ~sink_tokens(states, counted) & states[0].flatten(2).any(dim=2)
             subjects = list(ratios)
             sums.add(torch.stack([_total(each, kept) for each in ratios.values()]), kept.sum(dim=1), batch.windows)
     return sums.scores(MEASURE, "output_ratio", subjects)

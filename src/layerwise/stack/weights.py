@@ -89,7 +89,7 @@ def twin(stack: Stack, seed: int) -> Stack:
 
     The null of every measure of a trained model: what it says of a network that has learned nothing. `seed` alone
     fixes the weights. Raises `UnsupportedModel` for a module that is not a transformers model, whose initialisation
-    nobody wrote down.
+    nobody wrote down, and for a model whose shapes are no longer those of its configuration.
     """
     model = stack.model
     if not isinstance(model, PreTrainedModel):
@@ -101,6 +101,12 @@ def twin(stack: Stack, seed: int) -> Stack:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         fresh = type(model)(copy.deepcopy(model.config)).to(device=stack.device, dtype=stack.dtype).eval()
+    own, drawn = ([tuple(weight.shape) for weight in each.parameters()] for each in (model, fresh))
+    if own != drawn:
+        raise UnsupportedModel(
+            f"{type(model).__name__} has weights of other shapes than its configuration describes (it was pruned or "
+            "edited), so a model drawn from the configuration is not its twin"
+        )
     made = Stack(
         fresh, stack.path, tokenizer=stack.tokenizer, source=Source(f"{stack.source.name} (randomly initialised)")
     )
