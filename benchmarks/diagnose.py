@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from shapes import smol_shape
 
 from layerwise.data.batches import batches
 from layerwise.data.tokens import Window
@@ -37,16 +37,6 @@ from layerwise.measure.recovery import recovery
 from layerwise.measure.spectra import spectra
 from layerwise.measure.sweep import sweep
 from layerwise.stack import load
-
-
-def smol_shape() -> LlamaForCausalLM:
-    """A Llama of SmolLM2-135M's shape, with random weights."""
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
-        num_key_value_heads=3, max_position_embeddings=2048, tie_word_embeddings=True,
-    )  # fmt: skip
-    return LlamaForCausalLM(config).eval()
 
 
 def random_reading(tokens: int, length: int = 9) -> Reading:

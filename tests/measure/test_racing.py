@@ -14,6 +14,7 @@ from layerwise.measure.ablation import skip_keys, skips
 from layerwise.measure.interventions import intervention_losses
 from layerwise.measure.racing import race, racing, rows
 from layerwise.measure.reading import WHOLE, Piece, read
+from layerwise.measure.rule import Rule
 from layerwise.measure.verdicts import verdicts
 from layerwise.plan import Plan
 from layerwise.results import Loss
@@ -138,3 +139,13 @@ def test_the_demo_model_gets_the_verdicts_of_its_full_sweep_for_a_tenth() -> Non
     share = next(row.value for row in found if row.metric == "share")
     print(f"{share:.3f} of the layer evaluations of the full sweep ({reading.documents} documents)")
     assert share <= 0.25
+
+
+def test_what_is_not_seen_is_told_with_its_limit() -> None:
+    """Little text and much noise: "no effect" must say above how much, and that is far above the margin."""
+    model = SimulatedModel([0.05] * 4, documents=40, noise=0.5)
+    found = [row for row in rows(race(model.measure, model.depth, model.lengths)) if row.metric == "no_effect"]
+    assert found
+    assert all((row.resolution or 0.0) > 0.2 for row in found)
+    settled = rows(race((exact := SimulatedModel([0.0] * 4, noise=0.001)).measure, 4, exact.lengths))
+    assert {row.resolution for row in settled if row.metric == "no_effect"} == {Rule().margin}

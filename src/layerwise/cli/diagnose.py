@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from layerwise.cli.options import (
+    RUN,
+    BatchTokens,
     Device,
     Dtype,
+    Fresh,
     Layers,
+    Length,
     ModelName,
+    OwnRun,
+    Quiet,
     Revision,
+    Text,
     Tokenizer,
+    Tokens,
     TrustRemoteCode,
     names,
     text_of,
@@ -22,24 +29,15 @@ from layerwise.cli.screen import errors, write
 from layerwise.measure.examination import CURVE_TOKENS, PARTS, Examination
 from layerwise.measure.study import BATCH_TOKENS
 
-# The parts of the help text.
-TEXT, QUESTIONS, RUN = ({"rich_help_panel": name} for name in ("The text", "What is asked", "The run"))
+QUESTIONS = {"rich_help_panel": "What is asked"}
 
 
 def diagnose(
     model: ModelName,
-    text: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="A file, or a folder of them; demo brings its own.", **TEXT)
-    ] = None,
-    tokens: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Score at most so many, spread over documents.", **TEXT)
-    ] = None,
-    length: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="The longest window; by default 512 tokens.", **TEXT)
-    ] = None,
-    batch_tokens: Annotated[int, typer.Option(min=1, metavar="N", help="Tokens that run together.", **TEXT)] = (
-        BATCH_TOKENS
-    ),
+    text: Text = None,
+    tokens: Tokens = None,
+    length: Length = None,
+    batch_tokens: BatchTokens = BATCH_TOKENS,
     parts: Annotated[
         str | None, typer.Option(metavar="NAMES", help=f"Some of: {', '.join(PARTS)}; else all.", **QUESTIONS)
     ] = None,
@@ -62,14 +60,13 @@ def diagnose(
         bool,
         typer.Option("--thorough", help="Let every layer recover, alone and with the model.", **QUESTIONS),
     ] = False,
-    run: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Its folder; by default named by what is measured.", **RUN)
-    ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the rows of the run folder.", **RUN)] = False,
+    run: OwnRun = None,
+    fresh: Fresh = False,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Draws the text, the noise, the twins and the bootstrap.", **RUN)
+        int,
+        typer.Option(metavar="N", help="Draws the text, the noise, the twins and the bootstrap.", rich_help_panel=RUN),
     ] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the result and nothing else.", **RUN)] = False,
+    quiet: Quiet = False,
     tokenizer: Tokenizer = None,
     layers: Layers = None,
     device: Device = "auto",

@@ -41,6 +41,29 @@ Revision = Annotated[
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with it.", rich_help_panel=MODEL)
 ]
+# The headings of what verbs that measure have in common.
+TEXT = "The text"
+RUN = "The run"
+
+Text = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="A file, or a folder of them; demo brings its own.", rich_help_panel=TEXT),
+]
+Tokens = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Score at most so many, spread over documents.", rich_help_panel=TEXT),
+]
+Length = Annotated[
+    int | None,
+    typer.Option(min=2, metavar="N", help="The longest window; by default 512 tokens.", rich_help_panel=TEXT),
+]
+BatchTokens = Annotated[int, typer.Option(min=1, metavar="N", help="Tokens that run together.", rich_help_panel=TEXT)]
+OwnRun = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="Its folder; by default named by what is measured.", rich_help_panel=RUN),
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Discard the rows of the run folder.", rich_help_panel=RUN)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result and nothing else.", rich_help_panel=RUN)]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
 

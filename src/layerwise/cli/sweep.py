@@ -8,12 +8,20 @@ from typing import Annotated
 import typer
 
 from layerwise.cli.options import (
+    RUN,
+    BatchTokens,
     Device,
     Dtype,
+    Fresh,
     Layers,
+    Length,
     ModelName,
+    OwnRun,
+    Quiet,
     Revision,
+    Text,
     Tokenizer,
+    Tokens,
     TrustRemoteCode,
     names,
     text_of,
@@ -23,25 +31,15 @@ from layerwise.measure.study import BATCH_TOKENS, DEFAULT_FAMILIES, Study
 from layerwise.plan import FAMILIES
 
 # The parts of the help text.
-TEXT, PLANS, BENCHMARKS, RUN = (
-    {"rich_help_panel": name} for name in ("The text", "The plans", "Benchmarks of lm-eval", "The run")
-)
+PLANS, BENCHMARKS = ({"rich_help_panel": name} for name in ("The plans", "Benchmarks of lm-eval"))
 
 
 def sweep(
     model: ModelName,
-    text: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="A file, or a folder of them; demo brings its own.", **TEXT)
-    ] = None,
-    tokens: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Score at most so many, spread over documents.", **TEXT)
-    ] = None,
-    length: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="The longest window; by default 512 tokens.", **TEXT)
-    ] = None,
-    batch_tokens: Annotated[int, typer.Option(min=1, metavar="N", help="Tokens that run together.", **TEXT)] = (
-        BATCH_TOKENS
-    ),
+    text: Text = None,
+    tokens: Tokens = None,
+    length: Length = None,
+    batch_tokens: BatchTokens = BATCH_TOKENS,
     families: Annotated[
         str, typer.Option(metavar="NAMES", help=f"Comma-separated, from: {', '.join(FAMILIES)}.", **PLANS)
     ] = ",".join(DEFAULT_FAMILIES),
@@ -57,15 +55,16 @@ def sweep(
     task_limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Examples of each, for a first look.", **BENCHMARKS)
     ] = None,
-    run: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Its folder; by default named by what is measured.", **RUN)
-    ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the rows of the run folder.", **RUN)] = False,
+    run: OwnRun = None,
+    fresh: Fresh = False,
     no_similarity: Annotated[
-        bool, typer.Option("--no-similarity", help="Do not compare the hidden states of the layers.", **RUN)
+        bool,
+        typer.Option("--no-similarity", help="Do not compare the hidden states of the layers.", rich_help_panel=RUN),
     ] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Draws the text, the masks and the bootstrap.", **RUN)] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the result and nothing else.", **RUN)] = False,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Draws the text, the masks and the bootstrap.", rich_help_panel=RUN)
+    ] = 0,
+    quiet: Quiet = False,
     tokenizer: Tokenizer = None,
     layers: Layers = None,
     device: Device = "auto",

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
+from layerwise.measure.depth import FEWEST_LAYERS
 from layerwise.measure.differences import Arm, differences
 from layerwise.measure.effects import effects
 from layerwise.measure.interventions import Apply, Intervention, Ledger, Scene, intervention_losses
@@ -37,9 +38,6 @@ from layerwise.stack.branches import Edit, edited
 from layerwise.stack.weights import apply_with, layer_weights
 
 MEASURE = "ablation"
-
-FEWEST_LAYERS = 4
-"""Below this there is no middle to compare with the ends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from layerwise.measure.depth import FEWEST_LAYERS
 from layerwise.measure.grid import arrange
 from layerwise.measure.rankings import ABLATIONS, Ranking, rankings
 from layerwise.measure.statistics import Numbers, holm
@@ -31,8 +32,6 @@ MEASURE = "agreement"
 RANDOM = "random_score"
 METRICS = ("spearman", "kendall")
 
-FEWEST_LAYERS = 4
-"""Below this every ranking is one of six, and any two agree or disagree by chance."""
 
 RESAMPLES = 2000
 DRAWS = 10_000

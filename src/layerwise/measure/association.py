@@ -20,11 +20,8 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from layerwise.errors import MeasureError
+from layerwise.measure.depth import FEWEST_LAYERS
 from layerwise.measure.statistics import Numbers, Seed
-
-FEWEST_LAYERS = 4
-"""With three layers every order is one of six, and no correlation is out of the ordinary."""
-
 
 FEWEST_FREEDOM = 2
 

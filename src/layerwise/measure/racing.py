@@ -16,7 +16,7 @@ what it finds harmful is confirmed on the other, which it has not seen. The verd
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from layerwise.measure.ablation import refuse_shallow, skip_keys, skips
 from layerwise.measure.grid import FEWEST_UNITS, Grid, arrange
@@ -24,7 +24,7 @@ from layerwise.measure.interventions import Ledger, intervention_losses
 from layerwise.measure.reading import Piece, Reading, pieces, portion, shuffled
 from layerwise.measure.rule import Decision, Rule
 from layerwise.measure.strata import Effect, Strata, stratified
-from layerwise.measure.verdicts import confirmed, refuse_too_little
+from layerwise.measure.verdicts import confirmed, limit, refuse_too_little
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack
@@ -38,10 +38,14 @@ Measure = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Where one layer left the race: the decision, the effect it rests on, and the text that was spent on it."""
+    """Where one layer left the race: the decision, the effect it rests on, and the text that was spent on it.
+
+    `limit` is the X of "no effect above X nats".
+    """
 
     decision: Decision
     effect: Effect
+    limit: float
     documents: int
     tokens: int
 
@@ -71,9 +75,10 @@ def racing(
 ) -> list[Score]:
     """Race the layers of `stack` on `reading`; at most `budget` scored tokens are spent on any of them, or one look.
 
-    Rows: for every layer its decision (`matters`, `no_effect`, `harmful`) with the effect, its simultaneous interval
-    and the documents and tokens spent; for the subject `race` the metrics `evaluations` and `evaluations_full` (layer
-    evaluations times tokens, of the race and of skipping every layer on every document), `share` and `looks`.
+    Rows: for every layer its decision (`matters`, `no_effect`, `harmful`) with the effect, its simultaneous interval,
+    the X of "no effect above X nats" as `resolution`, and the documents and tokens spent; for the subject `race` the
+    metrics `evaluations` and `evaluations_full` (layer evaluations times tokens, of the race and of skipping every
+    layer on every document), `share` and `looks`.
 
     Raises `MeasureError` for fewer than 4 layers, and for too little text.
     """
@@ -118,7 +123,7 @@ def rows(result: Result) -> list[Score]:
     scores = [
         Score(
             MEASURE, str(layer), "all", finish.decision, finish.effect.value, finish.effect.low, finish.effect.high,
-            documents=finish.documents, tokens=finish.tokens,
+            resolution=finish.limit, documents=finish.documents, tokens=finish.tokens,
         )
         for layer, finish in sorted(result.finishes.items())
     ]  # fmt: skip
@@ -164,7 +169,8 @@ class _Race:
         for layer, effect in zip(running, found, strict=True):
             decision = self.rule.concludes(effect) if number == last else self.rule.settles(effect)
             if decision is not None:
-                self.finishes[layer] = Finish(decision, effect, grid.documents(), int(grid.tokens.sum()))
+                above = limit(effect, decision, self.depth * last, self.rule)
+                self.finishes[layer] = Finish(decision, effect, above, grid.documents(), int(grid.tokens.sum()))
         self.looks = number
 
     def confirm(self, fresh: Sequence[Piece]) -> None:
@@ -174,8 +180,7 @@ class _Race:
             return
         held = confirmed(self._read(suspects, fresh, []), self.baseline, suspects, self.strata, self.rule)
         for layer in suspects.keys() - set(held):
-            found = self.finishes[layer]
-            self.finishes[layer] = Finish("no_effect", found.effect, found.documents, found.tokens)
+            self.finishes[layer] = replace(self.finishes[layer], decision="no_effect")
 
     def _read(self, keys: Mapping[int, str], added: Sequence[Piece], losses: list[Loss]) -> Grid:
         """Measure `keys` on more text, add that to `losses`, and arrange what there is of them."""

@@ -35,6 +35,7 @@ from torch import Tensor
 from layerwise.errors import MeasureError, UnsupportedModel, near_matches
 from layerwise.measure.association import association
 from layerwise.measure.damage import DAMAGES, PUBLISHED_SCALE, Damage, displaced, equal_scale, noise_direction
+from layerwise.measure.depth import FEWEST_LAYERS
 from layerwise.measure.finetuning import SCOPES, FineTuning, RecoveryRecipe, Scope
 from layerwise.measure.reading import Reading
 from layerwise.measure.survival import MEASURE, Course, course, course_rows, own_course
@@ -44,7 +45,6 @@ from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights, twin
 
 ABLATION = "ablation"
-FEWEST_LAYERS = 4
 
 TREATMENTS = tuple(f"{damage}/{scope}" for damage in DAMAGES for scope in SCOPES)
 """Every damage with every scope of the fine-tuning after it: the tasks of the rows."""

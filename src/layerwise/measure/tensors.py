@@ -27,11 +27,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.depth import FEWEST_LAYERS
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights, twin
-
-FEWEST_LAYERS = 4
-"""Two successive differences between layers, twice: fewer say nothing of structure over depth."""
 
 _CELLS = 1 << 20
 """Numbers of all layers' slices together while a Gram matrix is summed: 8 MiB as float64."""

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping
 from layerwise.errors import MeasureError
 from layerwise.measure.grid import FEWEST_UNITS, Grid, arrange
 from layerwise.measure.reading import FEWEST_DOCUMENTS, WHOLE, Piece, shuffled
-from layerwise.measure.rule import Rule
+from layerwise.measure.rule import Decision, Rule
 from layerwise.measure.statistics import minimum_detectable_effect
 from layerwise.measure.strata import Effect, Strata, stratified
 from layerwise.results.rows import Loss, Score
@@ -51,12 +51,10 @@ def verdicts(
         decision = "harmful" if layer in harmful else rule.concludes(effect)
         if decision == "harmful" and layer not in harmful:
             decision = "no_effect"
-        limit = _detectable(effect, len(keys), rule)
-        negligible = decision == "no_effect" and rule.settles(effect) == "no_effect"
         scores.append(
             Score(
                 MEASURE, str(layer), "all", decision, effect.value, effect.low, effect.high,
-                p_adjusted=min(1.0, len(keys) * effect.p()), resolution=rule.margin if negligible else limit,
+                p_adjusted=min(1.0, len(keys) * effect.p()), resolution=limit(effect, decision, len(keys), rule),
                 documents=grid.documents(), tokens=int(grid.tokens.sum()),
             )
         )  # fmt: skip
@@ -70,6 +68,17 @@ def confirmed(fresh: Grid, baseline: str, suspects: Mapping[int, str], strata: S
     level = 1 - 2 * rule.alpha / len(suspects)
     found = stratified(fresh, baseline, list(suspects.values()), strata, level)
     return [layer for layer, effect in zip(suspects, found, strict=True) if effect.high < 0]
+
+
+def limit(effect: Effect, decision: Decision, comparisons: int, rule: Rule) -> float:
+    """The X of "no effect above X nats": the margin where the interval lies inside it, else what would have been seen.
+
+    The latter is the minimum detectable effect at 80 % power with `comparisons` intervals at `alpha` together.
+    """
+    if decision == "no_effect" and rule.settles(effect) == "no_effect":
+        return rule.margin
+    units = max(2, round(effect.freedom) + 1)
+    return float(minimum_detectable_effect(effect.error, units, comparisons=comparisons, alpha=rule.alpha))
 
 
 def refuse_too_little(grid: Grid) -> None:
@@ -93,11 +102,6 @@ def _harmful(
     found = stratified(first, baseline, list(keys.values()), strata, 1 - rule.alpha / len(keys))
     suspects = {layer: keys[layer] for layer, effect in zip(keys, found, strict=True) if effect.high < 0}
     return confirmed(second, baseline, suspects, strata, rule)
-
-
-def _detectable(effect: Effect, comparisons: int, rule: Rule) -> float:
-    units = max(2, round(effect.freedom) + 1)
-    return float(minimum_detectable_effect(effect.error, units, comparisons=comparisons, alpha=rule.alpha))
 
 
 def _lengths(grid: Grid) -> dict[Piece, int]:

@@ -64,7 +64,7 @@ def _layers(found: Diagnosis) -> tuple[Safe, ...]:
     return (
         element("ol", *(_cell(layer, score) for layer, score in verdicts.items()), class_="layers"),
         note(
-            f"{summary}. The effect of skipping is under each layer, in nats per token, on the text that confirms. “No"
+            f"{summary}. The effect of skipping is under each layer, in nats per token, over all of the text. “No"
             " effect” means none above the size that the table names; a layer is harmful only if a fresh part of the"
             " text says so again."
         ),

@@ -1,0 +1,47 @@
+"""Is a cheap score as good as skipping every layer? Measure both, and how well they agree.
+
+    python examples/04_which_layers_matter.py [MODEL]       a hub id, a folder, or the demo model when left out
+
+The command `layerwise diagnose` asks this and much more, with every null, and writes a report; here are three of its
+parts as functions.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import layerwise
+from layerwise.data.demo import demo_corpus
+from layerwise.measure.agreement import agreement
+
+
+def main(model: str = "demo") -> None:
+    """Print the measured and the first-order effect of skipping each layer, and their rank correlation."""
+    stack = layerwise.load(model)
+    reading = layerwise.read(stack, demo_corpus(texts=12, characters=300, questions=8))
+
+    # Race the layers: whoever is settled is read for no more.
+    race = layerwise.racing(stack, reading)
+    share = next(score.value for score in race if score.metric == "share")
+    words = {"matters": "matters", "harmful": "harmful", "no_effect": "no effect above {:.2f} nats"}
+    verdicts = {score.subject: words[score.metric].format(score.resolution) for score in race if score.metric in words}
+    print(f"verdicts for {share:.0%} of the layer evaluations of a full sweep")
+
+    # Skip every layer on every document, and predict that from one forward and one backward pass.
+    skipped = layerwise.ablation(stack, reading)
+    cheap = layerwise.proxies(stack, reading)
+    measured = {score.subject: score for score in skipped if (score.metric, score.task) == ("skip", "all")}
+    gradient = {score.subject: score for score in cheap if score.metric == "gate_gradient"}
+    print("layer   skipped: nats per token        to first order   verdict")
+    for layer in map(str, range(stack.depth)):
+        found = measured[layer]
+        interval = f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+        print(f"{layer:5}   {interval:28} {gradient[layer].value:+16.3f}   {verdicts[layer]}")
+
+    for score in agreement([*skipped, *cheap]):
+        if score.subject == "skip,gate_gradient" and score.metric == "spearman":
+            print(f"rank correlation {score.value:.2f} [{score.low:.2f}, {score.high:.2f}]")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
