@@ -116,14 +116,14 @@ def test_random_weights_have_the_norms_of_the_layer(monkeypatch: pytest.MonkeyPa
     stack = load(planted(depth=DEPTH))
     reading = own_text(stack, windows=8, length=12)
     drawn: dict[int, dict[str, torch.Tensor]] = {}
-    real = module.apply_with
+    real = interventions.apply_with
 
     def watched(stack, layer, weights, state, captured):  # type: ignore[no-untyped-def]
         if any(not torch.equal(value, layer_weights(stack, layer)[name]) for name, value in weights.items()):
             drawn.setdefault(layer, dict(weights))
         return real(stack, layer, weights, state, captured)
 
-    monkeypatch.setattr(module, "apply_with", watched)
+    monkeypatch.setattr(interventions, "apply_with", watched)
     module.intervention_losses(
         stack, [kind.intervention for kind in module._kinds(stack, 0) if kind.metric == "random"], reading
     )
@@ -139,7 +139,7 @@ def test_a_model_that_cannot_be_split_is_still_ablated_whole(monkeypatch: pytest
     def refuses(*_: object) -> None:
         raise UnsupportedModel("cannot be split")
 
-    monkeypatch.setattr(interventions, "find_branches", refuses)
+    monkeypatch.setattr(Stack, "branches", refuses)
     stack = load(planted(depth=4))
     said: list[str] = []
     scores = ablation(stack, own_text(stack, windows=12, length=10), ledger=Ledger(say=said.append))

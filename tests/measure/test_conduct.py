@@ -18,7 +18,8 @@ from layerwise.data.documents import Document
 from layerwise.errors import MeasureError
 from layerwise.measure import conduct as module
 from layerwise.measure import sweep as sweep_module
-from layerwise.measure.conduct import Watcher, benchmarks_of, conduct, folder_of, manifest_of
+from layerwise.measure.conduct import Watcher, benchmarks_of, conduct, manifest_of
+from layerwise.measure.provenance import folder_of
 from layerwise.measure.reading import Reading, read
 from layerwise.measure.study import Study
 from layerwise.plan import Plan

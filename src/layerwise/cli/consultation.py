@@ -11,9 +11,9 @@ from layerwise.cli.findings import headline, report_data
 from layerwise.cli.screen import PartBar, duration, output, write
 from layerwise.cli.sitting import begin, speaker, stopped_in_peace
 from layerwise.data.corpus import Corpus
-from layerwise.measure.conduct import folder_of
 from layerwise.measure.examination import Examination
 from layerwise.measure.examine import Watcher, examine, manifest_of
+from layerwise.measure.provenance import folder_of
 from layerwise.measure.reading import read
 from layerwise.stack import Stack
 

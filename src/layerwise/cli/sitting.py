@@ -17,8 +17,9 @@ from layerwise.cli.findings import headline, report_data
 from layerwise.cli.screen import SweepBar, duration, errors, output, write
 from layerwise.data.corpus import Corpus
 from layerwise.errors import MeasureError
-from layerwise.measure.conduct import Watcher, benchmarks_of, conduct, folder_of, manifest_of
+from layerwise.measure.conduct import Watcher, benchmarks_of, conduct, manifest_of
 from layerwise.measure.effects import MEASURE as EFFECT
+from layerwise.measure.provenance import folder_of
 from layerwise.measure.reading import Reading, read
 from layerwise.measure.study import Study
 from layerwise.measure.sweep import bill, with_identity

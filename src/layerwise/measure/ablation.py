@@ -27,15 +27,13 @@ from layerwise.errors import MeasureError
 from layerwise.measure.depth import FEWEST_LAYERS
 from layerwise.measure.differences import Arm, differences
 from layerwise.measure.effects import effects
-from layerwise.measure.interventions import Apply, Intervention, Ledger, Scene, intervention_losses
+from layerwise.measure.interventions import Apply, Clean, Intervention, Ledger, Scene, intervention_losses
 from layerwise.measure.reading import Reading
 from layerwise.plan import Part, Plan
-from layerwise.plan.part import PARTS
+from layerwise.plan.part import PARTS, other
 from layerwise.results.rows import Loss, Score
-from layerwise.stack import Capture, Stack
-from layerwise.stack.blocks import block_list
-from layerwise.stack.branches import Edit, edited
-from layerwise.stack.weights import apply_with, layer_weights
+from layerwise.stack import Stack
+from layerwise.stack.weights import layer_weights
 
 MEASURE = "ablation"
 
@@ -132,13 +130,17 @@ def _skip(scene: Scene) -> Apply:
 
 
 def _mean(scene: Scene) -> Apply:
-    total, count = torch.zeros(()), 0
-    for one in scene.clean:
-        update = scene.stack.apply(scene.layer, one.state, one.captured) - one.state
-        total = total.to(update.device) + update[one.counted].double().sum(dim=0)
-        count += int(one.counted.sum())
-    mean = total / count
+    def update(one: Clean) -> Tensor:
+        return scene.stack.apply(scene.layer, one.state, one.captured) - one.state
+
+    mean = _token_mean(scene, update)
     return lambda state, captured: state + mean.to(state.dtype)
+
+
+def _token_mean(scene: Scene, of: Callable[[Clean], Tensor]) -> Tensor:
+    """The mean over all tokens that count of a quantity of shape (batch, seq, width); float64."""
+    totals = [of(one)[one.counted].double().sum(dim=0) for one in scene.clean]
+    return torch.stack(totals).sum(dim=0) / sum(int(one.counted.sum()) for one in scene.clean)
 
 
 def _copy(scene: Scene) -> Apply:
@@ -151,7 +153,7 @@ def _average(scene: Scene) -> Apply:
     own = layer_weights(scene.stack, scene.layer)
     _refuse_unlike(own, before, after)
     wide = {name: (before[name].double() + after[name].double()) / 2 for name in own}
-    return _with_weights(scene, {name: value.to(own[name].dtype) for name, value in wide.items()})
+    return scene.with_weights({name: value.to(own[name].dtype) for name, value in wide.items()})
 
 
 def _random(seed: int, scene: Scene) -> Apply:
@@ -163,24 +165,25 @@ def _random(seed: int, scene: Scene) -> Apply:
             noise = torch.from_numpy(generator.standard_normal(tuple(value.shape)))
             scale = value.double().norm().cpu() / noise.norm()
             drawn[name] = (noise * scale).to(value.device, value.dtype)
-    return _with_weights(scene, drawn)
+    return scene.with_weights(drawn)
 
 
 def _silent(part: Part, scene: Scene) -> Apply:
-    return _edited_branch(part, scene, torch.zeros_like)
+    left = other(part)
+    scene.stack.branches(scene.clean[0].captured)  # refuses here, once, where the model cannot be split
+    return lambda state, captured: scene.stack.apply(scene.layer, state, captured, left)
 
 
 def _mean_branch(part: Part, scene: Scene) -> Apply:
-    total, count = torch.zeros(()), 0
     outputs: list[Tensor] = []
-    recording = _edited_branch(part, scene, partial(_recorded, outputs))
-    for one in scene.clean:
+    recording = scene.with_branch(part, partial(_recorded, outputs))
+
+    def output(one: Clean) -> Tensor:
         recording(one.state, one.captured)
-        output = outputs.pop()
-        total = total.to(output.device) + output[one.counted].double().sum(dim=0)
-        count += int(one.counted.sum())
-    mean = total / count
-    return _edited_branch(part, scene, lambda output: mean.to(output.dtype).expand_as(output))
+        return outputs.pop()
+
+    mean = _token_mean(scene, output)
+    return scene.with_branch(part, lambda output: mean.to(output.dtype).expand_as(output))
 
 
 def _recorded(outputs: list[Tensor], output: Tensor) -> Tensor:
@@ -188,25 +191,7 @@ def _recorded(outputs: list[Tensor], output: Tensor) -> Tensor:
     return output
 
 
-def _edited_branch(part: Part, scene: Scene, edit: Edit) -> Apply:
-    """The layer with the output of one branch edited; refuses where the model cannot be split."""
-    if scene.branches is None:
-        raise MeasureError("the blocks of this model cannot be split into attn and mlp, so no half of them is ablated")
-    block = block_list(scene.stack.model, scene.stack.path)[scene.layer]
-    path = scene.branches.paths[scene.layer][part]
-
-    def apply(state: Tensor, captured: Capture) -> Tensor:
-        with edited(block, path, edit):
-            return scene.stack.apply(scene.layer, state, captured)
-
-    return apply
-
-
 def _refuse_unlike(*layers: Mapping[str, Tensor]) -> None:
     shapes = [{name: tuple(value.shape) for name, value in layer.items()} for layer in layers]
     if any(other != shapes[0] for other in shapes[1:]):
         raise MeasureError("neighbouring layers have unlike shapes, so there is no average of their weights")
-
-
-def _with_weights(scene: Scene, weights: Mapping[str, Tensor]) -> Apply:
-    return lambda state, captured: apply_with(scene.stack, scene.layer, weights, state, captured)

@@ -7,18 +7,15 @@ itself alone: everything else is measured and stored before it is named.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from layerwise.errors import MeasureError
 from layerwise.measure.effects import MEASURE as EFFECT
 from layerwise.measure.effects import effects
+from layerwise.measure.provenance import provenance
 from layerwise.measure.reading import Reading
 from layerwise.measure.similarity import similarity
 from layerwise.measure.study import Study
@@ -28,7 +25,7 @@ from layerwise.measure.tasks import tasks as ask_benchmarks
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Loss, Score
-from layerwise.stack import Stack, weight_hash
+from layerwise.stack import Stack
 
 NORMALISED = "normalised_"
 
@@ -45,20 +42,8 @@ def manifest_of(stack: Stack, reading: Reading, study: Study, command: tuple[str
     """The provenance of a study of `stack` on `reading`."""
     plans = tuple(f"plan:{text}" for text in study.plans)
     limit = (f"limit:{study.task_limit}",) if study.task_limit else ()
-    return Manifest(
-        model=stack.source.name, revision=stack.source.revision, weight_hash=weight_hash(stack.model),
-        dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=reading.name,
-        corpus_hash=reading.digest, documents=reading.documents, tokens=reading.tokens, window=reading.length,
-        families=(*study.families, *plans), tasks=(*study.tasks, *limit), seed=study.seed, layers=stack.path,
-        command=command,
-    )  # fmt: skip
-
-
-def folder_of(manifest: Manifest, root: Path = Path("runs")) -> Path:
-    """The folder of a study that was given none: named by what it measures, so that the same command resumes it."""
-    digest = hashlib.sha256(json.dumps(manifest.identity(), sort_keys=True, default=str).encode()).hexdigest()
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(manifest.model).name).strip(".-") or "model"
-    return root / f"{name}-{digest[:8]}"
+    families, tasks = (*study.families, *plans), (*study.tasks, *limit)
+    return provenance(stack, reading, families=families, tasks=tasks, seed=study.seed, command=command)
 
 
 def benchmarks_of(study: Study) -> Benchmarks | None:

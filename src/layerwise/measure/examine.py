@@ -24,6 +24,7 @@ from layerwise.measure.interventions import Ledger
 from layerwise.measure.manipulation import manipulation
 from layerwise.measure.order import members as reordered
 from layerwise.measure.predictability import predictability
+from layerwise.measure.provenance import provenance
 from layerwise.measure.proxies import cost_ratio, proxies
 from layerwise.measure.pruning import pruning
 from layerwise.measure.reading import Reading, sample, split
@@ -32,7 +33,7 @@ from layerwise.measure.spectra import spectra
 from layerwise.measure.sweep import plan_records, sweep
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run, Score
-from layerwise.stack import Stack, weight_hash
+from layerwise.stack import Stack
 
 RECOVERY_RUNS = "recovery_run"
 
@@ -56,12 +57,7 @@ class Watcher:
 
 def manifest_of(stack: Stack, reading: Reading, asked: Examination, command: tuple[str, ...] = ()) -> Manifest:
     """The provenance of an examination of `stack` on `reading`."""
-    return Manifest(
-        model=stack.source.name, revision=stack.source.revision, weight_hash=weight_hash(stack.model),
-        dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=reading.name,
-        corpus_hash=reading.digest, documents=reading.documents, tokens=reading.tokens, window=reading.length,
-        families=asked.settings(), tasks=(), seed=asked.seed, layers=stack.path, command=command,
-    )  # fmt: skip
+    return provenance(stack, reading, families=asked.settings(), seed=asked.seed, command=command)
 
 
 def examine(stack: Stack, reading: Reading, asked: Examination, run: Run, watcher: Watcher | None = None) -> None:

@@ -15,20 +15,21 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
-from layerwise.errors import LayerwiseError, MeasureError, UnsupportedModel
+from layerwise.errors import LayerwiseError, MeasureError
 from layerwise.measure.loss import WindowLoss, window_losses
 from layerwise.measure.reading import Reading
-from layerwise.plan import Plan
+from layerwise.plan import Part, Plan
 from layerwise.results.rows import Loss
 from layerwise.stack import Capture, Stack
-from layerwise.stack.branches import Branches, find_branches
+from layerwise.stack.blocks import block_list
+from layerwise.stack.branches import Edit, edited
 from layerwise.stack.inputs import evaluating
+from layerwise.stack.weights import Weights, apply_with
 
 Apply = Callable[[Tensor, Capture], Tensor]
 
@@ -49,12 +50,21 @@ class Scene:
     stack: Stack
     layer: int
     clean: tuple[Clean, ...]
-    _find: Callable[[], Branches | None]
 
-    @property
-    def branches(self) -> Branches | None:
-        """The two branches of every block; `None` where the model cannot be split."""
-        return self._find()
+    def with_weights(self, weights: Weights) -> Apply:
+        """The layer with other weights; those that are not named stay its own."""
+        return lambda state, captured: apply_with(self.stack, self.layer, weights, state, captured)
+
+    def with_branch(self, part: Part, edit: Edit) -> Apply:
+        """The layer with what one branch adds edited; raises `UnsupportedModel` where the model cannot be split."""
+        path = self.stack.branches(self.clean[0].captured).paths[self.layer][part]
+        block = block_list(self.stack.model, self.stack.path)[self.layer]
+
+        def apply(state: Tensor, captured: Capture) -> Tensor:
+            with edited(block, path, edit):
+                return self.stack.apply(self.layer, state, captured)
+
+        return apply
 
 
 @dataclass(frozen=True)
@@ -144,18 +154,11 @@ class _Walk:
         self.left = sum(stack.depth - layer for layer, each in at.items() for one in each if self._lacks(one.key))
         self.total = max(1, self.left)
 
-    @cached_property
-    def branches(self) -> Branches | None:
-        try:
-            return find_branches(self.stack, self._capture(self.batches[0]))
-        except UnsupportedModel:
-            return None
-
     def rows(self) -> list[Loss]:
         rows: list[Loss] = []
         clean = [self._clean(batch) for batch in self.batches]
         for layer in range(self.stack.depth):
-            scene = Scene(self.stack, layer, tuple(clean), lambda: self.branches)
+            scene = Scene(self.stack, layer, tuple(clean))
             for intervention in self.at.get(layer, ()):
                 rows += self._intervene(intervention, scene)
             for place, one in enumerate(clean):

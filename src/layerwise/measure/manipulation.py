@@ -35,9 +35,7 @@ from layerwise.plan import Plan
 from layerwise.plan.part import PARTS, Part, named
 from layerwise.results.rows import Score
 from layerwise.stack import Capture, Stack
-from layerwise.stack.blocks import block_list
-from layerwise.stack.branches import edited
-from layerwise.stack.weights import apply_with, layer_weights
+from layerwise.stack.weights import layer_weights
 
 MEASURE = "manipulation"
 GATE = "gate"
@@ -132,7 +130,7 @@ def _with_weights(displacements: Displacements, strategy: Strategy, size: float,
     own = layer_weights(scene.stack, scene.layer)
     moved = displacements.at(scene.layer, strategy, size)
     stored = {name: value.to(own[name].dtype) for name, value in moved.items()}
-    return lambda state, captured: apply_with(scene.stack, scene.layer, stored, state, captured)
+    return scene.with_weights(stored)
 
 
 def _gate(alpha: float, scene: Scene) -> Apply:
@@ -144,16 +142,7 @@ def _gate(alpha: float, scene: Scene) -> Apply:
 
 
 def _gate_branch(part: Part, alpha: float, scene: Scene) -> Apply:
-    if scene.branches is None:
-        raise MeasureError("the blocks of this model cannot be split into attn and mlp, so only whole layers are gated")
-    block = block_list(scene.stack.model, scene.stack.path)[scene.layer]
-    path = scene.branches.paths[scene.layer][part]
-
-    def apply(state: Tensor, captured: Capture) -> Tensor:
-        with edited(block, path, lambda output: alpha * output):
-            return scene.stack.apply(scene.layer, state, captured)
-
-    return apply
+    return scene.with_branch(part, lambda output: alpha * output)
 
 
 def _check(sizes: Sequence[float], alphas: Sequence[float]) -> None:

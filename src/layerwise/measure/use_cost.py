@@ -32,8 +32,8 @@ from layerwise.measure.prediction import predict_layer
 from layerwise.measure.reading import Reading
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
-from layerwise.stack import Capture, Stack
-from layerwise.stack.weights import Weights, apply_with, layer_weights, substituted
+from layerwise.stack import Stack
+from layerwise.stack.weights import Weights, layer_weights, substituted
 
 METRIC = "use_cost"
 NULL = f"{METRIC}@same_norm_random"
@@ -106,12 +106,7 @@ def _misled(stack: Stack, seed: int, predicted: Replacement, layer: int) -> Weig
 
 def _prepare(method: Replacement, scene: Scene) -> Apply:
     """An intervention that gives its layer other weights."""
-    weights = method(scene.layer)
-
-    def apply(state: Tensor, captured: Capture) -> Tensor:
-        return apply_with(scene.stack, scene.layer, weights, state, captured)
-
-    return apply
+    return scene.with_weights(method(scene.layer))
 
 
 def _joint(

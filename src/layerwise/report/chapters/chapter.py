@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from layerwise.report.markup import Safe, element
+from layerwise.report.palette import depth_colour
 from layerwise.report.picture import Picture
 from layerwise.report.wording import label
 from layerwise.results.rows import Note
@@ -68,4 +69,17 @@ def legend(slots: dict[str, int], figures: tuple[str, ...]) -> Safe:
     ]
     return element(
         "div", *chips, class_="legend", data_figures=" ".join(figures), role="group", aria_label="Strategies"
+    )
+
+
+def depth_key(depth: int, *more: Safe) -> Safe:
+    """The colours of the layers from the first to the last, and what else a picture's colours mean."""
+    swatches = [element("i", style=f"background:{depth_colour(layer, depth)}") for layer in range(depth)]
+    return element(
+        "p",
+        element("span", "layer 0"),
+        element("span", *swatches, class_="ramp", aria_hidden="true"),
+        element("span", f"layer {depth - 1}"),
+        *more,
+        class_="key",
     )

@@ -7,14 +7,13 @@ from statistics import median
 import plotly.graph_objects as go
 
 from layerwise.plan import PARTS, Part
-from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
+from layerwise.report.chapters.chapter import Chapter, card, depth_key, lead, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import NULL, Diagnosis
 from layerwise.report.figures.fans import fan
 from layerwise.report.figures.frame import DELTA_AXIS
 from layerwise.report.figures.lines import common_span, lined, telling
 from layerwise.report.markup import Safe, element
-from layerwise.report.palette import depth_colour
 from layerwise.report.picture import Picture
 from layerwise.report.series import Band, Line, Rows
 from layerwise.report.wording import label
@@ -46,7 +45,7 @@ def manipulation(evidence: Evidence) -> Chapter:
             together.controls(),
             card("The median layer under each strategy", together.html()),
             element("h3", "Each strategy, a line a layer, on one scale"),
-            _key(found.depth),
+            element("div", depth_key(found.depth), class_="spaced"),
             element("div", *(card(label(name), picture.html()) for name, picture in single.items()), class_="grid"),
         ]
     if gates:
@@ -166,14 +165,3 @@ def _null(found: Diagnosis, strategy: str, part: Part | None = None) -> tuple[Ba
         size: sorted(scores, key=lambda score: score.high or 0.0)[len(scores) // 2] for size, scores in bands.items()
     }
     return (Band("no effect", dict(sorted(middle.items()))),) if middle else ()
-
-
-def _key(depth: int) -> Safe:
-    swatches = [element("i", style=f"background:{depth_colour(layer, depth)}") for layer in range(depth)]
-    return element(
-        "p",
-        element("span", "layer 0"),
-        element("span", *swatches, class_="ramp", aria_hidden="true"),
-        element("span", f"layer {depth - 1}"),
-        class_="key spaced",
-    )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from layerwise.errors import PlanError
-from layerwise.report.chapters.chapter import Chapter, lead, missing
+from layerwise.report.chapters.chapter import Chapter, depth_key, lead, missing
 from layerwise.report.data import Evidence
 from layerwise.report.markup import Safe, element
 from layerwise.report.notation import between, is_resolved, tidy, verdict
-from layerwise.report.palette import depth_colour
 from layerwise.report.wiring import wiring
 from layerwise.report.wording import counted, label
 from layerwise.results.rows import PlanRecord
@@ -28,7 +27,11 @@ def gallery(evidence: Evidence) -> Chapter:
             "A plan's wiring: row by row what each step reads, column by column who wrote it. The colour is the layer;"
             " the staircase is time."
         ),
-        _key(evidence.depth),
+        depth_key(
+            evidence.depth,
+            element("span", element("i", class_="embedding"), " embedding"),
+            element("span", "fainter: a smaller weight"),
+        ),
         *(_group(evidence, strategy, records) for strategy, records in grouped.items()),
         element("dialog", element("div", id="detail"), id="plan-dialog", aria_label="One plan"),
     )
@@ -55,19 +58,6 @@ def _detail(evidence: Evidence, record: PlanRecord) -> dict[str, object]:
         f"{counted(record.weights, 'layer')} touched, {counted(record.slots, 'KV slot')}",
         "effects": effects,
     }
-
-
-def _key(depth: int) -> Safe:
-    swatches = [element("i", style=f"background:{depth_colour(layer, depth)}") for layer in range(depth)]
-    return element(
-        "p",
-        element("span", "layer 0"),
-        element("span", *swatches, class_="ramp", aria_hidden="true"),
-        element("span", f"layer {depth - 1}"),
-        element("span", element("i", class_="embedding"), " embedding"),
-        element("span", "fainter: a smaller weight"),
-        class_="key",
-    )
 
 
 def _group(evidence: Evidence, strategy: str, records: list[PlanRecord]) -> Safe:
