@@ -197,11 +197,15 @@ class Stack:
     # -- in place -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def under(self, plan: Plan) -> Iterator[Stack]:
+    def under(self, plan: Plan, *, single_pass: bool = False) -> Iterator[Stack]:
         """Within the context the model itself runs `plan`: forward, `generate`, pipelines, trainers.
 
         Parameters are shared, never copied; cached decoding has one slot per visit. The model is exactly as before on
         exit, also after an exception.
+
+        `single_pass` promises that no cache outlives a forward pass, as in training and scoring. A layer that the plan
+        visits once is then the block itself and no twin of it: entering costs next to nothing, and whatever is tied to
+        the block (hooks, sharding) stays.
         """
         self._refuse_while_in_place(f"run {plan}")
         plan.check(self.depth)
@@ -209,7 +213,7 @@ class Stack:
         branches = self.branches() if plan.has_halves() else None
         self._plan = plan
         try:
-            with visits.in_place(self.model, self.path, plan, branches):
+            with visits.in_place(self.model, self.path, plan, branches, single_pass=single_pass):
                 yield self
         finally:
             self._plan = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 
 from torch import nn
@@ -68,9 +69,15 @@ def _reordered_properties(holder: Any, path: str, order: Sequence[int], depth: i
     """The per-layer lists that a configuration computes, in visit order."""
     if isinstance(holder, nn.Module):
         return {}
-    names = [name for name in dir(type(holder)) if isinstance(getattr(type(holder), name, None), property)]
-    per_layer = {name: getattr(holder, name, None) for name in names if _PER_LAYER.search(name)}
+    per_layer = {name: getattr(holder, name, None) for name in _computed_per_layer(type(holder))}
     return _reordered(per_layer, path, order, depth)
+
+
+@cache
+def _computed_per_layer(kind: type) -> tuple[str, ...]:
+    """The properties of a class of configurations that speak of layers."""
+    names = (name for name in dir(kind) if isinstance(getattr(kind, name, None), property))
+    return tuple(name for name in names if _PER_LAYER.search(name))
 
 
 def _reordered(values: Mapping[str, Any], path: str, order: Sequence[int], depth: int) -> dict[str, Any]:

@@ -10,7 +10,8 @@ is the twin with its other branch silenced, by a hook that is on no other visit 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +47,10 @@ class Progress:
         self.executed = 0
         self.groups.clear()
 
+    def count(self, *_: Any) -> None:
+        """One more visit has run."""
+        self.executed += 1
+
     def finish(self, *_: Any) -> None:
         """Check that the model ran the plan, the whole plan and nothing else."""
         if self.executed != self.planned:
@@ -56,26 +61,36 @@ class Progress:
 
 
 @contextmanager
-def in_place(model: nn.Module, path: str, plan: Plan, branches: Branches | None = None) -> Iterator[Progress]:
+def in_place(
+    model: nn.Module, path: str, plan: Plan, branches: Branches | None = None, *, single_pass: bool = False
+) -> Iterator[Progress]:
     """Within the context `model` runs `plan`; the model is exactly as before afterwards, also after an exception.
 
-    A plan with halves needs the `branches` of the blocks.
+    A plan with halves needs the `branches` of the blocks. In a `single_pass` no cache outlives a forward pass, so that
+    a layer needs no slot of its own: one that is visited once, outside every group, is entered as the block itself.
     """
     blocks = block_list(model, path)
     depth = len(blocks)
     steps = plan.steps()
     progress = Progress(len(steps))
     owner = model.get_submodule(path.rpartition(".")[0])
-    stride = _slots_per_block(blocks)
-    twins = [visit(blocks[step.layer], step, (slot - step.layer) * stride, progress) for slot, step in enumerate(steps)]
+    own = _visited_once(steps) if single_pass else frozenset()
+    stride = _slots_per_block(blocks) if len(own) < len(steps) else 1
+    listed = [
+        blocks[step.layer] if slot in own else visit(blocks[step.layer], step, (slot - step.layer) * stride, progress)
+        for slot, step in enumerate(steps)
+    ]
     hooks = [owner.register_forward_pre_hook(progress.start), owner.register_forward_hook(progress.finish)]
+    hooks += [listed[slot].register_forward_hook(progress.count) for slot in own]
     try:
         with ExitStack() as silence:
-            for twin, step in zip(twins, steps, strict=True):
+            for entry, step in zip(listed, steps, strict=True):
                 if step.part is not None:
                     assert branches is not None, "whoever runs halves in place has found the branches"
-                    silence.enter_context(only(twin, branches.paths[step.layer], step.part))
-            with _recording_flags(model), visit_order(model, path, plan.order(), depth), entries(blocks, twins):
+                    silence.enter_context(only(entry, branches.paths[step.layer], step.part))
+            if len(own) < len(steps):
+                silence.enter_context(_recording_flags(model))
+            with visit_order(model, path, plan.order(), depth), entries(blocks, listed):
                 yield progress
     finally:
         for hook in hooks:
@@ -104,7 +119,7 @@ def visit(block: nn.Module, step: Step, shift: int, progress: Progress) -> nn.Mo
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         output = type(self).forward(self, *args, **kwargs)
-        progress.executed += 1
+        progress.count()
         if not (step.opens or step.closes):
             return output
         state = follow(step, read_state(args, kwargs), returned_state(output), progress.groups)
@@ -112,6 +127,16 @@ def visit(block: nn.Module, step: Step, shift: int, progress: Progress) -> nn.Mo
 
     twin.__dict__["forward"] = types.MethodType(forward, twin)
     return twin
+
+
+def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
+    """The places of the steps that run a whole layer, which no other step runs, outside the seams of groups."""
+    times = Counter(step.layer for step in steps)
+    return frozenset(
+        slot
+        for slot, step in enumerate(steps)
+        if times[step.layer] == 1 and step.part is None and not (step.opens or step.closes)
+    )
 
 
 def _slots_per_block(blocks: nn.ModuleList) -> int:

@@ -1,0 +1,233 @@
+"""Samplers: a plan for every forward pass, drawn by chance, so that a model learns to bear any order or any loss.
+
+    Fixed(plan)              the same plan every time
+    Shuffle()                a uniform permutation (LayerShuffle, Freiberger et al. 2024, section 3.2)
+    Shuffle(reach=2)         a permutation in which no layer moves further than two places
+    Drop(0.2)                every layer left out with probability 0.2 (LayerDrop, Fan et al. 2019, section 3.1)
+    Drop(0.2, of=Shuffle())  both: first the order, then what is missing from it
+    Failout(nodes, 0.1)      whole nodes fail at once, each with all its layers (ResiliNet, Yousefpour et al. 2020)
+
+A sampler is a value and holds no state. `Draws` ties one to a depth and a seed, and the plan of a pass is then a pure
+function of where the pass stands in the training: a run that resumes at step 1,000 draws what it would have drawn, and
+every process of a distributed run draws the same, without a word between them.
+
+A layer that is left out costs nothing, and its parameters get no gradient in that pass. With `preserve` it runs and its
+update is multiplied by zero, `(3):gain=0` in the plan language: the same output, the full cost, and a gradient of zero
+for every parameter, which is what synchronised training without `find_unused_parameters` needs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Protocol, TypeVar
+
+from layerwise.errors import PlanError
+from layerwise.plan.limits import check_depth, shown
+from layerwise.plan.plan import Group, Merge, Plan, Stage, Visit
+
+_Item = TypeVar("_Item")
+
+SILENT = Merge("gain", 0.0)
+
+
+class Sampler(Protocol):
+    """Draws a plan for a model of `depth` layers, with `chance` as its only source of randomness."""
+
+    def draw(self, depth: int, chance: random.Random) -> Plan:
+        """One plan."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The same plan for every pass; without one, the order as trained.
+
+    >>> Draws(Fixed(), depth=4, seed=0).at(7)
+    Plan('0-3')
+    """
+
+    plan: Plan | None = None
+
+    def draw(self, depth: int, chance: random.Random) -> Plan:
+        """The plan; nothing is drawn. Raises `PlanError` if it names a layer that the model does not have."""
+        plan = self.plan or Plan.identity(depth)
+        plan.check(depth)
+        return plan
+
+    def __str__(self) -> str:
+        return "in order" if self.plan is None else f"fixed: {self.plan}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """All layers once, in a random order.
+
+    Without `reach` every order is equally likely. With it, layer i gets the key i + u with u uniform in [0, reach + 1)
+    and the layers run in the order of their keys, so that none moves further than `reach` places (the word shuffle of
+    Lample et al. 2018, section 3.3, for layers); near orders are likelier than far ones.
+
+    >>> Draws(Shuffle(), depth=6, seed=0).at(0) == Draws(Shuffle(), depth=6, seed=0).at(0)
+    True
+    """
+
+    reach: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.reach is not None and (type(self.reach) is not int or self.reach < 1):
+            raise PlanError(f"reach is how many places a layer may move, 1 or more, not {shown(self.reach)}")
+
+    def draw(self, depth: int, chance: random.Random) -> Plan:
+        """One order of all layers. A model of one layer has no order, so a depth below 2 raises `PlanError`."""
+        check_depth(depth, least=2)
+        layers = list(range(depth))
+        if self.reach is None:
+            chance.shuffle(layers)
+        else:
+            keys = [layer + chance.random() * (self.reach + 1) for layer in layers]
+            layers.sort(key=keys.__getitem__)
+        return Plan.of(layers)
+
+    def __str__(self) -> str:
+        return "shuffled" if self.reach is None else f"shuffled by at most {self.reach} places"
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The plan of `of`, every visit left out with probability `share`, each by its own draw.
+
+    A draw that would leave nothing is drawn again, so the shares are those of LayerDrop given that a layer remains.
+    `preserve` keeps what is dropped in the graph (see the module).
+
+    >>> Drop(0.5).draw(4, random.Random(1))
+    Plan('1 2')
+    >>> Drop(0.5, preserve=True).draw(4, random.Random(1))
+    Plan('(0):gain=0 1 2 (3):gain=0')
+    """
+
+    share: float
+    of: Sampler = field(default_factory=Fixed)
+    preserve: bool = False
+
+    def __post_init__(self) -> None:
+        _check_share("layers dropped", self.share)
+
+    def draw(self, depth: int, chance: random.Random) -> Plan:
+        """One plan with at least one layer that counts."""
+        plan = self.of.draw(depth, chance)
+        return _thinned(plan, lambda: frozenset(_losses(range(plan.evaluations), self.share, chance)), self.preserve)
+
+    def __str__(self) -> str:
+        return f"{self.of}, {self.share:g} of the layers {'silenced' if self.preserve else 'dropped'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failout:
+    """The plan of `of` without the layers of the nodes that fail, each node with probability `share`.
+
+    `nodes` says which layers lie together on a machine; a layer on none never fails. When all that would run is lost,
+    the failures are drawn again.
+
+    >>> Failout(((0, 1), (2, 3)), 0.5).draw(4, random.Random(3))
+    Plan('2 3')
+    """
+
+    nodes: tuple[tuple[int, ...], ...]
+    share: float
+    of: Sampler = field(default_factory=Fixed)
+    preserve: bool = False
+
+    def __post_init__(self) -> None:
+        _check_share("nodes that fail", self.share)
+        placed = [layer for node in self.nodes for layer in node]
+        if not placed or not all(self.nodes):
+            raise PlanError(f"nodes are tuples of layers, as in ((0, 1), (2, 3)), none empty; found {self.nodes}")
+        twice = sorted({layer for layer in placed if placed.count(layer) > 1})
+        if twice:
+            raise PlanError(f"a layer lies on one node; on several lie {', '.join(map(str, twice))}")
+
+    def draw(self, depth: int, chance: random.Random) -> Plan:
+        """One plan with at least one layer that counts. Raises `PlanError` for a node with a layer beyond `depth`."""
+        beyond = [layer for node in self.nodes for layer in node if layer >= depth]
+        if beyond:
+            raise PlanError(f"the nodes hold layer {beyond[0]}, but the model has layers 0 to {depth - 1}")
+        plan = self.of.draw(depth, chance)
+        order = plan.order()
+
+        def lost() -> frozenset[int]:
+            failed = {layer for node in _losses(self.nodes, self.share, chance) for layer in node}
+            return frozenset(place for place, layer in enumerate(order) if layer in failed)
+
+        return _thinned(plan, lost, self.preserve)
+
+    def __str__(self) -> str:
+        return f"{self.of}, {len(self.nodes)} nodes of which {self.share:g} fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """The draws of one training: the sampler, the depth of the model, and the seed.
+
+    `stream` sets draws apart that must not be alike: the rank of a process that draws for itself, or what the draws
+    are for.
+
+    >>> draws = Draws(Shuffle(), depth=12, seed=0)
+    >>> draws.at(3) == draws.at(3), draws.at(3) == draws.at(4)
+    (True, False)
+    """
+
+    sampler: Sampler
+    depth: int
+    seed: int
+    stream: str = ""
+
+    def at(self, *place: int) -> Plan:
+        """The plan of the pass at `place`, such as (step, pass within the step); the same on every machine."""
+        return self.sampler.draw(self.depth, random.Random(f"{self.seed}/{self.stream}/{'/'.join(map(str, place))}"))
+
+
+def nodes_of(depth: int, count: int) -> tuple[tuple[int, ...], ...]:
+    """`depth` layers on `count` nodes, in order and as evenly as they go.
+
+    >>> nodes_of(7, 3)
+    ((0, 1, 2), (3, 4), (5, 6))
+    """
+    check_depth(depth)
+    if type(count) is not int or not 1 <= count <= depth:
+        raise PlanError(f"{depth} layers lie on 1 to {depth} nodes, not {shown(count)}")
+    each, more = divmod(depth, count)
+    starts = [node * each + min(node, more) for node in range(count + 1)]
+    return tuple(tuple(range(start, stop)) for start, stop in pairwise(starts))
+
+
+def _check_share(what: str, share: float) -> None:
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share < 1:
+        raise PlanError(
+            f"the share of {what} is a probability from 0 up to, not including, 1; {shown(share)} would leave nothing "
+            "to run: write 0.2, which LayerDrop's authors recommend"
+        )
+
+
+def _losses(items: Iterable[_Item], share: float, chance: random.Random) -> list[_Item]:
+    """Each item with probability `share`, each by its own draw."""
+    return [item for item in items if chance.random() < share]
+
+
+def _thinned(plan: Plan, lost: Callable[[], frozenset[int]], preserve: bool) -> Plan:
+    """`plan`, a row of single visits, without the places that `lost()` names, or with them silent."""
+    rows = [stage for stage in plan.stages if isinstance(stage, Visit)]
+    if len(rows) < len(plan.stages):
+        raise PlanError(f"layers are dropped from a plan of single visits; {plan} has groups or blocks")
+    visits = [replace(visit, times=1) for visit in rows for _ in range(visit.times)]
+    gone = lost()
+    while len(gone) == len(visits):
+        gone = lost()
+    kept: list[Stage] = []
+    for place, visit in enumerate(visits):
+        if place not in gone:
+            kept.append(visit)
+        elif preserve:
+            kept.append(Group((Plan((visit,)),), SILENT))
+    return Plan(tuple(kept))
