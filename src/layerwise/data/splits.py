@@ -1,0 +1,114 @@
+"""Splits: the examples a model is trained on, those that choose a checkpoint, and those that are reported.
+
+Selection and reporting never share an example: a checkpoint chosen by its best loss has been fitted to the examples
+that chose it, so its number on them flatters. Hence three sets, each a torch `Dataset` of examples as the model takes
+them, cut by a seed so that every class keeps its share in each (`stratified`), under one digest.
+
+An image example is `{"pixel_values": float32 (channels, height, width), "labels": int64 ()}`; a text example is
+`{"input_ids": int64 (seq,), "labels": int64 (seq,)}`, where labels that are not scored are `IGNORED`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from random import Random
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import Dataset
+
+from layerwise.data.batches import IGNORED
+from layerwise.errors import DataError
+
+Example = dict[str, Tensor]
+"""One image or one window of text, by the names of the model's arguments."""
+
+
+class Examples(Dataset[Example]):
+    """Examples that can be counted and read in any order."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, index: int) -> Example:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Splits:
+    """Three disjoint sets of examples under a name.
+
+    `digest` is a SHA-256 over every example, its label and its split: two splits with equal digests train, select and
+    report alike. Augmentation, which is drawn anew each time, does not count. `classes` names the labels in order and
+    is empty for text; `skipped` names what could not be read and was left out; `pad_id` fills up the ends of texts (no
+    output depends on it: it is masked, and its labels are `IGNORED`).
+    """
+
+    name: str
+    digest: str
+    train: Examples
+    validation: Examples
+    test: Examples
+    classes: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    pad_id: int = 0
+
+    def collate(self, examples: Sequence[Example]) -> Example:
+        """The examples as one batch of the model's arguments, "labels" included; a Trainer's `data_collator`.
+
+        Images are stacked to (batch, channels, height, width) with labels (batch,). Texts are padded on the right to
+        (batch, seq), with an "attention_mask" of that shape.
+        """
+        if "input_ids" not in examples[0]:
+            return {key: torch.stack([example[key] for example in examples]) for key in examples[0]}
+        ids = [example["input_ids"] for example in examples]
+        return {
+            "input_ids": pad_sequence(ids, batch_first=True, padding_value=self.pad_id),
+            "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
+            "labels": pad_sequence(
+                [example["labels"] for example in examples], batch_first=True, padding_value=IGNORED
+            ),
+        }
+
+
+def stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -> tuple[tuple[int, ...], ...]:
+    """The positions of `labels` in as many parts as there are `shares`, every label in its share in each part.
+
+    Of n positions with one label, part k > 0 gets max(1, floor(shares[k] * n)) of them, drawn from `seed` and the
+    label alone, and the first part gets the rest: adding a class leaves the others as they were. Positions ascend
+    within a part.
+
+    >>> stratified("aaaaabbbbb", (0.6, 0.2, 0.2), seed=0)
+    ((0, 2, 4, 6, 7, 8), (3, 9), (1, 5))
+
+    Raises `DataError` for a label with fewer positions than there are parts, or whose first part would be empty.
+    """
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for place, label in enumerate(labels):
+        places[label].append(place)
+    parts: list[list[int]] = [[] for _ in shares]
+    for label, found in places.items():
+        later = [max(1, int(share * len(found))) for share in shares[1:]]
+        sizes = [len(found) - sum(later), *later]
+        if sizes[0] < 1:
+            raise DataError(
+                f"{label!r} has {len(found)} example(s), too few to split into {len(shares)} sets that share none: "
+                f"give it at least {len(shares)}, or separate sets for training, validation and test"
+            )
+        drawn = iter(Random(f"{seed}/{label}").sample(found, len(found)))
+        for part, size in zip(parts, sizes, strict=True):
+            part.extend(next(drawn) for _ in range(size))
+    return tuple(tuple(sorted(part)) for part in parts)
+
+
+def digest(rows: Iterable[tuple[str, str, bytes]]) -> str:
+    """SHA-256 over (split, label, content) of every example in order, each field preceded by its length."""
+    state = sha256()
+    for split, label, content in rows:
+        for field in (split.encode(), label.encode(), content):
+            state.update(len(field).to_bytes(8, "big") + field)
+    return state.hexdigest()

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerwise.data.digits import digits
+from layerwise.data.splits import Examples, Splits, digest, stratified
+from layerwise.errors import DataError
+
+SHARES = (0.6, 0.2, 0.2)
+counts = st.lists(st.integers(3, 60), min_size=1, max_size=6)
+seeds = st.integers(0, 5)
+
+
+@given(counts, seeds)
+def test_parts_are_disjoint_and_complete(sizes: list[int], seed: int) -> None:
+    labels = [label for label, size in enumerate(sizes) for _ in range(size)]
+    parts = stratified(labels, SHARES, seed)
+    assert sorted(place for part in parts for place in part) == list(range(len(labels)))
+    assert parts == stratified(labels, SHARES, seed)
+
+
+@given(counts, seeds)
+def test_every_label_has_its_share_of_every_part(sizes: list[int], seed: int) -> None:
+    labels = [label for label, size in enumerate(sizes) for _ in range(size)]
+    for part, share in zip(stratified(labels, SHARES, seed), SHARES, strict=True):
+        held = Counter(labels[place] for place in part)
+        for label, size in enumerate(sizes):
+            assert held[label] >= 1
+            assert abs(held[label] - share * size) < 2
+
+
+def test_another_seed_draws_other_parts() -> None:
+    assert stratified("a" * 50, SHARES, 0) != stratified("a" * 50, SHARES, 1)
+
+
+def test_a_new_class_leaves_the_others_where_they_were() -> None:
+    alone = stratified("a" * 30, SHARES, 0)
+    together = stratified("a" * 30 + "b" * 30, SHARES, 0)
+    assert alone == tuple(tuple(place for place in part if place < 30) for part in together)
+
+
+@pytest.mark.parametrize(("labels", "shares"), [("aaab", SHARES), ("aaaaaaaaaa", (0.0, 0.5, 0.5))])
+def test_too_few_examples_to_split_are_refused(labels: str, shares: tuple[float, ...]) -> None:
+    with pytest.raises(DataError, match="too few to split into 3 sets"):
+        stratified(labels, shares, 0)
+
+
+def test_the_digest_tells_split_label_and_content_apart() -> None:
+    rows = [("train", "a", b"bc"), ("train", "ab", b"c"), ("test", "a", b"bc"), ("train", "a", b"bd")]
+    assert len({digest([row]) for row in rows}) == len(rows)
+    assert digest(rows) == digest(iter(rows)) != digest(reversed(rows))
+
+
+def test_images_are_stacked() -> None:
+    found = digits()
+    batch = found.collate([found.test[index] for index in (4, 2, 7)])
+    assert batch["pixel_values"].shape == (3, 1, 8, 8)
+    assert torch.equal(batch["pixel_values"][1], found.test[2]["pixel_values"])
+    assert batch["labels"].tolist() == [int(found.test[index]["labels"]) for index in (4, 2, 7)]
+
+
+def test_texts_are_padded_on_the_right() -> None:
+    splits = Splits("text", "", Examples(), Examples(), Examples(), pad_id=9)
+    short = {"input_ids": torch.tensor([5, 6]), "labels": torch.tensor([-100, 6])}
+    long = {"input_ids": torch.tensor([1, 2, 3]), "labels": torch.tensor([1, 2, 3])}
+    batch = splits.collate([short, long])
+    assert batch["input_ids"].tolist() == [[5, 6, 9], [1, 2, 3]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert batch["labels"].tolist() == [[-100, 6, -100], [1, 2, 3]]
