@@ -1,4 +1,4 @@
-"""Random plans for the laws: every kind of stage, nested, halves, repeats, ranges and all three merge rules."""
+"""Random plans for the laws: every kind of stage, nested, halves, repeats, ranges, merge rules, several models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from layerwise.plan import PARTS, Block, Group, Merge, Part, Plan, Visit
 
 DEPTH = 12
 """The layers of random plans are below this."""
+
+SOURCES = ("a", "run-2", "m_3")
+"""The models that random plans take layers from, beside the one at hand."""
 
 SMALL_GAINS = st.sampled_from([-1.0, 0.0, 0.25, 0.5, 1.0, 2.0, 3.5])
 ANY_GAIN = st.floats(allow_nan=False, allow_infinity=False)
@@ -20,9 +23,10 @@ def plans(
     merges = st.one_of(st.sampled_from([Merge("mean"), Merge("sum")]), st.builds(Merge, st.just("gain"), gains))
     times = st.sampled_from([1, 1, 1, 2, 3])
     parts = st.sampled_from([None, None, *PARTS])
-    visits = st.builds(Visit, st.integers(0, depth - 1), times, parts)
+    sources = st.sampled_from([None, None, *SOURCES])
+    visits = st.builds(Visit, st.integers(0, depth - 1), times, parts, sources)
     ends = st.integers(0, depth - 1)
-    ranges = st.builds(_range, ends, ends, parts)
+    ranges = st.builds(_range, ends, ends, parts, sources)
     flat = st.one_of(ranges, st.lists(visits, min_size=1, max_size=4).map(lambda stages: Plan(tuple(stages))))
 
     def nested(inner: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
@@ -34,6 +38,6 @@ def plans(
     return st.recursive(flat, nested, max_leaves=6).filter(lambda plan: plan.evaluations <= most_steps)
 
 
-def _range(first: int, last: int, part: Part | None) -> Plan:
+def _range(first: int, last: int, part: Part | None, source: str | None) -> Plan:
     step = 1 if first <= last else -1
-    return Plan(tuple(Visit(layer, part=part) for layer in range(first, last + step, step)))
+    return Plan(tuple(Visit(layer, part=part, source=source) for layer in range(first, last + step, step)))

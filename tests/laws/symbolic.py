@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from layerwise.plan import Block, Group, Merge, Part, Plan, Step, Visit
+from layerwise.plan import Block, Group, Merge, Plan, Step, Visit
 
 INPUT = 0
 
 
 class Computations:
-    """The distinct computations seen so far: a layer, or half of one, applied to a state, and merges of states."""
+    """The distinct computations seen so far: a layer of a model, or half of one, applied to a state; merges of states."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[object, ...], int] = {("input",): INPUT}
         self.chains = {INPUT: 0}
 
-    def apply(self, layer: int, part: Part | None, state: int) -> int:
-        return self._number(("apply", layer, part, state), 1 + self.chains[state])
+    def apply(self, visited: Visit | Step, state: int) -> int:
+        return self._number(("apply", visited.source, visited.layer, visited.part, state), 1 + self.chains[state])
 
     def merge(self, rule: Merge, base: int, outputs: Iterable[int]) -> int:
         ends = tuple(outputs)
@@ -44,7 +44,7 @@ def run_tree(plan: Plan, state: int, seen: Computations) -> int:
         for _ in range(stage.times):
             match stage:
                 case Visit():
-                    state = seen.apply(stage.layer, stage.part, state)
+                    state = seen.apply(stage, state)
                 case Block():
                     state = run_tree(stage.plan, state, seen)
                 case Group():
@@ -58,7 +58,7 @@ def run_steps(steps: Iterable[Step], state: int, seen: Computations) -> int:
     frames: list[tuple[int, list[int]]] = []
     for step in steps:
         frames += [(state, []) for _ in range(step.opens)]
-        state = seen.apply(step.layer, step.part, state)
+        state = seen.apply(step, state)
         for close in step.closes:
             base, outputs = frames[-1]
             outputs.append(state)

@@ -31,8 +31,9 @@ TEXTS = (
     "0-999",
     "0-11 12.mlp 13-29",
     "(12.attn|12.mlp):sum*2 8-11.mlp [3.attn*4]*2",
+    "a:0-3 b:4-7 (a:8|run_2:9.attn*2) m-1:31-28.mlp 0",
 )
-LANGUAGE = "0123456789 -*|()[]:=.egainsummeanattnmlp"
+LANGUAGE = "0123456789 -*|()[]:=.egainsummeanattnmlpb_"
 PIECES = (
     "0",
     "7",
@@ -55,6 +56,9 @@ PIECES = (
     ".",
     ".attn",
     ".mlp",
+    "a:",
+    "run-2:",
+    "b",
 )
 STRANGE = "\x00\n\t\r\x85\u00a0\u2013\u0663\u0967\u2167\u00b2\u00d7\ud800\ufeff\U0001f600,;{}<>_+~"
 

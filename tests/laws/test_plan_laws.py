@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from laws.plans import ANY_GAIN, DEPTH, plans
+from laws.plans import ANY_GAIN, DEPTH, SOURCES, plans
 from laws.symbolic import INPUT, Computations, run_steps, run_tree
 from layerwise.errors import PlanError
 from layerwise.plan import PARTS, Block, Group, Merge, Part, Plan, Visit, edits
@@ -41,7 +41,8 @@ def test_the_cost_counts_the_executed_visits(plan: Plan) -> None:
     seen = Computations()
     cost = plan.cost()
     assert cost.evaluations == cost.slots == len(plan.steps()) == len(plan.order())
-    assert cost.weights == len(set(plan.order())) == len(plan.layers())
+    assert plan.weights() == {(step.source, step.layer) for step in plan.steps()}
+    assert cost.weights == len(plan.weights()) >= len(plan.layers()) == len(set(plan.order()))
     assert cost.stages == seen.chains[run_tree(plan, INPUT, seen)]
 
 
@@ -58,24 +59,39 @@ def test_check_accepts_exactly_the_models_that_have_the_layers(plan: Plan, depth
     assert int(named[0]) >= depth
 
 
+@given(plans(), st.sets(st.sampled_from(SOURCES)))
+def test_check_accepts_exactly_the_sources_that_are_there(plan: Plan, known: set[str]) -> None:
+    used = {step.source for step in plan.steps()} - {None}
+    assert plan.sources() == used
+    if used <= known:
+        plan.check(DEPTH, known)
+        return
+    with pytest.raises(PlanError, match="no model of that name") as caught:
+        plan.check(DEPTH, known)
+    named = re.match(r"([a-z][\w-]*):\d", str(plan)[caught.value.position :])
+    assert named is not None
+    assert named[1] in used - known
+
+
 # The wiring, against numbers: a plan is run over random linear layers, noting the input of every step and what the
 # step added. The sums that the wiring claims must give the same inputs, and the same output.
 
 
 class LinearModel:
-    """Every layer and half multiplies the state by its own random matrix; the log has every (x_j, d_j)."""
+    """Every layer and half of every model multiplies by its own random matrix; the log has every (x_j, d_j)."""
 
     def __init__(self) -> None:
         chance = random.Random(0)
         self.weights = {
-            (layer, part): [[chance.gauss(0, 0.4) for _ in range(WIDTH)] for _ in range(WIDTH)]
+            (source, layer, part): [[chance.gauss(0, 0.4) for _ in range(WIDTH)] for _ in range(WIDTH)]
+            for source in (None, *SOURCES)
             for layer in range(DEPTH)
             for part in (None, *PARTS)
         }
         self.log: list[tuple[State, State]] = []
 
     def visit(self, visit: Visit, state: State) -> State:
-        weights = self.weights[visit.layer, visit.part]
+        weights = self.weights[visit.source, visit.layer, visit.part]
         output = [sum(weight * x for weight, x in zip(row, state, strict=True)) for row in weights]
         self.log.append((state, [end - start for start, end in zip(state, output, strict=True)]))
         return output
@@ -152,7 +168,7 @@ def test_compose_is_associative_and_costs_add_up(one: Plan, two: Plan, three: Pl
     assert both.order() == one.order() + two.order()
     assert both.cost().evaluations == one.cost().evaluations + two.cost().evaluations
     assert both.cost().stages == one.cost().stages + two.cost().stages
-    assert both.cost().weights == len(one.layers() | two.layers())
+    assert both.cost().weights == len(one.weights() | two.weights())
 
 
 @given(plans(), st.data())
@@ -160,7 +176,9 @@ def test_skip_removes_every_visit_of_the_layers_and_no_other(plan: Plan, data: s
     assume(len(plan.layers()) > 2)
     first, second = data.draw(st.permutations(sorted(plan.layers())))[:2]
     rest = tuple(layer for layer in plan.order() if layer not in (first, second))
-    assert edits.skip(plan, first, second).order() == rest
+    skipped = edits.skip(plan, first, second)
+    assert skipped.order() == rest
+    assert skipped.weights() == {pair for pair in plan.weights() if pair[1] not in (first, second)}
     assert edits.skip(edits.skip(plan, first), second) == edits.skip(plan, second, first)
 
 
@@ -170,16 +188,20 @@ def test_without_branch_leaves_the_other_half_and_nothing_of_the_branch(
 ) -> None:
     layer = data.draw(st.sampled_from(sorted(plan.layers())))
     (remaining,) = set(PARTS) - {part}
-    names = [(step.layer, step.part) for step in plan.steps()]
-    rest = [(layer, remaining) if name == (layer, None) else name for name in names if name != (layer, part)]
+    names = [(step.layer, step.part, step.source) for step in plan.steps()]
+    rest = [
+        (layer, remaining, name[2]) if name[:2] == (layer, None) else name
+        for name in names
+        if name[:2] != (layer, part)
+    ]
     if rest == names or not rest:
         with pytest.raises(PlanError, match=rf"{layer}\.{part}"):
             edits.without_branch(plan, layer, part)
         return
     silenced = edits.without_branch(plan, layer, part)
-    assert silenced.has_halves() == any(half is not None for _, half in rest)
-    assert [(step.layer, step.part) for step in silenced.steps()] == rest
-    if any(name[0] != layer for name in names) and (layer, remaining) in rest:
+    assert silenced.has_halves() == any(half is not None for _, half, _ in rest)
+    assert [(step.layer, step.part, step.source) for step in silenced.steps()] == rest
+    if any(name[0] != layer for name in names) and any(name[:2] == (layer, remaining) for name in rest):
         assert edits.without_branch(silenced, layer, remaining) == edits.skip(plan, layer)
 
 
@@ -189,6 +211,7 @@ def test_swap_is_an_involution(plan: Plan, data: st.DataObject) -> None:
     exchanged = edits.swap(plan, first, second)
     names = {first: second, second: first}
     assert exchanged.order() == tuple(names.get(layer, layer) for layer in plan.order())
+    assert [step.source for step in exchanged.steps()] == [step.source for step in plan.steps()]
     assert edits.swap(exchanged, first, second) == plan
     assert exchanged.cost() == plan.cost()
 

@@ -33,6 +33,13 @@ from layerwise.plan.explain import explain
         ("5 9 5.mlp 7", "layers 5, 9, in this order\nthe mlp half of layer 5\nlayer 7"),
         ("(5.attn|9.attn)", "the attn halves of layers 5, 9 in parallel, mean of the outputs"),
         ("(5.attn|5.mlp):sum", "the branches 5.attn and 5.mlp in parallel, sum of the updates"),
+        ("a:5", "layer 5 of a"),
+        ("a:0-3 b:4-7", "layers 0 to 3 of a, in order\nlayers 4 to 7 of b, in order"),
+        ("a:5 a:9 b:2 3", "layers 5, 9 of a, in this order\nlayer 2 of b\nlayer 3"),
+        ("a:7-5.mlp", "the mlp halves of layers 7 to 5 of a, backwards"),
+        ("a:5.attn*2", "the attn half of layer 5 of a, 2 times"),
+        ("(a:5|a:6)", "layers 5, 6 of a in parallel, mean of the outputs"),
+        ("(a:5|b:5)", "the branches a:5 and b:5 in parallel, mean of the outputs"),
         ("(5.mlp):gain=0.5", "the mlp half of layer 5, with 0.5 x its update"),
     ],
 )

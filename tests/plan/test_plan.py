@@ -81,6 +81,12 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Visit(0, 10_001), "more than 10,000"),
     (lambda: Visit(0, part="atn"), "unknown half 'atn' .*did you mean attn"),  # type: ignore[arg-type]
     (lambda: Visit(0, 1, ["attn"]), r"unknown half \['attn'\]"),  # type: ignore[arg-type]
+    (lambda: Visit(0, source="2a"), r"a letter and then .* not '2a' \(str\)"),
+    (lambda: Visit(0, source=""), "named by a letter"),
+    (lambda: Visit(0, source="a b"), "named by a letter"),
+    (lambda: Visit(0, source="a\n"), "named by a letter"),
+    (lambda: Visit(0, source=3), "named by a letter"),  # type: ignore[arg-type]
+    (lambda: Visit(0, source="a" * 41), "at most 40 characters"),
     (lambda: Visit(0, 1, ""), "unknown half ''"),  # type: ignore[arg-type]
     (lambda: Group(()), "at least one layer"),
     (lambda: Group([ONE]), "a tuple of Plan"),  # type: ignore[arg-type]
@@ -140,12 +146,30 @@ def test_nesting_is_limited_for_values_too() -> None:
         ("0 1*50 (2|40-38):gain=99", 30, 53, 40, 10),
         ("31-0", 30, 1, 31, 0),
         ("[0 30]*40", 30, 2, 30, 3),
+        ("a:0-40", 30, 31, 30, 4),
+        ("a-40:0 (b50:2|c:31)*40", 30, 3, 31, 16),
     ],
 )
 def test_a_model_names_the_step_it_cannot_run(text: str, depth: int, step: int, layer: int, position: int) -> None:
     with pytest.raises(PlanError) as caught:
         Plan.parse(text).check(depth)
     assert caught.value.reason.startswith(f"step {step} of the plan visits layer {layer}, but the model has {depth}")
+    assert caught.value.position == position
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "reason", "position"),
+    [
+        ("0 a:1", (), "from 'a', .* there is one model, so leave the names out", 2),
+        ("first:0 (second:1|scond:2)", ("first", "second"), "did you mean second", 18),
+        ("b-a:0 a:1", ("b-a",), "from 'a'", 6),
+    ],
+)
+def test_a_source_that_is_not_there_is_named(text: str, known: tuple[str, ...], reason: str, position: int) -> None:
+    plan = Plan.parse(text)
+    plan.check(10)
+    with pytest.raises(PlanError, match=reason) as caught:
+        plan.check(10, known)
     assert caught.value.position == position
 
 
@@ -167,6 +191,7 @@ def test_a_model_of_one_layer() -> None:
         ("[0 (1|2)]*3", (9, 6, 3, 9)),
         ("0-11 12.mlp 13-29", (30, 30, 30, 30)),
         ("(2.attn|2.mlp):sum 3.mlp*2", (4, 3, 2, 4)),
+        ("a:0-3 b:0-3 a:0 0", (10, 10, 9, 10)),
     ],
 )
 def test_cost(text: str, cost: tuple[int, int, int, int]) -> None:

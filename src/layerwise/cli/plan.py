@@ -14,7 +14,7 @@ from layerwise.plan.picture import LEGEND, picture
 
 # The picture stays small enough to be seen whole, and a cell is two characters wide beside the name of its row.
 CELLS = 48
-NAME_WIDTH = 6
+GAP = 3
 
 
 def plan(
@@ -36,6 +36,7 @@ def plan(
     [dim]0-44 \\[45-51]*2 52-79[/]       a block of layers twice
     [dim]0-13 (14|15|16|17) 18-31[/]   side by side: the mean of their outputs
     [dim]0-5 (6 7|8 9):sum 10-31[/]    longer branches; :sum or :gain=2, not the mean
+    [dim]a:0-13 b:14-31[/]             layers of two models, a and b
     """
     read = Plan.parse(" ".join(text))
     if depth is not None:
@@ -43,7 +44,7 @@ def plan(
     write(output, str(read), style="bold")
     write(output, explain(read, depth))
     output.print(_costs(read, depth))
-    cells = max(1, min(CELLS, (output.width - NAME_WIDTH) // 2))
+    cells = max(1, min(CELLS, (output.width - GAP - max(len(step.name) for step in read.steps())) // 2))
     output.print(picture(read, cells), markup=False, no_wrap=True, overflow="ignore", crop=False)
     write(output, LEGEND, style="dim")
 
@@ -54,6 +55,8 @@ def _costs(read: Plan, depth: int | None) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("layer evaluations", f"{cost.evaluations}{whole}")
     table.add_row("sequential stages", f"{cost.stages}{whole}")
-    table.add_row("layers used", f"{cost.weights}{f' of {depth}' if depth is not None else ''}")
+    sources = len(read.sources())
+    of = f" of {sources} models" if sources > 1 else f" of {depth}" if depth is not None else ""
+    table.add_row("layers used", f"{cost.weights}{of}")
     table.add_row("KV slots", str(cost.slots))
     return table

@@ -2,6 +2,7 @@
 
     plan        Plan, Visit, Group, Block, Merge: the value
     part        Part: the two halves of a layer
+    source      the names of models, where a plan takes layers from several
     limits      what no plan may be, of any model
     steps       its lowering: one flat list of Step, which every executor follows
     grammar     the plan language: text to plan and back

@@ -2,9 +2,9 @@
 
 Compute is layer evaluations; latency on enough machines is sequential stages (the branches of a group count
 as the longest of them, so the Painters' Parallel of M layers is one stage); memory is the distinct layers
-whose weights must be there; and generation needs one KV slot per evaluation, because a layer that runs twice
-attends to two histories. A half of a layer, `12.attn`, counts as a whole one in all four: its block is called with
-the other branch silenced, so these numbers are upper bounds.
+whose weights must be there (layer 3 of two models is two of them); and generation needs one KV slot per
+evaluation, because a layer that runs twice attends to two histories. A half of a layer, `12.attn`, counts as a
+whole one in all four: its block is called with the other branch silenced, so these numbers are upper bounds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def cost(plan: Plan) -> Cost:
     >>> cost(Plan.parse("0-13 (14|15|16|17)*3 18-31"))
     Cost(evaluations=40, stages=31, weights=32, slots=40)
     """
-    return Cost(plan.evaluations, _stages(plan), len(plan.layers()), plan.evaluations)
+    return Cost(plan.evaluations, _stages(plan), len(plan.weights()), plan.evaluations)
 
 
 def _stages(plan: Plan) -> int:

@@ -1,7 +1,8 @@
 """Edits: functions from a plan to a new plan, for every operation that the literature names.
 
 Two ways of saying where. Edits that speak of a *layer* (`skip`, `swap`, `replace`, `without_branch`) take layer
-indices and act on every visit of them, whole or of one half, inside groups and blocks too. Edits that speak of a
+indices and act on every visit of them, whole or of one half, inside groups and blocks too, and of whichever model: in a
+plan over several, layer 3 is `a:3` and `b:3` alike, and a visit keeps the source it had. Edits that speak of a
 *window* (`reverse`, `repeat`, `parallel`, `loop`, `shuffle`, `move`) take positions in `plan.stages` and count as
 Python slices do: `start` is in, `stop` is out. On an unedited model the two agree, since stage k is layer k.
 """

@@ -26,6 +26,11 @@ def explain(plan: Plan, depth: int | None = None) -> str:
     the mlp half of layer 3
     layers 4, 5, in this order
     never: the attn half of layer 3
+    >>> print(explain(Plan.parse("a:0-3 b:4 b:6")))
+    layers 0 to 3 of a, in order
+    layers 4, 6 of b, in this order
+
+    In a plan over several models a layer "never" runs when it runs of none of them.
     """
     lines = list(_lines(plan))
     if depth is not None:
@@ -48,12 +53,16 @@ def _never(plan: Plan, depth: int) -> Iterator[str]:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    """A line for each range and each stage; single visits that make no range share one, whole layers or one half."""
+    """A line for each range and each stage.
+
+    Single visits that make no range share one, if they are all of whole layers or all of the same half, and of the
+    same model.
+    """
     loose: list[Visit] = []
     for run in runs(plan.stages):
         stage = run[0]
         single = stage if len(run) == 1 and isinstance(stage, Visit) and stage.times == 1 else None
-        if loose and (single is None or single.part != loose[0].part):
+        if loose and (single is None or _kind(single) != _kind(loose[0])):
             yield _in_turn(loose)
             loose = []
         if single is not None:
@@ -64,8 +73,13 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield _in_turn(loose)
 
 
+def _kind(visit: Visit) -> tuple[Part | None, str | None]:
+    """What visits must have in common to be named in one breath."""
+    return visit.part, visit.source
+
+
 def _in_turn(visits: list[Visit]) -> str:
-    names = _named((visit.layer for visit in visits), visits[0].part)
+    names = _named((visit.layer for visit in visits), *_kind(visits[0]))
     return names if len(visits) == 1 else f"{names}, in this order"
 
 
@@ -73,13 +87,14 @@ def _range(first: Stage, last: Stage) -> str:
     assert isinstance(first, Visit)
     assert isinstance(last, Visit)
     direction = "in order" if first.layer < last.layer else "backwards"
-    return f"{_of(first.part, several=True)}layers {first.layer} to {last.layer}, {direction}"
+    owned = _by(first.source)
+    return f"{_of(first.part, several=True)}layers {first.layer} to {last.layer}{owned}, {direction}"
 
 
 def _stage(stage: Stage) -> str:
     match stage:
         case Visit():
-            said = _named([stage.layer], stage.part)
+            said = _named([stage.layer], *_kind(stage))
         case Block():
             said = f"the block {stage.plan}"
         case Group():
@@ -100,17 +115,21 @@ def _group(group: Group) -> str:
 def _branches(branches: tuple[Plan, ...]) -> str:
     if all(branch.evaluations == 1 and branch.nesting == 0 for branch in branches):
         steps = [step for branch in branches for step in branch.steps()]
-        if len({step.part for step in steps}) == 1:
-            return _named((step.layer for step in steps), steps[0].part)
+        if len({(step.part, step.source) for step in steps}) == 1:
+            return _named((step.layer for step in steps), steps[0].part, steps[0].source)
     return f"the branch{'es' * (len(branches) > 1)} {' and '.join(map(str, branches))}"
 
 
-def _named(layers: Iterable[int], part: Part | None = None) -> str:
-    """`layer 5`, `layers 1, 3 to 6`, `the attn halves of layers 5, 9`: ranges as the plan language makes them."""
+def _named(layers: Iterable[int], part: Part | None = None, source: str | None = None) -> str:
+    """`layer 5`, `layers 1, 3 to 6 of a`, `the attn halves of layers 5, 9`: ranges as the plan language makes them."""
     words = str(Plan.of(layers)).split()
     joined = ", ".join(word.replace("-", " to ") for word in words)
     several = joined != words[0]
-    return f"{_of(part, several)}layer{'s' * several} {joined}"
+    return f"{_of(part, several)}layer{'s' * several} {joined}{_by(source)}"
+
+
+def _by(source: str | None) -> str:
+    return "" if source is None else f" of {source}"
 
 
 def _of(part: Part | None, several: bool) -> str:

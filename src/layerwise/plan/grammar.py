@@ -6,6 +6,7 @@
             N.mlp     the branch that acts on every token alone           12.mlp
             N*k       layer N, or a half, k times in a row                15*4   12.mlp*2
             N-M       layers N to M, inclusive, up or down                0-13   17-14   8-11.mlp
+            name:...  any of these, of the model of that name             a:14   a:0-13   run-2:12.attn*2
             (p|q|..)  branches: plans that read the same state; merged    (14|15)   (6 7|8 9):sum*3
             [p]       a block: a plan as one stage                        [45-51]*2
 
@@ -14,7 +15,8 @@ repeat `*k`: the merged state is fed back, k times in all.
 
 `parse` reads it and `write` writes it, and they are inverse: `parse(write(plan)) == plan`. A range is a way
 of writing, not a stage: `parse` spells it out, and `write` makes a range, from the left, of every longest run
-of three or more single visits that go up, or down, by one and are all of whole layers or all of the same half.
+of three or more single visits that go up, or down, by one, are all of whole layers or all of the same half, and are
+all of the same model. A name stands before every layer or range that it holds for, and for no other.
 So equal plans have equal texts, and the text can be a key.
 """
 
@@ -28,6 +30,7 @@ from layerwise.errors import PlanError, near_matches
 from layerwise.plan.limits import LAYER_LIMIT, NESTING_LIMIT, STEP_LIMIT
 from layerwise.plan.part import PARTS, Part, named
 from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
+from layerwise.plan.source import SOURCE, check_source
 
 _Built = TypeVar("_Built")
 
@@ -108,7 +111,7 @@ def _run_length(stages: tuple[Stage, ...], start: int) -> int:
         here, after = stages[at], stages[at + 1]
         if not (isinstance(here, Visit) and isinstance(after, Visit) and here.times == after.times == 1):
             break
-        if here.part != after.part:
+        if (here.part, here.source) != (after.part, after.source):
             break
         step = after.layer - here.layer
         if abs(step) != 1 or direction not in (0, step):
@@ -121,13 +124,13 @@ def _run_length(stages: tuple[Stage, ...], start: int) -> int:
 def _write_range(first: Stage, last: Stage) -> str:
     assert isinstance(first, Visit)
     assert isinstance(last, Visit)
-    return f"{first.layer}-{named(last.layer, last.part)}"
+    return f"{named(first.layer, None, first.source)}-{named(last.layer, last.part)}"
 
 
 def _write_stage(stage: Stage) -> str:
     match stage:
         case Visit():
-            written = named(stage.layer, stage.part)
+            written = named(stage.layer, stage.part, stage.source)
         case Block():
             written = f"[{write(stage.plan)}]"
         case Group():
@@ -168,37 +171,55 @@ class _Reader:
                 stages.append(self.group())
             case "[":
                 stages.append(self.block())
-            case _ if self.digit():
+            case _ if self.digit() or self.letter():
                 stages.extend(self.visit())
             case _:
                 self.stray()
 
     def visit(self) -> list[Visit]:
         start = self.at
+        source = self.source()
         first = self.layer()
         if self.peek() == "-":
-            return self.range_from(first, start)
+            return self.range_from(first, source, start)
         part = self.part()
         times = self.times()
         self.count(1, start)
-        return [self.build(lambda: Visit(first, times, part), start)]
+        return [self.build(lambda: Visit(first, times, part, source), start)]
 
-    def range_from(self, first: int, start: int) -> list[Visit]:
+    def source(self) -> str | None:
+        """The name before the colon, if the visit has one."""
+        start = self.at
+        name = SOURCE.match(self.text, start)
+        if name is None:
+            return None
+        if self.text[name.end() : name.end() + 1] != ":":
+            self.refuse("a name stands before a layer and says whose it is, with a colon, as in a:0-3", start)
+        self.build(lambda: check_source(name[0]), start)
+        self.at = name.end() + 1
+        if not self.digit():
+            self.refuse("a name stands directly before each layer it holds for, as in a:0-3 or (a:4|a:5)", self.at)
+        return name[0]
+
+    def range_from(self, first: int, source: str | None, start: int) -> list[Visit]:
         self.at += 1
+        if self.letter():
+            self.refuse("a range is of one model, named once and in front, as in a:0-13", self.at)
         if not self.digit():
             self.refuse("a range ends in a layer, as in 0-13", self.at)
         last = self.layer()
         part = self.part()
         if self.peek() == "*":
-            whole = f"{first}-{named(last, part)}"
+            whole = f"{named(first, None, source)}-{named(last, part)}"
+            alone = named(last, part, source)
             self.refuse(
                 f"{whole}*k could mean two things: write [{whole}]*k to run the range k times, "
-                f"or write {named(last, part)} on its own, as {named(last, part)}*k",
+                f"or write {alone} on its own, as {alone}*k",
                 self.at,
             )
         self.count(abs(last - first) + 1, start)
         step = 1 if last >= first else -1
-        return [Visit(layer, part=part) for layer in range(first, last + step, step)]
+        return [Visit(layer, part=part, source=source) for layer in range(first, last + step, step)]
 
     def part(self) -> Part | None:
         if self.peek() != ".":
@@ -295,6 +316,11 @@ class _Reader:
         character = self.peek()
         return character.isascii() and character.isdigit()
 
+    def letter(self) -> bool:
+        """Whether a letter a-z stands here, small or capital: the start of a name."""
+        character = self.peek()
+        return character.isascii() and character.isalpha()
+
     def descend(self) -> int:
         start = self.at
         self.open += 1
@@ -334,13 +360,13 @@ class _Reader:
         if character.isdigit():
             self.refuse("numbers are written with the digits 0-9", self.at)
         if character.isalpha():
-            self.refuse("a plan is made of layer numbers; names, as in a:0-3, have no place in it", self.at)
+            self.refuse("a name is of letters a-z, digits, - and _, and stands before a layer, as in a:0-3", self.at)
         self.refuse(f"{character!r} has no meaning in a plan; write {_EXAMPLE}", self.at)
 
     def run_on(self) -> NoReturn:
         """Refuse the character directly behind a stage, where a space should be."""
         character = self.peek()
-        if character in "([" or self.digit():
+        if character in "([" or self.digit() or self.letter():
             self.refuse("stages are separated by a space, as in 0-13 (14|15) 18-31", self.at)
         if character == "*":
             self.refuse("one repeat count is enough: multiply them, or write a block, as in [15*4]*2", self.at)

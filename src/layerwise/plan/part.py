@@ -36,10 +36,11 @@ def other(part: Part) -> Part:
     return "mlp" if part == "attn" else "attn"
 
 
-def named(layer: int, part: Part | None) -> str:
-    """A layer or one of its halves, as a plan's text has it.
+def named(layer: int, part: Part | None, source: str | None = None) -> str:
+    """A layer or one of its halves, of the model at hand or of a named one, as a plan's text has it.
 
-    >>> named(12, None), named(12, "attn")
-    ('12', '12.attn')
+    >>> named(12, None), named(12, "attn"), named(12, "attn", "a")
+    ('12', '12.attn', 'a:12.attn')
     """
-    return str(layer) if part is None else f"{layer}.{part}"
+    whole = str(layer) if source is None else f"{source}:{layer}"
+    return whole if part is None else f"{whole}.{part}"

@@ -6,6 +6,7 @@ half of it), a `Group` (branches that all read the same hidden state and are the
 whole sub-plan); each may be repeated. However deep the nesting, every plan unrolls into one flat list of
 `Step`s, and that list is what every executor follows: the plain loop, the sweep graph, and the model
 re-planned in place.
+A visit may name the model that its layer is taken from, `a:12`; else it means the model at hand.
 Layers count from 0. What a plan may not be, of any model, is refused when it is made (`STEP_LIMIT`,
 `NESTING_LIMIT`, `LAYER_LIMIT`); whether a model has the layers is `Plan.check`.
 """
@@ -14,15 +15,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import index
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, get_args
 
 from layerwise.errors import PlanError, near_matches
 from layerwise.plan.limits import LAYER_LIMIT, STEP_LIMIT, check_depth, check_size, check_times, check_tuple, shown
 from layerwise.plan.part import Part, check_part
+from layerwise.plan.source import SOURCE, check_source
 
 if TYPE_CHECKING:
     from layerwise.plan.cost import Cost
@@ -83,12 +85,14 @@ class Merge:
 class Visit:
     """One layer, or one half of it, run `times` times in a row.
 
-    `Visit(15, 4)` is the text `15*4`, and `Visit(12, part="attn")` is `12.attn` (see `layerwise.plan.part`).
+    `Visit(15, 4)` is the text `15*4`, `Visit(12, part="attn")` is `12.attn` (see `layerwise.plan.part`), and
+    `Visit(12, source="a")` is `a:12`, layer 12 of the model called a (see `layerwise.plan.source`).
     """
 
     layer: int
     times: int = 1
     part: Part | None = None
+    source: str | None = None
 
     def __post_init__(self) -> None:
         if type(self.layer) is not int or not 0 <= self.layer < LAYER_LIMIT:
@@ -96,6 +100,8 @@ class Visit:
         check_times(self.times)
         if self.part is not None:
             check_part(self.part)
+        if self.source is not None:
+            check_source(self.source)
         check_size(self.evaluations, self.nesting)
 
     @property
@@ -231,9 +237,9 @@ class Plan:
 
         >>> for step in Plan.parse("(6 7|8):sum").steps():
         ...     print(step)
-        Step(layer=6, opens=1, closes=(), part=None)
-        Step(layer=7, opens=0, closes=(None,), part=None)
-        Step(layer=8, opens=0, closes=(Merge(rule='sum', gain=None),), part=None)
+        Step(layer=6, opens=1, closes=(), part=None, source=None)
+        Step(layer=7, opens=0, closes=(None,), part=None, source=None)
+        Step(layer=8, opens=0, closes=(Merge(rule='sum', gain=None),), part=None, source=None)
         """
         from layerwise.plan.steps import unroll
 
@@ -244,8 +250,24 @@ class Plan:
         return tuple(step.layer for step in self.steps())
 
     def layers(self) -> frozenset[int]:
-        """The layers that run at all, whole or in part."""
+        """The numbers of the layers that run at all, whole or in part, of whichever model."""
+        return frozenset(layer for _, layer in self.weights())
+
+    def weights(self) -> frozenset[tuple[str | None, int]]:
+        """The (source, layer) pairs whose weights it touches; a source of `None` is the model at hand.
+
+        >>> sorted(Plan.parse("a:0 b:0 a:0 b:1.mlp").weights())
+        [('a', 0), ('b', 0), ('b', 1)]
+        """
         return frozenset(_visited(self))
+
+    def sources(self) -> frozenset[str]:
+        """The names of the models that it takes layers from, beside the model at hand.
+
+        >>> sorted(Plan.parse("a:0-3 (b:4|5)").sources())
+        ['a', 'b']
+        """
+        return frozenset(source for source, _ in self.weights() if source is not None)
 
     def has_halves(self) -> bool:
         """Whether it visits a half of a layer; its `order` then does not say all that it runs.
@@ -255,8 +277,10 @@ class Plan:
         """
         return any(step.part is not None for step in self.steps())
 
-    def check(self, depth: int) -> None:
+    def check(self, depth: int, sources: Collection[str] | None = None) -> None:
         """Raise `PlanError` unless a model of `depth` layers can run this plan.
+
+        Told the names of the `sources` at hand, all of that depth, also unless it names no others.
 
         >>> Plan.parse("0-3 9").check(depth=6)
         Traceback (most recent call last):
@@ -265,6 +289,8 @@ class Plan:
               ^
         """
         check_depth(depth)
+        if sources is not None and not self.sources() <= set(sources):
+            self._refuse_source(sources)
         if max(self.layers()) < depth:
             return
         order = self.order()
@@ -275,6 +301,17 @@ class Plan:
             f"layer{'s' * (depth != 1)}: use {f'0 to {depth - 1}' if depth > 1 else '0'}",
             text=text,
             position=_position_of_layer_from(depth, text),
+        )
+
+    def _refuse_source(self, known: Collection[str]) -> NoReturn:
+        text = str(self)
+        unknown = next(step.source for step in self.steps() if step.source not in {None, *known})
+        assert unknown is not None, "the caller has found that a source is unknown"
+        instead = near_matches(unknown, known) if known else "there is one model, so leave the names out"
+        raise PlanError(
+            f"the plan takes layers from {unknown!r}, and no model of that name is here; {instead}",
+            text=text,
+            position=re.search(rf"(?<![\w-]){re.escape(unknown)}:", text).start(),  # type: ignore[union-attr]
         )
 
     def cost(self) -> Cost:
@@ -290,25 +327,26 @@ class Plan:
         return matrix(self)
 
 
-def _visited(plan: Plan) -> set[int]:
-    layers: set[int] = set()
+def _visited(plan: Plan) -> set[tuple[str | None, int]]:
+    weights: set[tuple[str | None, int]] = set()
     for stage in plan.stages:
         match stage:
             case Visit():
-                layers.add(stage.layer)
+                weights.add((stage.source, stage.layer))
             case Block():
-                layers |= _visited(stage.plan)
+                weights |= _visited(stage.plan)
             case Group():
-                layers = layers.union(*map(_visited, stage.branches))
-    return layers
+                weights = weights.union(*map(_visited, stage.branches))
+    return weights
 
 
 def _position_of_layer_from(depth: int, text: str) -> int:
     """Where a plan's own text first names a layer of `depth` or above.
 
-    The numbers of layers follow a space, a bracket or a bar; counts and gains follow `*` and `=`.
+    The numbers of layers, with the source before them if there is one, follow a space, a bracket or a bar; counts and
+    gains follow `*` and `=`.
     """
-    for found in re.finditer(r"(?:^|(?<=[ (\[|]))(\d+)(?:-(\d+))?", text):
+    for found in re.finditer(rf"(?:^|(?<=[ (\[|]))(?:{SOURCE.pattern}:)?(\d+)(?:-(\d+))?", text):
         for end in (1, 2):
             if found[end] is not None and int(found[end]) >= depth:
                 return found.start(end)

@@ -23,7 +23,8 @@ class Step:
     An executor keeps the running state `x` and a stack of frames (base, outputs). For each step it
 
     1. pushes `opens` frames, each with base = x and no outputs;
-    2. sets x = layer(x), or x + branch(x) where `part` names one branch of the layer;
+    2. sets x = layer(x), or x + branch(x) where `part` names one branch of the layer; the layer is that of the model
+       that `source` names, or of the model at hand;
     3. for each close, innermost first, appends x to the outputs of the top frame. If the close is `None`, the
        next branch begins: x = base. If it is a `Merge`, the group is done: x = merge(base, outputs), and the
        frame goes.
@@ -33,11 +34,12 @@ class Step:
     opens: int = 0
     closes: tuple[Close, ...] = ()
     part: Part | None = None
+    source: str | None = None
 
     @property
     def name(self) -> str:
-        """What runs, as a plan's text has it: `12`, or `12.attn` for one half."""
-        return named(self.layer, self.part)
+        """What runs, as a plan's text has it: `12`, `12.attn` for one half, `a:12` for a layer of another model."""
+        return named(self.layer, self.part, self.source)
 
 
 def unroll(plan: Plan) -> list[Step]:
@@ -51,7 +53,7 @@ def unroll(plan: Plan) -> list[Step]:
 def _unroll_once(stage: Stage) -> list[Step]:
     match stage:
         case Visit():
-            return [Step(stage.layer, part=stage.part)]
+            return [Step(stage.layer, part=stage.part, source=stage.source)]
         case Block():
             return unroll(stage.plan)
         case Group():
