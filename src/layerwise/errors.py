@@ -7,7 +7,8 @@
     │   └── UnsupportedModel   a model whose layers cannot be re-planned, with the reason
     ├── DataError              texts that are missing, empty, binary, or too short
     ├── RunError               a run folder that is locked, read-only, full, or of another run
-    └── MeasureError           a measurement that has no honest answer: non-finite values, unknown tasks
+    ├── MeasureError           a measurement that has no honest answer: non-finite values, unknown tasks
+    └── TrainError             a training that cannot begin, or that must not go on: a loss that is not finite
 
 Each message answers three questions: what was asked, what was found, what to write instead. The command line
 prints the message alone; in Python the classes let a caller tell them apart.
@@ -62,6 +63,10 @@ class RunError(LayerwiseError):
 
 class MeasureError(LayerwiseError):
     """A measurement that has no honest answer: non-finite values, unknown tasks, too little data."""
+
+
+class TrainError(LayerwiseError):
+    """A training that cannot begin as asked, or that must not go on, such as one whose loss is not finite."""
 
 
 def near_matches(word: str, known: Iterable[str]) -> str:

@@ -8,10 +8,10 @@ are changed in the configuration object itself, because a model's parts hold ref
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -69,12 +69,12 @@ def _reordered_properties(holder: Any, path: str, order: Sequence[int], depth: i
     """The per-layer lists that a configuration computes, in visit order."""
     if isinstance(holder, nn.Module):
         return {}
-    per_layer = {name: getattr(holder, name, None) for name in _computed_per_layer(type(holder))}
+    per_layer = {name: getattr(holder, name, None) for name in _computed_per_layer(cast(Hashable, type(holder)))}
     return _reordered(per_layer, path, order, depth)
 
 
 @cache
-def _computed_per_layer(kind: type) -> tuple[str, ...]:
+def _computed_per_layer(kind: Any) -> tuple[str, ...]:
     """The properties of a class of configurations that speak of layers."""
     names = (name for name in dir(kind) if isinstance(getattr(kind, name, None), property))
     return tuple(name for name in names if _PER_LAYER.search(name))

@@ -1,0 +1,74 @@
+"""The pedigree of a trained model: what it was refined from, how, and on what; `training.json` beside its weights.
+
+A folder with a pedigree is an ordinary model folder that plain transformers loads. The file is written last, so a
+folder without one is a training that did not end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from layerwise.errors import RunError
+from layerwise.results.run import write_whole
+
+FILE = "training.json"
+MODEL = "model"
+"""The folder of the finished model inside that of its training."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A loss noted after `step` optimiser steps, in nats: of training since the note before, or of validation."""
+
+    step: int
+    kind: str
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pedigree:
+    """Where a trained model comes from.
+
+    `base` is the weight hash of the model it was refined from, `data` the digest of the splits, `recipe` everything
+    that decided the training, `examples` how many the training read. `best_step` is the step whose checkpoint was
+    kept, `seconds` the training time over all sittings, validation included.
+    """
+
+    arm: str
+    seed: int
+    base: str
+    data: str
+    data_name: str
+    recipe: Mapping[str, Any]
+    steps: int
+    epochs: float
+    examples: int
+    seconds: float
+    best_step: int
+    history: tuple[Moment, ...] = field(default=(), repr=False)
+
+    def write(self, folder: Path) -> None:
+        """Put the pedigree beside the weights, whole or not at all."""
+        write_whole(folder / FILE, (json.dumps(asdict(self), indent=1) + "\n").encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Pedigree | None:
+        """The pedigree in `folder`, or `None` for a model that has none. Raises `RunError` if it cannot be read."""
+        path = folder / FILE
+        if not path.is_file():
+            return None
+        try:
+            content = json.loads(path.read_text())
+            return cls(**{**content, "history": tuple(Moment(**moment) for moment in content["history"])})
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise RunError(f"{path} is not the record of a training ({error}); restore it, or train again") from error
+
+
+def trained_models(run: Path) -> tuple[Path, ...]:
+    """The folders of the finished models in a training run, `RUN/ARM/seed-N/model`, sorted by arm and seed."""
+    found = (path.parent for path in run.glob(f"*/seed-*/{MODEL}/{FILE}"))
+    return tuple(sorted(found, key=lambda path: (path.parts[-3], int(path.parts[-2].removeprefix("seed-")))))

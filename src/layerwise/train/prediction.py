@@ -1,0 +1,79 @@
+"""LayerShuffle-predict: every layer must say where it stands (Freiberger et al. 2024, section 3.4).
+
+After layer l has run at position p of the plan in place, its output z gives logits u = LN_l(z) W_l over the L
+positions, and the training loss becomes
+
+    L_out + sum_l L_l        L_l = -log softmax(u)[p], averaged over the batch
+
+The paper reads "the layer's output" without saying of which token; by default it is the first, which is the class token
+of a ViT. The module is attached to the model as a `PositionEncoding` is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from layerwise.stack import Stack
+from layerwise.stack.blocks import block_list
+from layerwise.stack.state import returned_state
+from layerwise.train.position import place_of, stream_width
+from layerwise.train.recipe import PredictionOptions
+
+NAME = "layer_predictions"
+"""The submodule's name in the model, and the beginning of its parameters' names."""
+
+
+class PositionPrediction(nn.Module):
+    """A layer norm and a linear classifier over positions for each of `depth` layers.
+
+    After a forward pass `said` holds what each visit predicted: its position, and logits of shape (batch, depth).
+    """
+
+    def __init__(self, depth: int, width: int, options: PredictionOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(depth))
+        self.classifiers = nn.ModuleList(nn.Linear(width, depth) for _ in range(depth))
+        self.said: list[tuple[int, Tensor]] = []
+
+    def forward(self, state: Tensor, layer: int) -> Tensor:
+        """Logits over positions, (batch, depth), from the output (batch, seq, width) of `layer`."""
+        read = state[:, 0] if self.options.reads == "first" else state.mean(dim=1)
+        return self.classifiers[layer](self.norms[layer](read))
+
+    def loss(self) -> Tensor:
+        """The cross-entropy of the last pass, in nats: summed over visits, or their mean."""
+        losses = torch.stack([cross_entropy(logits.float(), _target(logits, place)) for place, logits in self.said])
+        return losses.sum() if self.options.total == "sum" else losses.mean()
+
+    def hits(self) -> dict[int, Tensor]:
+        """Position to whether each example of the last pass was placed right there, booleans of shape (batch,)."""
+        return {place: logits.argmax(-1) == place for place, logits in self.said}
+
+
+def attach(stack: Stack, options: PredictionOptions) -> PositionPrediction:
+    """Make a new prediction part of the model of `stack`; every pass in place then fills `said` anew."""
+    prediction = PositionPrediction(stack.depth, stream_width(stack), options).to(stack.device, stack.dtype)
+    stack.model.add_module(NAME, prediction)
+    stack.model.register_forward_pre_hook(lambda *_: prediction.said.clear())
+    for layer, block in enumerate(block_list(stack.model, stack.path)):
+        _ask(stack, prediction, layer, block)
+    return prediction
+
+
+def _ask(stack: Stack, prediction: PositionPrediction, layer: int, block: nn.Module) -> None:
+    def hook(module: nn.Module, args: Any, output: Any) -> None:
+        place = place_of(stack, module)
+        # A pass that is recomputed for its gradient says the same again: what it said first is what counts.
+        if place < stack.depth and all(place != earlier for earlier, _ in prediction.said):
+            prediction.said.append((place, prediction(returned_state(output), layer)))
+
+    block.register_forward_hook(hook)
+
+
+def _target(logits: Tensor, place: int) -> Tensor:
+    return torch.full((logits.shape[0],), place, device=logits.device)

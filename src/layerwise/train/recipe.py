@@ -1,0 +1,200 @@
+"""Recipes: everything that decides a training, as one frozen value.
+
+`Settings` are the knobs of the optimisation and have the same meaning for every method; `Recipe` adds the method: which
+plan each pass runs under, what the layers are told or asked about their position, and what validation chooses by. The
+functions below return complete recipes, one for each way of training that the literature compares.
+
+    baseline                 in order, one epoch: the model as it was, refined as little as the paper refines it
+    sequential               in order, for as long as the others: what the training itself is worth
+    layershuffle             a uniform permutation for every batch (Freiberger et al. 2024, section 3.2)
+    layershuffle-position    the same, and every layer is told its current position (section 3.3)
+    layershuffle-predict     the same, and every layer must say its current position (section 3.4)
+    layerdrop                every layer left out with probability 0.2 (Fan et al. 2019)
+    layerdrop-scratch        LayerDrop from random weights; its authors say that fine-tuning alone is not enough
+    layershuffle-layerdrop   both at once, which the paper does not try
+    failout                  whole nodes of layers lost at once (Yousefpour et al. 2020)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from layerwise.errors import TrainError, near_matches
+from layerwise.plan import Plan
+from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle, nodes_of
+
+Variant = Literal["plain", "position", "predict"]
+Ranks = Literal["together", "apart"]
+
+DROP = 0.2
+"""The share of layers dropped that LayerDrop's authors recommend, and LayerShuffle's compare with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a model is optimised. The defaults are the LayerShuffle paper's (section 4).
+
+    `batch` counts the examples of one optimiser step, in `accumulation` equal pieces that run one after another, on
+    all processes together. `warmup` is the share of the steps over which the rate rises. `checks` is how often a
+    training is validated and saved. `scratch` multiplies the epochs of trainings that start from random weights.
+    `precision` is the arithmetic of the forward pass; weights stay float32.
+    """
+
+    epochs: float = 20.0
+    batch: int = 128
+    accumulation: int = 1
+    learning_rate: float = 1e-4
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warmup: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-6
+    weight_decay: float = 0.0
+    gradient_norm: float = 1.0
+    augmentation: str = "none"
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    checks: int = 20
+    scratch: float = 3.0
+    gradient_checkpointing: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "accumulation", "learning_rate", "checks", "scratch"):
+            if getattr(self, name) <= 0:
+                raise TrainError(f"{name} is {getattr(self, name)}; write a number above 0")
+        if self.batch % self.accumulation:
+            raise TrainError(
+                f"a batch of {self.batch} does not fall into {self.accumulation} equal pieces; "
+                "write an accumulation that divides it"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class PositionOptions:
+    """The layer-position encoding of LayerShuffle-position.
+
+    `features` is the width of the learned embedding; `table` says whether each layer learns its own, as in the paper,
+    or all share one, as in its published code.
+    """
+
+    features: int = 32
+    table: Literal["per-layer", "shared"] = "per-layer"
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionOptions:
+    """The position prediction of LayerShuffle-predict.
+
+    `total` says whether the layers' cross-entropies are summed, as in the paper, or averaged, as in its published
+    code; `reads` whether a layer is judged by its first token (the class token of a ViT) or by the mean of all.
+    """
+
+    total: Literal["sum", "mean"] = "sum"
+    reads: Literal["first", "mean"] = "first"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One way to train one model.
+
+    `sampler` draws the plan of every training pass, `validation` that of every validation batch; the checkpoint with
+    the least validation loss is kept. With `ranks="apart"` every process of a distributed training draws for itself.
+    """
+
+    arm: str
+    settings: Settings
+    sampler: Sampler = field(default_factory=Fixed)
+    validation: Sampler = field(default_factory=Fixed)
+    variant: Variant = "plain"
+    position: PositionOptions = field(default_factory=PositionOptions)
+    prediction: PredictionOptions = field(default_factory=PredictionOptions)
+    from_scratch: bool = False
+    ranks: Ranks = "together"
+
+    def to_json(self) -> dict[str, Any]:
+        """The recipe in plain values, the samplers by what they print."""
+        content = asdict(replace(self, sampler=Fixed(), validation=Fixed()))
+        return {**content, "sampler": str(self.sampler), "validation": str(self.validation)}
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a pass may run without some of the parameters, so that DDP must look for the unused ones."""
+        return isinstance(self.sampler, Drop | Failout) and not self.sampler.preserve
+
+
+def baseline(settings: Settings, depth: int) -> Recipe:
+    """In order, for one epoch."""
+    return Recipe("baseline", replace(settings, epochs=min(1.0, settings.epochs), checks=1))
+
+
+def sequential(settings: Settings, depth: int) -> Recipe:
+    """In order, for all epochs: equal in data and in steps to every other method."""
+    return Recipe("sequential", settings)
+
+
+def layershuffle(settings: Settings, depth: int) -> Recipe:
+    """A uniform permutation of all layers for every batch, in training and in validation."""
+    return Recipe("layershuffle", settings, Shuffle(), Shuffle())
+
+
+def layershuffle_position(settings: Settings, depth: int) -> Recipe:
+    """LayerShuffle whose layers are told their current position."""
+    return replace(layershuffle(settings, depth), arm="layershuffle-position", variant="position")
+
+
+def layershuffle_predict(settings: Settings, depth: int) -> Recipe:
+    """LayerShuffle whose layers predict their current position from their own output."""
+    return replace(layershuffle(settings, depth), arm="layershuffle-predict", variant="predict")
+
+
+def layerdrop(settings: Settings, depth: int) -> Recipe:
+    """Every layer left out with probability 0.2; validated with all layers, in order."""
+    return Recipe("layerdrop", settings, Drop(DROP))
+
+
+def layerdrop_scratch(settings: Settings, depth: int) -> Recipe:
+    """LayerDrop from random weights, for `scratch` times as many epochs."""
+    longer = replace(settings, epochs=settings.epochs * settings.scratch)
+    return Recipe("layerdrop-scratch", longer, Drop(DROP), from_scratch=True)
+
+
+def layershuffle_layerdrop(settings: Settings, depth: int) -> Recipe:
+    """A random order, and every layer left out of it with probability 0.2."""
+    return Recipe("layershuffle-layerdrop", settings, Drop(DROP, of=Shuffle()), Shuffle())
+
+
+def failout(settings: Settings, depth: int) -> Recipe:
+    """The layers on four nodes (fewer in a shallow model), each of which fails with probability 0.2."""
+    return Recipe("failout", settings, Failout(nodes_of(depth, min(4, depth)), DROP))
+
+
+def retrained(settings: Settings, layers: tuple[int, ...]) -> Recipe:
+    """A model refined with `layers` alone: what a given depth can reach when it is known beforehand."""
+    plan = Fixed(Plan.of(layers))
+    return Recipe(f"retrained-{len(layers)}", settings, plan, plan)
+
+
+METHODS: Mapping[str, Callable[[Settings, int], Recipe]] = {
+    "baseline": baseline,
+    "sequential": sequential,
+    "layershuffle": layershuffle,
+    "layershuffle-position": layershuffle_position,
+    "layershuffle-predict": layershuffle_predict,
+    "layerdrop": layerdrop,
+    "layerdrop-scratch": layerdrop_scratch,
+    "layershuffle-layerdrop": layershuffle_layerdrop,
+    "failout": failout,
+}
+"""Every method that the command line offers, by name."""
+
+
+def recipe(method: str, settings: Settings, depth: int) -> Recipe:
+    """The recipe of a method by its name; raises `TrainError` with the near matches for an unknown one.
+
+    >>> recipe("layershuffle", Settings(), depth=12).settings.learning_rate
+    0.0001
+    """
+    if method not in METHODS:
+        raise TrainError(f"there is no training method {method!r}; {near_matches(method, METHODS)}")
+    return METHODS[method](settings, depth)

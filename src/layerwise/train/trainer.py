@@ -1,0 +1,110 @@
+"""The Hugging Face Trainer, with a plan for every pass.
+
+`PlanTrainer` adds three things to its parent and takes nothing away, so mixed precision, accumulation, DDP and FSDP
+through accelerate or torchrun, resume, trackers and callbacks are the parent's own:
+
+- a training pass runs, forward and backward, with the drawn plan in place; the place of a draw is (optimiser step, pass
+  within the step), so a resumed training draws what it would have drawn, and every process draws the same;
+- validation runs under plans drawn by the batch, the same ones at every validation, so that losses compare;
+- a loss that is not finite stops the training before it reaches the weights, with the step and the plan in the message.
+
+Outside a pass the model is the plain model: parameter names, checkpoints and optimiser state are as ever.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Trainer
+
+from layerwise.errors import TrainError
+from layerwise.plan.samplers import Draws
+from layerwise.stack import Stack
+from layerwise.train.prediction import PositionPrediction
+
+
+class PlanTrainer(Trainer):
+    """A Trainer over the model of `stack` that draws the plan of every pass.
+
+    `draws` are those of training, `validation` those of validation; `prediction`, where there is one, adds its loss to
+    the task's. Everything else is the parent's.
+    """
+
+    def __init__(
+        self,
+        *,
+        stack: Stack,
+        draws: Draws,
+        validation: Draws,
+        prediction: PositionPrediction | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(model=stack.model, **options)
+        self.stack = stack
+        self.draws = draws
+        self.validation = validation
+        self.prediction = prediction
+        self._step = -1
+        self._pass = 0
+        self._batch = 0
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """One pass forward and backward, with its plan in place. Raises `TrainError` at a loss that is not finite."""
+        plan = self.draws.at(*self._next_place())
+        with self.stack.under(plan, single_pass=True):
+            loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        if not torch.isfinite(loss).all():
+            raise TrainError(
+                f"the loss of step {self.state.global_step + 1} is {loss.item()} under the plan {plan}; nothing of it "
+                f"reached the weights, and the last good checkpoint is kept in {self.args.output_dir}. "
+                "Use a smaller learning rate, or float32 instead of a half precision"
+            )
+        return loss
+
+    def _next_place(self) -> tuple[int, int]:
+        if self.state.global_step != self._step:
+            self._step, self._pass = self.state.global_step, 0
+        place = (self._step, self._pass)
+        self._pass += 1
+        return place
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The task's loss, and in training the prediction's beside it."""
+        found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        if self.prediction is None or not model.training:
+            return found
+        extra = self.prediction.loss()
+        if self.model_accepts_loss_kwargs and num_items_in_batch is not None:
+            # The task's loss then counts the items of a whole step; the mean over this pass must be scaled alike.
+            extra = extra / self.current_gradient_accumulation_steps
+        return (found[0] + extra, found[1]) if return_outputs else found + extra
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """The parent's validation; its batches begin to count anew."""
+        self._batch = 0
+        return super().evaluate(*args, **kwargs)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """Write a checkpoint under the names that the model's tensors have now.
+
+        transformers (5.23, issue 48805) writes older names, which its own resume and its choice of the best checkpoint
+        pass over with a warning: they go on with weights that were never loaded.
+        """
+        model: Any = self.stack.model
+        model.save_pretrained = partial(model.save_pretrained, save_original_format=False)
+        try:
+            super()._save(output_dir, state_dict)
+        finally:
+            del model.save_pretrained
+
+    def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
+        """One validation batch, with its plan in place."""
+        plan = self.validation.at(self._batch)
+        self._batch += 1
+        with self.stack.under(plan, single_pass=True):
+            return super().prediction_step(*args, **kwargs)
