@@ -15,6 +15,8 @@ from layerwise.errors import PlanError
 from layerwise.plan import Plan
 from layerwise.report.diagnosis import ORDER, Diagnosis, depth_of
 from layerwise.report.notation import verdict
+from layerwise.report.robustness import Robustness
+from layerwise.report.robustness import depth_of as stated_depth
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 
 ALL_TASKS = "all"
@@ -45,7 +47,8 @@ class Evidence:
     """The rows of a report, looked up: build it with `Evidence.of`.
 
     `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
-    first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis.
+    first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis and
+    `robustness` those of a robustness run.
     The plans of `data` are those of a sweep: the pruned models of a diagnosis are left to its own chapters.
     """
 
@@ -55,6 +58,7 @@ class Evidence:
     records: Mapping[str, PlanRecord]
     schedules: Mapping[str, Plan]
     diagnosis: Diagnosis = field(repr=False)
+    robustness: Robustness = field(repr=False)
     _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
 
     @classmethod
@@ -71,7 +75,8 @@ class Evidence:
         named = dict.fromkeys(task for _, task, _ in effects)
         tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
         diagnosis = Diagnosis.of(data.scores, depth, data.level)
-        return cls(data, depth, tasks, records, _schedules(records), diagnosis, effects)
+        robustness = Robustness.of(data.scores, data.level)
+        return cls(data, depth, tasks, records, _schedules(records), diagnosis, robustness, effects)
 
     @property
     def named_tasks(self) -> tuple[str, ...]:
@@ -137,10 +142,10 @@ def _schedules(records: Iterable[str]) -> dict[str, Plan]:
 
 
 def _depth(data: ReportData) -> int:
-    """The depth the manifest states, else the deepest layer that any plan or any row of a diagnosis names."""
+    """The depth the manifest states, else what a robustness run states or the deepest layer that any row names."""
     stated = data.manifest.get("depth")
     if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
         return stated
     plans = _schedules(record.plan for record in data.plans).values()
     planned = 1 + max((max(plan.layers(), default=-1) for plan in plans), default=-1)
-    return max(planned, depth_of(data.scores))
+    return max(planned, depth_of(data.scores), stated_depth(data.scores))

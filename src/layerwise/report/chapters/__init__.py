@@ -11,10 +11,11 @@ from layerwise.report.chapters.chapter import Chapter
 from layerwise.report.chapters.diagnosis import DIAGNOSIS
 from layerwise.report.chapters.group import Group, Writer
 from layerwise.report.chapters.provenance import provenance
+from layerwise.report.chapters.robustness import ROBUSTNESS, TRAINED
 from layerwise.report.chapters.sweep import SWEEP
 from layerwise.report.data import Evidence
 
-GROUPS = (SWEEP, DIAGNOSIS)
+GROUPS = (SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED)
 
 
 def present_groups(evidence: Evidence) -> tuple[Group, ...]:

@@ -72,14 +72,14 @@ def legend(slots: dict[str, int], figures: tuple[str, ...]) -> Safe:
     )
 
 
-def depth_key(depth: int, *more: Safe) -> Safe:
-    """The colours of the layers from the first to the last, and what else a picture's colours mean."""
+def depth_key(depth: int, *more: Safe, noun: str = "layer") -> Safe:
+    """The colours of the layers (or positions) from the first to the last, and what else a picture's colours mean."""
     swatches = [element("i", style=f"background:{depth_colour(layer, depth)}") for layer in range(depth)]
     return element(
         "p",
-        element("span", "layer 0"),
+        element("span", f"{noun} 0"),
         element("span", *swatches, class_="ramp", aria_hidden="true"),
-        element("span", f"layer {depth - 1}"),
+        element("span", f"{noun} {depth - 1}"),
         *more,
         class_="key",
     )

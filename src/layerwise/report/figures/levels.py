@@ -34,16 +34,21 @@ class Level:
 
 
 def levels(
-    measured: Sequence[Level], *, across: str, floor: float | None = None, reference: float | None = None
+    measured: Sequence[Level],
+    *,
+    across: str,
+    floor: float | None = None,
+    reference: float | None = None,
+    span: tuple[float, float] | None = None,
 ) -> go.Figure:
-    """A row for each name of any level; `reference` is a dotted vertical line.
+    """A row for each name of any level; `reference` is a dotted vertical line, `span` fixes the axis.
 
     Values below `floor` are drawn at it, so that one wild value does not flatten the rest; the hover tells the value.
     """
     names = list(dict.fromkeys(name for level in measured for name in level.rows))
     figure = framed(
         HEAD + LEGEND * len(measured) + ROW * len(names),
-        x={"title": across, "zeroline": True},
+        x={"title": across, "zeroline": True, "range": span},
         y={
             "autorange": "reversed",
             "showgrid": True,

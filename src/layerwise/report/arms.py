@@ -1,0 +1,70 @@
+"""The arms of a robustness run: ways of training one model, in reading order, each with the colour it keeps.
+
+An arm that is not in the list (a single model, under its own name) comes after the known ones and takes a colour that
+none of them has. Nothing else about an arm is known here: what it survives is in the rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_SEEDED = re.compile(r"(.+)/(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A way of training: its colour among the series, and what it is, for the glossary."""
+
+    slot: int
+    meaning: str
+
+
+ARMS: dict[str, Arm] = {
+    "baseline": Arm(5, "trained further in order, as any model is"),
+    "sequential": Arm(6, "the same training as the other arms, every batch in order"),
+    "layershuffle": Arm(0, "every batch sees its layers in a new random order"),
+    "layershuffle-position": Arm(2, "the same, and each layer is told where it stands"),
+    "layershuffle-predict": Arm(3, "the same as layershuffle, and each layer has to tell where it stands"),
+    "layershuffle-layerdrop": Arm(8, "a new random order for every batch, from which layers are left out at random"),
+    "layerdrop": Arm(1, "layers are left out at random, the others stay in order"),
+    "layerdrop-scratch": Arm(7, "the same from the first step, not only in the refinement"),
+    "retrained": Arm(4, "for each number of layers a model of its own, refined with exactly those layers"),
+}
+SPARE = (10, 9, 11)  # colours that no known arm has
+
+
+def split_seed(subject: str) -> tuple[str, int | None]:
+    """The arm and the seed of a subject; a subject without a seed is the arm itself.
+
+    >>> split_seed("layershuffle/2"), split_seed("google/vit-base")
+    (('layershuffle', 2), ('google/vit-base', None))
+    """
+    match = _SEEDED.fullmatch(subject)
+    return (match[1], int(match[2])) if match else (subject, None)
+
+
+def in_reading_order(arms: Iterable[str]) -> tuple[str, ...]:
+    """Each arm once: the known ones as listed here, then the others as first met.
+
+    >>> in_reading_order(["mine", "layerdrop", "baseline", "mine"])
+    ('baseline', 'layerdrop', 'mine')
+    """
+    found = dict.fromkeys(arms)
+    return (*(arm for arm in ARMS if arm in found), *(arm for arm in found if arm not in ARMS))
+
+
+def arm_slots(arms: Iterable[str]) -> dict[str, int]:
+    """The colour of each arm among the series.
+
+    >>> arm_slots(["baseline", "mine"])
+    {'baseline': 5, 'mine': 10}
+    """
+    slots: dict[str, int] = {}
+    others = 0
+    for arm in dict.fromkeys(arms):
+        known = ARMS.get(arm)
+        slots[arm] = SPARE[others % len(SPARE)] if known is None else known.slot
+        others += known is None
+    return slots

@@ -1,0 +1,115 @@
+"""How many layers an arm needs: accuracy against the number of layers kept, in order and in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import plotly.graph_objects as go
+
+from layerwise.report.arms import arm_slots
+from layerwise.report.chapters.chapter import Chapter, card, lead, legend, note
+from layerwise.report.chapters.robustness.absence import absent
+from layerwise.report.data import Evidence
+from layerwise.report.figures.frame import limits
+from layerwise.report.figures.lines import lined, telling
+from layerwise.report.markup import element
+from layerwise.report.picture import Choice, Picture
+from layerwise.report.robustness import CONDITIONS, RULES, Robustness
+from layerwise.report.series import Line
+
+ANCHOR, TITLE, SHORT = "layers-kept", "How many layers are needed", "Pruning"
+HEIGHT = 420
+
+
+def pruning(evidence: Evidence) -> Chapter:
+    """Two figures, the orders; a choice, which layers are kept."""
+    found = evidence.robustness
+    lines = {
+        (rule, condition): drawn
+        for rule in RULES
+        for condition in CONDITIONS
+        if (drawn := _lines(found, rule, condition))
+    }
+    if not lines:
+        return absent(evidence, ANCHOR, TITLE, SHORT, "No layers were left out in this run (robustness, kept).")
+    rules = tuple(rule for rule in RULES if any(rule == used for used, _ in lines))
+    choice = (Choice("Which layers are kept", tuple(RULES[rule] for rule in rules)),)
+    span = found.quantity.span or limits(_bounds(found, lines))
+    shown: list[Picture] = []
+    for condition in CONDITIONS:
+        if variants := _variants(found, lines, rules, condition, span):
+            leader = shown[0].name if shown else None
+            words = f"By the number of layers kept, {CONDITIONS[condition]}"
+            shown.append(Picture(f"kept-{condition}", words, variants, choice, leader=leader))
+    arms = {line.name for drawn in lines.values() for line in drawn}
+    slots = {arm: slot for arm, slot in arm_slots(found.arms).items() if arm in arms}
+    body = (
+        lead("From all of its layers down to one. No weights change: the same model, with fewer of its layers."),
+        shown[0].controls(),
+        legend(slots, tuple(picture.name for picture in shown)),
+        element("div", *(card(_title(picture), picture.html()) for picture in shown), class_="grid pair"),
+        note(
+            "The arm “retrained” is refined anew at every number of layers, with evenly spaced layers alone: what can"
+            " be had for the price of training again."
+            if "retrained" in arms
+            else "Ribbons are intervals over seeds where there are several, else over examples.",
+            "" if found.reference is None else " The dotted line is chance.",
+        ),
+    )
+    return Chapter(ANCHOR, TITLE, SHORT, body, tuple(shown))
+
+
+def _title(picture: Picture) -> str:
+    return picture.alternative.rpartition(", ")[2].capitalize()
+
+
+def _lines(found: Robustness, rule: str, condition: str) -> list[Line]:
+    slots = arm_slots(found.arms)
+    kept = {arm: found.kept(arm, rule, condition) for arm in found.arms}
+    return [
+        Line(arm, {count: found.quantity.shown(score) for count, score in rows.items()}, slots[arm])
+        for arm, rows in kept.items()
+        if rows
+    ]
+
+
+def _bounds(found: Robustness, lines: dict[tuple[str, str], list[Line]]) -> Iterator[float | None]:
+    yield found.reference
+    for drawn in lines.values():
+        for line in drawn:
+            for score in line.rows.values():
+                yield from (score.value, score.low, score.high)
+
+
+def _variants(
+    found: Robustness,
+    lines: dict[tuple[str, str], list[Line]],
+    rules: tuple[str, ...],
+    condition: str,
+    span: tuple[float, float] | None,
+) -> dict[tuple[int, ...], go.Figure]:
+    """One figure for each rule that was run under the condition, all on one scale."""
+    axis = found.quantity.axis
+    tell = telling("{} layers kept", axis, found.level)
+    return {
+        (at,): _descending(
+            lined(
+                lines[rule, condition],
+                across="layers kept",
+                upwards=axis,
+                tell=tell,
+                height=HEIGHT,
+                span=span,
+                reference=found.reference,
+            ),
+            found.depth,
+        )
+        for at, rule in enumerate(rules)
+        if (rule, condition) in lines
+    }
+
+
+def _descending(figure: go.Figure, depth: int) -> go.Figure:
+    """The axis from all layers down to one, as a model is pruned."""
+    figure.update_xaxes(range=[depth + 0.3, 0.7])
+    return figure

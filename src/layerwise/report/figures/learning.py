@@ -1,0 +1,95 @@
+"""Loss by step: a thin line for each seed, a bold one for the mean of an arm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from statistics import fmean
+
+import plotly.graph_objects as go
+
+from layerwise.report.figures.frame import framed, series_style
+from layerwise.report.notation import tidy
+from layerwise.report.palette import faded
+
+HEIGHT = 420
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The training of one arm: the name of each seed's run to its loss by step."""
+
+    name: str
+    seeds: Mapping[str, Mapping[int, float]]
+    slot: int
+
+
+def learning(courses: Sequence[Course], *, upwards: str) -> go.Figure:
+    """Every seed of every arm on a logarithmic scale of loss; the mean is over the seeds that reached a step."""
+    losses = [loss for course in courses for seed in course.seeds.values() for loss in seed.values()]
+    figure = framed(
+        HEIGHT,
+        x={"title": "step", "rangemode": "tozero"},
+        y={"title": upwards, "type": "log", **_ticks(losses)},
+    )
+    figure.add_traces([_seed(course, name) for course in courses for name in course.seeds])
+    figure.add_traces([_mean(course) for course in courses])
+    return figure
+
+
+def mean_course(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
+    """The mean over seeds at each step.
+
+    >>> mean_course({"a/0": {10: 1.0, 20: 0.5}, "a/1": {10: 3.0}})
+    {10: 2.0, 20: 0.5}
+    """
+    steps = sorted({step for losses in seeds.values() for step in losses})
+    return {step: fmean(losses[step] for losses in seeds.values() if step in losses) for step in steps}
+
+
+def _ticks(losses: Sequence[float]) -> dict[str, object]:
+    """Ticks at one, two and five times the powers of ten that the losses span, written out.
+
+    >>> _ticks([0.3, 2.0])["ticktext"]
+    ['0.2', '0.5', '1', '2']
+    """
+    positive = [loss for loss in losses if loss > 0.0]
+    if not positive:
+        return {}
+    powers = range(math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive))) + 1)
+    ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    shown = [tick for tick in ticks if min(positive) / 2 <= tick <= max(positive)]
+    return {"tickmode": "array", "tickvals": shown, "ticktext": [f"{tick:g}" for tick in shown]}
+
+
+def _seed(course: Course, name: str) -> go.Scatter:
+    colour, _, _ = series_style(course.slot)
+    steps = sorted(course.seeds[name])
+    return go.Scatter(
+        x=steps,
+        y=[course.seeds[name][step] for step in steps],
+        mode="lines",
+        line={"color": faded(colour, 0.4), "width": 0.9},
+        hoverinfo="skip",
+        legendgroup=course.name,
+        name=escape(name),
+    )
+
+
+def _mean(course: Course) -> go.Scatter:
+    colour, _, symbol = series_style(course.slot)
+    mean = mean_course(course.seeds)
+    of = f"mean of {len(course.seeds)} seeds" if len(course.seeds) > 1 else "one seed"
+    return go.Scatter(
+        x=list(mean),
+        y=list(mean.values()),
+        mode="lines",
+        line={"color": colour, "width": 2.2},
+        marker={"symbol": symbol},
+        text=[f"<b>{escape(course.name)}</b>, step {step}<br>{tidy(loss)}, {of}" for step, loss in mean.items()],
+        hovertemplate="%{text}<extra></extra>",
+        legendgroup=course.name,
+        name=escape(course.name),
+    )

@@ -1,0 +1,256 @@
+"""A robustness run that never happened: rows of every measure, of plausible size, the same on every call.
+
+The truth is planted, so tests can ask for it back: every arm is good in order; only the arms trained on shuffled layers
+survive any order and merging; LayerDrop survives the loss of layers, but no new order; merging layer by layer at its
+own depth is survived in part even by the baseline; the position is predicted almost without error.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+from layerwise.report import ReportData
+from layerwise.results.rows import Note, Score
+
+IN_ORDER = {
+    "baseline": 0.968,
+    "layershuffle": 0.942,
+    "layershuffle-position": 0.946,
+    "layershuffle-predict": 0.939,
+    "layerdrop": 0.961,
+    "layerdrop-scratch": 0.938,
+    "layershuffle-layerdrop": 0.931,
+}
+ANY_ORDER = {
+    "baseline": 0.124,
+    "layershuffle": 0.921,
+    "layershuffle-position": 0.929,
+    "layershuffle-predict": 0.915,
+    "layerdrop": 0.205,
+    "layerdrop-scratch": 0.171,
+    "layershuffle-layerdrop": 0.917,
+}
+FRAGILITY = {"baseline": 3.2, "layerdrop": 0.75, "layerdrop-scratch": 0.7, "layershuffle-layerdrop": 0.55}
+RULES = {"first": 1.5, "last": 1.9, "even": 1.0, "random": 1.25}
+CONDITIONS = ("sequential", "arbitrary")
+SEEDS = (0, 1, 2)
+CHANCE = 0.103
+IMAGES = 360
+VOCABULARY = 1024
+ORDERS = 40
+DRAWS = 60
+
+
+def scores(depth: int = 12, *, language: bool = False, seed: int = 0) -> list[Score]:
+    """The rows of every measure of a robustness run of `depth` layers."""
+    draw = random.Random(seed)
+    rows = [
+        *_model(depth, language),
+        *_survival(depth, language),
+        *_orders(depth, language, draw),
+        *_position(depth),
+        *_branches(depth),
+        *_contribution(depth, language),
+        *_embedding(depth, draw),
+        *_merging(depth, language, draw),
+        *_training(draw),
+    ]
+    return [score for score in rows if not (language and score.metric.startswith("accuracy_top5"))]
+
+
+def run(depth: int = 12, *, language: bool = False) -> ReportData:
+    """A whole robustness run with its manifest."""
+    manifest: dict[str, object] = {
+        "model": "demo-lm" if language else "demo-vit",
+        "corpus": "standard library" if language else "digits (scikit-learn)",
+        "depth": depth,
+        "families": ["robustness", "orders", "position", "branches", "contribution", "embedding", "merging"],
+        "seed": 0,
+        "command": ["layerwise", "robustness", "runs/digits"],
+    }
+    notes = (Note("branches", "The norms were measured on the first 128 images."),)
+    return ReportData(manifest, (), tuple(scores(depth, language=language)), notes=notes)
+
+
+def trained(depth: int = 12) -> ReportData:
+    """The same run before its robustness was measured: training alone."""
+    data = only(run(depth), "training")
+    return replace(data, manifest={**data.manifest, "families": ["training"]})
+
+
+def without(data: ReportData, *measures: str) -> ReportData:
+    """The same run with some measures never taken."""
+    return replace(data, scores=tuple(score for score in data.scores if score.measure not in measures))
+
+
+def only(data: ReportData, *measures: str) -> ReportData:
+    """The same run with these measures alone."""
+    return replace(data, scores=tuple(score for score in data.scores if score.measure in measures))
+
+
+def accuracy(arm: str, condition: str, depth: int, kept: int, rule: str = "even") -> float:
+    """The planted accuracy with `kept` of `depth` layers."""
+    if arm == "retrained":
+        top, fragile = IN_ORDER["baseline"] - 0.25 * (1 - kept / depth) ** 2, 0.0
+        top = top if condition == "sequential" else 0.13
+    else:
+        top = (IN_ORDER if condition == "sequential" else ANY_ORDER)[arm]
+        fragile = FRAGILITY.get(arm, 1.05) * RULES[rule]
+    lost = 1.0 - kept / depth
+    return CHANCE + (top - CHANCE) * math.exp(-3.0 * fragile * lost**2)
+
+
+def nll(share: float) -> float:
+    """Nats per token that stand for an accuracy: 1.3 for the best, above those of a uniform guess for the worst."""
+    return 1.3 + (math.log(VOCABULARY) + 0.4 - 1.3) * (1.0 - share) ** 1.5
+
+
+def row(measure: str, subject: str, task: str, metric: str, value: float, half: float | None = None) -> Score:
+    """A score with an interval of `half` to either side."""
+    low, high = (None, None) if half is None else (value - half, value + half)
+    return Score(measure, subject, task, metric, value, low, high, documents=IMAGES)
+
+
+def _half(share: float, images: int = IMAGES) -> float:
+    return 1.96 * math.sqrt(max(share * (1.0 - share), 0.004) / images)
+
+
+def _model(depth: int, language: bool) -> Iterator[Score]:
+    yield row("robustness", "model", "all", "depth", float(depth))
+    yield row("robustness", "model", "all", "classes", float(VOCABULARY if language else 10))
+    yield row("robustness", "model", "all", "accuracy@chance", CHANCE)
+    yield row("robustness", "model", "all", "leads", 0.0 if language else 1.0)
+
+
+def _survival(depth: int, language: bool) -> Iterator[Score]:
+    for condition in CONDITIONS:
+        for arm in IN_ORDER:
+            yield from _seeds(arm, condition, accuracy(arm, condition, depth, depth), language, depth, depth, "even")
+        for kept in range(1, depth):
+            for rule in RULES:
+                arms = [*IN_ORDER, *(["retrained"] if rule == "even" else [])]
+                for arm in arms:
+                    share = accuracy(arm, condition, depth, kept, rule)
+                    yield from _seeds(arm, f"kept {kept} {rule} {condition}", share, language, depth, kept, rule)
+
+
+def _seeds(arm: str, task: str, share: float, language: bool, depth: int, kept: int, rule: str) -> Iterator[Score]:
+    yield from _all_metrics(arm, task, share, 1.2 * _half(share), language)
+    for seed in SEEDS:
+        moved = share + 0.006 * (seed - 1)
+        yield from _all_metrics(f"{arm}/{seed}", task, moved, _half(share), language)
+    if arm != "baseline" and (arm != "retrained" or rule == "even"):
+        condition = task.rpartition(" ")[2]
+        gap = share - accuracy("baseline", condition, depth, kept, rule)
+        yield row("robustness", arm, task, "accuracy_above@baseline", gap, 1.3 * _half(share))
+
+
+def _all_metrics(subject: str, task: str, share: float, half: float, language: bool) -> Iterator[Score]:
+    yield row("robustness", subject, task, "accuracy", share, half)
+    yield row("robustness", subject, task, "accuracy_top5", min(0.999, 0.45 + 0.55 * share), half / 2)
+    yield row("robustness", subject, task, "nll", nll(share) if language else 2.3 * (1.02 - share), 0.05)
+
+
+def _orders(depth: int, language: bool, draw: random.Random) -> Iterator[Score]:
+    for number in range(ORDERS):
+        layers = list(range(depth))
+        draw.shuffle(layers)
+        plan = " ".join(map(str, layers))
+        for arm, share in ANY_ORDER.items():
+            for seed in SEEDS[:1]:
+                found = min(0.99, max(0.03, share + draw.gauss(0.0, 0.012 if share > 0.5 else 0.045)))
+                yield row("orders", f"{arm}/{seed}", plan, "accuracy", found)
+                yield row("orders", f"{arm}/{seed}", plan, "nll", nll(found) if language else 2.3 * (1.02 - found))
+        if number == 0:
+            yield row("identity", "baseline", "arbitrary", "draws", 300.0)
+            yield row("identity", "baseline", "arbitrary", "identical", 0.0)
+            yield row("identity", "layershuffle", "kept 2 even arbitrary", "draws", 300.0)
+            yield row("identity", "layershuffle", "kept 2 even arbitrary", "identical", 148.0)
+            yield row("identity", "layershuffle", "kept 2 even arbitrary", "accuracy", 0.31, 0.03)
+
+
+def _position(depth: int) -> Iterator[Score]:
+    for seed in SEEDS:
+        subject = f"layershuffle-predict/{seed}"
+        for place in range(depth):
+            yield row("position", subject, str(place), "accuracy", 0.9995 - 0.004 * (place == 1), 0.002)
+            yield row("position", subject, str(place), "accuracy@chance", 1.0 / depth)
+        yield row("position", subject, "all", "accuracy", 0.9992 - 0.0003 * seed, 0.0004)
+        yield row("position", subject, "all", "accuracy@chance", 1.0 / depth)
+
+
+def _branches(depth: int) -> Iterator[Score]:
+    for arm in IN_ORDER:
+        for layer in range(depth):
+            for position in range(depth):
+                near = math.exp(-abs(layer - position) / 3.0)
+                growth = 1.0 + position / depth * (3.0 if arm == "baseline" else 1.2)
+                subject = f"{layer},{position}"
+                yield row("branches", subject, arm, "attn", growth * (2.0 + 1.5 * near))
+                yield row("branches", subject, arm, "mlp", growth * (3.0 + 4.0 * near * (1 + layer / depth)))
+                yield row("branches", subject, arm, "share", 0.1 + 0.25 * near)
+
+
+def _contribution(depth: int, language: bool) -> Iterator[Score]:
+    for arm in IN_ORDER:
+        for layer in range(depth):
+            first = 0.12 * math.exp(-1.2 * layer) * FRAGILITY.get(arm, 0.2)
+            for condition in CONDITIONS:
+                value = (first if condition == "sequential" else 0.01 * FRAGILITY.get(arm, 0.8)) + 0.003
+                metric = "nll_added" if language else "accuracy_lost"
+                yield row("contribution", str(layer), arm, f"{metric}.{condition}", value, 0.006)
+
+
+def _embedding(depth: int, draw: random.Random) -> Iterator[Score]:
+    for arm in ("baseline", "layershuffle", "layershuffle-position"):
+        apart = 0.6 if arm == "baseline" else 2.4
+        for image in range(24):
+            for position in range(depth):
+                angle = 2.0 * math.pi * position / depth
+                for metric, centre in (("x", math.cos(angle)), ("y", math.sin(angle))):
+                    yield row("embedding", f"{image},{position}", arm, metric, apart * centre + draw.gauss(0.0, 0.3))
+        yield row("embedding", "all", arm, "layer", float(depth // 2))
+
+
+def _merging(depth: int, language: bool, draw: random.Random) -> Iterator[Score]:
+    for arm in ("baseline", "layershuffle", "layershuffle-position", "layerdrop"):
+        ordered, shuffled = IN_ORDER[arm], ANY_ORDER[arm]
+        own = 0.71 if arm == "baseline" else 0.74 if arm == "layerdrop" else ordered - 0.02
+        anywhere = shuffled - 0.03 if shuffled > 0.5 else 0.11
+        values = {
+            "members sequential": ordered,
+            "members arbitrary": shuffled,
+            "merged own-depth": own,
+            "merged arbitrary": anywhere,
+            "ensemble sequential": min(0.985, ordered + 0.012),
+            "ensemble arbitrary": min(0.985, shuffled + 0.03),
+            "best member sequential": ordered + 0.006,
+            "best member arbitrary": shuffled + 0.008,
+        }
+        for task, share in values.items():
+            yield row("merging", arm, task, "accuracy", share, 0.012)
+            yield row("merging", arm, task, "accuracy@spread", 0.02)
+            yield row("merging", arm, task, "accuracy_top5", min(0.999, 0.45 + 0.55 * share), 0.006)
+            if language:
+                yield row("merging", arm, task, "nll", nll(share), 0.03)
+        for kind, centre in (("own-depth", own), ("arbitrary", anywhere)):
+            for number in range(DRAWS):
+                plan = f"{kind} {number}: " + " ".join(f"{draw.choice('abc')}:{layer}" for layer in range(depth))
+                found = min(0.99, max(0.02, centre + draw.gauss(0.0, 0.05 if centre < 0.8 else 0.012)))
+                yield row("merges", arm, plan, f"accuracy.{kind}", found)
+
+
+def _training(draw: random.Random) -> Iterator[Score]:
+    for slot, arm in enumerate(IN_ORDER):
+        for seed in SEEDS:
+            for step in range(20, 420, 20):
+                floor = 0.09 + 0.02 * slot
+                loss = floor + 2.2 * math.exp(-step / (70.0 + 12.0 * slot)) + abs(draw.gauss(0.0, 0.02))
+                yield row("training", f"{arm}/{seed}", f"step {step}", "train_loss", loss)
+                if step % 60 == 0:
+                    yield row("training", f"{arm}/{seed}", f"step {step}", "validation_loss", loss + 0.05)
+            for metric, value in {"steps": 400.0, "epochs": 20.0, "seconds": 31.0 + slot, "best_step": 360.0}.items():
+                yield row("training", f"{arm}/{seed}", "all", metric, value)
