@@ -100,11 +100,11 @@ def sweep(
 
 
 def with_identity(stack: Stack, plans: Iterable[Plan | Member]) -> tuple[Plan, ...]:
-    """The distinct plans to run, the identity first; each is checked against the depth of the model."""
+    """The distinct plans to run, the identity first; each is checked against the model."""
     distinct = {Plan.identity(stack.depth): None}
     for item in plans:
         plan = item.plan if isinstance(item, Member) else item
-        plan.check(stack.depth)
+        stack.check(plan)
         distinct.setdefault(plan)
     return tuple(distinct)
 
@@ -194,7 +194,11 @@ class _Sweep:
         for plan, node in graph.ends.items():
             plans_at[node].append(plan)
         captured = self.stack.capture(**{name: value.to(self.stack.device) for name, value in batch.inputs.items()})
-        walk = Walk(graph, lambda layer, state, part: self.stack.apply(layer, state, captured, part), captured.state)
+        walk = Walk(
+            graph,
+            lambda layer, state, part, source: self.stack.apply(layer, state, captured, part, source),
+            captured.state,
+        )
         rows: list[Loss] = []
         walked = 0
         clock = time.perf_counter()

@@ -2,9 +2,9 @@
 
     python -m layerwise.train.demo_vit --out FOLDER
 
-It is trained in order, as any model is, and is the base from which `layerwise train ... --model demo-vit` refines models
-that bear other orders. Five tokens an image (four patches of 4 x 4 pixels and the class token) keep a training step at
-some 30 milliseconds on one processor core, so that a whole study fits into minutes.
+It is trained in order, as any model is, and is the base from which `layerwise train ... --model demo-vit` refines
+models that bear other orders. Five tokens an image (four patches of 4 x 4 pixels and the class token) keep a training
+step at some 30 milliseconds on one processor core, so that a whole study fits into minutes.
 """
 
 from __future__ import annotations

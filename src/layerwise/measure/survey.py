@@ -1,0 +1,240 @@
+"""A survey of what one model survives: its layers in order, in any order, and fewer and fewer of them.
+
+    sequential                        all layers in order
+    arbitrary                         all layers, a fresh uniform order for every batch
+    kept 6 even sequential            six layers, kept by a rule (see `layerwise.plan.keeping`), in order
+    kept 6 even arbitrary             the same layers, a fresh order for every batch
+    without 3 sequential              all layers but one, in order; `without 3 arbitrary` in the orders of `arbitrary`
+    fixed orders                      100 orders, each over all examples: the spread from order to order
+
+Every draw depends on the seed, the condition and the number of the batch, never on the model, so that two models are
+always compared on the same images under the same orders. A random order may happen to be the original one: of three
+layers one in six is. Such batches are counted apart and are not part of `arbitrary`, which would else be flattered by
+them where few layers are kept.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from layerwise.errors import MeasureError
+from layerwise.measure.judgement import BATCH, Outcome, judge
+from layerwise.plan import Plan
+from layerwise.plan.edits import skip
+from layerwise.plan.keeping import RULES, kept, shuffled
+from layerwise.stack import Stack
+
+SEQUENTIAL = "sequential"
+ARBITRARY = "arbitrary"
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What a survey asks.
+
+    `orders` is how many fixed orders are tried, `draws` how many batches at least the examples are cut into where every
+    batch draws anew, `kept` how many layers are kept (all numbers below the depth if `None`), by which `rules`.
+    """
+
+    orders: int = 100
+    draws: int = 16
+    kept: tuple[int, ...] | None = None
+    rules: tuple[str, ...] = RULES
+    seed: int = 0
+
+    def depths(self, depth: int) -> tuple[int, ...]:
+        """The numbers of layers kept, greatest first."""
+        asked = range(1, depth) if self.kept is None else self.kept
+        return tuple(sorted((count for count in asked if count < depth), reverse=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One thing to survive: `count` layers kept by `rule`, or all of them, or all `without` one; in order or not."""
+
+    count: int
+    rule: str | None
+    in_order: bool
+    without: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As the task of a score has it."""
+        order = SEQUENTIAL if self.in_order else ARBITRARY
+        if self.without is not None:
+            return f"without {self.without} {order}"
+        return order if self.rule is None else f"kept {self.count} {self.rule} {order}"
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the plan differs from batch to batch."""
+        return not self.in_order or self.rule == "random"
+
+    def plan(self, depth: int, seed: int, batch: int) -> Plan:
+        """The plan of one batch."""
+        plan = self.order(depth, seed, batch)
+        return plan if self.without is None else skip(plan, self.without)
+
+    def order(self, depth: int, seed: int, batch: int) -> Plan:
+        """The plan of one batch with the layer that is left out still in it.
+
+        The layers that are kept do not depend on the order they run in, nor an order on the layer left out of it.
+        """
+        subset = random.Random(f"{seed}/kept/{self.count}/{self.rule}/{batch}")
+        layers = tuple(range(depth)) if self.rule is None else kept(depth, self.count, self.rule, subset)
+        if self.in_order:
+            return Plan.of(layers)
+        whole = replace(self, without=None).name
+        return shuffled(layers, random.Random(f"{seed}/{whole}/{batch}"))
+
+
+def conditions(depth: int, questions: Questions) -> Iterator[Condition]:
+    """Every condition of a survey, the plain ones first."""
+    if depth < 2:
+        raise MeasureError("a model of one layer has no order and nothing to leave out; take one of two or more layers")
+    yield Condition(depth, None, True)
+    yield Condition(depth, None, False)
+    for rule in questions.rules:
+        for count in questions.depths(depth):
+            yield Condition(count, rule, True)
+            if count > 1:
+                yield Condition(count, rule, False)
+    for layer in range(depth):
+        yield Condition(depth, None, True, without=layer)
+        yield Condition(depth, None, False, without=layer)
+
+
+@dataclass(frozen=True, slots=True)
+class Identical:
+    """Random orders that happened to be the original one: how many of the draws, and the accuracy on their examples."""
+
+    draws: int
+    identical: int
+    accuracy: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey:
+    """What one model did: an outcome for each condition, the accuracy and loss under each fixed order.
+
+    In outcomes of arbitrary order, examples whose order happened to be the original one have `scored == 0`.
+    """
+
+    depth: int
+    outcomes: Mapping[str, Outcome]
+    orders: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    identical: Mapping[str, Identical] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Write everything as one `.npz` of plain arrays."""
+        arrays: dict[str, Any] = {"depth": np.array(self.depth)}
+        for name, outcome in self.outcomes.items():
+            parts = {"hits": outcome.hits, "nll": outcome.nll, "scored": outcome.scored, "top5": outcome.hits_top5}
+            arrays |= {f"{name}|{part}": values for part, values in parts.items() if values is not None}
+        for plan, pair in self.orders.items():
+            arrays[f"{plan}|order"] = np.array(pair)
+        for name, found in self.identical.items():
+            share = math.nan if found.accuracy is None else found.accuracy
+            arrays[f"{name}|identical"] = np.array([found.draws, found.identical, share])
+        draft = path.with_suffix(".draft.npz")
+        np.savez_compressed(draft, **arrays)
+        draft.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Survey:
+        """Read what `save` wrote."""
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in arrays.files}
+        names = [name.removesuffix("|hits") for name in found if name.endswith("|hits")]
+        outcomes = {
+            name: Outcome(
+                found[f"{name}|hits"], found.get(f"{name}|top5"), found[f"{name}|nll"], found[f"{name}|scored"]
+            )
+            for name in names
+        }
+        orders = {
+            name.removesuffix("|order"): (float(values[0]), float(values[1]))
+            for name, values in found.items()
+            if name.endswith("|order")
+        }
+        identical = {
+            name.removesuffix("|identical"): Identical(
+                int(values[0]), int(values[1]), None if math.isnan(values[2]) else float(values[2])
+            )
+            for name, values in found.items()
+            if name.endswith("|identical")
+        }
+        return cls(int(found["depth"]), outcomes, orders, identical)
+
+
+Tell = Callable[[int, int], None]
+"""Told how many conditions are done, and how many there are."""
+
+
+def survey(
+    stack: Stack,
+    examples: Any,
+    collate: Callable[[Sequence[Any]], dict[str, Tensor]],
+    questions: Questions,
+    *,
+    only: Sequence[Condition] | None = None,
+    tell: Tell | None = None,
+) -> Survey:
+    """Ask one model all questions, or the conditions of `only` and no fixed orders. The model is run in place."""
+    asked = tuple(conditions(stack.depth, questions)) if only is None else tuple(only)
+    orders = _fixed_orders(stack.depth, questions) if only is None else ()
+    total = len(asked) + len(orders)
+    outcomes: dict[str, Outcome] = {}
+    identical: dict[str, Identical] = {}
+    found: dict[str, tuple[float, float]] = {}
+    for number, condition in enumerate(asked):
+        outcome, apart = _ask(stack, examples, collate, condition, questions)
+        outcomes[condition.name] = outcome
+        if apart is not None:
+            identical[condition.name] = apart
+        if tell is not None:
+            tell(number + 1, total)
+    for number, plan in enumerate(orders, start=len(asked) + 1):
+        under = judge(stack, plan, examples, collate)
+        found[str(plan)] = (under.accuracy, under.mean_nll)
+        if tell is not None:
+            tell(number, total)
+    return Survey(stack.depth, outcomes, found, identical)
+
+
+def _ask(
+    stack: Stack, examples: Any, collate: Any, condition: Condition, questions: Questions
+) -> tuple[Outcome, Identical | None]:
+    if not condition.drawn:
+        return judge(stack, condition.plan(stack.depth, questions.seed, 0), examples, collate), None
+    size = max(1, min(BATCH, len(examples) // questions.draws))
+    plan_of = partial(condition.plan, stack.depth, questions.seed)
+    outcome = judge(stack, plan_of, examples, collate, batch_size=size)
+    if condition.in_order:
+        return outcome, None
+    orders = [condition.order(stack.depth, questions.seed, batch).order() for batch in range(-(-len(examples) // size))]
+    original = [list(order) == sorted(order) for order in orders]
+    return _apart(outcome, np.repeat(original, size)[: len(outcome.hits)], original)
+
+
+def _apart(outcome: Outcome, mask: Any, original: Sequence[bool]) -> tuple[Outcome, Identical]:
+    """The outcome without the examples of `mask`, and those by themselves."""
+    accuracy = float(outcome.hits[mask].sum() / outcome.scored[mask].sum()) if mask.any() else None
+    keep = ~mask
+    top5 = None if outcome.hits_top5 is None else outcome.hits_top5 * keep
+    rest = Outcome(outcome.hits * keep, top5, outcome.nll * keep, outcome.scored * keep)
+    return rest, Identical(len(original), sum(original), accuracy)
+
+
+def _fixed_orders(depth: int, questions: Questions) -> tuple[Plan, ...]:
+    layers = tuple(range(depth))
+    return tuple(shuffled(layers, random.Random(f"{questions.seed}/fixed/{n}")) for n in range(questions.orders))

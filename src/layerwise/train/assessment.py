@@ -1,0 +1,224 @@
+"""The assessment of trained models: every model surveyed once, every row of the robustness report made from that.
+
+A survey is kept beside the model it is of (`survey-<key>.npz`, where the key stands for the data and the questions), so
+an assessment that was stopped goes on with the next model, and one that is asked again computes nothing. Models are
+opened one at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from layerwise.data.splits import Splits
+from layerwise.measure import robustness as rows
+from layerwise.measure.judgement import BATCH
+from layerwise.measure.places import branch_norms, embedding
+from layerwise.measure.robustness import over_seeds
+from layerwise.measure.statistics import wilson
+from layerwise.measure.survey import Condition, Questions, Survey, survey
+from layerwise.plan.samplers import Draws, Shuffle
+from layerwise.results import Run
+from layerwise.results.pedigree import Pedigree
+from layerwise.results.rows import Note, Score
+from layerwise.stack.inputs import evaluating
+from layerwise.train.trained import Trained, open_trained
+
+RETRAINED = "retrained"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model to assess: its arm and seed, and the folder it is opened from and its survey is kept in."""
+
+    arm: str
+    seed: int
+    folder: Path
+    keep: Path
+
+    @property
+    def label(self) -> str:
+        """As a score's subject has it."""
+        return f"{self.arm}/{self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Who is told: `say` receives sentences, `progress` the model in work and how far its survey is."""
+
+    say: Callable[[str], None]
+    progress: Callable[[str, int, int], None]
+
+
+def assess(
+    candidates: Sequence[Candidate],
+    splits: Splits,
+    questions: Questions,
+    run: Run,
+    watcher: Watcher,
+    *,
+    open_model: Callable[[Path], Trained] = open_trained,
+) -> None:
+    """Survey every candidate on the test split and store the rows of a robustness run; see `layerwise.measure.survey`.
+
+    Models refined at a reduced depth (arms `retrained-6`) are asked only what they were refined for, and are one arm.
+    """
+    surveys: dict[str, dict[int, Survey]] = {}
+    inside: dict[str, Trained] = {}
+    placed: list[Score] = []
+    text = not splits.classes
+    for candidate in candidates:
+        key = _key(splits, questions)
+        path = candidate.keep / f"survey-{key}.npz"
+        model: Trained | None = None
+        if path.is_file():
+            found = Survey.read(path)
+        else:
+            model = open_model(candidate.folder)
+            found = _survey(model, candidate, splits, questions, watcher)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            found.save(path)
+        arm = RETRAINED if candidate.arm.startswith(f"{RETRAINED}-") else candidate.arm
+        seen = surveys.setdefault(arm, {})
+        seen[candidate.seed] = _united(seen.get(candidate.seed), found)
+        if arm not in inside and arm != RETRAINED:
+            inside[arm] = model or open_model(candidate.folder)
+        if candidate.arm.endswith("-predict"):
+            placed += _positions(model or open_model(candidate.folder), candidate, splits, questions)
+    _store(run, surveys, splits, text)
+    run.store.replace_scores("position", placed + _means(placed))
+    _look_inside(run, inside, splits, questions, watcher)
+
+
+def training_rows(pedigrees: Mapping[str, Pedigree]) -> list[Score]:
+    """Rows of measure `training`: the losses that were noted, and what each training took, by `arm/seed`."""
+    found = []
+    for label, pedigree in pedigrees.items():
+        taken = {
+            "steps": pedigree.steps,
+            "epochs": pedigree.epochs,
+            "seconds": pedigree.seconds,
+            "best_step": pedigree.best_step,
+            "examples": pedigree.examples,
+        }
+        found += [Score("training", label, "all", name, float(value)) for name, value in taken.items()]
+        noted = {(moment.step, moment.kind): moment.loss for moment in pedigree.history}
+        found += [
+            Score("training", label, f"step {step}", f"{kind}_loss", loss) for (step, kind), loss in noted.items()
+        ]
+    return found
+
+
+def _key(splits: Splits, questions: Questions) -> str:
+    content = json.dumps([splits.digest, asdict(questions)], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:8]
+
+
+def _survey(model: Trained, candidate: Candidate, splits: Splits, questions: Questions, watcher: Watcher) -> Survey:
+    only = None
+    if candidate.arm.startswith(f"{RETRAINED}-"):
+        count = int(candidate.arm.rpartition("-")[2])
+        only = [Condition(count, "even", True)] + ([Condition(count, "even", False)] if count > 1 else [])
+    return survey(
+        model.stack,
+        splits.test,
+        splits.collate,
+        questions,
+        only=only,
+        tell=lambda done, total: watcher.progress(candidate.label, done, total),
+    )
+
+
+def _united(first: Survey | None, second: Survey) -> Survey:
+    """Two surveys of one arm and seed: those of models refined at several depths are one."""
+    if first is None:
+        return second
+    return Survey(
+        second.depth, {**first.outcomes, **second.outcomes}, first.orders, {**first.identical, **second.identical}
+    )
+
+
+def _store(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits: Splits, text: bool) -> None:
+    chance, classes = _chance(splits) if not text else (0.0, 0)
+    run.store.replace_scores(
+        rows.MEASURE,
+        rows.robustness(surveys, chance=chance, classes=classes, leads="nll" if text else "accuracy"),
+    )
+    run.store.replace_scores("orders", rows.orders(surveys))
+    run.store.replace_scores("identity", rows.identity(surveys))
+    whole = {arm: found for arm, found in surveys.items() if arm != RETRAINED}
+    run.store.replace_scores("contribution", rows.contribution(whole))
+
+
+def _chance(splits: Splits) -> tuple[float, int]:
+    """The share of the commonest label among the test images, and how many classes there are."""
+    labels = np.array([int(splits.test[index]["labels"]) for index in range(len(splits.test))])
+    return float(np.bincount(labels).max() / len(labels)), len(splits.classes)
+
+
+def _positions(model: Trained, candidate: Candidate, splits: Splits, questions: Questions) -> list[Score]:
+    """How often a layer's output tells its position, over fresh random orders: rows of measure `position`."""
+    if model.prediction is None:
+        return []
+    stack, prediction = model.stack, model.prediction
+    draws = Draws(Shuffle(), stack.depth, questions.seed, stream="position")
+    size = max(1, min(BATCH, len(splits.test) // questions.draws))
+    hits = dict.fromkeys(range(stack.depth), 0)
+    count = 0
+    with evaluating(stack.model), torch.inference_mode():
+        for number, batch in enumerate(DataLoader(splits.test, batch_size=size, collate_fn=splits.collate)):
+            inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+            with stack.under(draws.at(number), single_pass=True):
+                stack.model(**inputs)
+            count += len(batch["labels"])
+            for place, hit in prediction.hits().items():
+                hits[place] += int(hit.sum())
+    found = [_proportion(candidate.label, str(place), right, count) for place, right in hits.items()]
+    return [*found, _proportion(candidate.label, "all", sum(hits.values()), count * stack.depth)]
+
+
+def _proportion(subject: str, task: str, right: int, count: int) -> Score:
+    share = wilson(right, count)
+    low, high = float(share.low), float(share.high)
+    return Score("position", subject, task, "accuracy", float(share.value), low, high, documents=count)
+
+
+def _means(placed: Sequence[Score]) -> list[Score]:
+    """The rows of arms: means over seeds, and what guessing would give."""
+    found = []
+    arms = dict.fromkeys(row.subject.rpartition("/")[0] for row in placed)
+    for arm in arms:
+        tasks = dict.fromkeys(row.task for row in placed)
+        for task in tasks:
+            own = [row for row in placed if row.task == task and row.subject.rpartition("/")[0] == arm]
+            values = [row.value for row in own]
+            low, high = over_seeds(values) if len(values) > 1 else (own[0].low, own[0].high)
+            found.append(Score("position", arm, task, "accuracy", float(np.mean(values)), low, high))
+            found.append(Score("position", arm, task, "accuracy@chance", 1 / (len(tasks) - 1)))
+    return found
+
+
+def _look_inside(
+    run: Run, inside: Mapping[str, Trained], splits: Splits, questions: Questions, watcher: Watcher
+) -> None:
+    """Branch norms of one model of every arm, and where the outputs of its middle layer lie."""
+    norms: list[Score] = []
+    points: list[Score] = []
+    notes: dict[str, list[Note]] = {"branches": [], "embedding": []}
+    for arm, model in inside.items():
+        watcher.say(f"inside {arm}: branch norms by position, and UMAP of the middle layer")
+        found, said = branch_norms(model.stack, arm, splits.test, splits.collate, seed=questions.seed)
+        norms, notes["branches"] = norms + found, notes["branches"] + said
+        found, said = embedding(model.stack, arm, splits.test, splits.collate, seed=questions.seed)
+        points, notes["embedding"] = points + found, notes["embedding"] + said
+    run.store.replace_scores("branches", norms)
+    run.store.replace_scores("embedding", points)
+    for measure, said in notes.items():
+        run.store.replace_notes(measure, dict.fromkeys(note.text for note in said))

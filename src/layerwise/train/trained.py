@@ -1,0 +1,65 @@
+"""A trained model opened again: its stack, what its variant added to it, and its pedigree."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from layerwise.errors import CheckpointError, UnsupportedModel
+from layerwise.results.pedigree import Pedigree
+from layerwise.stack import Stack, load
+from layerwise.train import position, prediction
+from layerwise.train.prediction import PositionPrediction
+from layerwise.train.recipe import PositionOptions, PredictionOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A model with its pedigree; `prediction` is there for models that predict their layers' positions."""
+
+    stack: Stack
+    pedigree: Pedigree | None
+    prediction: PositionPrediction | None = None
+
+
+def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> Trained:
+    """The model in `folder` as it was trained: with its position encoding or prediction, where the recipe has one.
+
+    Raises `CheckpointError` when their weights are not in the folder.
+    """
+    pedigree = Pedigree.read(folder)
+    stack = load(folder, device=device, dtype=dtype)
+    variant = "plain" if pedigree is None else pedigree.recipe["variant"]
+    if variant == "plain":
+        return Trained(stack, pedigree)
+    assert pedigree is not None
+    with suppress(UnsupportedModel):
+        # The branches are proved on the plain blocks, before anything is told or asked in between.
+        stack.branches()
+    if variant == "position":
+        encoding = position.attach(stack, PositionOptions(**pedigree.recipe["position"]))
+        _fill(encoding, folder, position.NAME)
+        return Trained(stack, pedigree)
+    asked = prediction.attach(stack, PredictionOptions(**pedigree.recipe["prediction"]))
+    _fill(asked, folder, prediction.NAME)
+    return Trained(stack, pedigree, asked)
+
+
+def _fill(module: nn.Module, folder: Path, name: str) -> None:
+    """Load the tensors of an added module from a model folder."""
+    found: dict[str, Tensor] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as tensors:
+            keys = [key for key in tensors.keys() if key.startswith(f"{name}.")]  # noqa: SIM118  (it is no mapping)
+            found |= {key.removeprefix(f"{name}."): tensors.get_tensor(key) for key in keys}
+    missing = sorted(set(module.state_dict()) - set(found))
+    if missing:
+        raise CheckpointError(
+            f"{folder} says that its layers were trained with {name}, but {len(missing)} of its weights are missing "
+            f"(the first is {name}.{missing[0]}); train it again, or take another model"
+        )
+    module.load_state_dict(found)
