@@ -12,41 +12,58 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from PIL import Image
+from torch import Tensor
 
 from layerwise.data.pixels import Pixels
-from layerwise.data.splits import Splits, digest, stratified
+from layerwise.data.preprocessing import Preprocessing
+from layerwise.data.splits import SPLITS, Splits, digest, stratified
 
 SIDE = 8
 CLASSES = tuple("0123456789")
 DARKEST = 16
 """Ink is counted from 0 (paper) to 16."""
 
+# With mean and deviation 0.5, (x / 16 - mean) / std is x / 8 - 1.
+PREPROCESSING = Preprocessing(SIDE, SIDE, channels=1, mean=(0.5,), std=(0.5,))
+"""The digits as they are."""
+
 _SHARES = (0.6, 0.2, 0.2)
 _SEED = 0
+_WHITEST = 255
 
 
-def digits(augmentation: str = "none") -> Splits:
+def digits(augmentation: str = "none", preprocessing: Preprocessing | None = None) -> Splits:
     """The digits as float32 pixels x / 8 - 1 of shape (1, 8, 8), ink x from 0 to 16; the split is always the same.
 
-    `augmentation` changes the training examples alone. Raises `DataError` for one that does not exist.
+    `augmentation` changes the training examples alone. `preprocessing` gives the digits the size and colours of a model
+    that was made for other images. Raises `DataError` for an augmentation that does not exist.
     """
     from sklearn.datasets import load_digits
 
     found = load_digits()
-    pixels = torch.from_numpy(found.images).to(torch.uint8).unsqueeze(1)
+    ink = torch.from_numpy(found.images).to(torch.uint8).unsqueeze(1)
     labels = torch.from_numpy(found.target).long()
     parts = stratified(labels.tolist(), _SHARES, _SEED)
+    prepared = preprocessing or PREPROCESSING
+    fits = (prepared.channels, prepared.height, prepared.width, prepared.resized) == (1, SIDE, SIDE, None)
+    pixels = ink if fits else torch.stack([prepared.pixels(_drawing(each)) for each in ink])
 
     def examples(part: Sequence[int], augmentation: str = "none") -> Pixels:
-        chosen = torch.tensor(part)
-        # With mean and deviation 0.5, (x / 16 - mean) / std is x / 8 - 1.
-        return Pixels(pixels[chosen], labels[chosen], mean=[0.5], std=[0.5], top=DARKEST, augmentation=augmentation)
+        return Pixels(
+            pixels[list(part)], labels[list(part)], mean=prepared.mean, std=prepared.std,
+            top=DARKEST if fits else _WHITEST, augmentation=augmentation,
+        )  # fmt: skip
 
-    train, validation, test = parts
-    names = ("train", "validation", "test")
+    train, validation, test = (examples(part, augmentation if part is parts[0] else "none") for part in parts)
     rows = (
-        (split, CLASSES[int(labels[place])], pixels[place].numpy().tobytes())
-        for split, part in zip(names, parts, strict=True)
+        (split, CLASSES[int(labels[place])], ink[place].numpy().tobytes())
+        for split, part in zip(SPLITS, parts, strict=True)
         for place in part
     )
-    return Splits("digits", digest(rows), examples(train, augmentation), examples(validation), examples(test), CLASSES)
+    return Splits("digits", digest(rows), train, validation, test, CLASSES)
+
+
+def _drawing(ink: Tensor) -> Image.Image:
+    """The ink of one digit, (1, 8, 8), as a grey image in which full ink is white."""
+    return Image.fromarray((ink[0].int() * _WHITEST // DARKEST).to(torch.uint8).numpy())

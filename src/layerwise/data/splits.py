@@ -24,6 +24,8 @@ from torch.utils.data import Dataset
 from layerwise.data.batches import IGNORED
 from layerwise.errors import DataError
 
+SPLITS = ("train", "validation", "test")
+
 Example = dict[str, Tensor]
 """One image or one window of text, by the names of the model's arguments."""
 
@@ -44,7 +46,8 @@ class Splits:
 
     `digest` is a SHA-256 over every example, its label and its split: two splits with equal digests train, select and
     report alike. Augmentation, which is drawn anew each time, does not count. `classes` names the labels in order and
-    is empty for text; `skipped` names what could not be read and was left out; `pad_id` fills up the ends of texts (no
+    is empty for text; `skipped` names images that could not be read, and `copies` those left out because a later split
+    has the same one; `pad_id` fills up the ends of texts (no
     output depends on it: it is masked, and its labels are `IGNORED`).
     """
 
@@ -55,6 +58,7 @@ class Splits:
     test: Examples
     classes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
     pad_id: int = 0
 
     def collate(self, examples: Sequence[Example]) -> Example:

@@ -1,0 +1,142 @@
+"""Image datasets of the Hugging Face hub, or of a folder in one of its formats, through `datasets`.
+
+Columns are found by their types, not their names: one column of images, one of labels. Where a dataset has several
+of labels the name says which: `uoft-cs/cifar100:fine_label`. A test split whose labels are withheld (all -1, as in
+ImageNet) counts as missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from layerwise.data.pictures import SPLIT_NAMES, Picture, PictureSet
+from layerwise.errors import DataError, near_matches
+
+_IMAGE_NAMES = ("image", "img")
+_LABEL_NAMES = ("label", "labels", "class", "target")
+_WITHHELD = -1
+"""What `datasets` writes where a label is not known."""
+
+
+def is_dataset_folder(folder: Path) -> bool:
+    """Whether a folder holds a dataset that was saved or exported, rather than image files."""
+    saved = any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
+    return saved or next(folder.rglob("*.parquet"), None) is not None
+
+
+def dataset_pictures(where: str | Path) -> PictureSet:
+    """The labelled images of the dataset called `where`, or in the folder `where`; named by split and row.
+
+    Raises `DataError` when the dataset cannot be loaded, has no train split, no image column, or no label column, and
+    when it has several of either and none by a usual name.
+    """
+    name, _, column = (where, "", "") if isinstance(where, Path) else where.partition(":")
+    tables = _splits(_load(name), str(name))
+    features = tables["train"].features
+    image = _image_column(features, str(name))
+    label = _label_column(features, str(name), column)
+    labels = {split: list(table[label]) for split, table in tables.items()}
+    labels = {split: found for split, found in labels.items() if set(found) != {_WITHHELD}}
+    classes, numbers = _classes(features[label], labels.values())
+    parts = {split: _pictures(tables[split], image, found, numbers, split) for split, found in labels.items()}
+    return PictureSet(where.name if isinstance(where, Path) else where, classes, parts)
+
+
+def _load(name: str | Path) -> Any:
+    import datasets
+
+    try:
+        if isinstance(name, Path) and not next(name.rglob("*.parquet"), None):
+            return datasets.load_from_disk(str(name))
+        return datasets.load_dataset(str(name))
+    except Exception as error:  # the hub, the network, the disk and the formats each have errors of their own
+        reason = str(error).split("\n")[0] or type(error).__name__
+        raise DataError(
+            f"there is no folder {str(name)!r} that can be read, nor a dataset of this name on the Hugging Face hub: "
+            f"{reason}; give --images a folder with one subfolder a class, a dataset's name, or digits"
+        ) from error
+
+
+def _splits(loaded: Any, name: str) -> dict[str, Any]:
+    import datasets
+
+    if isinstance(loaded, datasets.Dataset):
+        return {"train": loaded}
+    found: dict[str, Any] = {}
+    for given, table in loaded.items():
+        split = SPLIT_NAMES.get(str(given).lower())
+        if split is not None:
+            found.setdefault(split, table)
+    if "train" not in found:
+        raise DataError(f"the dataset {name!r} has no train split; its splits are {', '.join(loaded)}")
+    return found
+
+
+def _image_column(features: Mapping[str, Any], name: str) -> str:
+    import datasets
+
+    found = [column for column, kind in features.items() if isinstance(kind, datasets.Image)]
+    return _one_of(found, _IMAGE_NAMES, features, f"the dataset {name!r}", "images")
+
+
+def _label_column(features: Mapping[str, Any], name: str, column: str) -> str:
+    import datasets
+
+    if column:
+        if column not in features:
+            raise DataError(f"the dataset {name!r} has no column {column!r}; {near_matches(column, features)}")
+        return column
+    found = [each for each, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
+    plain = [each for each in _LABEL_NAMES if isinstance(features.get(each), datasets.Value)]
+    try:
+        return _one_of(found or plain, _LABEL_NAMES, features, f"the dataset {name!r}", "labels")
+    except DataError as error:
+        raise DataError(f"{error}; name it, as in {name}:{(found or list(features))[0]}") from error
+
+
+def _one_of(found: Sequence[str], usual: Sequence[str], every: Iterable[str], owner: str, what: str) -> str:
+    named = [column for column in found if column in usual]
+    chosen = found if len(found) == 1 else named
+    if len(chosen) != 1:
+        several = f"several columns of {what} ({', '.join(found)})" if found else f"no column of {what}"
+        raise DataError(f"{owner} has {several}; its columns are {', '.join(every)}")
+    return chosen[0]
+
+
+def _classes(kind: Any, labels: Iterable[Sequence[Any]]) -> tuple[tuple[str, ...], dict[Any, int]]:
+    """The names of the classes, and the number of each label as it stands in the table."""
+    import datasets
+
+    if isinstance(kind, datasets.ClassLabel):
+        return tuple(kind.names), {number: number for number in range(len(kind.names))}
+    values = sorted({value for column in labels for value in column if value is not None})
+    return tuple(str(value) for value in values), {value: number for number, value in enumerate(values)}
+
+
+def _pictures(
+    table: Any, image: str, labels: Sequence[Any], numbers: Mapping[Any, int], split: str
+) -> tuple[Picture, ...]:
+    import datasets
+
+    rows = table.select_columns([image]).cast_column(image, datasets.Image(decode=False))
+    unlabelled = [row for row, label in enumerate(labels) if label not in numbers]
+    if unlabelled:
+        raise DataError(
+            f"{len(unlabelled)} of {len(labels)} images of the {split} split have no label, first row {unlabelled[0]}: "
+            "label them, or remove them"
+        )
+    return tuple(
+        Picture(f"{split}[{row}]", numbers[label], partial(_content, rows, image, row))
+        for row, label in enumerate(labels)
+    )
+
+
+def _content(rows: Any, column: str, row: int) -> bytes:
+    found = rows[row][column]
+    if found is None:
+        raise DataError("there is no image in this row")
+    content: bytes | None = found["bytes"]
+    return Path(found["path"]).read_bytes() if content is None else content
