@@ -15,7 +15,7 @@ INPUT = 0
 
 
 class Computations:
-    """The distinct computations seen so far: a layer of a model, or half of one, applied to a state; merges of states."""
+    """The distinct computations seen so far: a layer of a model, or half of it, on a state; merges of states."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[object, ...], int] = {("input",): INPUT}

@@ -1,6 +1,8 @@
-"""Random plans, as a Hypothesis strategy: visits of layers and halves, nested groups of every rule, blocks, repeats."""
+"""Random plans, as a Hypothesis strategy: layers and halves of several models, nested groups, blocks, repeats."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
@@ -9,14 +11,14 @@ from layerwise.plan import PARTS, Block, Group, Merge, Plan, Visit
 LONGEST = 48
 
 
-def plans(depth: int, stages: int = 3) -> st.SearchStrategy[Plan]:
-    """Plans over `depth` layers with at most `stages` stages at each level, three levels deep, `LONGEST` steps long."""
+def plans(depth: int, stages: int = 3, sources: Sequence[str | None] = (None,)) -> st.SearchStrategy[Plan]:
+    """Plans over `depth` layers of `sources` with `stages` stages or fewer at each of three levels, `LONGEST` steps."""
     times = st.integers(1, 2)
     merge = st.one_of(
         st.just(Merge("mean")), st.just(Merge("sum")), st.floats(0.25, 2.0).map(lambda gain: Merge("gain", gain))
     )
     parts = st.sampled_from([None, None, *PARTS])
-    visits = st.builds(Visit, st.integers(0, depth - 1), times, parts)
+    visits = st.builds(Visit, st.integers(0, depth - 1), times, parts, st.sampled_from(sources))
     level: st.SearchStrategy[Plan] = _plan(visits, stages)
     for _ in range(2):
         branches = st.lists(level, min_size=2, max_size=3).map(tuple)

@@ -11,21 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerwise.plan import Part, Plan, families
-from layerwise.stack.graph import Apply, Walk, build, schedule, sources
+from layerwise.stack.graph import Apply, Walk, build, inputs, schedule
 from layerwise.stack.state import Merger, follow
 from stack.random_plans import plans
 
 
-def layer(index: int, state: torch.Tensor, part: Part | None = None) -> torch.Tensor:
-    """A toy layer, unlike every other and unlike its halves."""
-    share = {None: 1.0, "attn": 0.25, "mlp": -0.5}[part]
+def layer(index: int, state: torch.Tensor, part: Part | None = None, source: str | None = None) -> torch.Tensor:
+    """A toy layer, unlike every other, unlike its halves and unlike that of another model."""
+    share = {None: 1.0, "attn": 0.25, "mlp": -0.5}[part] * {None: 1.0, "a": 0.75, "b": 0.5}[source]
     return state + share * torch.tanh(state * (index + 1) / 3 + index)
 
 
 def one_by_one(plan: Plan, state: torch.Tensor) -> torch.Tensor:
     groups: list[Merger] = []
     for step in plan.steps():
-        state = follow(step, state, layer(step.layer, state, step.part), groups)
+        state = follow(step, state, layer(step.layer, state, step.part, step.source), groups)
     return state
 
 
@@ -48,7 +48,7 @@ def distinct_evaluations(wanted: list[Plan]) -> int:
     return len(applied)
 
 
-@given(st.lists(plans(5), min_size=1, max_size=6))
+@given(st.lists(plans(5, sources=(None, None, "a", "b")), min_size=1, max_size=6))
 @settings(max_examples=60, deadline=None)
 def test_a_walk_gives_every_plan_the_bits_of_running_it_alone(wanted: list[Plan]) -> None:
     root = torch.linspace(-1, 1, 7)
@@ -60,7 +60,7 @@ def test_a_walk_gives_every_plan_the_bits_of_running_it_alone(wanted: list[Plan]
     assert walk.evaluated == graph.evaluations == distinct_evaluations(wanted)
 
 
-@given(st.lists(plans(5), min_size=1, max_size=6))
+@given(st.lists(plans(5, sources=(None, None, "a", "b")), min_size=1, max_size=6))
 @settings(max_examples=60, deadline=None)
 def test_a_schedule_computes_every_node_once_and_after_what_it_reads(wanted: list[Plan]) -> None:
     graph = build(wanted)
@@ -68,7 +68,7 @@ def test_a_schedule_computes_every_node_once_and_after_what_it_reads(wanted: lis
     place = {index: position for position, index in enumerate(order)}
     assert sorted(order) == list(range(len(graph.nodes)))
     for index, node in enumerate(graph.nodes):
-        assert all(place[source] < place[index] for source in sources(node))
+        assert all(place[source] < place[index] for source in inputs(node))
 
 
 @pytest.mark.parametrize(
@@ -123,3 +123,8 @@ def test_a_half_is_a_node_of_its_own() -> None:
         [Plan.parse("0 1 2"), Plan.parse("0 1.attn 2"), Plan.parse("0 1.mlp 2"), Plan.parse("0 1.attn 2.mlp")]
     )
     assert graph.evaluations == 1 + 3 + 4
+
+
+def test_a_layer_of_another_model_is_a_node_of_its_own() -> None:
+    graph = build([Plan.parse(text) for text in ("0 1 2", "0 a:1 2", "0 b:1 2", "0 a:1.mlp b:2", "a:0 a:1")])
+    assert graph.evaluations == 1 + 4 + 4 + 2

@@ -65,8 +65,8 @@ def test_a_copied_weight_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     stack = load(tiny_llama())
     twin = visits._twin
 
-    def copying(module: torch.nn.Module, shift: int) -> torch.nn.Module:
-        made = twin(module, shift)
+    def copying(module: torch.nn.Module, shift: int, host: torch.nn.Module) -> torch.nn.Module:
+        made = twin(module, shift, host)
         for name, parameter in list(made._parameters.items()):
             if parameter is not None:
                 made._parameters[name] = torch.nn.Parameter(parameter.detach().clone())

@@ -29,11 +29,12 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """One layer, or the half of it that `part` names, applied to the state of node `source`."""
+    """One layer, or the half of it that `part` names, of the model `source`, applied to the state of node `state`."""
 
     layer: int
-    source: int
+    state: int
     part: Part | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ Node = Root | Apply | Join
 
 @dataclass(frozen=True)
 class Graph:
-    """The nodes that a set of plans needs, sources before readers, and the node each plan ends at.
+    """The nodes that a set of plans needs, what is read before its readers, and the node each plan ends at.
 
     `evaluations` is the lower bound on layer evaluations; `naive` what running the plans one by one would take.
     """
@@ -61,7 +62,7 @@ class Graph:
 
     @property
     def evaluations(self) -> int:
-        """The number of distinct (layer or half, state) pairs: no executor can do with fewer."""
+        """The number of distinct (layer or half of some model, state) pairs: no executor can do with fewer."""
         return sum(isinstance(node, Apply) for node in self.nodes)
 
     @property
@@ -87,7 +88,7 @@ def _lower(plan: Plan, nodes: dict[Node, int]) -> int:
     groups: list[tuple[int, list[int]]] = []
     for step in plan.steps():
         groups.extend((current, []) for _ in range(step.opens))
-        current = nodes.setdefault(Apply(step.layer, current, step.part), len(nodes))
+        current = nodes.setdefault(Apply(step.layer, current, step.part, step.source), len(nodes))
         for close in step.closes:
             base, branches = groups[-1]
             branches.append(current)
@@ -99,11 +100,11 @@ def _lower(plan: Plan, nodes: dict[Node, int]) -> int:
     return current
 
 
-def sources(node: Node) -> tuple[int, ...]:
+def inputs(node: Node) -> tuple[int, ...]:
     """The nodes whose states `node` reads, in the order in which it reads them, with repetition."""
     match node:
-        case Apply(source=source):
-            return (source,)
+        case Apply(state=state):
+            return (state,)
         case Join(base=base, branches=branches):
             return (base, *branches)
         case Root():
@@ -113,23 +114,23 @@ def sources(node: Node) -> tuple[int, ...]:
 def schedule(graph: Graph) -> list[int]:
     """The order in which to compute the nodes: depth first, at a fork the lightest way down first.
 
-    Every node hangs below the one it starts from (a layer below its source, a join below its base). The branches of a
+    Every node hangs below the one it starts from (a layer below its input, a join below its base). The branches of a
     join are computed one after another just before it, so that each can be folded in and let go.
     """
     below: list[list[int]] = [[] for _ in graph.nodes]
     weight = [1] * len(graph.nodes)
     for index in range(len(graph.nodes) - 1, 0, -1):
-        parent = sources(graph.nodes[index])[0]
+        parent = inputs(graph.nodes[index])[0]
         below[parent].append(index)
         weight[parent] += weight[index]
     order: dict[int, None] = {}
     waiting = [(0, True)]
     while waiting:
         index, descend = waiting.pop()
-        missing = [source for source in sources(graph.nodes[index]) if source not in order]
+        missing = [read for read in inputs(graph.nodes[index]) if read not in order]
         if index not in order and missing:
             waiting.append((index, descend))
-            waiting.extend((source, False) for source in reversed(missing))
+            waiting.extend((read, False) for read in reversed(missing))
             continue
         order.setdefault(index)
         if descend:
@@ -141,12 +142,13 @@ def schedule(graph: Graph) -> list[int]:
 class Walk:
     """One execution of a graph on one batch.
 
-    `apply(layer, state, part)` runs a layer, or one half of it. `states()` yields the states at which plans end, each
-    as soon as it is there. `evaluated` counts layer evaluations, `most_live` the most states that were held at once.
+    `apply(layer, state, part, source)` runs a layer, or one half of it, of one model. `states()` yields the states at
+    which plans end, each as soon as it is there. `evaluated` counts layer evaluations, `most_live` the most states that
+    were held at once.
     """
 
     graph: Graph
-    apply: Callable[[int, Tensor, Part | None], Tensor]
+    apply: Callable[[int, Tensor, Part | None, str | None], Tensor]
     root: Tensor
     evaluated: int = 0
     most_live: int = 0
@@ -171,7 +173,7 @@ class Walk:
     def _prepare(self) -> dict[int, list[_Fold]]:
         folds_of: dict[int, list[_Fold]] = defaultdict(list)
         for index, node in enumerate(self.graph.nodes):
-            self._reads_left.update(sources(node))
+            self._reads_left.update(inputs(node))
             if isinstance(node, Join):
                 fold = _Fold(index, node)
                 for branch in set(node.branches):
@@ -180,9 +182,9 @@ class Walk:
 
     def _compute(self, index: int) -> Tensor:
         match self.graph.nodes[index]:
-            case Apply(layer, source, part):
+            case Apply(layer, state, part, source):
                 self.evaluated += 1
-                return self.apply(layer, self._read(source), part)
+                return self.apply(layer, self._read(state), part, source)
             case Join(merge=merge):
                 merger = self._joins.pop(index).merger
                 assert merger is not None

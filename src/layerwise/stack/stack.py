@@ -2,11 +2,13 @@
 
 Two ways to run one. Step by step (`capture`, `run`, `finish`) is the reference: real blocks, called with the arguments
 their own model would have given them, in the order of the plan. In place (`under`) makes the model itself run the plan,
-so that `generate`, pipelines and trainers work unchanged. The two are tested equal.
+so that `generate`, pipelines and trainers work unchanged. The two are tested equal. `Stack.with_sources` puts layers of
+several models within reach of one plan.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,13 +19,14 @@ from torch import Tensor, nn
 
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.plan import Part, Plan
-from layerwise.stack import anatomy, capture, visits
+from layerwise.stack import anatomy, capture, proofs, visits
 from layerwise.stack.anatomy import Anatomy
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches, find_branches, only
 from layerwise.stack.capture import Capture
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 from layerwise.stack.kinds import refuse_loss_of_a_kind
+from layerwise.stack.sources import check_alike
 from layerwise.stack.state import Merger, follow, returned_state, with_state
 
 
@@ -39,6 +42,7 @@ class Stack:
     """The `depth` layers of one model, addressable by plans.
 
     `head_by_token` says whether norm and head were seen to act on every token alone, so that a loss needs no others.
+    `sources` are the models that plans may take layers from by name: none, unless `with_sources` made the Stack.
 
     `model` is any `torch.nn.Module` whose blocks stand in the `nn.ModuleList` at `path`; `layerwise.load` finds the
     path and makes a Stack. A Stack changes nothing in the model outside the `under` context.
@@ -53,14 +57,38 @@ class Stack:
         self.source = source or Source(type(model).__name__)
         self._blocks = block_list(model, path)
         self.depth = len(self._blocks)
+        self.sources: Mapping[str, Stack] = {}
         self.head_by_token = False
         self._anatomy: Anatomy | None = None
         self._branches: Branches | None = None
         self._unsplit: str | None = None
-        self._plan: Plan | None = None
+        # A list, so that the Stacks that `with_sources` makes over one model know of each other's plans.
+        self._running: list[Plan] = []
 
     def __repr__(self) -> str:
         return f"Stack({self.source.name}: {type(self.model).__name__}, {self.depth} layers at {self.path})"
+
+    @classmethod
+    def with_sources(cls, sources: Mapping[str, Stack]) -> Stack:
+        """A Stack that runs plans over several models, `a:0-3 b:4-7`, each layer from the model of that name.
+
+        All that is not a layer (embedding, norm, head, tokenizer) is that of the first model, and so is a layer without
+        a name. No weight is copied. Raises `ModelError`, naming the first difference, for models that are not built
+        alike (see `layerwise.stack.sources`).
+
+        >>> from layerwise.stack import load
+        >>> demo = load("demo")
+        >>> merged = Stack.with_sources({"a": demo, "b": demo})
+        >>> merged.check(Plan.parse("a:0-5 b:6-11"))
+        """
+        for stack in sources.values():
+            stack._refuse_while_in_place("take layers from several models")
+        check_alike(sources)
+        shell = next(iter(sources.values()))
+        merged = copy.copy(shell)
+        merged.sources = dict(sources)
+        merged.source = Source(", ".join(f"{name}: {stack.source.name}" for name, stack in sources.items()))
+        return merged
 
     @property
     def device(self) -> torch.device:
@@ -94,10 +122,10 @@ class Stack:
             with evaluating(self.model), torch.inference_mode():
                 self._anatomy = anatomy.observe(self.model, list(self._blocks), asked)
                 own = main_tensor(self._anatomy.output)
-                self._prove_repeatable(asked, own)
-                self._prove_identity(asked, own)
-                self._prove_free_of_position(inputs)
-                self.head_by_token = self._head_acts_by_token(asked, own)
+                proofs.prove_repeatable(self, asked, own)
+                proofs.prove_identity(self, asked, own)
+                proofs.prove_free_of_position(self, inputs)
+                self.head_by_token = proofs.head_acts_by_token(self, asked, own)
         except ModelError:
             self._anatomy = None
             raise
@@ -117,13 +145,24 @@ class Stack:
         assert self._anatomy is not None
         return capture.capture(self.model, self._blocks, self._anatomy, accepted(self.model, inputs))
 
-    def apply(self, layer: int, state: Tensor, captured: Capture, part: Part | None = None) -> Tensor:
-        """Run one layer, with its own captured arguments, on `state`; same shape out as in.
+    def check(self, plan: Plan) -> None:
+        """Raise `PlanError` unless this Stack has the layers, and the sources, that `plan` names."""
+        plan.check(self.depth, self.sources)
 
-        With a `part` only that half of the layer: `x + branch(x)`, the other branch silent. Raises `UnsupportedModel`
-        if the model cannot be split.
+    def block(self, layer: int, source: str | None = None) -> nn.Module:
+        """The module that computes a layer: the model's own, or that of the named source."""
+        return self._blocks[layer] if source is None else self.sources[source].block(layer)
+
+    def apply(
+        self, layer: int, state: Tensor, captured: Capture, part: Part | None = None, source: str | None = None
+    ) -> Tensor:
+        """Run one layer, of the named source if there is one, on `state`; same shape out as in.
+
+        It is called with the arguments that this model captured for the layer of that number. With a `part` only that
+        half of the layer runs: `x + branch(x)`, the other branch silent. Raises `UnsupportedModel` if the model cannot
+        be split.
         """
-        block, call = self._blocks[layer], captured.calls[layer]
+        block, call = self.block(layer, source), captured.calls[layer]
         args, kwargs = with_state(call.args, call.kwargs, state)
         if part is None:
             return returned_state(block(*args, **kwargs))
@@ -162,12 +201,12 @@ class Stack:
 
         Inside a group, the state after a member is what the next member starts from; after the last, the merge.
         """
-        plan.check(self.depth)
+        self.check(plan)
         groups: list[Merger] = []
         state = captured.state
         yield state
         for step in plan.steps():
-            state = follow(step, state, self.apply(step.layer, state, captured, step.part), groups)
+            state = follow(step, state, self.apply(step.layer, state, captured, step.part, step.source), groups)
             yield state
 
     def run(self, plan: Plan, captured: Capture) -> Tensor:
@@ -208,75 +247,20 @@ class Stack:
         the block (hooks, sharding) stays.
         """
         self._refuse_while_in_place(f"run {plan}")
-        plan.check(self.depth)
+        self.check(plan)
         refuse_loss_of_a_kind(self.model, self.path, plan)
         branches = self.branches() if plan.has_halves() else None
-        self._plan = plan
+        self._running.append(plan)
         try:
-            with visits.in_place(self.model, self.path, plan, branches, single_pass=single_pass):
+            with visits.in_place(self, plan, branches, single_pass=single_pass):
                 yield self
         finally:
-            self._plan = None
+            self._running.pop()
 
     def _refuse_while_in_place(self, wish: str) -> None:
-        if self._plan is not None:
-            raise ModelError(
-                f"cannot {wish}: the model is running {self._plan} in place; leave that `with stack.under(...)` first"
-            )
-
-    # -- the proofs of `inspect` ----------------------------------------------------------------------------------
-
-    def _prove_repeatable(self, inputs: Mapping[str, Any], own: Tensor) -> None:
-        if not _same(main_tensor(self.model(**inputs)), own):
-            raise UnsupportedModel(
-                f"{type(self.model).__name__} gives different outputs for the same input in evaluation mode, "
-                "so nothing that is done to its layers could be told from chance"
-            )
-
-    def _prove_identity(self, inputs: Mapping[str, Any], own: Tensor) -> None:
-        ours = self.logits(Plan.identity(self.depth), **inputs)
-        if not _same(ours, own):
-            raise UnsupportedModel(
-                f"{type(self.model).__name__}: the identity plan over {self.path} does not give the model's own output "
-                f"(they differ by up to {(ours - own).abs().max().item():.3g}); "
-                "the model does more with its layers than run them in order"
-            )
-
-    def _prove_free_of_position(self, inputs: Mapping[str, Any]) -> None:
-        # The last layer first, and the first layer twice: a cache slot, an index or a live cache in the wrong place
-        # shows.
-        moved = Plan.of([*range(self.depth - 1, -1, -1), 0])
-        stepwise = self.logits(moved, **inputs)
-        with self.under(moved):
-            inside = main_tensor(self.model(**inputs))
-        if not _close(stepwise, inside):
-            raise UnsupportedModel(
-                f"{type(self.model).__name__}: its blocks compute something else when their position changes "
-                f"(outputs differ by up to {(stepwise - inside).abs().max().item():.3g}), "
-                "so a plan would not mean the same in place and step by step"
-            )
-
-    def _head_acts_by_token(self, inputs: Mapping[str, Any], own: Tensor) -> bool:
-        ids = inputs.get("input_ids")
-        if ids is None or own.shape[:2] != ids.shape or own.ndim != 3 or ids.shape[1] < 3:
-            return False
-        captured = self.capture(**inputs)
-        state = self.run(Plan.identity(self.depth), captured)
-        try:
-            part = main_tensor(self.finish(state[:1, 1:-1], {"input_ids": ids[:1, 1:-1]}))
-        except (RuntimeError, ValueError, IndexError):
-            return False
-        return _close(part, own[:1, 1:-1])
-
-
-def _same(left: Tensor, right: Tensor) -> bool:
-    """Equal to the bit, where not-a-number equals itself."""
-    return left.shape == right.shape and bool(((left == right) | (left.isnan() & right.isnan())).all())
-
-
-def _close(left: Tensor, right: Tensor) -> bool:
-    """Equal up to the rounding of the dtype, relative to the largest entry."""
-    if left.shape != right.shape:
-        return False
-    tolerance = 32 * torch.finfo(left.dtype).eps * float(right.abs().nan_to_num().max())
-    return torch.allclose(left, right, rtol=0.0, atol=tolerance, equal_nan=True)
+        for stack in (self, *self.sources.values()):
+            if stack._running:
+                raise ModelError(
+                    f"cannot {wish}: {stack.source.name} is running {stack._running[0]} in place; "
+                    "leave that `with stack.under(...)` first"
+                )

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.plan import PARTS, Plan
+from layerwise.plan.part import named
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
 from layerwise.stack.stack import Stack
 
@@ -41,7 +42,7 @@ def verify(stack: Stack, plan: Plan, inputs: dict[str, Tensor] | None = None) ->
 
     Raises `UnsupportedModel` for a plan with halves of a model whose layers cannot be split.
     """
-    plan.check(stack.depth)
+    stack.check(plan)
     inputs = inputs or example_inputs(stack.model)
     if inputs is None:
         raise MeasureError(
@@ -62,7 +63,8 @@ def _in_place_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Itera
         identity = main_tensor(stack.model(**inputs))
     yield _bitwise("identity plan in place = untouched model", identity, before)
     stepwise = stack.logits(plan, **inputs)
-    storage = {parameter.data_ptr() for parameter in stack.model.parameters()}
+    models = [stack.model, *(source.model for source in stack.sources.values())]
+    storage = {parameter.data_ptr() for model in models for parameter in model.parameters()}
     with stack.under(plan):
         inside = main_tensor(stack.model(**inputs))
         copied = [name for name, p in stack.model.named_parameters() if p.data_ptr() not in storage]
@@ -73,15 +75,15 @@ def _in_place_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Itera
 
 def _half_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Iterator[Law]:
     """For every layer that the plan halves: its halves in turn, or side by side and summed, are the layer."""
-    halved = {step.layer for step in plan.steps() if step.part is not None}
+    halved = dict.fromkeys((step.layer, step.source) for step in plan.steps() if step.part is not None)
     captured = stack.capture(**inputs)
-    for layer, state in enumerate(stack.states(Plan.identity(stack.depth), captured)):
-        if layer not in halved:
-            continue
-        whole = stack.apply(layer, state, captured)
-        attn, mlp = (stack.apply(layer, state, captured, part) for part in PARTS)
-        ways = {"in turn": stack.apply(layer, attn, captured, "mlp"), "side by side": attn + mlp - state}
-        laws = [_near(f"{layer}.attn and {layer}.mlp {way} = {layer}", found, whole) for way, found in ways.items()]
+    states = list(stack.states(Plan.identity(stack.depth), captured)) if halved else []
+    for layer, source in halved:
+        state, name = states[layer], named(layer, None, source)
+        whole = stack.apply(layer, state, captured, source=source)
+        attn, mlp = (stack.apply(layer, state, captured, part, source) for part in PARTS)
+        ways = {"in turn": stack.apply(layer, attn, captured, "mlp", source), "side by side": attn + mlp - state}
+        laws = [_near(f"{name}.attn and {name}.mlp {way} = {name}", found, whole) for way, found in ways.items()]
         yield next((law for law in laws if law.holds), laws[0])
 
 

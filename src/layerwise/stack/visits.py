@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -24,6 +24,9 @@ from layerwise.stack.blocks import block_list, entries
 from layerwise.stack.branches import Branches, only
 from layerwise.stack.state import Merger, follow, read_state, returned_state, with_returned_state
 from layerwise.stack.view import visit_order
+
+if TYPE_CHECKING:
+    from layerwise.stack.stack import Stack
 
 # The names under which submodules keep their position in the stack.
 INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_num")
@@ -62,13 +65,14 @@ class Progress:
 
 @contextmanager
 def in_place(
-    model: nn.Module, path: str, plan: Plan, branches: Branches | None = None, *, single_pass: bool = False
+    stack: Stack, plan: Plan, branches: Branches | None = None, *, single_pass: bool = False
 ) -> Iterator[Progress]:
-    """Within the context `model` runs `plan`; the model is exactly as before afterwards, also after an exception.
+    """Within the context the model of `stack` runs `plan`; it is exactly as before afterwards, come what may.
 
     A plan with halves needs the `branches` of the blocks. In a `single_pass` no cache outlives a forward pass, so that
     a layer needs no slot of its own: one that is visited once, outside every group, is entered as the block itself.
     """
+    model, path = stack.model, stack.path
     blocks = block_list(model, path)
     depth = len(blocks)
     steps = plan.steps()
@@ -77,7 +81,7 @@ def in_place(
     own = _visited_once(steps) if single_pass else frozenset()
     stride = _slots_per_block(blocks) if len(own) < len(steps) else 1
     listed = [
-        blocks[step.layer] if slot in own else visit(blocks[step.layer], step, (slot - step.layer) * stride, progress)
+        blocks[step.layer] if slot in own else _visit(stack, step, (slot - step.layer) * stride, progress)
         for slot, step in enumerate(steps)
     ]
     hooks = [owner.register_forward_pre_hook(progress.start), owner.register_forward_hook(progress.finish)]
@@ -113,9 +117,9 @@ def _recording_flags(model: nn.Module) -> Iterator[None]:
                 module.__dict__[flag] = installed
 
 
-def visit(block: nn.Module, step: Step, shift: int, progress: Progress) -> nn.Module:
-    """The entry of the list that runs `block` for one visit, `shift` cache slots away from its own place."""
-    twin = _twin(block, shift)
+def _visit(stack: Stack, step: Step, shift: int, progress: Progress) -> nn.Module:
+    """The entry of the list that runs a block for one visit, `shift` cache slots away from its own place."""
+    twin = _twin(stack.block(step.layer, step.source), shift, host=stack.block(step.layer))
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         output = type(self).forward(self, *args, **kwargs)
@@ -130,12 +134,15 @@ def visit(block: nn.Module, step: Step, shift: int, progress: Progress) -> nn.Mo
 
 
 def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
-    """The places of the steps that run a whole layer, which no other step runs, outside the seams of groups."""
-    times = Counter(step.layer for step in steps)
+    """The places of the steps that run a whole layer, which no other step runs, outside the seams of groups.
+
+    Layers of another model are not among them: its blocks hold its own configuration, which is not in visit order.
+    """
+    times = Counter(step.layer for step in steps if step.source is None)
     return frozenset(
         slot
         for slot, step in enumerate(steps)
-        if times[step.layer] == 1 and step.part is None and not (step.opens or step.closes)
+        if step.source is None and times[step.layer] == 1 and step.part is None and not (step.opens or step.closes)
     )
 
 
@@ -150,15 +157,21 @@ def _indices(block: nn.Module) -> list[int]:
     return [index for index in found if isinstance(index, int)]
 
 
-def _twin(module: nn.Module, shift: int) -> nn.Module:
-    """A shallow copy of `module` and everything in it for one visit: own hooks and index, shared tensors."""
+def _twin(module: nn.Module, shift: int, host: nn.Module) -> nn.Module:
+    """A shallow copy of `module` and everything in it for one visit: own hooks and index, shared tensors.
+
+    `host` is the block of the same layer in the model that runs, whose configuration, in visit order, the copy reads.
+    """
     twin = module.__class__.__new__(module.__class__)
     twin.__dict__.update(module.__dict__)
     for name in ("_parameters", "_buffers", *_HOOKS):
         twin.__dict__[name] = module.__dict__[name].copy()
     twin.__dict__["_modules"] = {
-        name: None if child is None else _twin(child, shift) for name, child in module._modules.items()
+        name: None if child is None else _twin(child, shift, host.get_submodule(name))
+        for name, child in module._modules.items()
     }
+    if "config" in twin.__dict__:
+        twin.__dict__["config"] = host.config
     for name in INDEX_NAMES:
         if isinstance(twin.__dict__.get(name), int):
             twin.__dict__[name] += shift
