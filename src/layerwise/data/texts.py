@@ -1,0 +1,146 @@
+"""Texts: documents as the splits that a language model is trained and judged on.
+
+Documents are split, not windows: two pieces of one text share its names and its style, and a model judged on the second
+after training on the first looks better than it is. Documents with the same text count as one. Each is then cut into
+windows as everywhere else (`layerwise.data.tokens`), and scored where it is scored elsewhere: a question with an answer
+on its answer alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.data.batches import IGNORED
+from layerwise.data.corpus import Corpus
+from layerwise.data.demo import demo_corpus
+from layerwise.data.documents import Document
+from layerwise.data.splits import SPLITS, Example, Examples, Splits, digest, stratified
+from layerwise.data.tokens import Objective, Window, windows
+from layerwise.errors import DataError
+
+_SHARES = (0.8, 0.1, 0.1)
+_SHARED_TASK = ""
+"""Tasks with too few documents to be split by themselves are split together, under this name."""
+
+DEMO_TEXTS, DEMO_QUESTIONS = 300, 300
+"""Excerpts of the standard library, and questions of each skill, that the demo is trained on."""
+
+
+class Texts(Examples):
+    """Windows of tokens, each with the ids it asks for as labels; a model of `...ForCausalLM` shifts them itself."""
+
+    def __init__(self, windows: Sequence[Window]) -> None:
+        self.windows = tuple(windows)
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def __getitem__(self, index: int) -> Example:
+        window = self.windows[index]
+        ids = torch.tensor(window.ids)
+        return {"input_ids": ids, "labels": _labels(ids, window)}
+
+
+def _labels(ids: Tensor, window: Window) -> Tensor:
+    labels = torch.full_like(ids, IGNORED)
+    scored = slice(window.scored_from, window.scored_until)
+    labels[scored] = ids[scored]
+    return labels
+
+
+def text_splits(
+    tokenizer: PreTrainedTokenizerBase,
+    corpus: Corpus,
+    *,
+    length: int,
+    seed: int = 0,
+    positions: int | None = None,
+    objective: Objective = "next_token",
+) -> Splits:
+    """The corpus as 80 % of its documents to train, 10 % to select, 10 % to report, each in windows of `length` tokens.
+
+    Documents are drawn from `seed`, every task in its share. `positions` is the longest input of the model.
+
+    Raises `DataError` for fewer than 3 different documents, for a masked-token objective, and where
+    `layerwise.data.tokens.windows` does.
+    """
+    parts = dict(zip(SPLITS, _split(corpus, _SHARES, seed), strict=True))
+    return _splits(tokenizer, corpus.name, parts, length, positions, objective)
+
+
+def demo_text_splits(
+    tokenizer: PreTrainedTokenizerBase,
+    seed: int = 0,
+    *,
+    length: int = 256,
+    texts: int = DEMO_TEXTS,
+    questions: int = DEMO_QUESTIONS,
+) -> Splits:
+    """The demo's own text and skills: its training half to train (9 of 10 documents) and to select, its held-out half
+    to report.
+
+    `texts` excerpts of the standard library and `questions` of each skill, drawn from `seed`, are split between
+    training and selection; what is reported is always the same (`demo_corpus()`), and no model of the demo has seen it.
+    """
+    seen = demo_corpus("train", texts=texts, questions=questions, seed=seed)
+    train, validation = _split(seen, (0.9, 0.1), seed)
+    parts = {"train": train, "validation": validation, "test": demo_corpus().documents}
+    return _splits(tokenizer, "demo", parts, length, None, "next_token")
+
+
+def _splits(
+    tokenizer: PreTrainedTokenizerBase,
+    name: str,
+    parts: dict[str, tuple[Document, ...]],
+    length: int,
+    positions: int | None,
+    objective: Objective,
+) -> Splits:
+    if objective != "next_token":
+        raise DataError(
+            "texts are prepared for models that predict the next token, and this one fills in masked tokens: "
+            "give a model of the ...ForCausalLM kind"
+        )
+    cut = {
+        split: Texts(windows(Corpus(name, documents), tokenizer, length, positions=positions))
+        for split, documents in parts.items()
+    }
+    rows = (
+        (split, document.task, f"{document.answer_start}/{document.text}".encode())
+        for split, documents in parts.items()
+        for document in documents
+    )
+    pad = tokenizer.pad_token_id
+    return Splits(
+        name, digest(rows), cut["train"], cut["validation"], cut["test"], pad_id=pad if isinstance(pad, int) else 0
+    )
+
+
+def _split(corpus: Corpus, shares: Sequence[float], seed: int) -> list[tuple[Document, ...]]:
+    """The documents in as many parts as there are shares; those with the same text fall together."""
+    same: dict[str, list[Document]] = defaultdict(list)
+    for document in corpus.documents:
+        same[document.text].append(document)
+    groups = list(same.values())
+    if len(groups) < len(shares):
+        raise DataError(
+            f"{corpus.name!r} holds {len(groups)} different document(s), too few to train, select and report on "
+            f"different ones: give at least {len(shares)} files, or divide a text by lines that read <|endoftext|>"
+        )
+    parts = stratified(_strata([group[0].task for group in groups], len(shares)), shares, seed)
+    return [tuple(document for place in part for document in groups[place]) for part in parts]
+
+
+def _strata(tasks: Iterable[str], parts: int) -> list[str]:
+    """The tasks, those with fewer documents than parts under one name, which again must have enough."""
+    tasks = list(tasks)
+    counts = Counter(tasks)
+    rare = {task for task, count in counts.items() if count < parts}
+    while rare and sum(counts[task] for task in rare) < parts:
+        rare.add(min((task for task in counts if task not in rare), key=lambda task: (counts[task], task)))
+    return [_SHARED_TASK if task in rare else task for task in tasks]
