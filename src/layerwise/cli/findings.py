@@ -26,9 +26,13 @@ def report_data(run: Run) -> pages.ReportData:
 
 
 def headline(data: pages.ReportData) -> str:
-    """What was found, one sentence a line: of a diagnosis what became of the claims, of a sweep its findings."""
-    lines = pages.claim_lines(data) or [finding.text for finding in pages.findings(pages.Evidence.of(data))]
-    return "\n".join(f"- {line}" for line in lines)
+    """What was found: of a diagnosis what became of the claims, of a sweep its findings, one sentence a line.
+
+    A robustness run is told as a table, where each of its arms stands.
+    """
+    evidence = pages.Evidence.of(data)
+    lines = pages.claim_lines(data) or [finding.text for finding in pages.findings(evidence)]
+    return "\n".join([*pages.standing_lines(evidence.robustness), *(f"- {line}" for line in lines)])
 
 
 def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:

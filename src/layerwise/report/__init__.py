@@ -4,6 +4,9 @@ data        ReportData, the rows of a run; Evidence, the same rows looked up
 diagnosis   the rows of a diagnosis, looked up by measure and depth
 headline    rules that turn rows of a sweep into sentences
 claims      rules that decide what became of the published claims
+robustness  the rows of a robustness run, looked up by arm and condition
+survival    rules that decide which arm survives what
+standings   the tables of a robustness run, as text
 figures     plotly figures, each also of use alone
 wiring      a plan drawn as its matrix
 chapters    what the page says, in groups: one for each kind of run
@@ -21,6 +24,7 @@ from layerwise.report.data import Evidence, ReportData
 from layerwise.report.headline import Finding, findings
 from layerwise.report.markdown import markdown
 from layerwise.report.page import render, write
+from layerwise.report.standings import standing_lines
 from layerwise.report.wiring import wiring
 
 __all__ = [
@@ -33,6 +37,7 @@ __all__ = [
     "findings",
     "markdown",
     "render",
+    "standing_lines",
     "wiring",
     "write",
 ]

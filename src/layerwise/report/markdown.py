@@ -18,6 +18,9 @@ from layerwise.report.diagnosis import Diagnosis
 from layerwise.report.headline import findings
 from layerwise.report.layers import single_skips
 from layerwise.report.notation import between, probability, verdict
+from layerwise.report.robustness import CONDITIONS, RULES
+from layerwise.report.standings import kept_rows, matrix_rows, merging_rows, order_rows, training_rows
+from layerwise.report.survival import sentence, summary, survival
 from layerwise.report.tasks import Rows, benchmark_rows, task_rows
 from layerwise.report.verdicts import verdict_rows
 from layerwise.report.window import half_window
@@ -26,11 +29,12 @@ from layerwise.results.rows import Score
 
 
 def markdown(data: ReportData) -> str:
-    """Claims and verdicts of a diagnosis; findings, tasks at half depth, layers, benchmarks and plans of a sweep."""
+    """Claims and verdicts of a diagnosis; what each arm survives; findings, tasks, layers and plans of a sweep."""
     evidence = Evidence.of(data)
     sections = (
         _title(evidence),
         *_diagnosis(evidence),
+        *_robustness(evidence),
         *_sweep(evidence),
     )
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -48,6 +52,26 @@ def _diagnosis(evidence: Evidence) -> tuple[str, ...]:
         f"## Claims\n\n{told}",
         _section("Verdicts", verdict_rows(found)),
         _section("Ablation", _ablation_rows(found)),
+    )
+
+
+def _robustness(evidence: Evidence) -> tuple[str, ...]:
+    found = evidence.robustness
+    if not found.measures:
+        return ()
+    matrix = survival(found)
+    told = [f"- **{_escaped(arm)}** {_escaped(''.join(sentence(found, matrix, arm)))}" for arm in matrix.cells]
+    kept = {(rule, condition): kept_rows(found, rule, condition) for rule in RULES for condition in CONDITIONS}
+    return (
+        _section("Who survives what", matrix_rows(found)),
+        "\n".join([summary(matrix), "", *told]) if told else "",
+        _section("Order", order_rows(found)),
+        *(
+            _section(f"Layers kept, {RULES[rule]}, {CONDITIONS[condition]}", rows)
+            for (rule, condition), rows in kept.items()
+        ),
+        _section("Merging", merging_rows(found)),
+        _section("Training", training_rows(found)),
     )
 
 

@@ -20,7 +20,7 @@ from layerwise.results.rows import Score
 
 Fate = Literal["survives", "in part", "lost"]
 RULE = "even"
-VERBS: dict[Fate, str] = {"survives": "survives", "in part": "in part", "lost": "does not survive"}
+VERBS: dict[Fate, str] = {"survives": "survives", "in part": "survives in part", "lost": "does not survive"}
 BY_WHOM: dict[Fate, str] = {
     "survives": "survived by",
     "in part": "survived in part by",

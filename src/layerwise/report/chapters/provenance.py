@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
+from layerwise.report.arms import ARMS
 from layerwise.report.chapters.chapter import Chapter, lead, missing
 from layerwise.report.data import Evidence
 from layerwise.report.markup import Safe, element
@@ -18,6 +19,14 @@ METHOD = (
     "Adjusted p-values are corrected over their family of plans (Holm), so a verdict allows for how many were tried.",
     "The minimum detectable effect (resolution) is the smallest true effect that this many documents would show.",
     "Where no effect was found the verdict names that size: absence of evidence, with its limit.",
+)
+ROBUST_METHOD = (
+    "An arm is one way of training; with several seeds its interval is Student's t over the seeds.",
+    "A single model, or a single seed, has a Wilson interval over its examples.",
+    "Differences to the baseline are paired: the same examples, in the same orders.",
+    "Random orders are drawn anew for every batch, from a seed, and are the same for every arm.",
+    "Draws that happened to be the order of training are left out of “any order” and counted apart.",
+    "Checkpoints are selected on one split of the examples and reported on another.",
 )
 GLOSSARY = (
     ("plan", "which layers run, in which order and mixture, as text: 0-13 (14|15|16|17)*3 18-31"),
@@ -36,6 +45,16 @@ GLOSSARY = (
     ("CKA", "centred kernel alignment, a similarity that ignores rotation and scale; unbiased, by minibatches"),
     ("wiring", "the matrix A in x_j = sum A[j,i] d_i: what each step reads of what was written before it"),
 )
+ROBUST_GLOSSARY = (
+    ("in order", "the layers run as they were trained before any of this: 0, 1, 2, …"),
+    ("in any order", "the layers run in an order drawn at random, every layer once"),
+    ("layers kept", "so many layers run, the others are left out; which ones is the rule: first, last, even, random"),
+    ("merged", "a model whose every layer comes from another model of the same arm; no weight changes"),
+    ("own depth", "merged so that layer 5 of one model stands only where layer 5 of another stood"),
+    ("ensemble", "the outputs of several models, averaged"),
+    ("top-5", "share of images whose class is among the five first choices"),
+    ("chance", "what a model gets that knows nothing: the largest class, or a uniform guess of the next token"),
+)
 
 
 def provenance(evidence: Evidence) -> Chapter:
@@ -46,16 +65,27 @@ def provenance(evidence: Evidence) -> Chapter:
     )
     run = evidence.scores("run")
     measured = simple_table(("quantity", "value"), [(label(s.metric), tidy(s.value)) for s in run]) if run else Safe("")
-    method = element("ul", *(element("li", line) for line in METHOD))
+    robust = bool(evidence.robustness.measures)
+    method = element("ul", *(element("li", line) for line in (ROBUST_METHOD if robust else METHOD)))
     level = element("p", f"Significance level: {percent(evidence.data.level)}.")
     body = (
         lead("What ran, on what, and how the numbers were made."),
         element("div", element("h3", "Manifest"), shown),
         *((element("div", element("h3", "The run"), measured),) if run else ()),
         element("div", element("h3", "How intervals are computed"), method, level),
-        element("div", element("h3", "Glossary"), element("dl", *_pairs(GLOSSARY), class_="glossary")),
+        element(
+            "div",
+            element("h3", "Glossary"),
+            element("dl", *_pairs(_arms(evidence) if robust else GLOSSARY), class_="glossary"),
+        ),
     )
     return Chapter("provenance", "Provenance", "Provenance", body)
+
+
+def _arms(evidence: Evidence) -> tuple[tuple[str, str], ...]:
+    """The words of a robustness run: its own arms, and what they are put to."""
+    arms = tuple((arm, ARMS[arm].meaning) for arm in evidence.robustness.arms if arm in ARMS)
+    return (*arms, *ROBUST_GLOSSARY)
 
 
 def _pairs(rows: Iterable[tuple[str, str]]) -> Iterator[Safe]:

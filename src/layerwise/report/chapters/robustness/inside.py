@@ -86,24 +86,19 @@ def _contribution(found: Robustness) -> Part:
         return (heading, note("No layer was left out alone (contribution).")), []
     span = common_span([line.rows for lines in shown.values() for line in lines])
     tell = telling("without layer {}", axis, found.level)
-    pictures = [
-        Picture(
-            f"contribution-{condition}",
-            f"Without one layer, {CONDITIONS[condition]}",
-            {
-                (): lined(
-                    lines, across="layer", upwards=axis.partition(" without")[0], tell=tell, span=span, reference=0.0
-                )
-            },
-        )
-        for condition, lines in shown.items()
-    ]
+    upwards = axis.partition(" without")[0]
+    pictures: list[Picture] = []
+    for condition, lines in shown.items():
+        figure = lined(lines, across="layer", upwards=upwards, tell=tell, span=span, reference=0.0)
+        name, words = f"contribution-{condition}", f"Without one layer, {CONDITIONS[condition]}"
+        leader = pictures[0].name if pictures else None
+        pictures.append(Picture(name, words, {(): figure}, rooted=True, leader=leader))
     arms = {line.name for lines in shown.values() for line in lines}
     slots = {arm: slot for arm, slot in arm_slots(found.arms).items() if arm in arms}
     cards = (card(picture.alternative, picture.html()) for picture in pictures)
     chips = legend(slots, tuple(picture.name for picture in pictures))
     told = note("With all layers minus without this one: above zero the layer is missed.")
-    return (heading, chips, element("div", *cards, class_="grid pair"), told), pictures
+    return (heading, pictures[0].controls(), chips, element("div", *cards, class_="grid pair"), told), pictures
 
 
 def _worth(found: Robustness, metric: str, scale: float) -> list[Line]:

@@ -12,8 +12,9 @@ from layerwise.report.figures.levels import Level, levels
 from layerwise.report.figures.strips import Strip, strips
 from layerwise.report.markup import Safe, element, measured
 from layerwise.report.picture import Choice, Picture
-from layerwise.report.quantity import ACCURACY, TOP_5
+from layerwise.report.quantity import ACCURACY
 from layerwise.report.robustness import ANY_ORDER, CONDITIONS, IN_ORDER, Robustness
+from layerwise.report.standings import merging_rows
 from layerwise.report.table import simple_table
 from layerwise.results.rows import Score
 
@@ -32,6 +33,7 @@ def merging(evidence: Evidence) -> Chapter:
     pictures = tuple(picture for picture in (_swarms(found), _ways(found)) if picture is not None)
     if not pictures:
         return absent(evidence, ANCHOR, TITLE, SHORT, "No models were merged in this run (merging).")
+    numbers = merging_rows(found)
     body = (
         lead("A merged model takes each layer from one of several models of one arm; nothing is trained again."),
         *(
@@ -44,7 +46,9 @@ def merging(evidence: Evidence) -> Chapter:
             " another: the null for merging, since models of one origin may still fit together there. Anywhere, it may"
             " stand at any place."
         ),
-        element("details", element("summary", "Every number"), _table(found)),
+        element(
+            "details", element("summary", "Every number"), simple_table(numbers.head, numbers.body, numeric_from=2)
+        ),
     )
     return Chapter(ANCHOR, TITLE, SHORT, body, pictures)
 
@@ -122,24 +126,3 @@ def _own_depth(found: Robustness) -> tuple[Safe, ...]:
         class_="answer",
     )
     return (told,)
-
-
-def _table(found: Robustness) -> Safe:
-    """A row for each arm and way: the value, its spread over the draws, and top-5."""
-    quantity = found.quantity
-    tasks = [
-        *(f"{way} {condition}" for way in WAYS for condition in CONDITIONS),
-        "merged own-depth",
-        "merged arbitrary",
-    ]
-    rows = []
-    for arm in found.arms_with("merging", quantity.metric):
-        for task in tasks:
-            score = _level(found, arm, task)
-            if score is not None:
-                spread = found.score("merging", f"{quantity.metric}@spread", arm, task)
-                top = () if found.is_language else (TOP_5.told(found.score("merging", TOP_5.metric, arm, task)),)
-                shown = "–" if spread is None else f"± {quantity.bare(spread)}"
-                rows.append((arm, task, quantity.told(score), shown, *top))
-    head = ("arm", "models", quantity.name, "spread of the draws", *(() if found.is_language else (TOP_5.name,)))
-    return simple_table(head, rows, numeric_from=2)

@@ -10,8 +10,8 @@ from layerwise.report.chapters.robustness.absence import absent
 from layerwise.report.data import Evidence
 from layerwise.report.headline import Number
 from layerwise.report.markup import Safe, element, measured
-from layerwise.report.quantity import ACCURACY, POINTS, TOP_5, Quantity
 from layerwise.report.robustness import Robustness
+from layerwise.report.standings import survival_rows
 from layerwise.report.survival import Cell, Survival, Trial, sentence, summary
 from layerwise.report.survival import survival as survived
 from layerwise.report.table import simple_table
@@ -25,12 +25,15 @@ def survival(evidence: Evidence) -> Chapter:
     matrix = survived(found)
     if not matrix.cells:
         return absent(evidence, ANCHOR, TITLE, SHORT, "No arm was tested in this run (robustness).")
+    numbers = survival_rows(found, matrix)
     body = (
         lead(summary(matrix) or "The arms of this run, and what was asked of them."),
         _matrix(found, matrix),
         _key(found),
         element("ul", *(_told(found, matrix, arm) for arm in matrix.cells), class_="fates"),
-        element("details", element("summary", "Every number"), _numbers(found, matrix)),
+        element(
+            "details", element("summary", "Every number"), simple_table(numbers.head, numbers.body, numeric_from=2)
+        ),
     )
     return Chapter(ANCHOR, TITLE, SHORT, body)
 
@@ -102,22 +105,3 @@ def _told(found: Robustness, matrix: Survival, arm: str) -> Safe:
     pieces = (measured(piece) if isinstance(piece, Number) else piece for piece in sentence(found, matrix, arm))
     name = element("b", element("i", style=f"--swatch:var(--series-{slot})"), arm)
     return element("li", name, element("p", *pieces))
-
-
-def _numbers(found: Robustness, matrix: Survival) -> Safe:
-    """A row for each arm and trial: the run's own quantity, top-1, top-5, and the difference to the baseline."""
-    quantities = [q for q in dict.fromkeys((found.quantity, ACCURACY, TOP_5, POINTS)) if _has(found, q)]
-    rows = [
-        (arm, f"{trial.group}, {trial.name}", *(_shown(found, quantity, trial, arm) for quantity in quantities))
-        for arm in matrix.cells
-        for trial in matrix.cells[arm]
-    ]
-    return simple_table(("arm", "trial", *(quantity.name for quantity in quantities)), rows, numeric_from=2)
-
-
-def _has(found: Robustness, quantity: Quantity) -> bool:
-    return bool(found.arms_with("robustness", quantity.metric))
-
-
-def _shown(found: Robustness, quantity: Quantity, trial: Trial, arm: str) -> str:
-    return quantity.told(found.score(trial.measure, quantity.metric, arm, trial.task), signed=quantity is POINTS)

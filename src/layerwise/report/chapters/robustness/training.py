@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import plotly.graph_objects as go
 
 from layerwise.report.arms import arm_slots
@@ -11,24 +9,22 @@ from layerwise.report.chapters.chapter import Chapter, card, lead, legend, note
 from layerwise.report.chapters.robustness.absence import absent
 from layerwise.report.data import Evidence
 from layerwise.report.figures.learning import Course, learning
-from layerwise.report.markup import Safe, element
-from layerwise.report.notation import tidy
+from layerwise.report.markup import element
 from layerwise.report.picture import Choice, Picture
-from layerwise.report.robustness import TRAINING, Robustness, Rows
+from layerwise.report.robustness import TRAINING, Robustness
+from layerwise.report.standings import by_step, training_rows
 from layerwise.report.table import simple_table
 
 TITLE, SHORT = "How the arms were trained", "Training"
 LOSSES = {"validation_loss": "validation loss", "train_loss": "training loss"}
-FACTS = {"steps": "steps", "epochs": "epochs", "seconds": "seconds", "best_step": "best step"}
-STEP = re.compile(r"step (\d+)")
 
 
 def training(evidence: Evidence) -> Chapter:
     """The courses of all arms in one figure; a row for each training."""
     found = evidence.robustness
     courses = {metric: drawn for metric in LOSSES if (drawn := _courses(found, metric))}
-    facts = _facts(found)
-    if not courses and not facts:
+    facts = training_rows(found)
+    if not courses and not facts.body:
         what = "No training is part of this run; `layerwise train` writes one."
         return absent(evidence, TRAINING, TITLE, SHORT, what)
     pictures = (_picture(courses),) if courses else ()
@@ -38,7 +34,11 @@ def training(evidence: Evidence) -> Chapter:
         *(part for picture in pictures for part in (picture.controls(), legend(slots, (picture.name,)))),
         *(card(None, picture.html()) for picture in pictures),
         note("Thin lines are seeds, bold ones their mean. The losses of arms that do extra work hold that work too."),
-        *facts,
+        *(
+            (element("details", element("summary", "Every training"), simple_table(facts.head, facts.body)),)
+            if facts.body
+            else ()
+        ),
     )
     return Chapter(TRAINING, TITLE, SHORT, body, pictures)
 
@@ -47,14 +47,10 @@ def _courses(found: Robustness, metric: str) -> list[Course]:
     slots = arm_slots(found.arms)
     courses = []
     for arm in found.arms:
-        seeds = {name: _by_step(rows) for name, rows in found.seeded(TRAINING, metric, arm).items()}
+        seeds = {name: by_step(rows) for name, rows in found.seeded(TRAINING, metric, arm).items()}
         measured = {name: losses for name, losses in seeds.items() if losses}
         courses += [Course(arm, measured, slots[arm])] if measured else []
     return courses
-
-
-def _by_step(rows: Rows) -> dict[int, float]:
-    return {int(match[1]): score.value for task, score in rows.items() if (match := STEP.fullmatch(task))}
 
 
 def _picture(courses: dict[str, list[Course]]) -> Picture:
@@ -63,14 +59,3 @@ def _picture(courses: dict[str, list[Course]]) -> Picture:
     }
     choice = (Choice("Loss", tuple(LOSSES[metric] for metric in courses)),)
     return Picture("training", "Loss by step, a line an arm", variants, choice)
-
-
-def _facts(found: Robustness) -> tuple[Safe, ...]:
-    names = [name for arm in found.arms for name in found.seeded(TRAINING, "steps", arm)]
-    rows = []
-    for name in names:
-        scores = (found.score(TRAINING, metric, name) for metric in FACTS)
-        rows.append((name, *("–" if score is None else tidy(score.value) for score in scores)))
-    if not rows:
-        return ()
-    return (element("details", element("summary", "Every training"), simple_table(("arm", *FACTS.values()), rows)),)
