@@ -26,9 +26,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stack": {"plan", "data"},
     "measure": {"results", "plan", "data", "stack"},
     "models": {"plan", "data", "stack"},
+    "merge": {"results", "plan", "data", "stack", "measure"},
     "train": {"results", "plan", "data", "stack", "measure", "models"},
     "report": {"results", "plan"},
-    "cli": {"results", "plan", "data", "stack", "measure", "models", "train", "report"},
+    "cli": {"results", "plan", "data", "stack", "measure", "merge", "models", "train", "report"},
 }
 
 

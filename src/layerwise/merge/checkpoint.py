@@ -1,0 +1,234 @@
+"""A plan written out as an ordinary checkpoint, which plain transformers loads to the same logits.
+
+Block slot i of the new model gets the weights of the plan's i-th visit, whichever model they are from; everything else
+is that of the model at hand. The configuration is the one the model shows while the plan is in place: layer counts
+updated, per-layer lists in visit order. It works for plans over one model too: pruned, re-ordered, deepened.
+
+A layer that is visited twice is written twice: a checkpoint cannot share weights between slots. Groups and halves have
+no place in an ordinary model and are refused. What is written is loaded again and compared before it gets its name, so
+that a folder which is there is right.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.utils import cached_file
+
+from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.stack import Stack, weight_hash
+from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
+from layerwise.stack.view import visit_order
+
+FILE = "plan.json"
+"""What the plan was, and whose weights, beside the weights."""
+
+# What says how inputs become tensors; the tokenizer writes its own files.
+PREPROCESSING = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+
+# What configurations of backbones derive from the number of their layers, and would contradict with another number.
+STAGES = frozenset({"stage_names", "out_features", "out_indices"})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a written model comes from: its plan, and the weight hash of each model by its name in the plan.
+
+    The model at hand, which lent all that is not a layer, is called `shell`. `parameters` counts the new model's, and
+    `gap` is the largest difference between its logits and those of the plan, over the batch it was checked on.
+    """
+
+    plan: str
+    models: Mapping[str, str]
+    weights: Mapping[str, str]
+    parameters: int
+    gap: float
+
+
+def save(
+    stack: Stack, plan: Plan, folder: Path | str, *, inputs: Mapping[str, Tensor] | None = None, fresh: bool = False
+) -> Origin:
+    """Write `stack` under `plan` to `folder` as a Hugging Face model, and prove that it loads to the same logits.
+
+    The proof is run on `inputs`, by default on a small seeded batch. The folder appears whole or not at all; one that
+    is there is replaced only if `fresh` is set and it holds a model. The tokenizer goes along where the stack has one,
+    and so does the configuration of an image processor where its files are at hand.
+
+    Raises `PlanError` for a plan with groups or halves, `UnsupportedModel` for a model that is not of transformers or
+    whose configuration cannot say what the plan does, and `CheckpointError` for a folder that is in the way.
+    """
+    stack.check(plan)
+    _refuse_inexpressible(plan)
+    if not isinstance(stack.model, PreTrainedModel):
+        raise UnsupportedModel(
+            f"{type(stack.model).__name__} is not a transformers model, so there is no checkpoint that could hold it"
+        )
+    batch = example_inputs(stack.model) if inputs is None else dict(inputs)
+    if batch is None:
+        raise ModelError(
+            f"{type(stack.model).__name__} takes inputs that layerwise cannot make up; pass a batch to check the "
+            "checkpoint on: save(stack, plan, folder, inputs=...)"
+        )
+    folder = Path(folder)
+    _refuse_in_the_way(folder, fresh)
+    with evaluating(stack.model), torch.inference_mode():
+        expected = stack.logits(plan, **batch)
+    with _draft(folder) as draft:
+        written = _assembled(stack, plan)
+        written.save_pretrained(draft)
+        gap = _proved(stack, written, draft, batch, expected)
+        origin = _origin(stack, plan, written.num_parameters(), gap)
+        (draft / FILE).write_text(json.dumps(asdict(origin), indent=1) + "\n", encoding="utf-8")
+        _bring_along(stack, draft)
+    return origin
+
+
+def _refuse_inexpressible(plan: Plan) -> None:
+    steps = plan.steps()
+    if plan.has_halves():
+        half = next(step.name for step in steps if step.part is not None)
+        raise PlanError(
+            f"a checkpoint holds whole layers, and the plan runs {half}: run it in place with stack.under, or leave "
+            "the halves out"
+        )
+    if any(step.opens or step.closes for step in steps):
+        flat = " ".join(step.name for step in steps)
+        raise PlanError(
+            "a checkpoint runs its layers one after another, and the plan has a group: run it in place with "
+            f"stack.under, or write its layers in turn, as in {Plan.parse(flat)}"
+        )
+
+
+def _refuse_in_the_way(folder: Path, fresh: bool) -> None:
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not (folder / "config.json").is_file():
+        raise CheckpointError(f"{folder} is there and is not a model, so it stays; choose another folder")
+    if not fresh:
+        raise CheckpointError(f"{folder} holds a model already; choose another folder, or replace it with --fresh")
+
+
+@contextmanager
+def _draft(folder: Path) -> Iterator[Path]:
+    """A folder beside `folder` that takes its name if all goes well, and is gone if not."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write to {folder.parent} ({error.strerror}); choose a folder on a disk that can be written"
+        ) from error
+    try:
+        yield draft
+        draft.chmod(0o755)
+        old = draft.with_name(f"{draft.name}-old")
+        if folder.exists():
+            os.replace(folder, old)
+        os.replace(draft, folder)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _assembled(stack: Stack, plan: Plan) -> PreTrainedModel:
+    """The model of the plan, sharing every weight that it can share."""
+    model = stack.model
+    assert isinstance(model, PreTrainedModel)
+    with visit_order(model, stack.path, plan.order(), stack.depth):
+        settings = model.config.to_dict()
+    try:
+        config = type(model.config).from_dict({key: settings[key] for key in settings.keys() - STAGES})
+        config._attn_implementation = model.config._attn_implementation
+        with torch.device("meta"):
+            made = type(model)(config)
+        made.to(stack.dtype).load_state_dict(_weights(stack, plan), assign=True)
+    except (RuntimeError, ValueError, TypeError, KeyError, IndexError) as error:
+        reason = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
+        raise UnsupportedModel(
+            f"the configuration of {type(model).__name__} cannot say what {plan} does, so no checkpoint can hold it "
+            f"({type(error).__name__}: {reason}); run the plan in place with stack.under"
+        ) from error
+    made.tie_weights()
+    if model.can_generate():
+        made.generation_config = model.generation_config
+    return made.eval()
+
+
+def _weights(stack: Stack, plan: Plan) -> dict[str, Tensor]:
+    """The state dictionary of the model of the plan; a layer visited again is a copy."""
+    prefix = f"{stack.path}."
+    weights = {name: value for name, value in stack.model.state_dict().items() if not name.startswith(prefix)}
+    seen: set[tuple[int, str | None]] = set()
+    for slot, step in enumerate(plan.steps()):
+        again = (step.layer, step.source) in seen
+        seen.add((step.layer, step.source))
+        for name, value in stack.block(step.layer, step.source).state_dict().items():
+            weights[f"{prefix}{slot}.{name}"] = value.clone() if again else value
+    return weights
+
+
+def _proved(
+    stack: Stack, written: PreTrainedModel, draft: Path, inputs: Mapping[str, Tensor], expected: Tensor
+) -> float:
+    """The largest difference between the logits of the plan and of the folder, which is refused if it is not rounding.
+
+    The folder is loaded as a user would load it, and must hold as many parameters as were written.
+    """
+    loaded: Any = type(written).from_pretrained(
+        draft, dtype=stack.dtype, use_safetensors=True, attn_implementation=written.config._attn_implementation
+    )
+    loaded = loaded.to(stack.device).eval()
+    with torch.inference_mode():
+        found = main_tensor(loaded(**inputs))
+    gap = float((found - expected).abs().max()) if found.shape == expected.shape else float("inf")
+    rounding = 64 * torch.finfo(stack.dtype).eps * float(expected.abs().max())
+    if loaded.num_parameters() != written.num_parameters() or not gap <= rounding:
+        raise UnsupportedModel(
+            f"{type(written).__name__} was written and loaded again, and its logits are {gap:.3g} from the plan's, "
+            f"where rounding is {rounding:.2g}: its configuration cannot say what the plan does; run it in place with "
+            "stack.under"
+        )
+    return gap
+
+
+def _origin(stack: Stack, plan: Plan, parameters: int, gap: float) -> Origin:
+    shell = next(iter(stack.sources.values()), stack)
+    models = {"shell": shell} | {name: stack.sources[name] for name in sorted(plan.sources())}
+    hashes: dict[int, str] = {}
+    for each in models.values():
+        hashes.setdefault(id(each.model), weight_hash(each.model))
+    return Origin(
+        str(plan),
+        {name: each.source.name for name, each in models.items()},
+        {name: hashes[id(each.model)] for name, each in models.items()},
+        parameters,
+        gap,
+    )
+
+
+def _bring_along(stack: Stack, draft: Path) -> None:
+    """What belongs to a model beside its weights: its tokenizer, and how images become tensors."""
+    if stack.tokenizer is not None:
+        stack.tokenizer.save_pretrained(draft)
+    shell = next(iter(stack.sources.values()), stack)
+    if isinstance(shell.model, PreTrainedModel):
+        place = shell.model.config._name_or_path or shell.source.name
+        for name in PREPROCESSING:
+            found = cached_file(
+                place, name, local_files_only=True, _raise_exceptions_for_missing_entries=False,
+                _raise_exceptions_for_connection_errors=False, _raise_exceptions_for_gated_repo=False,
+            )  # fmt: skip
+            if found is not None:
+                shutil.copyfile(found, draft / name)
