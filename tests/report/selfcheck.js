@@ -58,8 +58,8 @@
   }
 
   function legend() {
-    const chip = one(".legend button");
-    const figure = one(".legend").dataset.figures.split(" ")[0];
+    const chip = one(".legend[data-figures] button");
+    const figure = one(".legend[data-figures]").dataset.figures.split(" ")[0];
     const lines = () => all(`[data-figure="${figure}"] .scatterlayer .trace`).length;
     const before = lines();
     chip.click();

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from layerwise.report import ReportData, render
-from report import diagnosed, synthetic
+from report import diagnosed, robust, synthetic
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)
@@ -136,9 +136,27 @@ def test_a_diagnosis_is_drawn_and_answers(diagnosis: str, tmp_path: Path) -> Non
     assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
 
 
-@pytest.mark.parametrize("kind", ["sweep", "diagnosis"])
-def test_nothing_sticks_out_on_a_phone(html: str, diagnosis: str, tmp_path: Path, kind: str) -> None:
-    inner = {"sweep": html, "diagnosis": diagnosis}[kind].replace(
+@pytest.fixture(scope="module")
+def robustness() -> str:
+    return render(robust.run(12))
+
+
+def test_a_robustness_run_is_drawn_and_answers(robustness: str, tmp_path: Path) -> None:
+    result, console = checked(robustness, tmp_path)
+    assert console == []
+    assert result["failures"] == []
+    assert result["drawn"] == result["places"] - 1 > 10  # the layout of outputs has no axes
+    assert result["maps"] == 3
+    assert result["overflow"] <= 0
+    assert result["rootedAtFirst"] == 0
+    assert result["choices"]["linear"] != result["choices"]["rooted"]
+    assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
+    assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
+
+
+@pytest.mark.parametrize("kind", ["sweep", "diagnosis", "robustness"])
+def test_nothing_sticks_out_on_a_phone(html: str, diagnosis: str, robustness: str, tmp_path: Path, kind: str) -> None:
+    inner = {"sweep": html, "diagnosis": diagnosis, "robustness": robustness}[kind].replace(
         "</body>", f"<script>{SELFCHECK.read_text()}</script></body>"
     )
     (tmp_path / "report.html").write_text(inner, encoding="utf-8")
