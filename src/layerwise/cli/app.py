@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from layerwise.cli import diagnose, export, plan, report, sweep, verify
+from layerwise.cli import diagnose, export, plan, report, robustness, sweep, train, verify
 from layerwise.cli.screen import errors, write
 from layerwise.errors import LayerwiseError
 
@@ -28,6 +28,7 @@ A plan says which layers run, and in what order:
 [dim]layerwise plan "0-13 (14|15|16|17) 18-31"[/]   words, costs and a picture
 [dim]layerwise sweep demo[/]                        what happens when layers are moved
 [dim]layerwise diagnose demo[/]                     which layers matter, and what explains it
+[dim]layerwise train layershuffle --model demo-vit[/]   a model that bears any order
 """
 
 app = typer.Typer(
@@ -39,7 +40,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (sweep.sweep, diagnose.diagnose, plan.plan, verify.verify, report.report, export.export):
+for verb in (
+    sweep.sweep,
+    diagnose.diagnose,
+    plan.plan,
+    verify.verify,
+    report.report,
+    export.export,
+    train.train,
+    robustness.robustness,
+):
     app.command(verb.__name__)(verb)
 
 

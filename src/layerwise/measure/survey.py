@@ -42,13 +42,15 @@ class Questions:
     """What a survey asks.
 
     `orders` is how many fixed orders are tried, `draws` how many batches at least the examples are cut into where every
-    batch draws anew, `kept` how many layers are kept (all numbers below the depth if `None`), by which `rules`.
+    batch draws anew, `kept` how many layers are kept (all numbers below the depth if `None`), by which `rules`, and
+    `layers` whether each layer is left out by itself.
     """
 
     orders: int = 100
     draws: int = 16
     kept: tuple[int, ...] | None = None
     rules: tuple[str, ...] = RULES
+    layers: bool = True
     seed: int = 0
 
     def depths(self, depth: int) -> tuple[int, ...]:
@@ -108,7 +110,7 @@ def conditions(depth: int, questions: Questions) -> Iterator[Condition]:
             yield Condition(count, rule, True)
             if count > 1:
                 yield Condition(count, rule, False)
-    for layer in range(depth):
+    for layer in range(depth if questions.layers else 0):
         yield Condition(depth, None, True, without=layer)
         yield Condition(depth, None, False, without=layer)
 

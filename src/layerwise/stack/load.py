@@ -25,7 +25,7 @@ from layerwise.stack.inputs import example_inputs
 from layerwise.stack.stack import Source, Stack
 
 # Models that come with the package, by the name a user types.
-EMBEDDED = {"demo": "models/demo"}
+EMBEDDED = {"demo": "models/demo", "demo-vit": "models/demo_vit"}
 
 # Model types whose blocks look independent and are not.
 REFUSED_TYPES = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -71,7 +71,8 @@ def assess(
     Models refined at a reduced depth (arms `retrained-6`) are asked only what they were refined for, and are one arm.
     """
     surveys: dict[str, dict[int, Survey]] = {}
-    inside: dict[str, Trained] = {}
+    inside: dict[str, Candidate] = {}
+    fresh = False
     placed: list[Score] = []
     text = not splits.classes
     for candidate in candidates:
@@ -82,19 +83,21 @@ def assess(
             found = Survey.read(path)
         else:
             model = open_model(candidate.folder)
-            found = _survey(model, candidate, splits, questions, watcher)
+            found, fresh = _survey(model, candidate, splits, questions, watcher), True
             path.parent.mkdir(parents=True, exist_ok=True)
             found.save(path)
         arm = RETRAINED if candidate.arm.startswith(f"{RETRAINED}-") else candidate.arm
         seen = surveys.setdefault(arm, {})
         seen[candidate.seed] = _united(seen.get(candidate.seed), found)
-        if arm not in inside and arm != RETRAINED:
-            inside[arm] = model or open_model(candidate.folder)
+        if arm != RETRAINED:
+            inside.setdefault(arm, candidate)
         if candidate.arm.endswith("-predict"):
             placed += _positions(model or open_model(candidate.folder), candidate, splits, questions)
     _store(run, surveys, splits, text)
     run.store.replace_scores("position", placed + _means(placed))
-    _look_inside(run, inside, splits, questions, watcher)
+    if fresh or {row.task for row in run.store.scores("branches")} != set(inside):
+        models = ((arm, open_model(candidate.folder)) for arm, candidate in inside.items())
+        _look_inside(run, models, splits, questions, watcher)
 
 
 def training_rows(pedigrees: Mapping[str, Pedigree]) -> list[Score]:
@@ -206,13 +209,13 @@ def _means(placed: Sequence[Score]) -> list[Score]:
 
 
 def _look_inside(
-    run: Run, inside: Mapping[str, Trained], splits: Splits, questions: Questions, watcher: Watcher
+    run: Run, models: Iterable[tuple[str, Trained]], splits: Splits, questions: Questions, watcher: Watcher
 ) -> None:
     """Branch norms of one model of every arm, and where the outputs of its middle layer lie."""
     norms: list[Score] = []
     points: list[Score] = []
     notes: dict[str, list[Note]] = {"branches": [], "embedding": []}
-    for arm, model in inside.items():
+    for arm, model in models:
         watcher.say(f"inside {arm}: branch norms by position, and UMAP of the middle layer")
         found, said = branch_norms(model.stack, arm, splits.test, splits.collate, seed=questions.seed)
         norms, notes["branches"] = norms + found, notes["branches"] + said

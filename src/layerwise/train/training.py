@@ -19,6 +19,7 @@ from typing import Any
 
 from transformers import PrinterCallback, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
+from transformers.utils import cached_file
 
 from layerwise.data.splits import Splits
 from layerwise.errors import TrainError
@@ -30,19 +31,20 @@ from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.trainer import PlanTrainer
 
 PREPROCESSING = "preprocessor_config.json"
+_MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
 _PRECISION = {"float32": {}, "bfloat16": {"bf16": True}, "float16": {"fp16": True}}
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The model that trainings begin from: how to open it anew, the hash of its weights, and its folder if it has one.
+    """The model that trainings begin from: how to open it anew, the hash of its weights, and where they are from.
 
     Every training opens its own copy, since a training changes it.
     """
 
     open: Callable[[], Stack]
     weights: str
-    folder: Path | None = None
+    place: str | None = None
 
 
 Progress = Callable[[int, int, float | None], None]
@@ -206,8 +208,9 @@ def _publish(
         trained.save_pretrained(model, state_dict=weights)
         if stack.tokenizer is not None:
             stack.tokenizer.save_pretrained(model)
-        if base.folder is not None and (base.folder / PREPROCESSING).is_file():
-            shutil.copyfile(base.folder / PREPROCESSING, model / PREPROCESSING)
+        settings = None if base.place is None else cached_file(base.place, PREPROCESSING, **_MAY_BE_ABSENT)
+        if settings is not None:
+            shutil.copyfile(settings, model / PREPROCESSING)
         found.write(model)
         for checkpoint in folder.glob("checkpoint-*"):
             shutil.rmtree(checkpoint)

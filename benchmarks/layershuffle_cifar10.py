@@ -1,0 +1,157 @@
+"""The LayerShuffle experiment on CIFAR-10: pretrain a vision transformer in order, refine it every way, compare.
+
+    python benchmarks/layershuffle_cifar10.py --images FOLDER --out FOLDER [--preset gpu] [--seeds 3]
+
+`--images` is a folder with train/, validation/ and test/, one subfolder a class. Everything resumes: a run that is
+stopped (also by `timeout 590` or `kill -9`) goes on with the same command, so it can be done in pieces of any length.
+The preset `cpu` is a small transformer of 12 layers on 17 tokens an image; `gpu` is ViT-Ti/4 in bfloat16, for all of
+CIFAR-10. Writes report.html into the folder of the run; `layerwise export` makes its rows a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from transformers import ViTConfig, ViTForImageClassification, set_seed
+from transformers.utils import logging
+
+from layerwise import report as pages
+from layerwise.cli.findings import headline, report_data
+from layerwise.data.images import read_images
+from layerwise.data.preprocessing import preprocessing_of
+from layerwise.measure.survey import Questions
+from layerwise.plan.keeping import kept
+from layerwise.results import Manifest, Run
+from layerwise.results.pedigree import MODEL, Pedigree, trained_models
+from layerwise.stack import Stack, load, weight_hash
+from layerwise.train.assessment import Candidate, Watcher, assess, training_rows
+from layerwise.train.recipe import METHODS, Recipe, Settings, recipe, retrained
+from layerwise.train.training import Base, train
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """The size of the experiment."""
+
+    width: int
+    patch: int
+    pretraining: Settings
+    refining: Settings
+    questions: Questions
+    reduced: tuple[int, ...]
+
+
+REFINING = Settings(
+    epochs=3, batch=64, learning_rate=1e-3, schedule="cosine", warmup=0.05, augmentation="crop+flip", checks=6
+)
+PRESETS = {
+    "cpu": Preset(
+        width=48,
+        patch=8,
+        pretraining=replace(REFINING, epochs=15, checks=5),
+        refining=REFINING,
+        questions=Questions(orders=20, kept=(9, 6, 3)),
+        reduced=(9, 6, 3),
+    ),
+    "gpu": Preset(
+        width=192,
+        patch=4,
+        pretraining=replace(REFINING, epochs=100, batch=512, precision="bfloat16", checks=20),
+        refining=replace(REFINING, epochs=20, batch=512, precision="bfloat16", checks=10),
+        questions=Questions(),
+        reduced=(9, 6, 3),
+    ),
+}
+
+
+def new_model(preset: Preset, classes: tuple[str, ...]) -> ViTForImageClassification:
+    """The architecture with random weights, always the same ones."""
+    set_seed(0)
+    config = ViTConfig(
+        hidden_size=preset.width,
+        intermediate_size=2 * preset.width,
+        num_hidden_layers=12,
+        num_attention_heads=4,
+        image_size=32,
+        patch_size=preset.patch,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        id2label=dict(enumerate(classes)),
+        label2id={name: label for label, name in enumerate(classes)},
+    )
+    return ViTForImageClassification(config)
+
+
+def arms(preset: Preset, depth: int) -> list[Recipe]:
+    """Every method of the library, and models refined at each reduced depth."""
+    whole = [recipe(name, preset.refining, depth) for name in METHODS if name != "failout"]
+    chance = random.Random(0)
+    return whole + [retrained(preset.refining, kept(depth, count, "even", chance)) for count in preset.reduced]
+
+
+def main() -> None:
+    """Run the experiment, or what is left of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--preset", choices=PRESETS, default="cpu")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--threads", type=int)
+    options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    preset = PRESETS[options.preset]
+
+    first = read_images(options.images, preprocessing=preprocessing_of(ViTConfig(image_size=32, num_channels=3)))
+    blank = new_model(preset, first.classes)
+    splits = read_images(
+        options.images, preprocessing=preprocessing_of(blank.config), augmentation=preset.refining.augmentation
+    )
+    start = Base(lambda: load(new_model(preset, splits.classes)), weight_hash(blank))
+    pretrained = options.out / "base" / "seed-0"
+    said = train(start, splits, Recipe("base", preset.pretraining), 0, pretrained)
+    print(f"base: {said.steps} steps, {said.seconds:.0f} s", flush=True)
+
+    def opened() -> Stack:
+        return load(pretrained / MODEL)
+
+    base = Base(opened, weight_hash(opened().model), str(pretrained / MODEL))
+    for seed in range(options.seeds):
+        for each in arms(preset, 12):
+            found = train(base, splits, each, seed, options.out / each.arm / f"seed-{seed}")
+            print(f"{each.arm}, seed {seed}: {found.steps} steps, {found.seconds:.0f} s", flush=True)
+    report(options.out, base, splits, preset)
+
+
+def report(out: Path, base: Base, splits: object, preset: Preset) -> None:
+    """Survey every model and write the report."""
+    stack = base.open()
+    manifest = Manifest(
+        model=f"ViT, 12 layers, width {preset.width}, patch {preset.patch}", revision=None, weight_hash=base.weights,
+        dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=splits.name,
+        corpus_hash=splits.digest, documents=len(splits.test), tokens=len(splits.test), window=1,
+        families=("robustness",), tasks=(), seed=0, layers=stack.path, command=tuple(sys.argv),
+    )  # fmt: skip
+    folders = [folder for folder in trained_models(out) if folder.parts[-3] != "base"]
+    candidates = [Candidate(f.parts[-3], int(f.parts[-2].removeprefix("seed-")), f, f.parent) for f in folders]
+    with Run.resume_or_create(out, manifest) as run:
+        pedigrees = {each.label: Pedigree.read(each.folder) for each in candidates}
+        run.store.replace_scores("training", training_rows({k: v for k, v in pedigrees.items() if v is not None}))
+        assess(
+            candidates, splits, preset.questions, run, Watcher(lambda text: print(text, flush=True), lambda *_: None)
+        )
+        data = report_data(run)
+        print(headline(data))
+        pages.write(run.report, pages.render(data))
+        print(f"report: {run.report}")
+
+
+if __name__ == "__main__":
+    main()

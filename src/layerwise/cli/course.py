@@ -1,0 +1,149 @@
+"""A course of trainings: several methods and seeds from one base, then what their models survive, and the report.
+
+Every training resumes by itself, so a course that was stopped goes on where it was. Under torchrun every process takes
+part in the trainings, and the first one alone writes rows and speaks.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from layerwise import report as pages
+from layerwise.cli.findings import headline, report_data
+from layerwise.cli.screen import PartBar, duration, errors, output, write
+from layerwise.cli.sitting import begin, speaker
+from layerwise.data.splits import Splits
+from layerwise.errors import RunError
+from layerwise.measure.provenance import folder_of
+from layerwise.measure.survey import Questions
+from layerwise.results import Manifest, Run
+from layerwise.results.pedigree import Pedigree, trained_models
+from layerwise.stack import Stack
+from layerwise.train.assessment import Candidate, Watcher, assess, training_rows
+from layerwise.train.recipe import Recipe
+from layerwise.train.trained import Trained, open_trained
+from layerwise.train.training import Base, train
+
+FAMILY = "robustness"
+"""What the manifest of a course calls itself; `layerwise robustness` reads it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is trained: recipes, each with every seed from 0 on, from `base` on `splits`."""
+
+    base: Base
+    splits: Splits
+    recipes: tuple[Recipe, ...]
+    seeds: int
+
+
+def manifest_of(stack: Stack, weights: str, splits: Splits) -> Manifest:
+    """The provenance of a course from a base of hash `weights`; methods and seeds can be added later."""
+    return Manifest(
+        model=stack.source.name, revision=stack.source.revision, weight_hash=weights,
+        dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=splits.name,
+        corpus_hash=splits.digest, documents=len(splits.test), tokens=len(splits.test), window=1, families=(FAMILY,),
+        tasks=(), seed=0, layers=stack.path, command=tuple(sys.argv),
+    )  # fmt: skip
+
+
+def hold(course: Course, stack: Stack, questions: Questions, folder: Path | None, *, fresh: bool, quiet: bool) -> None:
+    """Train what is not trained yet into `folder`, or into one named by what is learned, and assess all of it."""
+    manifest = manifest_of(stack, course.base.weights, course.splits)
+    folder = folder or folder_of(manifest)
+    if int(os.environ.get("RANK", "0")) > 0:
+        _train(course, folder, lambda label, done, total: None, lambda text: None)
+        return
+    say = speaker(quiet)
+    with begin(folder, manifest, fresh) as run:
+        if fresh:
+            _discard_models(folder)
+        _announce(course, stack, run, say)
+        try:
+            with PartBar(quiet) as bar:
+                _train(course, folder, lambda label, done, total: bar.update(label, done / total), say)
+                review(run, candidates_of(folder), course.splits, questions, say, bar)
+        except KeyboardInterrupt:
+            write(errors, "stopped: finished models and checkpoints are kept; the same command goes on from here")
+            raise
+        tell(run)
+
+
+def review(
+    run: Run,
+    candidates: Sequence[Candidate],
+    splits: Splits,
+    questions: Questions,
+    say: Callable[[str], None],
+    bar: PartBar,
+    open_model: Callable[[Path], Trained] = open_trained,
+) -> None:
+    """Assess `candidates` into `run`, with what is known of their trainings."""
+    pedigrees = {each.label: Pedigree.read(each.folder) for each in candidates}
+    known = {label: pedigree for label, pedigree in pedigrees.items() if pedigree is not None}
+    run.store.replace_scores("training", training_rows(known))
+    watcher = Watcher(say, lambda label, done, total: bar.update(f"surveying {label}", done / total))
+    assess(candidates, splits, questions, run, watcher, open_model=open_model)
+
+
+def tell(run: Run) -> None:
+    """Print where every arm stands, and write the report."""
+    data = report_data(run)
+    write(output, headline(data))
+    pages.write(run.report, pages.render(data))
+    write(output, f"report: {run.report}")
+
+
+def candidates_of(folder: Path) -> tuple[Candidate, ...]:
+    """Every finished model in the folder of a course."""
+    return tuple(
+        Candidate(model.parts[-3], int(model.parts[-2].removeprefix("seed-")), model, model.parent)
+        for model in trained_models(folder)
+    )
+
+
+def _train(course: Course, folder: Path, progress: Callable[[str, int, int], None], say: Callable[[str], None]) -> None:
+    for seed in range(course.seeds):
+        for recipe in course.recipes:
+            label = f"{recipe.arm}/{seed}"
+            place = folder / recipe.arm / f"seed-{seed}"
+
+            def told(step: int, steps: int, loss: float | None, label: str = label) -> None:
+                progress(label if loss is None else f"{label}  loss {loss:.3f}", step, steps)
+
+            done = train(course.base, course.splits, recipe, seed, place, progress=told)
+            say(
+                f"{label}: {done.steps:,} steps in {duration(done.seconds)}, "
+                f"least validation loss at step {done.best_step:,}"
+            )
+
+
+def _announce(course: Course, stack: Stack, run: Run, say: Callable[[str], None]) -> None:
+    splits = course.splits
+    say(f"{stack.source.name}: {stack.depth} layers, {stack.device}")
+    sizes = f"{len(splits.train):,} to train, {len(splits.validation):,} to select, {len(splits.test):,} to report"
+    say(f"{splits.name}: {sizes}" + (f"; {len(splits.skipped):,} could not be read" if splits.skipped else ""))
+    say(f"{len(course.recipes)} ways of training, {course.seeds} seed{'s' * (course.seeds != 1)} each")
+    say(f"run folder: {run.folder}")
+    for change in run.changes:
+        say(f"note: {change}")
+
+
+def _discard_models(folder: Path) -> None:
+    for place in folder.glob("*/seed-*"):
+        shutil.rmtree(place)
+
+
+def check_is_course(run: Run) -> None:
+    """Raise `RunError` unless the run was written by `layerwise train`."""
+    if FAMILY not in run.manifest.families:
+        raise RunError(
+            f"{run.folder} is a run of another kind ({', '.join(run.manifest.families[:3])}); give a folder that "
+            "`layerwise train` has written, or a model"
+        )

@@ -1,0 +1,125 @@
+"""`layerwise train`: models that bear other layer orders, missing layers, and layers of other models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from layerwise.cli.options import MODEL, RUN, Device, Fresh, Layers, Length, OwnRun, Quiet, Revision, Tokenizer, names
+from layerwise.cli.screen import errors, write
+from layerwise.train.recipe import METHODS, Settings, recipe
+
+DATA = "What is read"
+TRAINING = "The training"
+
+Images = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PLACE", help="A folder of class folders, a dataset of the hub, or digits.", rich_help_panel=DATA
+    ),
+]
+TrainingText = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="A file, or a folder of them.", rich_help_panel=DATA)
+]
+Unreadable = Annotated[
+    Literal["refuse", "skip"],
+    typer.Option(help="What is done about images that cannot be read.", rich_help_panel=DATA),
+]
+Limit = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="At most so many images a split.", rich_help_panel=DATA)
+]
+
+
+def train(
+    methods: Annotated[
+        str, typer.Argument(metavar="METHODS", help=f"Some of {', '.join(METHODS)}, by commas; or all.")
+    ],
+    model: Annotated[str, typer.Option(metavar="MODEL", help="A hub id, a folder, demo-vit or demo.")],
+    images: Images = None,
+    text: TrainingText = None,
+    unreadable: Unreadable = "refuse",
+    limit: Limit = None,
+    length: Length = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Seeds of every method.", rich_help_panel=TRAINING)
+    ] = 3,
+    epochs: Annotated[float | None, typer.Option(metavar="X", rich_help_panel=TRAINING)] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Examples a step.", rich_help_panel=TRAINING)
+    ] = None,
+    accumulation: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Passes a step.", rich_help_panel=TRAINING)
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(metavar="X", rich_help_panel=TRAINING)] = None,
+    schedule: Annotated[
+        Literal["linear", "cosine", "constant"] | None,
+        typer.Option(help="How the rate ends.", rich_help_panel=TRAINING),
+    ] = None,
+    augmentation: Annotated[
+        Literal["none", "crop", "flip", "crop+flip"] | None,
+        typer.Option(help="Of training images.", rich_help_panel=TRAINING),
+    ] = None,
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None,
+        typer.Option(help="Of the forward pass.", rich_help_panel=TRAINING),
+    ] = None,
+    checks: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Validations a training.", rich_help_panel=TRAINING)
+    ] = None,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Train no baseline beside them.", rich_help_panel=TRAINING)
+    ] = False,
+    new_head: Annotated[
+        bool, typer.Option("--new-head", help="Draw its classification head anew.", rich_help_panel=MODEL)
+    ] = False,
+    run: OwnRun = None,
+    fresh: Fresh = False,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Draws the splits and the questions.", rich_help_panel=RUN)
+    ] = 0,
+    quiet: Quiet = False,
+    tokenizer: Tokenizer = None,
+    layers: Layers = None,
+    device: Device = "auto",
+    revision: Revision = None,
+) -> None:
+    """Train a model to bear any order of its layers, or to do without some of them.
+
+    Each method is trained beside the baseline, with several seeds, validated on one split and judged on another.
+    Killed or stopped, the same command goes on where it was. Without options the settings are the LayerShuffle paper's.
+
+    [dim]layerwise train layershuffle --model demo-vit[/]
+
+    [dim]layerwise train layershuffle,layerdrop --model google/vit-base-patch16-224 --images FOLDER[/]
+
+    [dim]torchrun --nproc-per-node 8 -m layerwise train all --model MODEL --images FOLDER[/]
+    """
+    chosen = {
+        "epochs": epochs, "batch": batch, "accumulation": accumulation, "learning_rate": learning_rate,
+        "schedule": schedule, "augmentation": augmentation, "precision": precision, "checks": checks,
+    }  # fmt: skip
+    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    wanted = tuple(METHODS) if methods == "all" else names(methods)
+    wanted = tuple(dict.fromkeys((*(() if alone else ("baseline",)), *wanted)))
+    for method in wanted:
+        recipe(method, Settings(), 12)  # a misspelt method is refused before anything is loaded
+    if not quiet:
+        write(errors, f"loading {model}")
+    from layerwise.cli.course import Course, hold
+    from layerwise.cli.lesson import base_of, settings_for
+    from layerwise.cli.materials import splits_for
+    from layerwise.measure.survey import Questions
+
+    settings = replace(settings_for(model), **given)
+    opener = base_of(model, tokenizer, layers, device, revision)
+    splits = splits_for(
+        opener.stack, images=images, text=text, place=opener.place, augmentation=settings.augmentation,
+        unreadable=unreadable, limit=limit, length=length, seed=seed, check=not new_head, quiet=quiet,
+    )  # fmt: skip
+    base = opener.base(splits.classes if new_head else None)
+    recipes = tuple(recipe(method, settings, opener.stack.depth) for method in wanted)
+    course = Course(base, splits, recipes, seeds)
+    hold(course, opener.stack, Questions(orders=20, kept=(), layers=False, seed=seed), run, fresh=fresh, quiet=quiet)

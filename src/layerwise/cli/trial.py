@@ -1,0 +1,107 @@
+"""One trial of robustness: of a run's models, of a single model, or of the demo, whose models it trains first."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from layerwise.cli.course import Course, candidates_of, check_is_course, hold, manifest_of, review, tell
+from layerwise.cli.lesson import base_of, settings_for
+from layerwise.cli.materials import splits_for
+from layerwise.cli.model import open_model
+from layerwise.cli.screen import PartBar
+from layerwise.cli.sitting import begin, speaker, stopped_in_peace
+from layerwise.data.splits import Splits
+from layerwise.errors import RunError
+from layerwise.measure.provenance import folder_of
+from layerwise.measure.survey import Questions
+from layerwise.plan.keeping import kept
+from layerwise.results import Run
+from layerwise.stack import Stack, weight_hash
+from layerwise.train.assessment import Candidate
+from layerwise.train.recipe import METHODS, recipe, retrained
+from layerwise.train.trained import Trained, open_trained
+
+REDUCED = (9, 6, 3)
+"""The depths at which models of the demo are refined for themselves, as in the paper's figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the options of `layerwise robustness` say about data and model."""
+
+    images: str | None
+    text: Path | None
+    unreadable: str
+    limit: int | None
+    length: int | None
+    seed: int
+    tokenizer: str | None
+    layers: str | None
+    device: str
+    dtype: str
+    revision: str | None
+
+    def splits(self, stack: Stack, place: str | None, quiet: bool, augmentation: str = "none") -> Splits:
+        """The splits for `stack`, whose settings for images lie at `place`."""
+        return splits_for(
+            stack, images=self.images, text=self.text, place=place, unreadable=self.unreadable, limit=self.limit,
+            length=self.length, seed=self.seed, augmentation=augmentation, quiet=quiet,
+        )  # fmt: skip
+
+
+def of_run(folder: Path, questions: Questions, wish: Wish, *, quiet: bool) -> None:
+    """Assess every finished model of a run of `layerwise train`, into the same run."""
+    with Run.open(folder) as recorded:
+        check_is_course(recorded)
+        manifest = recorded.manifest
+    candidates = candidates_of(folder)
+    if not candidates:
+        raise RunError(f"{folder} holds no finished model yet: run its `layerwise train` again to go on")
+    first = open_trained(candidates[0].folder, device=wish.device)
+    source = replace(first.stack.source, name=manifest.model)
+    first.stack.source = source
+    splits = wish.splits(first.stack, str(candidates[0].folder), quiet)
+    if splits.digest != manifest.corpus_hash:
+        raise RunError(
+            f"{folder} was trained on {manifest.corpus} with other splits than these ({splits.name}), so its test "
+            "examples may have been learned from. Give the --images or --text, --limit and --seed of its training"
+        )
+    say = speaker(quiet)
+    with Run.resume_or_create(folder, manifest) as run, stopped_in_peace(run), PartBar(quiet) as bar:
+        review(run, candidates, splits, questions, say, bar)
+        tell(run)
+
+
+def of_demo(
+    model: str, seeds: int, questions: Questions, wish: Wish, folder: Path | None, *, fresh: bool, quiet: bool
+) -> None:
+    """Train every method, and models at reduced depths, from the demo, and assess them all."""
+    settings = settings_for(model)
+    opener = base_of(model, wish.tokenizer, wish.layers, wish.device, wish.revision)
+    splits = wish.splits(opener.stack, opener.place, quiet, settings.augmentation)
+    depth = opener.stack.depth
+    recipes = [recipe(name, settings, depth) for name in METHODS if name != "failout"]
+    recipes += [retrained(settings, kept(depth, count, "even", random.Random(0))) for count in REDUCED]
+    course = Course(opener.base(None), splits, tuple(recipes), seeds)
+    hold(course, opener.stack, questions, folder, fresh=fresh, quiet=quiet)
+
+
+def of_model(model: str, questions: Questions, wish: Wish, folder: Path | None, *, fresh: bool, quiet: bool) -> None:
+    """Assess one model as it is, into a run of its own."""
+    place = Path(model).expanduser()
+    if (place / "training.json").is_file():
+        trained = open_trained(place, device=wish.device, dtype=wish.dtype)
+    else:
+        stack = open_model(model, wish.tokenizer, wish.layers, wish.device, wish.dtype, wish.revision, False)
+        trained = Trained(stack, None)
+    splits = wish.splits(trained.stack, model, quiet)
+    manifest = manifest_of(trained.stack, weight_hash(trained.stack.model), splits)
+    folder = folder or folder_of(manifest)
+    arm = trained.pedigree.arm if trained.pedigree is not None else Path(trained.stack.source.name).name
+    candidate = Candidate(arm, 0, place, folder)
+    say = speaker(quiet)
+    with begin(folder, manifest, fresh) as run, stopped_in_peace(run), PartBar(quiet) as bar:
+        review(run, (candidate,), splits, questions, say, bar, open_model=lambda _: trained)
+        tell(run)
