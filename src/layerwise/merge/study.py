@@ -1,0 +1,193 @@
+"""Is a merged model as good as those that it is made of? Members, merged models and ensembles of one way of training.
+
+    members      the models themselves: their mean, and the one that was best on the validation split
+    merged       one layer each from drawn models (see `assignments`): at its own depth in order, and anywhere at all
+    ensemble     all members asked, their logits averaged: what K times the cost would buy
+
+Members and ensemble run in order, and under orders drawn for every model and batch; the order as trained is not one of
+those. Everything is reported on the test split. The best member is chosen on the validation split, since the best of
+many on the images that are reported would flatter it. Embedding, norm and head of every merged model are the first
+member's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from layerwise.data.splits import Splits
+from layerwise.errors import ModelError
+from layerwise.measure.judgement import BATCH, Outcome, joined, judge, scored
+from layerwise.measure.robustness import over_seeds, paired
+from layerwise.measure.statistics import student_interval, wilson
+from layerwise.merge.assignment import assignments
+from layerwise.merge.ensemble import mean_logits
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.stack.inputs import accepted, evaluating, main_tensor
+
+MEASURE = "merging"
+DRAWN = "merges"
+KINDS = {"own-depth": True, "arbitrary": False}
+"""The two kinds of merged models, and whether their layers stay at their own depth."""
+
+ORDERS = ("sequential", "arbitrary")
+PIECES = 16
+"""The least number of batches that examples are cut into where every batch draws an order of its own."""
+
+Tell = Callable[[int, int], None]
+"""Told how many parts of the study are done, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """What several models did on the same examples: each by its name, and all of them as an ensemble."""
+
+    members: Mapping[str, Outcome]
+    ensemble: Outcome
+
+
+def merging(
+    arm: str, stacks: Mapping[str, Stack], splits: Splits, *, draws: int, seed: int = 0, tell: Tell | None = None
+) -> list[Score]:
+    """Rows of measures `merging` and `merges` for models that were trained in one way.
+
+    With `draws = 0` no merged models are made: members and ensemble alone. Raises `ModelError` for fewer than two
+    models and for models that are not built alike, `PlanError` for models of one layer.
+    """
+    if len(stacks) < 2:
+        raise ModelError(f"merging takes two models or more; {arm} has {len(stacks)}")
+    rows: list[Score] = []
+    done, parts = 0, 2 * len(ORDERS) + (2 * draws if draws else 0)
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if tell is not None:
+            tell(done, parts)
+
+    for order in ORDERS:
+        chosen = _best(company(stacks, splits.validation, splits.collate, order, seed), text=not splits.classes)
+        step()
+        rows += _company_rows(arm, order, company(stacks, splits.test, splits.collate, order, seed), chosen)
+        step()
+    if draws:
+        merged = Stack.with_sources(stacks)
+        for kind, own_depth in KINDS.items():
+            plans = assignments(tuple(stacks), merged.depth, draws, seed, own_depth=own_depth)
+            rows += _merged_rows(arm, kind, merged, plans, splits, step)
+    return rows
+
+
+def company(
+    stacks: Mapping[str, Stack],
+    examples: Any,
+    collate: Callable[[Sequence[Any]], dict[str, Tensor]],
+    order: str,
+    seed: int,
+) -> Company:
+    """Every model and the ensemble of all, on every example, in one pass; each model in place under its own orders."""
+    members: dict[str, list[Outcome]] = {name: [] for name in stacks}
+    together = []
+    size = BATCH if order == ORDERS[0] else max(1, min(BATCH, len(examples) // PIECES))
+    with ExitStack() as modes, torch.inference_mode():
+        for stack in stacks.values():
+            modes.enter_context(evaluating(stack.model))
+        for number, batch in enumerate(DataLoader(examples, batch_size=size, collate_fn=collate)):
+            said = _said(stacks, batch, order, seed, number, members)
+            logits = mean_logits(said)
+            together.append(scored(logits, batch["labels"].to(logits.device)))
+    return Company({name: joined(parts) for name, parts in members.items()}, joined(together))
+
+
+def _said(
+    stacks: Mapping[str, Stack],
+    batch: Mapping[str, Tensor],
+    order: str,
+    seed: int,
+    number: int,
+    members: Mapping[str, list[Outcome]],
+) -> Iterator[Tensor]:
+    """The logits of one model after the other, each scored for itself as it goes by."""
+    for name, stack in stacks.items():
+        inputs = {key: tensor.to(stack.device) for key, tensor in batch.items() if key != "labels"}
+        with stack.under(_order(stack.depth, order, f"{seed}/member {name}/{number}"), single_pass=True):
+            logits = main_tensor(stack.model(**accepted(stack.model, inputs)))
+        members[name].append(scored(logits, batch["labels"].to(stack.device)))
+        yield logits
+
+
+def _order(depth: int, order: str, seed: str) -> Plan:
+    trained = list(range(depth))
+    layers, chance = list(trained), random.Random(seed)
+    while order == "arbitrary" and layers == trained and depth > 1:
+        chance.shuffle(layers)
+    return Plan.of(layers)
+
+
+def _best(found: Company, *, text: bool) -> str:
+    """The name of the member with the most hits or, for text, the least loss."""
+    members = found.members
+    return min(members, key=lambda name: members[name].mean_nll if text else -members[name].accuracy)
+
+
+def _company_rows(arm: str, order: str, found: Company, chosen: str) -> Iterator[Score]:
+    yield from _spread(arm, f"members {order}", list(found.members.values()))
+    best = found.members[chosen]
+    for name, outcome in (("best member", best), ("ensemble", found.ensemble)):
+        for metric, (value, low, high) in _proportions(outcome).items():
+            yield Score(MEASURE, arm, f"{name} {order}", metric, value, low, high, documents=len(outcome.hits))
+    for metric, values in (("accuracy", "hits"), ("nll", "nll")):
+        gap = paired([(found.ensemble, best)], values)
+        yield Score(MEASURE, arm, f"ensemble {order}", f"{metric}_above@best member", *gap, documents=len(best.hits))
+
+
+def _merged_rows(
+    arm: str, kind: str, merged: Stack, plans: Sequence[Plan], splits: Splits, step: Callable[[], None]
+) -> Iterator[Score]:
+    outcomes: dict[Plan, Outcome] = {}
+    for plan in plans:
+        if plan not in outcomes:
+            outcomes[plan] = judge(merged, plan, splits.test, splits.collate)
+        step()
+    yield from _spread(arm, f"merged {kind}", [outcomes[plan] for plan in plans])
+    for plan, outcome in outcomes.items():
+        yield Score(DRAWN, arm, str(plan), f"accuracy.{kind}", outcome.accuracy, documents=len(outcome.hits))
+
+
+def _spread(arm: str, task: str, outcomes: Sequence[Outcome]) -> Iterator[Score]:
+    """Means over models with Student's interval over them, and their standard deviation as `<metric>@spread`."""
+    for metric in _values(outcomes[0]):
+        values = [_values(outcome)[metric] for outcome in outcomes]
+        several = len(values) > 1
+        low, high = over_seeds(values) if several and np.ptp(values) > 0 else (None, None)
+        yield Score(MEASURE, arm, task, metric, float(np.mean(values)), low, high, documents=len(outcomes[0].hits))
+        if several:
+            yield Score(MEASURE, arm, task, f"{metric}@spread", float(np.std(values, ddof=1)))
+
+
+def _values(outcome: Outcome) -> dict[str, float]:
+    top5 = outcome.accuracy_top5
+    found = {"accuracy": outcome.accuracy, "nll": outcome.mean_nll}
+    return found if top5 is None else {**found, "accuracy_top5": top5}
+
+
+def _proportions(outcome: Outcome) -> dict[str, tuple[float, float, float]]:
+    """The value of each metric of one model, with its interval over examples."""
+    found = {}
+    for metric, value in _values(outcome).items():
+        sums = {"accuracy": outcome.hits, "accuracy_top5": outcome.hits_top5, "nll": outcome.nll}[metric]
+        assert sums is not None, "a metric is there when its sums are"
+        share = metric != "nll" and bool((outcome.scored == 1).all())
+        estimate = wilson(sums.sum(), len(sums)) if share else student_interval(sums[None], outcome.scored)
+        found[metric] = (value, float(np.ravel(estimate.low)[0]), float(np.ravel(estimate.high)[0]))
+    return found

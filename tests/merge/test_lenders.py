@@ -1,0 +1,77 @@
+"""Who lends layers: models and runs, their names, and whether they are of one base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from layerwise.errors import ModelError, RunError
+from layerwise.merge.lenders import Lender, by_arm, check_one_base, lenders, named
+from layerwise.results.pedigree import Pedigree
+
+
+def pedigree(arm: str, seed: int = 0, base: str = "base-1", variant: str = "plain") -> Pedigree:
+    return Pedigree(arm, seed, base, "data", "digits", {"variant": variant}, 1, 1.0, 1, 1.0, 1)
+
+
+def trained(folder: Path, found: Pedigree) -> Path:
+    folder.mkdir(parents=True)
+    found.write(folder)
+    return folder
+
+
+def run_of(folder: Path, *arms: str, seeds: int = 2) -> Path:
+    for arm in arms:
+        for seed in range(seeds):
+            trained(folder / arm / f"seed-{seed}" / "model", pedigree(arm, seed))
+    folder.mkdir(exist_ok=True)
+    (folder / "manifest.json").write_text("{}")
+    return folder
+
+
+def test_a_run_lends_every_finished_model_arm_by_arm(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", "layershuffle", "baseline", "retrained-6", seeds=3)
+    arms = by_arm(lenders([str(run)]))
+    assert {arm: list(found) for arm, found in arms.items()} == {
+        "baseline": ["a", "b", "c"],
+        "layershuffle": ["a", "b", "c"],
+    }
+    assert arms["layershuffle"]["c"].place == str(run / "layershuffle" / "seed-2" / "model")
+
+
+def test_models_keep_the_order_they_were_given_in(tmp_path: Path) -> None:
+    one, two = (str(trained(tmp_path / name, pedigree("arm"))) for name in ("z", "y"))
+    (arm, found), *rest = by_arm(lenders([one, two, "owner/hub-model"])).items()
+    assert (arm, [lender.place for lender in found.values()]) == ("arm", [one, two])
+    assert [(name, list(more)) for name, more in rest] == [("models", ["a"])]
+
+
+def test_a_model_named_twice_and_a_run_without_models_are_refused(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", "arm")
+    with pytest.raises(ModelError, match="named twice"):
+        lenders([str(run), str(run / "arm" / "seed-0" / "model")])
+    with pytest.raises(RunError, match="no finished model"):
+        lenders([str(run_of(tmp_path / "empty"))])
+
+
+def test_models_of_different_base_are_refused_and_unknown_bases_are_said() -> None:
+    known = {"a": Lender("arm", "A", pedigree("arm")), "b": Lender("arm", "B", pedigree("arm", 1))}
+    assert check_one_base(known) == ()
+    with pytest.raises(ModelError, match=r"a \(A\) and c \(C\) are of different base"):
+        check_one_base({**known, "c": Lender("arm", "C", pedigree("arm", base="base-2"))})
+    (said,) = check_one_base({**known, "c": Lender("models", "C", None), "d": Lender("models", "D", None)})
+    assert said.startswith("nothing says what c, d were refined from")
+    assert check_one_base({"a": Lender("models", "A", None)}) == ()
+
+
+def test_layers_that_are_told_positions_are_known() -> None:
+    assert Lender("arm", "A", pedigree("arm", variant="position")).told_positions
+    assert not Lender("arm", "A", pedigree("arm", variant="predict")).told_positions
+    assert not Lender("models", "A", None).told_positions
+
+
+def test_there_are_names_for_any_number() -> None:
+    many = list(named([Lender("arm", str(number), None) for number in range(60)]))
+    assert len(set(many)) == 60
+    assert many[26:28] == ["a1", "b1"]
