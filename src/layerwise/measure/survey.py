@@ -43,7 +43,7 @@ class Questions:
 
     `orders` is how many fixed orders are tried, `draws` how many batches at least the examples are cut into where every
     batch draws anew, `kept` how many layers are kept (all numbers below the depth if `None`), by which `rules`, and
-    `layers` whether each layer is left out by itself.
+    `layers` whether each layer is asked by itself: left out, and looked into at every place.
     """
 
     orders: int = 100

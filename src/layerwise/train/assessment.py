@@ -95,7 +95,7 @@ def assess(
             placed += _positions(model or open_model(candidate.folder), candidate, splits, questions)
     _store(run, surveys, splits, text)
     run.store.replace_scores("position", placed + _means(placed))
-    if fresh or {row.task for row in run.store.scores("branches")} != set(inside):
+    if questions.layers and (fresh or {row.task for row in run.store.scores("branches")} != set(inside)):
         models = ((arm, open_model(candidate.folder)) for arm, candidate in inside.items())
         _look_inside(run, models, splits, questions, watcher)
 
