@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from layerwise.cli import diagnose, export, plan, report, robustness, sweep, train, verify
+from layerwise.cli import diagnose, export, merge, plan, report, robustness, sweep, train, verify
 from layerwise.cli.screen import errors, write
 from layerwise.errors import LayerwiseError
 
@@ -49,6 +49,7 @@ for verb in (
     export.export,
     train.train,
     robustness.robustness,
+    merge.merge,
 ):
     app.command(verb.__name__)(verb)
 

@@ -10,10 +10,13 @@ from layerwise.data.labels import check_labels
 from layerwise.data.preprocessing import preprocessing_of
 from layerwise.data.splits import Splits
 from layerwise.errors import DataError
+from layerwise.measure.reading import objective_of
 from layerwise.stack import Stack
 from layerwise.stack.load import EMBEDDED
 
 DIGITS = "digits"
+TEXT_LENGTH = 256
+"""Tokens in a window of training text, unless `--length` says otherwise."""
 
 
 def splits_for(
@@ -67,7 +70,11 @@ def _texts(stack: Stack, text: Path | None, length: int | None, seed: int) -> Sp
         if stack.source.name not in EMBEDDED:
             raise DataError(f"a text to learn from is needed: {_wanted(False)} (only demo brings its own)")
         return demo_text_splits(stack.tokenizer, seed=seed)
-    return text_splits(stack.tokenizer, read_corpus(text), length=length or 256, seed=seed)
+    positions = getattr(stack.text_config, "max_position_embeddings", None)
+    return text_splits(
+        stack.tokenizer, read_corpus(text), length=length or TEXT_LENGTH, seed=seed, positions=positions,
+        objective=objective_of(stack),
+    )  # fmt: skip
 
 
 def _wanted(images: bool) -> str:

@@ -13,6 +13,11 @@ from layerwise.cli.screen import errors, write
 from layerwise.train.recipe import METHODS, Settings, recipe
 
 DATA = "What is read"
+AUGMENTATIONS = (
+    "none",
+    "crop",
+    "crop+flip",
+)  # those of `layerwise.data.augmentation`, which is too heavy for a help text
 TRAINING = "The training"
 
 Images = Annotated[
@@ -59,8 +64,8 @@ def train(
         typer.Option(help="How the rate ends.", rich_help_panel=TRAINING),
     ] = None,
     augmentation: Annotated[
-        Literal["none", "crop", "flip", "crop+flip"] | None,
-        typer.Option(help="Of training images.", rich_help_panel=TRAINING),
+        str | None,
+        typer.Option(metavar="NAME", help=f"Of training images: {', '.join(AUGMENTATIONS)}.", rich_help_panel=TRAINING),
     ] = None,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"] | None,
