@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from layerwise.cli.findings import headline
@@ -278,6 +278,7 @@ def test_every_draw_is_a_dot_and_the_median_a_tick(drawn: dict[str, Any], found:
 
 
 @given(st.lists(st.floats(0.0, 100.0), max_size=200))
+@example([50.0] * 12)
 def test_a_swarm_stays_in_its_row_and_hides_no_dot(values: list[float]) -> None:
     moved = swarmed(values, 1.0)
     assert all(abs(offset) <= REACH + 1e-9 for offset in moved)

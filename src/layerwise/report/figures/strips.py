@@ -81,7 +81,7 @@ def swarmed(values: Sequence[float], width: float) -> list[float]:
         columns[round(value / width)].append(index)
     moved = [0.0] * len(values)
     for members in columns.values():
-        step = min(STEP, 2 * REACH / max(1, len(members) - 1))
+        step = min(STEP, REACH / max(1, len(members) // 2))
         for rank, index in enumerate(members):
             side = -1.0 if rank % 2 else 1.0
             moved[index] = side * step * ((rank + 1) // 2) or 0.0

@@ -25,7 +25,7 @@ def training(evidence: Evidence) -> Chapter:
     courses = {metric: drawn for metric in LOSSES if (drawn := _courses(found, metric))}
     facts = training_rows(found)
     if not courses and not facts.body:
-        what = "No training is part of this run; `layerwise train` writes one."
+        what = "No training is part of this run (layerwise train writes one)."
         return absent(evidence, TRAINING, TITLE, SHORT, what)
     pictures = (_picture(courses),) if courses else ()
     slots = {course.name: course.slot for drawn in courses.values() for course in drawn}
