@@ -1,4 +1,4 @@
-"""Members, merged models and ensembles: each number against its definition, on models small enough to be seen through."""
+"""Members, merged models and ensembles: each number against its definition, on small models."""
 
 from __future__ import annotations
 

@@ -1,0 +1,205 @@
+"""A union of models: those that lend each other layers, opened, written out as one, or judged over many draws."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.table import Table
+
+from layerwise.cli.course import check_is_course, manifest_of, tell
+from layerwise.cli.materials import DIGITS, splits_for
+from layerwise.cli.model import open_model
+from layerwise.cli.screen import PartBar, output, write
+from layerwise.cli.sitting import begin, speaker, stopped_in_peace
+from layerwise.data.splits import Splits
+from layerwise.errors import ModelError, RunError, near_matches
+from layerwise.measure.provenance import folder_of
+from layerwise.merge import merging, save
+from layerwise.merge.lenders import Lender, by_arm, check_one_base, lenders
+from layerwise.merge.study import DRAWN, MEASURE
+from layerwise.plan import Plan
+from layerwise.results import Manifest, Run
+from layerwise.results.rows import Score
+from layerwise.results.run import MANIFEST
+from layerwise.stack import Stack, weight_hash
+from layerwise.train.trained import open_trained
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the options say about the examples, and the seed of all draws."""
+
+    images: str | None
+    text: Path | None
+    unreadable: str
+    limit: int | None
+    length: int | None
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """The lenders of each arm by their names in plans, the `run` that all are from, if any, and how to open them."""
+
+    arms: Mapping[str, Mapping[str, Lender]]
+    run: Path | None
+    device: str
+    dtype: str
+    quiet: bool
+
+    @classmethod
+    def of(cls, places: Sequence[str], arm: str | None, *, device: str, dtype: str, quiet: bool) -> Union:
+        """The models at `places`, of one `arm` or of all; each arm's models are of one base.
+
+        Raises `ModelError` for an arm that is not there, and for models of different base.
+        """
+        arms = by_arm(lenders(places))
+        if arm is not None and arm not in arms:
+            raise ModelError(f"no model was trained as {arm!r}; {near_matches(arm, arms)}")
+        chosen = {name: found for name, found in arms.items() if arm in (None, name)}
+        say = speaker(quiet)
+        for name, found in chosen.items():
+            notes = check_one_base(found)
+            say(f"{name}:")
+            for letter, lender in found.items():
+                say(f"  {letter}  {lender.place}")
+            for said in notes:
+                say(f"note: {said}")
+        only = Path(places[0]).expanduser()
+        return cls(chosen, only if len(places) == 1 and (only / MANIFEST).is_file() else None, device, dtype, quiet)
+
+    def write(self, plan: Plan, folder: Path, *, fresh: bool) -> None:
+        """Write the model of `plan` to `folder`, and say that it was proved.
+
+        Raises `ModelError` when there are several arms, whose models have the same names.
+        """
+        if len(self.arms) > 1:
+            raise ModelError(
+                f"models of {len(self.arms)} arms were given; name one: --arm {' or --arm '.join(self.arms)}"
+            )
+        (found,) = self.arms.values()
+        if any(lender.told_positions for lender in found.values()):
+            raise ModelError(
+                "these layers were trained with a position encoding, which no ordinary checkpoint holds; "
+                "write out models of another arm"
+            )
+        stacks = self._open(found)
+        # A plan without names is about one model, and its errors should not speak of several.
+        stack = next(iter(stacks.values())) if len(stacks) == 1 and not plan.sources() else Stack.with_sources(stacks)
+        origin = save(stack, plan, folder, fresh=fresh)
+        gap = "the same logits" if origin.gap == 0 else f"logits within {origin.gap:.2g}, which is rounding"
+        repeats = len(plan.steps()) - plan.cost().weights
+        copied = f"; {repeats} of its layers are copies" if repeats else ""
+        write(output, f"{folder}: {len(plan.steps())} layers, {origin.parameters:,} parameters{copied}")
+        write(output, f"loaded again with plain transformers: {gap}")
+
+    def judge(self, wish: Wish, folder: Path | None, *, draws: int, fresh: bool) -> None:
+        """Judge members, merged models and ensembles of every arm with two models or more, into a run.
+
+        It is the run of the trainings where all models are from one, else one of its own.
+        """
+        several = {arm: found for arm, found in self.arms.items() if len(found) > 1}
+        if not several:
+            raise ModelError(
+                f"merging takes two models or more that were trained alike; found 1 of {', 1 of '.join(self.arms)}"
+            )
+        first = next(iter(next(iter(several.values())).values()))
+        shell = self._stack(first)
+        splits, manifest = self._examples(shell, first, wish, several)
+        say = speaker(self.quiet)
+        place = folder or self.run or folder_of(manifest)
+        with (
+            begin(place, manifest, fresh and place != self.run) as run,
+            stopped_in_peace(run),
+            PartBar(self.quiet) as bar,
+        ):
+            scores, notes = (
+                [],
+                [f"{arm} has one model, so nothing was merged" for arm in self.arms if arm not in several],
+            )
+            for arm, found in several.items():
+                lend = not any(lender.told_positions for lender in found.values())
+                if not lend:
+                    notes.append(
+                        f"{arm}: each layer was trained with a position encoding of its own model, so its models were "
+                        "asked together but not merged"
+                    )
+
+                def told(done: int, parts: int, arm: str = arm) -> None:
+                    bar.update(f"merging {arm}", done / parts)
+
+                scores += merging(arm, self._open(found), splits, draws=draws if lend else 0, seed=wish.seed, tell=told)
+            run.store.replace_scores(MEASURE, [score for score in scores if score.measure == MEASURE])
+            run.store.replace_scores(DRAWN, [score for score in scores if score.measure == DRAWN])
+            run.store.replace_notes(MEASURE, notes)
+            for said in notes:
+                say(f"note: {said}")
+            output.print(_table(scores, several))
+            tell(run)
+
+    def _examples(
+        self, shell: Stack, first: Lender, wish: Wish, several: Mapping[str, Mapping[str, Lender]]
+    ) -> tuple[Splits, Manifest]:
+        """The examples, and the manifest of the run that the numbers belong to."""
+        recorded = self._recorded()
+        if recorded is not None:
+            shell.source = replace(shell.source, name=recorded.model)
+        known = first.pedigree.data_name if first.pedigree is not None else None
+        images = wish.images or (DIGITS if wish.text is None and known == DIGITS else None)
+        splits = splits_for(
+            shell, images=images, text=wish.text, place=first.place, unreadable=wish.unreadable, limit=wish.limit,
+            length=wish.length, seed=wish.seed, quiet=self.quiet,
+        )  # fmt: skip
+        self._refuse_other_data(splits, several)
+        if recorded is not None:
+            return splits, recorded
+        every = [lender for found in several.values() for lender in found.values()]
+        weights = [weight_hash(self._stack(lender).model) for lender in every]
+        combined = hashlib.sha256("".join(weights).encode()).hexdigest()
+        return splits, replace(manifest_of(shell, combined, splits), seed=wish.seed)
+
+    def _recorded(self) -> Manifest | None:
+        if self.run is None:
+            return None
+        with Run.open(self.run) as run:
+            check_is_course(run)
+            return run.manifest
+
+    def _refuse_other_data(self, splits: Splits, several: Mapping[str, Mapping[str, Lender]]) -> None:
+        for found in several.values():
+            for name, lender in found.items():
+                if lender.pedigree is not None and lender.pedigree.data != splits.digest:
+                    raise RunError(
+                        f"{name} ({lender.place}) was trained on {lender.pedigree.data_name} with other splits than "
+                        f"these ({splits.name}), so it may have learned from their test examples. Give the --images "
+                        "or --text, --limit and --seed of its training"
+                    )
+
+    def _open(self, found: Mapping[str, Lender]) -> dict[str, Stack]:
+        return {name: self._stack(lender) for name, lender in found.items()}
+
+    def _stack(self, lender: Lender) -> Stack:
+        if lender.told_positions:
+            return open_trained(Path(lender.place), device=self.device, dtype=self.dtype).stack
+        return open_model(lender.place, None, None, self.device, self.dtype, None, False)
+
+
+def _table(scores: Sequence[Score], arms: Mapping[str, Mapping[str, Lender]]) -> Table:
+    """Accuracy, mean and standard deviation: of the models themselves, of those merged from them, of the ensemble."""
+    found = {(score.subject, score.task, score.metric): score.value for score in scores}
+
+    def cell(arm: str, task: str) -> str:
+        value, spread = (found.get((arm, task, metric)) for metric in ("accuracy", "accuracy@spread"))
+        if value is None:
+            return "–"
+        return f"{value:.1%}" if spread is None else f"{value:.1%} ± {spread:.1%}"
+
+    table = Table("accuracy", "order", "members", "best member", "merged", "ensemble", box=None, padding=(0, 2, 0, 0))
+    for arm in arms:
+        for order, merged in (("sequential", "own-depth"), ("arbitrary", "arbitrary")):
+            tasks = (f"members {order}", f"best member {order}", f"merged {merged}", f"ensemble {order}")
+            table.add_row(arm, order, *(cell(arm, task) for task in tasks))
+    return table
