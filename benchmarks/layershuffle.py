@@ -32,7 +32,6 @@ from layerwise.plan.samplers import Draws, Drop, Fixed, Sampler, Shuffle
 from layerwise.stack import load
 from layerwise.train.trainer import PlanTrainer
 
-
 SIDE = 16
 
 

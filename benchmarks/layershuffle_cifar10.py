@@ -47,7 +47,14 @@ class Preset:
 
 
 REFINING = Settings(
-    epochs=3, batch=64, learning_rate=1e-3, schedule="cosine", warmup=0.05, augmentation="crop+flip", checks=6
+    epochs=2,
+    batch=64,
+    learning_rate=1e-3,
+    schedule="cosine",
+    warmup=0.05,
+    augmentation="crop+flip",
+    checks=4,
+    scratch=2,
 )
 PRESETS = {
     "cpu": Preset(

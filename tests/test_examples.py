@@ -24,13 +24,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_examples_are_numbered_and_short() -> None:
-    assert [path.name[:3] for path in EXAMPLES] == ["01_", "02_", "03_", "04_"]
+    assert [path.name[:3] for path in EXAMPLES] == ["01_", "02_", "03_", "04_", "05_"]
     assert all(len(path.read_text().splitlines()) < 80 for path in EXAMPLES)
 
 
 @pytest.mark.parametrize(
     ("example", "expected"),
-    zip(EXAMPLES, ["without its middle layer (0 1 3, 3 layer", "layer 3 ", "0-5", "rank correlation"], strict=True),
+    zip(EXAMPLES, ["without its middle layer (0 1 3, 3 layer", "layer 3 ", "0-5", "rank correlation", "trained shuffled"], strict=True),
     ids=lambda each: each.stem if isinstance(each, Path) else "",
 )
 def test_an_example_runs(model: Path, example: Path, expected: str) -> None:

@@ -65,10 +65,11 @@ def assess(
     watcher: Watcher,
     *,
     open_model: Callable[[Path], Trained] = open_trained,
-) -> None:
+) -> bool:
     """Survey every candidate on the test split and store the rows of a robustness run; see `layerwise.measure.survey`.
 
-    Models refined at a reduced depth (arms `retrained-6`) are asked only what they were refined for, and are one arm.
+    Returns whether any model was surveyed that had not been. Models refined at a reduced depth (arms `retrained-6`)
+    are asked only what they were refined for, and are one arm.
     """
     surveys: dict[str, dict[int, Survey]] = {}
     inside: dict[str, Candidate] = {}
@@ -98,6 +99,7 @@ def assess(
     if questions.layers and (fresh or {row.task for row in run.store.scores("branches")} != set(inside)):
         models = ((arm, open_model(candidate.folder)) for arm, candidate in inside.items())
         _look_inside(run, models, splits, questions, watcher)
+    return fresh
 
 
 def training_rows(pedigrees: Mapping[str, Pedigree]) -> list[Score]:
