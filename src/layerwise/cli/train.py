@@ -74,6 +74,14 @@ def train(
     checks: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Validations a training.", rich_help_panel=TRAINING)
     ] = None,
+    drop: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Share of layers that LayerDrop leaves out.", rich_help_panel=TRAINING),
+    ] = None,
+    reach: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Places that a shuffled layer may move; any.", rich_help_panel=TRAINING),
+    ] = None,
     alone: Annotated[
         bool, typer.Option("--alone", help="Train no baseline beside them.", rich_help_panel=TRAINING)
     ] = False,
@@ -105,12 +113,13 @@ def train(
     chosen = {
         "epochs": epochs, "batch": batch, "accumulation": accumulation, "learning_rate": learning_rate,
         "schedule": schedule, "augmentation": augmentation, "precision": precision, "checks": checks,
+        "drop": drop, "reach": reach,
     }  # fmt: skip
     given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     wanted = tuple(METHODS) if methods == "all" else names(methods)
     wanted = tuple(dict.fromkeys((*(() if alone else ("baseline",)), *wanted)))
     for method in wanted:
-        recipe(method, Settings(), 12)  # a misspelt method is refused before anything is loaded
+        recipe(method, replace(Settings(), **given), 12)  # what no training can be is refused before anything is loaded
     if not quiet:
         write(errors, f"loading {model}")
     from layerwise.cli.course import Course, hold

@@ -39,7 +39,8 @@ class Settings:
     `batch` counts the examples of one optimiser step, in `accumulation` equal pieces that run one after another, on
     all processes together. `warmup` is the share of the steps over which the rate rises. `checks` is how often a
     training is validated and saved. `scratch` multiplies the epochs of trainings that start from random weights.
-    `precision` is the arithmetic of the forward pass; weights stay float32.
+    `precision` is the arithmetic of the forward pass; weights stay float32. `drop` is the share of layers (or nodes)
+    that the methods which leave some out leave out, `reach` how far a shuffled layer may move (anywhere if `None`).
     """
 
     epochs: float = 20.0
@@ -57,6 +58,8 @@ class Settings:
     checks: int = 20
     scratch: float = 3.0
     gradient_checkpointing: bool = False
+    drop: float = DROP
+    reach: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "accumulation", "learning_rate", "checks", "scratch"):
@@ -120,7 +123,18 @@ class Recipe:
     @property
     def leaves_out(self) -> bool:
         """Whether a pass may run without some of the parameters, so that DDP must look for the unused ones."""
-        return isinstance(self.sampler, Drop | Failout) and not self.sampler.preserve
+        return _leaves_out(self.sampler)
+
+
+def _leaves_out(sampler: Sampler) -> bool:
+    match sampler:
+        case Shuffle():
+            return False
+        case Fixed():
+            return sampler.plan is not None
+        case Drop() | Failout():
+            return not sampler.preserve or _leaves_out(sampler.of)
+    return True
 
 
 def baseline(settings: Settings, depth: int) -> Recipe:
@@ -134,8 +148,8 @@ def sequential(settings: Settings, depth: int) -> Recipe:
 
 
 def layershuffle(settings: Settings, depth: int) -> Recipe:
-    """A uniform permutation of all layers for every batch, in training and in validation."""
-    return Recipe("layershuffle", settings, Shuffle(), Shuffle())
+    """A random permutation of all layers for every batch, in training and in validation."""
+    return Recipe("layershuffle", settings, Shuffle(settings.reach), Shuffle(settings.reach))
 
 
 def layershuffle_position(settings: Settings, depth: int) -> Recipe:
@@ -149,24 +163,25 @@ def layershuffle_predict(settings: Settings, depth: int) -> Recipe:
 
 
 def layerdrop(settings: Settings, depth: int) -> Recipe:
-    """Every layer left out with probability 0.2; validated with all layers, in order."""
-    return Recipe("layerdrop", settings, Drop(DROP))
+    """Every layer left out with probability `drop`; validated with all layers, in order."""
+    return Recipe("layerdrop", settings, Drop(settings.drop))
 
 
 def layerdrop_scratch(settings: Settings, depth: int) -> Recipe:
     """LayerDrop from random weights, for `scratch` times as many epochs."""
     longer = replace(settings, epochs=settings.epochs * settings.scratch)
-    return Recipe("layerdrop-scratch", longer, Drop(DROP), from_scratch=True)
+    return Recipe("layerdrop-scratch", longer, Drop(settings.drop), from_scratch=True)
 
 
 def layershuffle_layerdrop(settings: Settings, depth: int) -> Recipe:
-    """A random order, and every layer left out of it with probability 0.2."""
-    return Recipe("layershuffle-layerdrop", settings, Drop(DROP, of=Shuffle()), Shuffle())
+    """A random order, and every layer left out of it with probability `drop`."""
+    shuffle = Shuffle(settings.reach)
+    return Recipe("layershuffle-layerdrop", settings, Drop(settings.drop, of=shuffle), shuffle)
 
 
 def failout(settings: Settings, depth: int) -> Recipe:
-    """The layers on four nodes (fewer in a shallow model), each of which fails with probability 0.2."""
-    return Recipe("failout", settings, Failout(nodes_of(depth, min(4, depth)), DROP))
+    """The layers on four nodes (fewer in a shallow model), each of which fails with probability `drop`."""
+    return Recipe("failout", settings, Failout(nodes_of(depth, min(4, depth)), settings.drop))
 
 
 def retrained(settings: Settings, layers: tuple[int, ...]) -> Recipe:
