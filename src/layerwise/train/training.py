@@ -1,5 +1,6 @@
 """One training: from a base model, splits and a recipe to an ordinary model folder, through kills and restarts.
 
+    FOLDER/asked.json         what this training is, so that no other goes on in its folder
     FOLDER/checkpoint-120/    the Trainer's, the last one and the best one; gone when the training is done
     FOLDER/model/             the model with the least validation loss, as plain transformers loads it
     FOLDER/model/training.json    its pedigree, written last
@@ -9,6 +10,7 @@ The same call on the same folder goes on from the last checkpoint, and does noth
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import time
@@ -18,18 +20,21 @@ from pathlib import Path
 from typing import Any
 
 from transformers import PrinterCallback, TrainerCallback, TrainingArguments, set_seed
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.utils import cached_file
 
 from layerwise.data.splits import Splits
 from layerwise.errors import TrainError
 from layerwise.plan.samplers import Draws
 from layerwise.results.pedigree import MODEL, Moment, Pedigree
+from layerwise.results.run import write_whole
 from layerwise.stack import Stack
 from layerwise.train import position, prediction
 from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.replay import Epochs, Replayed
 from layerwise.train.trainer import PlanTrainer
 
+ASKED = "asked.json"
 PREPROCESSING = "preprocessor_config.json"
 _MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
 _PRECISION = {"float32": {}, "bfloat16": {"bf16": True}, "float16": {"fp16": True}}
@@ -66,9 +71,8 @@ def train(
     `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. Raises
     `TrainError` when the folder holds another training, or at a loss that is not finite (see `PlanTrainer`).
     """
-    finished = Pedigree.read(folder / MODEL)
+    finished = _hold(folder, {"base": base.weights, "data": splits.digest, "recipe": recipe.to_json(), "seed": seed})
     if finished is not None:
-        _check_same(finished, base, splits, recipe, seed, folder)
         return finished
     set_seed(seed)
     stack = base.open()
@@ -79,7 +83,7 @@ def train(
         position.attach(stack, recipe.position)
     elif recipe.variant == "predict":
         asked = prediction.attach(stack, recipe.prediction)
-    clock = _Clock(progress)
+    examples = Replayed(splits.train, seed)
     trainer = PlanTrainer(
         stack=stack,
         draws=Draws(recipe.sampler, stack.depth, seed, stream=_stream(recipe)),
@@ -87,31 +91,48 @@ def train(
         prediction=asked,
         args=_arguments(recipe.settings, recipe, len(splits.train), seed, folder, dict(arguments or {})),
         data_collator=splits.collate,
-        train_dataset=splits.train,
+        train_dataset=examples,
         eval_dataset=splits.validation,
-        callbacks=[clock],
+        callbacks=[_Clock(progress), Epochs(examples)],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)) if folder.is_dir() else None)
+    trainer.train(resume_from_checkpoint=_last_checkpoint(folder))
     return _publish(trainer, stack, base, splits, recipe, seed, folder)
 
 
-def _check_same(found: Pedigree, base: Base, splits: Splits, recipe: Recipe, seed: int, folder: Path) -> None:
-    asked = {"base": base.weights, "data": splits.digest, "recipe": recipe.to_json(), "seed": seed}
-    recorded = {"base": found.base, "data": found.data, "recipe": dict(found.recipe), "seed": found.seed}
+def _hold(folder: Path, asked: Mapping[str, Any]) -> Pedigree | None:
+    """Refuse a folder that is another training's, else claim it; the pedigree of the model if it is finished."""
+    finished = Pedigree.read(folder / MODEL)
+    claim = folder / ASKED
+    if finished is not None:
+        found = {name: getattr(finished, name) for name in asked}
+    else:
+        found = json.loads(claim.read_text()) if claim.is_file() else dict(asked)
     for name, value in asked.items():
-        if _plain(recorded[name]) != _plain(value):
+        if _plain(found[name]) != _plain(value):
             raise TrainError(
                 f"{folder} holds another training: its {name} is not the one asked for; "
                 "choose another run folder, or discard this one with --fresh"
             )
+    if finished is None and not claim.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(claim, (json.dumps(_plain(asked), indent=1) + "\n").encode())
+    return finished
 
 
 def _plain(value: Any) -> Any:
-    """As JSON gives it back: tuples are lists."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+    """As JSON gives it back."""
+    return json.loads(json.dumps(value))
+
+
+def _last_checkpoint(folder: Path) -> str | None:
+    """The checkpoint with the most steps among those that are whole: a Trainer writes its state last."""
+    whole = (path.parent for path in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}"))
+    return max(map(str, whole), key=_steps_of, default=None)
+
+
+def _steps_of(checkpoint: str) -> int:
+    return int(checkpoint.rsplit("-", 1)[1])
 
 
 def _redraw(stack: Stack) -> None:
@@ -200,7 +221,7 @@ def _publish(
         epochs=float(state.epoch or 0.0),
         examples=state.global_step * recipe.settings.batch,
         seconds=max((entry["seconds"] for entry in state.log_history if "seconds" in entry), default=0.0),
-        best_step=int(best.rsplit("-", 1)[1]) if best else state.global_step,
+        best_step=_steps_of(best) if best else state.global_step,
         history=tuple(_moments(state.log_history)),
     )
     if trainer.is_world_process_zero():
