@@ -26,6 +26,8 @@ FLAGS = {
     "diagnose": MODEL_FLAGS
     | {"--text", "--tokens", "--length", "--batch-tokens", "--parts", "--budget", "--margin", "--curve-tokens"}
     | {"--thorough", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
+    "merge": {"--draws", "--save", "--plan", "--arm", "--images", "--text", "--unreadable", "--limit", "--length"}
+    | {"--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},
     "plan": {"--depth"},
     "verify": MODEL_FLAGS | {"--plan"},
     "report": {"--to", "--markdown"},
