@@ -24,7 +24,6 @@ from layerwise.errors import ModelError, PlanError
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, verify
 from layerwise.stack.graph import Walk, build
-from layerwise.stack.inputs import accepted
 from stack.random_plans import plans
 
 DEPTH = 4
@@ -103,7 +102,7 @@ def test_a_plan_over_sources_is_the_model_put_together_from_their_layers(kind: s
         assert torch.equal(stack.logits(plan, **inputs), expected)
         for single_pass in (False, True):
             with stack.under(plan, single_pass=single_pass):
-                assert torch.equal(stack.model(**accepted(stack.model, inputs)).logits, expected)
+                assert torch.equal(stack.model(**inputs).logits, expected)
         alone = stack.logits(Plan.of(plan.order()), **inputs)
     assert (alone - expected).abs().max() > 1e-2, "the sources differ, so leaving their names out is seen"
 
@@ -120,7 +119,7 @@ def test_in_place_equals_step_by_step_equals_the_graph(kind: str) -> None:
             stepwise = stack.logits(plan, **inputs)
             for single_pass in (False, True):
                 with stack.under(plan, single_pass=single_pass):
-                    inside = stack.model(**(accepted(stack.model, inputs) if single_pass else inputs)).logits
+                    inside = stack.model(**inputs).logits
                 torch.testing.assert_close(inside, stepwise, rtol=1e-4, atol=1e-4, equal_nan=True)
             captured = stack.capture(**inputs)
             other = Plan.of(plan.order())

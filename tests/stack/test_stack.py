@@ -101,6 +101,18 @@ def test_in_place_equals_step_by_step(plan: Plan) -> None:
     torch.testing.assert_close(inside, stepwise, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
+@pytest.mark.parametrize("text", ["5 0*2 1", "1", "0 0 2 1", "(2|0) 1 4*2"])
+def test_a_single_pass_needs_no_word_about_the_cache(text: str) -> None:
+    """Blocks entered as themselves keep their own slots, which a cache of the plan's length has for others or not."""
+    plan = Plan.parse(text)
+    with torch.inference_mode():
+        expected = STACK.logits(plan, input_ids=IDS)
+        with STACK.under(plan, single_pass=True):
+            torch.testing.assert_close(MODEL(IDS).logits, expected, rtol=1e-5, atol=1e-5)
+            assert not MODEL.config.use_cache
+    assert MODEL.config.use_cache
+
+
 def test_a_group_is_the_mean_the_sum_or_the_scaled_mean_of_its_deltas() -> None:
     captured = STACK.capture(input_ids=IDS)
     with torch.no_grad():

@@ -94,11 +94,30 @@ def in_place(
                     silence.enter_context(only(entry, branches.paths[step.layer], step.part))
             if len(own) < len(steps):
                 silence.enter_context(_recording_flags(model))
+            if single_pass:
+                silence.enter_context(_without_cache(owner))
             with visit_order(model, path, plan.order(), depth), entries(blocks, listed):
                 yield progress
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@contextmanager
+def _without_cache(owner: nn.Module) -> Iterator[None]:
+    """Within the context a model that was not told otherwise makes no cache: blocks entered as themselves share slots
+    with the twins of others, and one that stands before its own place would write behind the last slot.
+    """
+    settings = vars(getattr(owner, "config", None) or owner)
+    cached = settings.get("use_cache")
+    if not cached:
+        yield
+        return
+    settings["use_cache"] = False
+    try:
+        yield
+    finally:
+        settings["use_cache"] = cached
 
 
 @contextmanager
