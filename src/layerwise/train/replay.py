@@ -28,7 +28,8 @@ class Replayed(Examples):
         self.examples = examples
         self.seed = seed
         # Shared memory: workers that outlive an epoch must learn of the next.
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._epoch = torch.zeros((), dtype=torch.int64)
+        self._epoch.share_memory_()  # type: ignore[no-untyped-call]
 
     def turn_to(self, epoch: int) -> None:
         """From now on examples are those of `epoch`."""

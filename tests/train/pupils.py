@@ -1,0 +1,105 @@
+"""What the tests of training train: models of a few hundred weights, a handful of images or words, and loops by hand.
+
+`forward_by_hand` is written from the architecture, without layerwise: embedding, blocks in the order asked for, norm,
+head and cross-entropy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.utils.data import Subset
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, TrainingArguments, ViTConfig
+from transformers import ViTForImageClassification as ViT
+
+from layerwise.data.digits import digits
+from layerwise.data.splits import Example, Examples, Splits
+
+WIDTH = 16
+VOCABULARY = 19
+
+
+def tiny_vit(depth: int = 3, dropout: float = 0.0, seed: int = 0) -> ViT:
+    """A vision transformer for digits whose layers matter."""
+    torch.manual_seed(seed)
+    config = ViTConfig(
+        hidden_size=WIDTH, intermediate_size=24, num_hidden_layers=depth, num_attention_heads=2, image_size=8,
+        patch_size=4, num_channels=1, num_labels=10, initializer_range=0.2, hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    return ViT(config).eval()
+
+
+def tiny_llama(depth: int = 3, seed: int = 0) -> LlamaForCausalLM:
+    """A decoder whose layers matter."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=24, num_hidden_layers=depth,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=32, initializer_range=0.2,
+        use_cache=False, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def tiny_digits(augmentation: str = "none", train: int = 24, validation: int = 20) -> Splits:
+    """The first digits of each split."""
+    whole = digits(augmentation)
+    return replace(
+        whole, train=_first(whole.train, train), validation=_first(whole.validation, validation),
+        test=_first(whole.test, validation),
+    )  # fmt: skip
+
+
+def tiny_text(train: int = 24, validation: int = 8, length: int = 6) -> Splits:
+    """Random words; all of them are scored."""
+    parts = (_Words(train, length, seed=1), _Words(validation, length, seed=2), _Words(validation, length, seed=3))
+    return Splits("words", "digest of the words", *parts)
+
+
+def forward_by_hand(model: PreTrainedModel, batch: dict[str, Tensor], order: Sequence[int]) -> Tensor:
+    """The loss, in nats, of `batch` with the blocks run in `order`."""
+    labels = batch["labels"]
+    if isinstance(model, ViT):
+        state = model.vit.embeddings(batch["pixel_values"])
+        for layer in order:
+            state = model.vit.layers[layer](state)
+        return cross_entropy(model.classifier(model.vit.layernorm(state)[:, 0]), labels)
+    state = model.model.embed_tokens(batch["input_ids"])
+    angles = model.model.rotary_emb(state, torch.arange(state.shape[1]).unsqueeze(0))
+    for layer in order:
+        state = model.model.layers[layer](state, position_embeddings=angles)
+    logits = model.lm_head(model.model.norm(state))
+    return cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+
+def arguments(folder: Path, **options: Any) -> TrainingArguments:
+    """The arguments of a Trainer that is quiet, on the processor, and as exact as it can be."""
+    defaults: dict[str, Any] = {
+        "output_dir": str(folder), "max_steps": 4, "per_device_train_batch_size": 4, "learning_rate": 1e-2,
+        "lr_scheduler_type": "constant", "report_to": "none", "disable_tqdm": True, "remove_unused_columns": False,
+        "label_names": ["labels"], "dataloader_pin_memory": False, "use_cpu": True, "save_strategy": "no",
+        "logging_strategy": "no", "max_grad_norm": 0.0,
+    }  # fmt: skip
+    return TrainingArguments(**{**defaults, **options})
+
+
+def _first(examples: Examples, count: int) -> Any:
+    return Subset(examples, range(count))
+
+
+class _Words(Examples):
+    def __init__(self, count: int, length: int, seed: int) -> None:
+        chance = torch.Generator().manual_seed(seed)
+        self.ids = torch.randint(3, VOCABULARY, (count, length), generator=chance)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> Example:
+        return {"input_ids": self.ids[index], "labels": self.ids[index]}

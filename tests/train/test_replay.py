@@ -1,0 +1,80 @@
+"""Augmented examples that are the same whoever reads them, after whatever."""
+
+from __future__ import annotations
+
+import torch
+from torch.utils.data import DataLoader
+from transformers import TrainerState
+
+from layerwise.train.replay import Epochs, Replayed
+from train.pupils import tiny_digits
+
+
+def _pixels(examples: Replayed, *numbers: int) -> list[torch.Tensor]:
+    return [examples[number]["pixel_values"] for number in numbers]
+
+
+def _equal(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_an_example_depends_on_seed_epoch_and_number_alone() -> None:
+    examples = Replayed(tiny_digits("crop").train, seed=4)
+    first = _pixels(examples, *range(24))
+    torch.manual_seed(11)
+    assert _equal(_pixels(examples, *reversed(range(24))), first[::-1])
+    assert not _equal(_pixels(Replayed(tiny_digits("crop").train, seed=5), *range(24)), first)
+    examples.turn_to(1)
+    assert not _equal(_pixels(examples, *range(24)), first)
+    examples.turn_to(0)
+    assert _equal(_pixels(examples, *range(24)), first)
+
+
+def test_examples_of_an_epoch_are_drawn_apart() -> None:
+    whole = tiny_digits("crop").train
+    shared = torch.utils.data.Subset(whole, [0] * 24)
+    assert len({tuple(pixels.flatten().tolist()) for pixels in _pixels(Replayed(shared, 0), *range(24))}) > 4
+
+
+def test_the_global_generator_stays_where_it_was() -> None:
+    examples = Replayed(tiny_digits("crop").train, seed=4)
+    torch.manual_seed(11)
+    before = torch.get_rng_state()
+    examples[3]
+    examples.__getitems__([1, 2])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_batch_is_its_examples() -> None:
+    examples = Replayed(tiny_digits("crop").train, seed=4)
+    batch = examples.__getitems__([5, 2])
+    assert _equal([example["pixel_values"] for example in batch], _pixels(examples, 5, 2))
+
+
+def test_without_augmentation_the_examples_are_as_they_are() -> None:
+    plain = tiny_digits().train
+    assert _equal(_pixels(Replayed(plain, 0), 0, 7), [plain[0]["pixel_values"], plain[7]["pixel_values"]])
+    assert len(Replayed(plain, 0)) == 24
+
+
+def test_workers_that_live_on_learn_of_the_epoch() -> None:
+    splits = tiny_digits("crop")
+    examples = Replayed(splits.train, seed=4)
+    loader = DataLoader(
+        examples, batch_size=8, collate_fn=splits.collate, num_workers=1, persistent_workers=True,
+        multiprocessing_context="fork",
+    )  # fmt: skip
+    for epoch in (0, 1):
+        examples.turn_to(epoch)
+        read = torch.cat([batch["pixel_values"] for batch in loader])
+        assert _equal(list(read), _pixels(examples, *range(24)))
+
+
+def test_the_trainer_turns_the_epochs() -> None:
+    examples = Replayed(tiny_digits("crop").train, seed=4)
+    turn = Epochs(examples)
+    for epoch in (None, 0.0, 1.0, 2.5):
+        turn.on_epoch_begin(None, TrainerState(epoch=epoch), None)
+        known = _pixels(examples, *range(24))
+        examples.turn_to(int(epoch or 0))
+        assert _equal(_pixels(examples, *range(24)), known)

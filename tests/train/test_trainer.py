@@ -1,0 +1,195 @@
+"""The Trainer with a plan for every pass: its gradients are those of a loop written by hand, and it can be stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
+
+from layerwise.data.splits import Splits
+from layerwise.errors import TrainError
+from layerwise.plan import Plan
+from layerwise.plan.samplers import Draws, Drop, Fixed, Sampler, Shuffle
+from layerwise.stack import load
+from layerwise.train.trainer import PlanTrainer
+from train.pupils import arguments, forward_by_hand, tiny_digits, tiny_llama, tiny_text, tiny_vit
+
+Make = Callable[[], PreTrainedModel]
+MODELS = pytest.mark.parametrize(
+    ("make", "read"), [(tiny_vit, tiny_digits), (tiny_llama, tiny_text)], ids=["vit", "llama"]
+)
+
+
+def vit_with_dropout() -> PreTrainedModel:
+    return tiny_vit(dropout=0.2)
+
+
+class Watched(PlanTrainer):
+    """Notes the plan, the loss and the examples of every training pass, and the plan of every validation batch."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.losses: list[float] = []
+        self.batches: list[dict[str, Tensor]] = []
+        self.plans: list[Plan] = []
+        self.validated: list[list[Plan]] = []
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        self.batches.append(inputs)
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        self.losses.append(loss.item())
+        return loss
+
+    def compute_loss(self, model: Any, inputs: Any, *rest: Any, **options: Any) -> Any:
+        (self.plans if model.training else self.validated[-1]).append(self.stack._running[0])
+        return super().compute_loss(model, inputs, *rest, **options)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        self.validated.append([])
+        return super().evaluate(*args, **kwargs)
+
+
+class Gradients(TrainerCallback):
+    """Keeps the gradients that the first optimiser step is made of."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Tensor | None] = {}
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        if not self.found:
+            self.found = {
+                name: None if weight.grad is None else weight.grad.clone() for name, weight in model.named_parameters()
+            }
+
+
+def trainer_of(
+    model: PreTrainedModel, splits: Splits, sampler: Sampler, folder: Path, *, callbacks: Any = (), **options: Any
+) -> Watched:
+    stack = load(model)
+    set_seed(3)
+    return Watched(
+        stack=stack,
+        draws=Draws(sampler, stack.depth, 5, "training"),
+        validation=Draws(Shuffle(), stack.depth, 0, "validation"),
+        args=arguments(folder, **options),
+        data_collator=splits.collate,
+        train_dataset=splits.train,
+        eval_dataset=splits.validation,
+        callbacks=list(callbacks),
+    )
+
+
+@pytest.mark.parametrize("passes", [1, 2], ids=["whole", "accumulated"])
+@pytest.mark.parametrize("plan", ["2 0 1", "2 0 2", "1"], ids=["exchanged", "repeated", "alone"])
+@MODELS
+def test_gradients_are_those_of_a_loop_by_hand(make: Make, read: Any, plan: str, passes: int, tmp_path: Path) -> None:
+    noted = Gradients()
+    trainer = trainer_of(
+        make(), read(), Fixed(Plan.parse(plan)), tmp_path, callbacks=[noted], max_steps=1,
+        per_device_train_batch_size=8 // passes, gradient_accumulation_steps=passes,
+    )  # fmt: skip
+    trainer.train()
+    model, order = make(), Plan.parse(plan).order()
+    assert len(trainer.batches) == passes
+    losses = [forward_by_hand(model, batch, order) / passes for batch in trainer.batches]
+    sum(losses).backward()
+    assert trainer.losses == pytest.approx([loss.item() for loss in losses], rel=1e-6)
+    assert set(noted.found) == {name for name, _ in model.named_parameters()}
+    for name, weight in model.named_parameters():
+        if weight.grad is None:
+            assert noted.found[name] is None, name
+        else:
+            torch.testing.assert_close(noted.found[name], weight.grad, rtol=1e-4, atol=1e-7, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("make", "read"), [(vit_with_dropout, tiny_digits), (tiny_llama, tiny_text)], ids=["vit", "llama"]
+)
+def test_without_a_plan_the_losses_are_the_plain_trainers_to_the_bit(make: Make, read: Any, tmp_path: Path) -> None:
+    splits = read()
+    ours = trainer_of(make(), splits, Fixed(), tmp_path)
+    ours.train()
+    theirs: list[float] = []
+
+    class Plain(Trainer):
+        def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+            loss = super().training_step(*args, **kwargs)
+            theirs.append(loss.item())
+            return loss
+
+    set_seed(3)
+    Plain(model=make(), args=arguments(tmp_path), data_collator=splits.collate, train_dataset=splits.train).train()
+    assert ours.losses == theirs
+    assert len(theirs) == 4
+
+
+def test_plans_are_those_of_the_draws(tmp_path: Path) -> None:
+    trainer = trainer_of(
+        tiny_vit(), tiny_digits(), Shuffle(), tmp_path, gradient_accumulation_steps=2,
+        per_device_train_batch_size=2, max_steps=3,
+    )  # fmt: skip
+    trainer.train()
+    draws = Draws(Shuffle(), 3, 5, "training")
+    assert trainer.plans == [draws.at(step, one) for step in range(3) for one in range(2)]
+    assert len(set(trainer.plans)) > 1
+
+
+def test_every_validation_is_under_the_same_plans(tmp_path: Path) -> None:
+    trainer = trainer_of(
+        tiny_vit(), tiny_digits(), Shuffle(), tmp_path, eval_strategy="steps", eval_steps=2,
+        per_device_eval_batch_size=5,
+    )  # fmt: skip
+    trainer.train()
+    draws = Draws(Shuffle(), 3, 0, "validation")
+    assert trainer.validated == [[draws.at(batch) for batch in range(4)]] * 2
+    assert len(set(trainer.validated[0])) > 1
+
+
+def test_the_model_is_the_plain_model_when_the_training_is_over(tmp_path: Path) -> None:
+    model = tiny_vit()
+    names = [name for name, _ in model.named_parameters()]
+    blocks = list(model.vit.layers)
+    trainer_of(model, tiny_digits(), Drop(0.5, of=Shuffle()), tmp_path).train()
+    assert [name for name, _ in model.named_parameters()] == names
+    assert all(now is then for now, then in zip(model.vit.layers, blocks, strict=True))
+    assert model.config.num_hidden_layers == 3
+    assert not any(block._forward_hooks or block._forward_pre_hooks for block in blocks)
+
+
+@pytest.mark.parametrize("planted", ["weight", "batch"])
+def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_plan(planted: str, tmp_path: Path) -> None:
+    model, splits = tiny_vit(), tiny_digits()
+
+    class Poison(TrainerCallback):
+        """Plants a NaN before the third step."""
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == 2 and planted == "weight":
+                model.vit.layers[1].mlp.fc1.weight.data[0, 0] = float("nan")
+
+    def collate(examples: Any) -> Any:
+        batch = splits.collate(examples)
+        if planted == "batch" and len(trainer.losses) == 2:
+            batch["pixel_values"][0, 0, 0, 0] = float("nan")
+        return batch
+
+    trainer = trainer_of(model, splits, Shuffle(), tmp_path, callbacks=[Poison()], save_strategy="steps", save_steps=1)
+    trainer.data_collator = collate
+    with pytest.raises(TrainError) as caught:
+        trainer.train()
+    step = len(trainer.losses) + 1
+    plan = Draws(Shuffle(), 3, 5, "training").at(step - 1, 0)
+    assert f"the loss of step {step} is nan under the plan {plan}" in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+    assert (tmp_path / f"checkpoint-{step - 1}" / "model.safetensors").is_file()
+    assert not (tmp_path / f"checkpoint-{step}").exists()
+    kept = type(model).from_pretrained(tmp_path / f"checkpoint-{step - 1}").state_dict()
+    planted_name = "vit.layers.1.mlp.fc1.weight" if planted == "weight" else None
+    for name, weight in model.state_dict().items():
+        assert torch.isfinite(kept[name]).all(), name
+        assert name == planted_name or torch.equal(weight, kept[name]), name
