@@ -89,7 +89,7 @@ def train(
         draws=Draws(recipe.sampler, stack.depth, seed, stream=_stream(recipe)),
         validation=Draws(recipe.validation, stack.depth, 0, stream="validation"),
         prediction=asked,
-        args=_arguments(recipe.settings, recipe, len(splits.train), seed, folder, dict(arguments or {})),
+        args=_arguments(recipe.settings, recipe, splits, seed, folder, dict(arguments or {})),
         data_collator=splits.collate,
         train_dataset=examples,
         eval_dataset=splits.validation,
@@ -151,7 +151,7 @@ def _stream(recipe: Recipe) -> str:
 
 
 def _arguments(
-    settings: Settings, recipe: Recipe, examples: int, seed: int, folder: Path, more: dict[str, Any]
+    settings: Settings, recipe: Recipe, splits: Splits, seed: int, folder: Path, more: dict[str, Any]
 ) -> TrainingArguments:
     from accelerate import PartialState
 
@@ -162,7 +162,7 @@ def _arguments(
             f"a batch of {settings.batch} does not fall into equal pieces for {processes} processes x "
             f"{settings.accumulation} passes; write a batch that is a multiple of {settings.accumulation * processes}"
         )
-    steps = max(1, math.ceil(settings.epochs * math.ceil(examples / settings.batch)))
+    steps = max(1, math.ceil(settings.epochs * math.ceil(len(splits.train) / settings.batch)))
     every = max(1, math.ceil(steps / settings.checks))
     return TrainingArguments(
         **{
@@ -189,6 +189,8 @@ def _arguments(
             "metric_for_best_model": "eval_loss",
             "greater_is_better": False,
             "seed": seed,
+            # Windows of like length side by side: texts are padded to the longest of their batch.
+            "train_sampling_strategy": "random" if splits.classes else "group_by_length",
             "ddp_find_unused_parameters": recipe.leaves_out if processes > 1 else None,
             "report_to": "none",
             "disable_tqdm": True,
