@@ -142,7 +142,7 @@ class Failout:
     def __post_init__(self) -> None:
         _check_share("nodes that fail", self.share)
         placed = [layer for node in self.nodes for layer in node]
-        if not placed or not all(self.nodes):
+        if not placed or not all(self.nodes) or any(type(layer) is not int or layer < 0 for layer in placed):
             raise PlanError(f"nodes are tuples of layers, as in ((0, 1), (2, 3)), none empty; found {self.nodes}")
         twice = sorted({layer for layer in placed if placed.count(layer) > 1})
         if twice:
