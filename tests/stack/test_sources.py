@@ -151,7 +151,7 @@ def test_no_weight_is_copied_and_no_source_is_touched() -> None:
         with stack.under(Plan.parse("b:3 a:1 b:0")):
             inside = stack.model.get_submodule(stack.path)
             assert inside[0].mlp.up_proj.weight is sources["b"].block(3).mlp.up_proj.weight
-            assert inside[0].self_attn.config is stack.model.config, "every visit reads one configuration, in visit order"
+            assert inside[0].self_attn.config is stack.model.config, "in visit order"
             assert sources["b"].model.config.to_dict() == config
             assert torch.equal(sources["b"].model(IDS).logits, before), "a source runs as ever meanwhile"
             assert stack.model.config.num_hidden_layers == 3
