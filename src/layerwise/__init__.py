@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from layerwise.measure.reading import read
     from layerwise.measure.similarity import similarity
     from layerwise.measure.sweep import sweep
-    from layerwise.plan import Plan, edits, families
+    from layerwise.merge import save
+    from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.stack import Stack, load, verify
 
@@ -50,6 +51,8 @@ _HOMES = {
     "racing": "layerwise.measure.racing",
     "read": "layerwise.measure.reading",
     "read_corpus": "layerwise.data.corpus",
+    "samplers": "layerwise.plan",
+    "save": "layerwise.merge",
     "similarity": "layerwise.measure.similarity",
     "sweep": "layerwise.measure.sweep",
     "verify": "layerwise.stack",
@@ -72,6 +75,8 @@ __all__ = [
     "racing",
     "read",
     "read_corpus",
+    "samplers",
+    "save",
     "similarity",
     "sweep",
     "verify",

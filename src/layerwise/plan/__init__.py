@@ -9,6 +9,8 @@
     cost        layer evaluations, sequential stages, weights, KV slots
     wiring      the matrix of what each step reads
     edits       skip, swap, reverse, repeat, parallel, ...: from a plan to a new plan
+    samplers    from chance to the plan of one pass: `Shuffle`, `Drop`, `Failout`, and `Draws` that ties one to a seed
+    keeping     which layers are kept when there must be fewer
     families    from a depth to the plans of one study: `painters` (the published grid), `kendall`, ...
     explain     a plan in words
     picture     its wiring as text
@@ -18,7 +20,7 @@ Standard library only: no torch, no model.
 
 from __future__ import annotations
 
-from layerwise.plan import edits, families
+from layerwise.plan import edits, families, samplers
 from layerwise.plan.cost import Cost
 from layerwise.plan.families import FAMILIES, family
 from layerwise.plan.grammar import parse, write
@@ -47,5 +49,6 @@ __all__ = [
     "families",
     "family",
     "parse",
+    "samplers",
     "write",
 ]

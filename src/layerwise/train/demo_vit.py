@@ -56,7 +56,7 @@ def recipe() -> Recipe:
 
 
 def refinement() -> Settings:
-    """How models are refined from the demo: enough for every order to be learned, and done in a quarter of a minute each."""
+    """How models are refined from the demo: enough for every order to be learned, in a quarter of a minute each."""
     return Settings(
         epochs=20, batch=64, learning_rate=1e-3, schedule="cosine", warmup=0.02, augmentation="crop", checks=8
     )
