@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -50,9 +51,10 @@ class Progress:
         self.executed = 0
         self.groups.clear()
 
-    def count(self, *_: Any) -> None:
-        """One more visit has run."""
-        self.executed += 1
+    def count(self, slot: int, *_: Any) -> None:
+        """The visit at `slot` has run; out of its turn it does not count."""
+        if slot == self.executed:
+            self.executed += 1
 
     def finish(self, *_: Any) -> None:
         """Check that the model ran the plan, the whole plan and nothing else."""
@@ -81,11 +83,11 @@ def in_place(
     own = _visited_once(steps) if single_pass else frozenset()
     stride = _slots_per_block(blocks) if len(own) < len(steps) else 1
     listed = [
-        blocks[step.layer] if slot in own else _visit(stack, step, (slot - step.layer) * stride, progress)
+        blocks[step.layer] if slot in own else _visit(stack, step, slot, (slot - step.layer) * stride, progress)
         for slot, step in enumerate(steps)
     ]
     hooks = [owner.register_forward_pre_hook(progress.start), owner.register_forward_hook(progress.finish)]
-    hooks += [listed[slot].register_forward_hook(progress.count) for slot in own]
+    hooks += [listed[slot].register_forward_hook(partial(progress.count, slot)) for slot in own]
     try:
         with ExitStack() as silence:
             for entry, step in zip(listed, steps, strict=True):
@@ -136,13 +138,13 @@ def _recording_flags(model: nn.Module) -> Iterator[None]:
                 module.__dict__[flag] = installed
 
 
-def _visit(stack: Stack, step: Step, shift: int, progress: Progress) -> nn.Module:
-    """The entry of the list that runs a block for one visit, `shift` cache slots away from its own place."""
+def _visit(stack: Stack, step: Step, slot: int, shift: int, progress: Progress) -> nn.Module:
+    """The entry at `slot` of the list, which runs a block for one visit, `shift` cache slots away from its own."""
     twin = _twin(stack.block(step.layer, step.source), shift, host=stack.block(step.layer))
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         output = type(self).forward(self, *args, **kwargs)
-        progress.count()
+        progress.count(slot)
         if not (step.opens or step.closes):
             return output
         state = follow(step, read_state(args, kwargs), returned_state(output), progress.groups)

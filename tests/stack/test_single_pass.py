@@ -1,0 +1,199 @@
+"""A single pass in place: blocks entered as themselves compute what twins and the step-by-step reference compute."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from torch import Tensor, nn
+from transformers import BertConfig, BertForMaskedLM, PreTrainedModel, ViTConfig, ViTForImageClassification
+
+from conftest import tiny_llama
+from layerwise.errors import ModelError
+from layerwise.plan import Plan
+from layerwise.plan.samplers import Drop, Shuffle
+from layerwise.stack import Stack, load
+from layerwise.stack.blocks import block_list
+from stack.random_plans import plans
+from stack.test_blocks import Residual
+
+DEPTH = 6
+SMALL: Mapping[str, Any] = {
+    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": DEPTH, "num_attention_heads": 4,
+    "initializer_range": 0.2, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+}  # fmt: skip
+IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
+PIXELS = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(3))
+
+
+def vit() -> PreTrainedModel:
+    torch.manual_seed(0)
+    return ViTForImageClassification(ViTConfig(image_size=8, patch_size=4, num_channels=1, num_labels=10, **SMALL))
+
+
+def bert() -> PreTrainedModel:
+    torch.manual_seed(0)
+    return BertForMaskedLM(BertConfig(vocab_size=97, max_position_embeddings=32, **SMALL))
+
+
+MAKERS: Mapping[str, tuple[Callable[[], PreTrainedModel], dict[str, Tensor]]] = {
+    "llama": (tiny_llama, {"input_ids": IDS}),
+    "vit": (vit, {"pixel_values": PIXELS}),
+    "bert": (bert, {"input_ids": IDS}),
+}
+KINDS = pytest.mark.parametrize("kind", MAKERS)
+
+
+def made(kind: str) -> tuple[Stack, dict[str, Tensor]]:
+    make, inputs = MAKERS[kind]
+    return load(make().eval()), inputs
+
+
+def inside(stack: Stack, plan: Plan, inputs: dict[str, Tensor], *, single_pass: bool) -> Tensor:
+    with torch.inference_mode(), stack.under(plan, single_pass=single_pass):
+        return stack.model(**inputs).logits
+
+
+@KINDS
+@pytest.mark.parametrize("text", ["3 1 5 0 4 2", "0-5", "5-0", "4 1", "2", "0 (3|1 4):sum 5 2", "1 3*2 0", "[0 2]*2 5"])
+def test_it_is_what_twins_and_single_steps_compute(kind: str, text: str) -> None:
+    stack, inputs = made(kind)
+    plan = Plan.parse(text)
+    with torch.inference_mode():
+        expected = stack.logits(plan, **inputs)
+    assert torch.equal(inside(stack, plan, inputs, single_pass=True), expected)
+    assert torch.equal(inside(stack, plan, inputs, single_pass=False), expected)
+    if plan != Plan.identity(DEPTH):
+        assert (expected - inside(stack, Plan.identity(DEPTH), inputs, single_pass=True)).abs().max() > 1e-3
+
+
+LLAMA, _ = made("llama")
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(plan=plans(DEPTH, stages=2))
+def test_groups_halves_and_repeats_too(plan: Plan) -> None:
+    with torch.inference_mode():
+        expected = LLAMA.logits(plan, input_ids=IDS)
+    found = inside(LLAMA, plan, {"input_ids": IDS}, single_pass=True)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+@KINDS
+def test_gradients_are_those_of_single_steps(kind: str) -> None:
+    stack, inputs = made(kind)
+    plan = Plan.parse("4 2 0 5 1 3")
+    stack.logits(plan, **inputs).square().sum().backward()
+    expected = {name: weight.grad.clone() for name, weight in stack.model.named_parameters() if weight.grad is not None}
+    stack.model.zero_grad()
+    with stack.under(plan, single_pass=True):
+        stack.model(**inputs).logits.square().sum().backward()
+    found = {name: weight.grad for name, weight in stack.model.named_parameters() if weight.grad is not None}
+    assert found.keys() == expected.keys()
+    for name, gradient in found.items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-4, atol=1e-4)
+
+
+@KINDS
+def test_the_blocks_themselves_are_entered(kind: str) -> None:
+    """Sharding and hooks are tied to the modules that a model began with, so no twin may stand in for them."""
+    stack, inputs = made(kind)
+    blocks = list(block_list(stack.model, stack.path))
+    seen: list[int] = []
+    for layer, block in enumerate(blocks):
+        block.register_forward_hook(lambda module, args, output, layer=layer: seen.append(layer))
+    with stack.under(Plan.parse("3 1 5 0*2 4"), single_pass=True):
+        listed = list(block_list(stack.model, stack.path))
+        own = [entry is blocks[layer] for entry, layer in zip(listed, (3, 1, 5, 0, 0, 4), strict=True)]
+        assert own == [True, True, True, False, False, True]
+        with torch.inference_mode():
+            stack.model(**inputs)
+    assert seen == [3, 1, 5, 0, 0, 4]
+
+
+@KINDS
+def test_afterwards_the_model_is_as_it_was(kind: str) -> None:
+    stack, inputs = made(kind)
+    before = inside(stack, Plan.identity(DEPTH), inputs, single_pass=True)
+    described = state_of(stack.model)
+    for text in ("3 1 5 0 4 2", "0 1*2", "(0|1) 2"):
+        inside(stack, Plan.parse(text), inputs, single_pass=True)
+        assert state_of(stack.model) == described
+    with pytest.raises(RuntimeError, match="cut short"), stack.under(Plan.parse("2 1"), single_pass=True):
+        raise RuntimeError("cut short")
+    assert state_of(stack.model) == described
+    assert torch.equal(inside(stack, Plan.identity(DEPTH), inputs, single_pass=True), before)
+
+
+def state_of(model: nn.Module) -> list[object]:
+    """What a plan in place could leave behind: modules, parameters, hooks, indices, configuration."""
+    modules = dict(model.named_modules())
+    hooks = {
+        name: {kind: list(found) for kind, found in vars(module).items() if kind.endswith("_hooks")}
+        for name, module in modules.items()
+    }
+    indices = {name: vars(module).get("layer_idx") for name, module in modules.items()}
+    weights = {name: id(weight) for name, weight in model.named_parameters()}
+    own_forwards = [name for name, module in modules.items() if "forward" in vars(module)]
+    return [{name: id(module) for name, module in modules.items()}, hooks, indices, weights, own_forwards,
+            model.config.to_dict(), model.training]  # fmt: skip
+
+
+class Stubborn(nn.Module):
+    """A model whose forward walks a list of its own, which no plan in place can reach."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Residual() for _ in range(3))
+        self.own = tuple(self.blocks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.own:
+            x = block(x)
+        return x
+
+
+@pytest.mark.parametrize("single_pass", [True, False])
+@pytest.mark.parametrize("text", ["2 0 1", "0 2 1", "1 0", "0 (1|2)"])
+def test_a_model_that_does_not_walk_its_list_is_found_out(text: str, single_pass: bool) -> None:
+    """Also where it runs as many blocks as the plan has, and those very blocks, in an order of its own."""
+    model = Stubborn()
+    stack = Stack(model, "blocks")
+    with pytest.raises(ModelError, match=r"ran \d visits of a plan of"), torch.inference_mode():  # noqa: SIM117
+        with stack.under(Plan.parse(text), single_pass=single_pass):
+            model(torch.zeros(2, 4))
+    assert not any(block._forward_hooks for block in model.blocks)
+
+
+# What a sampler's `preserve` promises
+
+
+@KINDS
+def test_silenced_layers_give_the_output_and_the_gradients_of_skipped_ones_and_zeros_for_their_own(kind: str) -> None:
+    stack, inputs = made(kind)
+    skipped, silent = (Drop(0.5, of=Shuffle(), preserve=keep).draw(DEPTH, random.Random(3)) for keep in (False, True))
+    left_out = set(range(DEPTH)) - set(skipped.order())
+    assert 0 < len(left_out) < DEPTH
+    gradients = []
+    outputs = []
+    for plan in (skipped, silent):
+        stack.model.zero_grad(set_to_none=True)
+        with stack.under(plan, single_pass=True):
+            outputs.append(stack.model(**inputs).logits)
+        outputs[-1].square().mean().backward()
+        gradients.append({name: weight.grad for name, weight in stack.model.named_parameters()})
+    torch.testing.assert_close(*outputs, rtol=1e-5, atol=1e-5)
+    for layer in range(DEPTH):
+        names = [f"{stack.path}.{layer}.{name}" for name, _ in stack.block(layer).named_parameters()]
+        for name in names:
+            if layer in left_out:
+                assert gradients[0][name] is None
+                assert gradients[1][name] is not None
+                assert not gradients[1][name].any()
+            else:
+                torch.testing.assert_close(gradients[1][name], gradients[0][name], rtol=1e-4, atol=1e-5)
+                assert gradients[0][name].any() or name.endswith("key.bias")
