@@ -99,6 +99,7 @@ def test_a_model_with_a_slash_in_its_name_is_an_arm_and_no_seed() -> None:
 
 def test_an_arm_is_looked_up_with_its_seeds(found: Robustness) -> None:
     assert set(found.seeded("training", "train_loss", "layerdrop")) == {f"layerdrop/{seed}" for seed in robust.SEEDS}
+    assert list(found.seeded("training", "train_loss", "retrained")) == ["retrained-3/0", "retrained-10/0"]
     assert found.lead("baseline", IN_ORDER) == found.score("robustness", "accuracy", "baseline", IN_ORDER)
 
 
@@ -121,10 +122,14 @@ def test_what_is_not_finite_was_not_measured_and_half_an_interval_is_none() -> N
     assert (score.low, score.high) == (None, None)
 
 
-def test_a_language_model_leads_with_nats_and_its_chance_is_a_uniform_guess() -> None:
-    found = Robustness.of(robust.scores(8, language=True))
+def test_a_language_model_leads_with_nats_and_its_chance_is_a_uniform_guess_where_its_size_is_known() -> None:
+    rows = robust.scores(8, language=True)
+    found = Robustness.of(rows)
     assert found.quantity is LOSS
-    assert found.chance == pytest.approx(math.log(robust.VOCABULARY))
+    assert found.above.metric == "nll_above@baseline"
+    assert found.chance is None
+    sized = Robustness.of([*rows, row("robustness", "model", "all", "classes", robust.VOCABULARY)])
+    assert sized.chance == pytest.approx(math.log(robust.VOCABULARY))
     assert not found.arms_with("robustness", "accuracy_top5")
     assert Robustness.of(robust.scores(8)).chance == robust.CHANCE
 
@@ -247,6 +252,16 @@ def test_every_figure_has_its_place_and_its_data(html: str, drawn: dict[str, Any
         assert set(figure["variants"]) <= set(drawn[figure["leader"]]["variants"])
 
 
+def texts(value: object) -> list[str]:
+    """Every text that plotly would show from a figure, but for the keys by which the page finds a line."""
+    if isinstance(value, dict):
+        shown = (inner for key, inner in value.items() if key != "legendgroup")
+        return [text for inner in shown for text in texts(inner)]
+    if isinstance(value, list):
+        return [text for inner in value for text in texts(inner)]
+    return [value] if isinstance(value, str) else []
+
+
 def trace(figure: dict[str, Any], name: str) -> dict[str, Any]:
     return next(found for found in figure["data"] if found.get("name") == name and "markers" in found.get("mode", ""))
 
@@ -290,6 +305,10 @@ def test_thin_lines_are_seeds_and_the_bold_one_their_mean(drawn: dict[str, Any],
     assert [line["name"] for line in lines] == [*(f"baseline/{seed}" for seed in robust.SEEDS), "baseline"]
     assert lines[-1]["y"][0] == pytest.approx(statistics.fmean(line["y"][0] for line in lines[:-1]))
     assert lines[-1]["line"]["width"] > 2 * lines[0]["line"]["width"]
+    refined = [
+        line["name"] for line in drawn["training"]["variants"]["1"]["data"] if line["legendgroup"] == "retrained"
+    ]
+    assert refined == ["retrained-3/0", "retrained-10/0"]  # of models of different size there is no mean
 
 
 def test_identity_draws_are_told_apart_and_the_published_table_is_named(html: str) -> None:
@@ -330,8 +349,8 @@ def test_after_training_alone_the_training_leads_and_the_others_say_how_to_get_t
 
 def test_the_masthead_counts_arms_seeds_and_images(html: str) -> None:
     header = html[html.index("<header>") : html.index("</header>")]
-    for name, value in {"layers": "12", "arms": "8", "seeds": "3", "images": "360"}.items():
-        assert f"<dd>{value}</dd><dt>{name}</dt>" in header
+    tiles = {"layers": "12", "arms": "8", "seeds": "3", "images": "360"}
+    assert re.findall(r"<dd>([^<]*)</dd><dt>([^<]*)</dt>", header) == [(value, name) for name, value in tiles.items()]
     assert "banner" not in header
     assert "<dt>documents</dt>" in render(robust.run(6, language=True))
 
@@ -370,6 +389,7 @@ def test_hostile_names_stay_text_and_wild_values_leave_the_page_whole() -> None:
     assert "<script>alert" not in html
     assert page.names.count("script") == 3
     assert page.open == []
+    assert not any("<script" in text for text in texts(figures(html)))
     json.loads(page.json, parse_constant=lambda name: pytest.fail(name))
     markdown(replace(robust.run(6), scores=rows))
 
@@ -384,7 +404,8 @@ def test_the_terminal_gets_a_table_of_at_most_100_columns(language: bool) -> Non
     assert len(lines) == 2 + len(robust.IN_ORDER)
     assert lines[1].split("  ")[0] == "arm"
     shuffled = next(line for line in lines if line.startswith("layershuffle "))
-    assert re.search(r"\+79\.7 \[\+\d\d\.\d, \+\d\d\.\d\]$", shuffled)
+    pattern = r"−4\.\d\d \[−4\.\d\d, −4\.\d\d\]$" if language else r"\+79\.7 \[\+\d\d\.\d, \+\d\d\.\d\]$"
+    assert re.search(pattern, shuffled)
     assert ("92.1 % [" in shuffled) is not language
 
 
@@ -401,6 +422,12 @@ def test_the_terminal_of_a_training_says_how_to_go_on() -> None:
     assert lines[0].split() == ["arm", "seeds", "last", "step", "best", "validation", "loss"]
     assert lines[-1].endswith("layerwise robustness RUN")
     assert headline(synthetic.run(6)).startswith("- ")
+
+
+def test_the_terminal_of_a_merge_tells_members_and_merged() -> None:
+    lines = headline(robust.only(robust.run(6), "merging", "merges")).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert any(line.startswith("baseline") and "merged own-depth" in line and "71.0 %" in line for line in lines)
 
 
 def test_markdown_has_the_matrix_the_sentences_and_the_tables(data: ReportData) -> None:

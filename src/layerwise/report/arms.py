@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _SEEDED = re.compile(r"(.+)/(\d+)")
+_REFINED = re.compile(r"(retrained)-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,15 @@ SPARE = (10, 9, 11)  # colours that no known arm has
 def split_seed(subject: str) -> tuple[str, int | None]:
     """The arm and the seed of a subject; a subject without a seed is the arm itself.
 
-    >>> split_seed("layershuffle/2"), split_seed("google/vit-base")
-    (('layershuffle', 2), ('google/vit-base', None))
+    The models that were refined at one number of layers each are one arm.
+
+    >>> split_seed("layershuffle/2"), split_seed("google/vit-base"), split_seed("retrained-6/0")
+    (('layershuffle', 2), ('google/vit-base', None), ('retrained', 0))
     """
     match = _SEEDED.fullmatch(subject)
-    return (match[1], int(match[2])) if match else (subject, None)
+    arm, seed = (match[1], int(match[2])) if match else (subject, None)
+    refined = _REFINED.fullmatch(arm)
+    return (refined[1] if refined else arm), seed
 
 
 def in_reading_order(arms: Iterable[str]) -> tuple[str, ...]:

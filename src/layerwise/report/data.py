@@ -75,7 +75,7 @@ class Evidence:
         named = dict.fromkeys(task for _, task, _ in effects)
         tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
         diagnosis = Diagnosis.of(data.scores, depth, data.level)
-        robustness = Robustness.of(data.scores, data.level)
+        robustness = Robustness.of(data.scores, depth, data.level)
         return cls(data, depth, tasks, records, _schedules(records), diagnosis, robustness, effects)
 
     @property

@@ -95,10 +95,11 @@ def _masthead(evidence: Evidence) -> Safe:
     model = _named(manifest, "model", "unnamed model")
     corpus = _named(manifest, "corpus", "an unnamed corpus")
     groups = present_groups(evidence)
+    counts = dict.fromkeys(key for group in groups for key in group.counts)
     tiles = {
-        "layers": f"{evidence.depth}",
+        **({"layers": f"{evidence.depth}"} if evidence.depth else {}),
         **{name: value for group in groups for value, name in group.tiles(evidence)},
-        **{key: f"{value:,}" for key in ("documents", "tokens") if isinstance(value := manifest.get(key), int)},
+        **{key: f"{value:,}" for key in counts if isinstance(value := manifest.get(key), int)},
     }
     banners = (sentence for group in groups if (sentence := group.unfinished(evidence)))
     facts = (element("div", element("dd", value), element("dt", name)) for name, value in tiles.items())

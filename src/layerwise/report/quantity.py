@@ -71,6 +71,16 @@ TOP_5 = Quantity(
     "accuracy_top5", "top-5 accuracy", "top-5 accuracy (%)", PERCENT, 1, " %", WHOLE_SPAN, greater_is_better=True
 )
 POINTS = Quantity(
-    "accuracy_above@baseline", "points above the baseline", "points", PERCENT, 1, "", None, greater_is_better=True
+    "accuracy_above@baseline",
+    "points of accuracy above the baseline",
+    "points of accuracy",
+    PERCENT,
+    1,
+    "",
+    None,
+    greater_is_better=True,
+)
+NATS_ABOVE = Quantity(
+    "nll_above@baseline", "nats above the baseline", "nats per token", 1.0, 2, "", None, greater_is_better=False
 )
 LOSS = Quantity("nll", "nats per token", "nats per token, lower is better", 1.0, 2, "", None, greater_is_better=False)

@@ -9,12 +9,13 @@ Values that are not finite are not measured: no lookup returns them.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from layerwise.report.arms import in_reading_order, split_seed
-from layerwise.report.quantity import ACCURACY, LOSS, Quantity
+from layerwise.report.quantity import ACCURACY, LOSS, NATS_ABOVE, POINTS, Quantity
 from layerwise.results.rows import Score
 
 WHOLE = "all"
@@ -59,31 +60,35 @@ class Robustness:
     quantity: Quantity
     level: float
     measures: tuple[str, ...]
+    _subjects: Mapping[str, tuple[str, ...]] = field(repr=False)
     _by_subject: Mapping[tuple[str, str, str], Rows] = field(repr=False)
     _by_task: Mapping[tuple[str, str, str], Rows] = field(repr=False)
 
     @classmethod
-    def of(cls, scores: Iterable[Score], level: float = 0.05) -> Robustness:
-        """Look the rows up once."""
+    def of(cls, scores: Iterable[Score], depth: int | None = None, level: float = 0.05) -> Robustness:
+        """Look the rows up once; the depth is the one that they state unless it is given."""
         by_subject: dict[tuple[str, str, str], dict[str, Score]] = defaultdict(dict)
         by_task: dict[tuple[str, str, str], dict[str, Score]] = defaultdict(dict)
         found = [_bounded(score) for score in scores if score.measure in MEASURES and math.isfinite(score.value)]
         for score in found:
             by_subject[score.measure, score.metric, score.task][score.subject] = score
             by_task[score.measure, score.metric, score.subject][score.task] = score
-        named = [split_seed(_arm(score)) for score in found if score.subject != MODEL]
+        named = {name: split_seed(name) for score in found if score.subject != MODEL for name in [_arm(score)]}
         seeds: dict[str, set[int]] = defaultdict(set)
-        for arm, seed in named:
+        subjects: dict[str, dict[str, None]] = defaultdict(dict)
+        for name, (arm, seed) in named.items():
             seeds[arm] |= set() if seed is None else {seed}
+            subjects[arm][name] = None
         leads = by_subject.get(("robustness", "leads", WHOLE), {}).get(MODEL)
         present = {score.measure for score in found}
         return cls(
-            depth_of(found),
-            in_reading_order(arm for arm, _ in named),
+            depth or depth_of(found),
+            in_reading_order(subjects),
             {arm: tuple(sorted(owned)) for arm, owned in seeds.items()},
             LOSS if leads is not None and leads.value == 0.0 else ACCURACY,
             level,
             tuple(measure for measure in MEASURES if measure in present),
+            {arm: tuple(sorted(names, key=_by_seed)) for arm, names in subjects.items()},
             dict(by_subject),
             dict(by_task),
         )
@@ -141,8 +146,8 @@ class Robustness:
         return tuple(arm for arm in self.arms if arm in named)
 
     def seeded(self, measure: str, metric: str, arm: str) -> dict[str, Rows]:
-        """The subjects of an arm, one for each seed or the arm itself, each with its scores by condition."""
-        names = [*(f"{arm}/{seed}" for seed in self.seeds.get(arm, ())), arm]
+        """The subjects of an arm, its seeds and then the arm itself, each with its scores by condition."""
+        names = self._subjects.get(arm, ())
         return {name: rows for name in names if (rows := self.conditions(measure, metric, name))}
 
     def pairs(self, measure: str, metric: str, task: str) -> dict[tuple[int, int], Score]:
@@ -171,6 +176,11 @@ class Robustness:
         return None if classes is None or classes.value < 1.0 else math.log(classes.value)
 
     @property
+    def above(self) -> Quantity:
+        """The paired difference to the baseline: in nats where a language model has it, else in points of accuracy."""
+        return NATS_ABOVE if self.is_language and self.arms_with("robustness", NATS_ABOVE.metric) else POINTS
+
+    @property
     def reference(self) -> float | None:
         """Chance in the unit of the axes."""
         return None if self.chance is None else self.quantity.scale * self.chance
@@ -188,6 +198,12 @@ def depth_of(scores: Iterable[Score]) -> int:
 
 def _arm(score: Score) -> str:
     return score.subject if score.measure in BY_SUBJECT else score.task
+
+
+def _by_seed(name: str) -> tuple[bool, list[str | int]]:
+    """The order of the subjects of one arm: by seed, the arm itself last, numbers as numbers."""
+    parts = [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+    return split_seed(name)[1] is None, parts
 
 
 def _bounded(score: Score) -> Score:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from layerwise.report.notation import tidy
-from layerwise.report.quantity import ACCURACY, POINTS, TOP_5, Quantity
+from layerwise.report.quantity import ACCURACY, TOP_5, Quantity
 from layerwise.report.robustness import ANY_ORDER, CONDITIONS, TRAINING, Robustness
 from layerwise.report.robustness import Rows as Scores
 from layerwise.report.survival import Survival, Trial, survival
@@ -20,7 +20,7 @@ MERGINGS = (
     "merged own-depth",
     "merged arbitrary",
 )
-FACTS = {"steps": "steps", "epochs": "epochs", "seconds": "seconds", "best_step": "best step"}
+FACTS = {"steps": "steps", "epochs": "epochs", "seconds": "seconds", "best_step": "best step", "examples": "examples"}
 _STEP = re.compile(r"step (\d+)")
 
 
@@ -32,26 +32,29 @@ def standing_lines(found: Robustness) -> tuple[str, ...]:
         return (*_aligned(course_rows(found)), "What the arms survive is not measured yet: layerwise robustness RUN")
     rows = order_rows(found)
     chance = "" if found.reference is None else f"; chance {found.reference:.3g}"
-    above = f"; {ABOVE}: any order, paired, points of accuracy" if ABOVE in rows.head else ""
-    return (f"{found.quantity.axis}{chance}{above}", *_aligned(rows)) if rows.body else ()
+    above = f"; {ABOVE}: any order, paired, {found.above.axis}" if ABOVE in rows.head else ""
+    if rows.body:
+        return (f"{found.quantity.axis}{chance}{above}", *_aligned(rows))
+    merged = merging_rows(found)
+    return _aligned(Rows(merged.head[:4], tuple(row[:4] for row in merged.body))) if merged.body else ()
 
 
 def order_rows(found: Robustness) -> Rows:
     """A row an arm: in order, in any order, and in any order against the baseline, where that was compared."""
-    above = found.subjects("robustness", POINTS.metric, ANY_ORDER)
+    above = found.subjects("robustness", found.above.metric, ANY_ORDER)
     head = ("arm", *CONDITIONS.values(), *((ABOVE,) if above else ()))
     body = []
     for arm in found.arms:
         scores = [found.lead(arm, condition) for condition in CONDITIONS]
         if any(scores):
-            points = (POINTS.told(above.get(arm), signed=True),) if above else ()
+            points = (found.above.told(above.get(arm), signed=True),) if above else ()
             body.append((arm, *(found.quantity.told(score) for score in scores), *points))
     return Rows(head, tuple(body))
 
 
 def survival_rows(found: Robustness, matrix: Survival) -> Rows:
     """A row for each arm and trial: the run's own quantity, top-1, top-5, and the difference to the baseline."""
-    wanted = dict.fromkeys((found.quantity, ACCURACY, TOP_5, POINTS))
+    wanted = dict.fromkeys((found.quantity, ACCURACY, TOP_5, found.above))
     shown = [quantity for quantity in wanted if found.arms_with("robustness", quantity.metric)]
     body = tuple(
         (arm, f"{trial.group}, {trial.name}", *(_shown(found, quantity, trial, arm) for quantity in shown))
@@ -129,7 +132,7 @@ def by_step(rows: Scores) -> dict[int, float]:
 
 
 def _shown(found: Robustness, quantity: Quantity, trial: Trial, arm: str) -> str:
-    return quantity.told(found.score(trial.measure, quantity.metric, arm, trial.task), signed=quantity is POINTS)
+    return quantity.told(found.score(trial.measure, quantity.metric, arm, trial.task), signed=quantity is found.above)
 
 
 def _spread(quantity: Quantity, score: Score | None) -> str:

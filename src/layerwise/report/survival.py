@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from layerwise.report.headline import FADES, SURVIVES, Number
-from layerwise.report.quantity import POINTS, Quantity
+from layerwise.report.quantity import Quantity
 from layerwise.report.robustness import ANY_ORDER, IN_ORDER, Robustness
 from layerwise.report.wording import counted, listed
 from layerwise.results.rows import Score
@@ -125,10 +125,10 @@ def sentence(found: Robustness, matrix: Survival, arm: str) -> tuple[str, ...]:
     if told:
         text = "; ".join(told)
         pieces.append(f"{text[0].upper()}{text[1:]}.")
-    above = found.score("robustness", POINTS.metric, arm, ANY_ORDER)
+    above = found.score("robustness", found.above.metric, arm, ANY_ORDER)
     if above is not None:
-        points = POINTS.told(above, signed=True)
-        pieces += [" Against the baseline in any order: ", Number(points), " points of accuracy."]
+        told_above = found.above.told(above, signed=True)
+        pieces += [" Against the baseline in any order: ", Number(told_above), f" {found.above.axis}."]
     return tuple(pieces)
 
 

@@ -17,7 +17,8 @@ class Group:
 
     `present` says whether a run is (also) of this kind: then every chapter of the group is written, and one whose rows
     are missing says so in one line. `tiles` are numbers and their names for the masthead; `unfinished` is the sentence
-    of the banner when the run was stopped half-way, else `None`.
+    of the banner when the run was stopped half-way, else `None`. `counts` are the numbers of the manifest that the
+    masthead shows too; a group whose tiles say what was measured on needs none.
     """
 
     name: str
@@ -25,3 +26,4 @@ class Group:
     present: Callable[[Evidence], bool]
     tiles: Callable[[Evidence], tuple[tuple[str, str], ...]]
     unfinished: Callable[[Evidence], str | None]
+    counts: tuple[str, ...] = ("documents", "tokens")

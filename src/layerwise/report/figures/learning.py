@@ -19,11 +19,12 @@ HEIGHT = 420
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The training of one arm: the name of each seed's run to its loss by step."""
+    """The training of one arm: each run to its loss by step; `averaged` unless runs differ in more than the seed."""
 
     name: str
     seeds: Mapping[str, Mapping[int, float]]
     slot: int
+    averaged: bool = True
 
 
 def learning(courses: Sequence[Course], *, upwards: str) -> go.Figure:
@@ -35,7 +36,7 @@ def learning(courses: Sequence[Course], *, upwards: str) -> go.Figure:
         y={"title": upwards, "type": "log", **_ticks(losses)},
     )
     figure.add_traces([_seed(course, name) for course in courses for name in course.seeds])
-    figure.add_traces([_mean(course) for course in courses])
+    figure.add_traces([_mean(course) for course in courses if course.averaged])
     return figure
 
 

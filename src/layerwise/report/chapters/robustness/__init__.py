@@ -58,6 +58,7 @@ ROBUSTNESS = Group(
     present=lambda evidence: bool(evidence.robustness.measures) and not evidence.robustness.only_trained,
     tiles=_tiles,
     unfinished=_unfinished,
+    counts=(),
 )
 
 TRAINED = Group(
@@ -66,4 +67,5 @@ TRAINED = Group(
     present=lambda evidence: evidence.robustness.only_trained,
     tiles=_tiles,
     unfinished=_unfinished,
+    counts=(),
 )

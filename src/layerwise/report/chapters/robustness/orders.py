@@ -12,7 +12,6 @@ from layerwise.report.figures.levels import Level, levels
 from layerwise.report.figures.strips import Strip, strips
 from layerwise.report.markup import Safe, element
 from layerwise.report.picture import Picture
-from layerwise.report.quantity import POINTS
 from layerwise.report.robustness import ANY_ORDER, CONDITIONS, IN_ORDER, Robustness
 from layerwise.report.table import simple_table
 from layerwise.report.wording import counted
@@ -88,13 +87,13 @@ def _table(found: Robustness, arms: list[str]) -> tuple[Safe, ...]:
     for arm in arms:
         row = [arm, *(found.quantity.told(found.lead(arm, condition)) for condition in CONDITIONS)]
         for condition in CONDITIONS:
-            row.append(POINTS.told(found.score("robustness", POINTS.metric, arm, condition), signed=True))
+            row.append(found.above.told(found.score("robustness", found.above.metric, arm, condition), signed=True))
         if published:
             row += [f"{value:.2f}" for value in PUBLISHED[arm]] if arm in PUBLISHED else ["–", "–"]
         rows.append(row)
     if not rows:
         return ()
-    told = "Δ is the paired difference to the baseline, in points of accuracy: the same examples in the same orders."
+    told = f"Δ is the paired difference to the baseline, in {found.above.axis}: the same examples in the same orders."
     if published:
         told += f" Published: {SOURCE}, in percent. Compare the shape, not the digits."
     return (element("div", simple_table(head, rows), class_="spaced"), note(told))

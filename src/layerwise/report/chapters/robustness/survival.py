@@ -87,11 +87,11 @@ def _hint(arm: str, trial: Trial, cell: Cell) -> str:
 
 
 def _key(found: Robustness) -> Safe:
-    chance = "" if found.reference is None else f" ({found.reference:.3g}{found.quantity.sign})"
+    chance = "nothing" if found.reference is None else f"chance ({found.reference:.3g}{found.quantity.sign})"
     scale = "credit, the geometric mean of the probabilities of the right tokens" if found.is_language else "accuracy"
     return note(
         element("span", class_="tone lost-tone"),
-        f" chance{chance} ",
+        f" {chance} ",
         element("span", class_="tone ramp-tone"),
         f" the best arm in order. The colour is the share of that way that is left, in {scale}. An arm survives when"
         " even the low end of its interval keeps three quarters of it, and is lost when even the high end keeps less"

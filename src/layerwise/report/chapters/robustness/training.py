@@ -33,7 +33,10 @@ def training(evidence: Evidence) -> Chapter:
         lead("Loss by step. The checkpoint with the best validation loss is the one that was tested."),
         *(part for picture in pictures for part in (picture.controls(), legend(slots, (picture.name,)))),
         *(card(None, picture.html()) for picture in pictures),
-        note("Thin lines are seeds, bold ones their mean. The losses of arms that do extra work hold that work too."),
+        note(
+            "Thin lines are seeds, bold ones their mean; models of different numbers of layers have none."
+            " The losses of arms that do extra work hold that work too."
+        ),
         *(
             (element("details", element("summary", "Every training"), simple_table(facts.head, facts.body)),)
             if facts.body
@@ -49,7 +52,8 @@ def _courses(found: Robustness, metric: str) -> list[Course]:
     for arm in found.arms:
         seeds = {name: by_step(rows) for name, rows in found.seeded(TRAINING, metric, arm).items()}
         measured = {name: losses for name, losses in seeds.items() if losses}
-        courses += [Course(arm, measured, slots[arm])] if measured else []
+        same = len({name.partition("/")[0] for name in measured}) == 1
+        courses += [Course(arm, measured, slots[arm], averaged=same)] if measured else []
     return courses
 
 
