@@ -36,7 +36,8 @@ def _unfinished(evidence: Evidence) -> str | None:
     asked = evidence.data.manifest.get("families")
     names = [str(name) for name in asked] if isinstance(asked, list | tuple) else []
     said = {score.subject for score in evidence.scores("examination")}
-    parts = [name for name in names if name in MEASURES and name not in {*found.measures, *said}]
+    missing = [name for name in names if name in MEASURES and name not in {*found.measures, *said}]
+    parts = [] if found.only_trained else missing  # their chapters say how to go on
     if not waiting and not parts:
         return None
     told = [
