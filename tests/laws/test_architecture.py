@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "train": {"results", "plan", "data", "stack", "measure", "models"},
     "report": {"results", "plan"},
     "cli": {"results", "plan", "data", "stack", "measure", "merge", "models", "train", "report"},
+    "__main__": {"cli"},
 }
 
 

@@ -11,24 +11,23 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from layerwise import report as pages
 from layerwise.cli.findings import headline, report_data
+from layerwise.cli.lending import lend
 from layerwise.cli.screen import PartBar, duration, errors, output, write
 from layerwise.cli.sitting import begin, speaker
 from layerwise.data.splits import Splits
 from layerwise.errors import RunError
 from layerwise.measure.provenance import folder_of
 from layerwise.measure.survey import Questions
-from layerwise.merge.study import DRAWN, merging
+from layerwise.merge.lenders import REFINED_AT_ONE_DEPTH, Lender, by_arm
 from layerwise.merge.study import MEASURE as MERGING
 from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import Pedigree, trained_models
-from layerwise.results.rows import Score
 from layerwise.stack import Stack
-from layerwise.train.assessment import RETRAINED, Candidate, Watcher, assess, training_rows
+from layerwise.train.assessment import Candidate, Watcher, assess, training_rows
 from layerwise.train.recipe import Recipe
 from layerwise.train.trained import Trained, open_trained
 from layerwise.train.training import Base, train
@@ -95,31 +94,12 @@ def review(
     watcher = Watcher(say, lambda label, done, total: bar.update(f"surveying {label}", done / total))
     fresh = assess(candidates, splits, questions, run, watcher, open_model=open_model)
     if questions.layers and (fresh or not run.store.scores(MERGING)):
-        _merge(run, candidates, splits, questions, say, bar)
-
-
-def _merge(
-    run: Run,
-    candidates: Sequence[Candidate],
-    splits: Splits,
-    questions: Questions,
-    say: Callable[[str], None],
-    bar: PartBar,
-) -> None:
-    """Merge the models of every arm that has several; those of fixed layers, or told their positions, cannot be."""
-    rows: list[Score] = []
-    for arm in dict.fromkeys(each.arm for each in candidates):
-        folders = [each.folder for each in candidates if each.arm == arm]
-        if len(folders) < 2 or arm.startswith(RETRAINED) or arm.endswith("-position"):
-            continue
-        stacks = {chr(ord("a") + number): open_trained(folder).stack for number, folder in enumerate(folders)}
-        show = partial(bar.update, f"merging {arm}")
-        rows += merging(
-            arm, stacks, splits, draws=questions.orders, seed=questions.seed,
-            tell=lambda done, total, show=show: show(done / total),  # type: ignore[misc]
+        models = [Lender(each.arm, str(each.folder), pedigrees[each.label]) for each in candidates]
+        arms = by_arm([model for model in models if not model.arm.startswith(REFINED_AT_ONE_DEPTH)])
+        lend(
+            run, arms, splits, lambda lender: open_model(Path(lender.place)).stack, bar,
+            draws=questions.orders, seed=questions.seed,
         )  # fmt: skip
-    for measure in (MERGING, DRAWN):
-        run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
 
 
 def tell(run: Run) -> None:

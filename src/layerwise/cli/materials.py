@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from layerwise.cli.screen import PartBar, errors, write
@@ -19,45 +20,45 @@ TEXT_LENGTH = 256
 """Tokens in a window of training text, unless `--length` says otherwise."""
 
 
-def splits_for(
-    stack: Stack,
-    *,
-    images: str | None,
-    text: Path | None,
-    place: str | None,
-    augmentation: str = "none",
-    unreadable: str = "refuse",
-    limit: int | None = None,
-    length: int | None = None,
-    seed: int = 0,
-    check: bool = True,
-    quiet: bool = False,
-) -> Splits:
-    """The splits that the options name, or the model's own: demo-vit reads digits, demo its text and skills.
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What the options say about the examples: where they are, which are left out, and the seed that splits them."""
 
-    `place` is where the model's settings for images lie. Raises `DataError` for both kinds at once, for none, for a
-    kind that the model does not take and, with `check`, for labels that do not fit its head.
-    """
-    takes_images = getattr(stack.model, "main_input_name", None) == "pixel_values"
-    name = stack.source.name
-    if images is not None and text is not None:
-        raise DataError("--images and --text were both given; a model reads one of them")
-    if (text if takes_images else images) is not None:
-        raise DataError(f"{name} takes {'images' if takes_images else 'text'}: give {_wanted(takes_images)}")
-    if takes_images:
-        images = images or (DIGITS if name == "demo-vit" else None)
+    images: str | None
+    text: Path | None
+    unreadable: str
+    limit: int | None
+    length: int | None
+    seed: int
+
+    def splits(
+        self, stack: Stack, place: str | None, *, augmentation: str = "none", check: bool = True, quiet: bool = False
+    ) -> Splits:
+        """The splits that were named, or the model's own: demo-vit reads digits, demo its text and skills.
+
+        `place` is where the model's settings for images lie. Raises `DataError` for both kinds at once, for none, for
+        a kind that the model does not take and, with `check`, for labels that do not fit its head.
+        """
+        takes_images = getattr(stack.model, "main_input_name", None) == "pixel_values"
+        name = stack.source.name
+        if self.images is not None and self.text is not None:
+            raise DataError("--images and --text were both given; a model reads one of them")
+        if (self.text if takes_images else self.images) is not None:
+            raise DataError(f"{name} takes {'images' if takes_images else 'text'}: give {_wanted(takes_images)}")
+        if not takes_images:
+            return _texts(stack, self.text, self.length, self.seed)
+        images = self.images or (DIGITS if name == "demo-vit" else None)
         if images is None:
             raise DataError(f"images to learn from are needed: {_wanted(True)} (only demo-vit brings its own)")
         settings = preprocessing_of(stack.model.config, place)
         with PartBar(quiet) as bar:
             splits = read_images(
-                images, preprocessing=settings, seed=seed, unreadable=unreadable, augmentation=augmentation,
-                limit=limit, progress=lambda done, total: bar.update("reading images", done / total),
+                images, preprocessing=settings, seed=self.seed, unreadable=self.unreadable, augmentation=augmentation,
+                limit=self.limit, progress=lambda done, total: bar.update("reading images", done / total),
             )  # fmt: skip
         for said in check_labels(splits, stack.model.config) if check else ():
             write(errors, f"note: {said}")
         return splits
-    return _texts(stack, text, length, seed)
 
 
 def _texts(stack: Stack, text: Path | None, length: int | None, seed: int) -> Splits:

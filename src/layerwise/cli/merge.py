@@ -61,11 +61,12 @@ def merge(
             '"a:0-5 b:6-11"'
         )
     wanted = Plan.parse(plan) if plan is not None else None
-    from layerwise.cli.union import Union, Wish
+    from layerwise.cli.materials import Material
+    from layerwise.cli.union import Union
 
     union = Union.of(models, arm, device=device, dtype=dtype, quiet=quiet)
     if save is not None and wanted is not None:
         union.write(wanted, save, fresh=fresh)
     if draws is not None or save is None:
-        wish = Wish(images, text, unreadable, limit, length, seed)
-        union.judge(wish, run, draws=draws or DRAWS, fresh=fresh and save is None)
+        material = Material(images, text, unreadable, limit, length, seed)
+        union.judge(material, run, draws=draws or DRAWS, fresh=fresh and save is None)

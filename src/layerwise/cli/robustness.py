@@ -54,14 +54,16 @@ def robustness(
     """
     if not quiet:
         write(errors, f"loading {model}")
-    from layerwise.cli.trial import Wish, of_demo, of_model, of_run
+    from layerwise.cli.materials import Material
+    from layerwise.cli.trial import Opening, of_demo, of_model, of_run
     from layerwise.measure.survey import Questions
 
     questions = Questions(orders=orders, draws=draws, seed=seed)
-    wish = Wish(images, text, unreadable, limit, length, seed, tokenizer, layers, device, dtype, revision)
+    material = Material(images, text, unreadable, limit, length, seed)
+    opening = Opening(tokenizer, layers, device, dtype, revision)
     if (Path(model) / "manifest.json").is_file():
-        of_run(Path(model), questions, wish, quiet=quiet)
+        of_run(Path(model), questions, material, opening, quiet=quiet)
     elif model == "demo-vit":
-        of_demo(model, seeds, questions, wish, run, fresh=fresh, quiet=quiet)
+        of_demo(model, seeds, questions, material, opening, run, fresh=fresh, quiet=quiet)
     else:
-        of_model(model, questions, wish, run, fresh=fresh, quiet=quiet)
+        of_model(model, questions, material, opening, run, fresh=fresh, quiet=quiet)

@@ -124,15 +124,14 @@ def train(
         write(errors, f"loading {model}")
     from layerwise.cli.course import Course, hold
     from layerwise.cli.lesson import base_of, settings_for
-    from layerwise.cli.materials import splits_for
+    from layerwise.cli.materials import Material
     from layerwise.measure.survey import Questions
 
     settings = replace(settings_for(model), **given)
     opener = base_of(model, tokenizer, layers, device, revision)
-    splits = splits_for(
-        opener.stack, images=images, text=text, place=opener.place, augmentation=settings.augmentation,
-        unreadable=unreadable, limit=limit, length=length, seed=seed, check=not new_head, quiet=quiet,
-    )  # fmt: skip
+    splits = Material(images, text, unreadable, limit, length, seed).splits(
+        opener.stack, opener.place, augmentation=settings.augmentation, check=not new_head, quiet=quiet
+    )
     base = opener.base(splits.classes if new_head else None)
     recipes = tuple(recipe(method, settings, opener.stack.depth) for method in wanted)
     course = Course(base, splits, recipes, seeds)

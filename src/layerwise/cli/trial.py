@@ -8,17 +8,16 @@ from pathlib import Path
 
 from layerwise.cli.course import Course, candidates_of, check_is_course, hold, manifest_of, review, tell
 from layerwise.cli.lesson import base_of, settings_for
-from layerwise.cli.materials import splits_for
+from layerwise.cli.materials import Material
 from layerwise.cli.model import open_model
 from layerwise.cli.screen import PartBar
 from layerwise.cli.sitting import begin, speaker, stopped_in_peace
-from layerwise.data.splits import Splits
 from layerwise.errors import RunError
 from layerwise.measure.provenance import folder_of
 from layerwise.measure.survey import Questions
 from layerwise.plan.keeping import kept
 from layerwise.results import Run
-from layerwise.stack import Stack, weight_hash
+from layerwise.stack import weight_hash
 from layerwise.train.assessment import Candidate
 from layerwise.train.recipe import METHODS, recipe, retrained
 from layerwise.train.trained import Trained, open_trained
@@ -28,30 +27,17 @@ REDUCED = (9, 6, 3)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What the options of `layerwise robustness` say about data and model."""
+class Opening:
+    """What the options of `layerwise robustness` say about how a model is opened."""
 
-    images: str | None
-    text: Path | None
-    unreadable: str
-    limit: int | None
-    length: int | None
-    seed: int
     tokenizer: str | None
     layers: str | None
     device: str
     dtype: str
     revision: str | None
 
-    def splits(self, stack: Stack, place: str | None, quiet: bool, augmentation: str = "none") -> Splits:
-        """The splits for `stack`, whose settings for images lie at `place`."""
-        return splits_for(
-            stack, images=self.images, text=self.text, place=place, unreadable=self.unreadable, limit=self.limit,
-            length=self.length, seed=self.seed, augmentation=augmentation, quiet=quiet,
-        )  # fmt: skip
 
-
-def of_run(folder: Path, questions: Questions, wish: Wish, *, quiet: bool) -> None:
+def of_run(folder: Path, questions: Questions, material: Material, opening: Opening, *, quiet: bool) -> None:
     """Assess every finished model of a run of `layerwise train`, into the same run."""
     with Run.open(folder) as recorded:
         check_is_course(recorded)
@@ -59,10 +45,10 @@ def of_run(folder: Path, questions: Questions, wish: Wish, *, quiet: bool) -> No
     candidates = candidates_of(folder)
     if not candidates:
         raise RunError(f"{folder} holds no finished model yet: run its `layerwise train` again to go on")
-    first = open_trained(candidates[0].folder, device=wish.device)
+    first = open_trained(candidates[0].folder, device=opening.device)
     source = replace(first.stack.source, name=manifest.model)
     first.stack.source = source
-    splits = wish.splits(first.stack, str(candidates[0].folder), quiet)
+    splits = material.splits(first.stack, str(candidates[0].folder), quiet=quiet)
     if splits.digest != manifest.corpus_hash:
         raise RunError(
             f"{folder} was trained on {manifest.corpus} with other splits than these ({splits.name}), so its test "
@@ -75,12 +61,20 @@ def of_run(folder: Path, questions: Questions, wish: Wish, *, quiet: bool) -> No
 
 
 def of_demo(
-    model: str, seeds: int, questions: Questions, wish: Wish, folder: Path | None, *, fresh: bool, quiet: bool
+    model: str,
+    seeds: int,
+    questions: Questions,
+    material: Material,
+    opening: Opening,
+    folder: Path | None,
+    *,
+    fresh: bool,
+    quiet: bool,
 ) -> None:
     """Train every method, and models at reduced depths, from the demo, and assess them all."""
     settings = settings_for(model)
-    opener = base_of(model, wish.tokenizer, wish.layers, wish.device, wish.revision)
-    splits = wish.splits(opener.stack, opener.place, quiet, settings.augmentation)
+    opener = base_of(model, opening.tokenizer, opening.layers, opening.device, opening.revision)
+    splits = material.splits(opener.stack, opener.place, augmentation=settings.augmentation, quiet=quiet)
     depth = opener.stack.depth
     recipes = [recipe(name, settings, depth) for name in METHODS if name != "failout"]
     recipes += [retrained(settings, kept(depth, count, "even", random.Random(0))) for count in REDUCED]
@@ -88,15 +82,26 @@ def of_demo(
     hold(course, opener.stack, questions, folder, fresh=fresh, quiet=quiet)
 
 
-def of_model(model: str, questions: Questions, wish: Wish, folder: Path | None, *, fresh: bool, quiet: bool) -> None:
+def of_model(
+    model: str,
+    questions: Questions,
+    material: Material,
+    opening: Opening,
+    folder: Path | None,
+    *,
+    fresh: bool,
+    quiet: bool,
+) -> None:
     """Assess one model as it is, into a run of its own."""
     place = Path(model).expanduser()
     if (place / "training.json").is_file():
-        trained = open_trained(place, device=wish.device, dtype=wish.dtype)
+        trained = open_trained(place, device=opening.device, dtype=opening.dtype)
     else:
-        stack = open_model(model, wish.tokenizer, wish.layers, wish.device, wish.dtype, wish.revision, False)
+        stack = open_model(
+            model, opening.tokenizer, opening.layers, opening.device, opening.dtype, opening.revision, False
+        )
         trained = Trained(stack, None)
-    splits = wish.splits(trained.stack, model, quiet)
+    splits = material.splits(trained.stack, model, quiet=quiet)
     manifest = manifest_of(trained.stack, weight_hash(trained.stack.model), splits)
     folder = folder or folder_of(manifest)
     arm = trained.pedigree.arm if trained.pedigree is not None else Path(trained.stack.source.name).name

@@ -10,34 +10,22 @@ from pathlib import Path
 from rich.table import Table
 
 from layerwise.cli.course import check_is_course, manifest_of, tell
-from layerwise.cli.materials import DIGITS, splits_for
+from layerwise.cli.lending import lend
+from layerwise.cli.materials import DIGITS, Material
 from layerwise.cli.model import open_model
 from layerwise.cli.screen import PartBar, output, write
 from layerwise.cli.sitting import begin, speaker, stopped_in_peace
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError, RunError, near_matches
 from layerwise.measure.provenance import folder_of
-from layerwise.merge import merging, save
+from layerwise.merge import save
 from layerwise.merge.lenders import Lender, by_arm, check_one_base, lenders
-from layerwise.merge.study import DRAWN, MEASURE
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.run import MANIFEST
 from layerwise.stack import Stack, weight_hash
 from layerwise.train.trained import open_trained
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What the options say about the examples, and the seed of all draws."""
-
-    images: str | None
-    text: Path | None
-    unreadable: str
-    limit: int | None
-    length: int | None
-    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +84,7 @@ class Union:
         write(output, f"{folder}: {len(plan.steps())} layers, {origin.parameters:,} parameters{copied}")
         write(output, f"loaded again with plain transformers: {gap}")
 
-    def judge(self, wish: Wish, folder: Path | None, *, draws: int, fresh: bool) -> None:
+    def judge(self, material: Material, folder: Path | None, *, draws: int, fresh: bool) -> None:
         """Judge members, merged models and ensembles of every arm with two models or more, into a run.
 
         It is the run of the trainings where all models are from one, else one of its own.
@@ -108,7 +96,7 @@ class Union:
             )
         first = next(iter(next(iter(several.values())).values()))
         shell = self._stack(first)
-        splits, manifest = self._examples(shell, first, wish, several)
+        splits, manifest = self._examples(shell, first, material, several)
         say = speaker(self.quiet)
         place = folder or self.run or folder_of(manifest)
         with (
@@ -116,50 +104,30 @@ class Union:
             stopped_in_peace(run),
             PartBar(self.quiet) as bar,
         ):
-            scores, notes = (
-                [],
-                [f"{arm} has one model, so nothing was merged" for arm in self.arms if arm not in several],
-            )
-            for arm, found in several.items():
-                lend = not any(lender.told_positions for lender in found.values())
-                if not lend:
-                    notes.append(
-                        f"{arm}: each layer was trained with a position encoding of its own model, so its models were "
-                        "asked together but not merged"
-                    )
-
-                def told(done: int, parts: int, arm: str = arm) -> None:
-                    bar.update(f"merging {arm}", done / parts)
-
-                scores += merging(arm, self._open(found), splits, draws=draws if lend else 0, seed=wish.seed, tell=told)
-            run.store.replace_scores(MEASURE, [score for score in scores if score.measure == MEASURE])
-            run.store.replace_scores(DRAWN, [score for score in scores if score.measure == DRAWN])
-            run.store.replace_notes(MEASURE, notes)
+            scores, notes = lend(run, self.arms, splits, self._stack, bar, draws=draws, seed=material.seed)
             for said in notes:
                 say(f"note: {said}")
             output.print(_table(scores, several))
             tell(run)
 
     def _examples(
-        self, shell: Stack, first: Lender, wish: Wish, several: Mapping[str, Mapping[str, Lender]]
+        self, shell: Stack, first: Lender, material: Material, several: Mapping[str, Mapping[str, Lender]]
     ) -> tuple[Splits, Manifest]:
         """The examples, and the manifest of the run that the numbers belong to."""
         recorded = self._recorded()
         if recorded is not None:
             shell.source = replace(shell.source, name=recorded.model)
         known = first.pedigree.data_name if first.pedigree is not None else None
-        images = wish.images or (DIGITS if wish.text is None and known == DIGITS else None)
-        splits = splits_for(
-            shell, images=images, text=wish.text, place=first.place, unreadable=wish.unreadable, limit=wish.limit,
-            length=wish.length, seed=wish.seed, quiet=self.quiet,
-        )  # fmt: skip
+        if material.images is None and material.text is None and known == DIGITS:
+            material = replace(material, images=DIGITS)
+        splits = material.splits(shell, first.place, quiet=self.quiet)
         self._refuse_other_data(splits, several)
         if recorded is not None:
             return splits, recorded
         every = [lender for found in several.values() for lender in found.values()]
         weights = [weight_hash(self._stack(lender).model) for lender in every]
         combined = hashlib.sha256("".join(weights).encode()).hexdigest()
-        return splits, replace(manifest_of(shell, combined, splits), seed=wish.seed)
+        return splits, replace(manifest_of(shell, combined, splits), seed=material.seed)
 
     def _recorded(self) -> Manifest | None:
         if self.run is None:
