@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch.utils.data import DataLoader
 from transformers import TrainerState
 
-from layerwise.train.replay import Epochs, Replayed
-from train.pupils import tiny_digits
+from layerwise.data.splits import Example, Examples
+from layerwise.train.replay import Epochs, ReadingOrder, Replayed
+from train.pupils import VOCABULARY, tiny_digits
 
 
 def _pixels(examples: Replayed, *numbers: int) -> list[torch.Tensor]:
@@ -78,3 +80,41 @@ def test_the_trainer_turns_the_epochs() -> None:
         known = _pixels(examples, *range(24))
         examples.turn_to(int(epoch or 0))
         assert _equal(_pixels(examples, *range(24)), known)
+
+
+class _Texts(Examples):
+    """Text number i has 1 + i mod 10 words."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Example:
+        return {"input_ids": torch.full((1 + index % 10,), index % VOCABULARY)}
+
+
+@pytest.mark.parametrize("alike", [None, 4])
+def test_an_order_reads_every_example_once_and_depends_on_seed_and_epoch_alone(alike: int | None) -> None:
+    examples = Replayed(_Texts(45), seed=4)
+    order = ReadingOrder(examples, alike)
+    first = list(order)
+    assert len(order) == 45
+    assert sorted(first) == list(range(45)) != first
+    examples.turn_to(1)
+    second = list(order)
+    assert second != first
+    torch.manual_seed(11)
+    assert list(ReadingOrder(Replayed(_Texts(45), seed=4), alike)) == first
+    assert list(ReadingOrder(Replayed(_Texts(45), seed=5), alike)) != first
+    assert list(order) == second
+
+
+def test_texts_of_like_length_share_a_batch() -> None:
+    order = list(ReadingOrder(Replayed(_Texts(45), seed=4), alike=4))
+    batches = [[1 + number % 10 for number in order[start : start + 4]] for start in range(0, 45, 4)]
+    assert all(max(batch) - min(batch) <= 1 for batch in batches)
+    lengths = [batch[0] for batch in batches[:-1]]
+    assert lengths != sorted(lengths), "short texts first, and long ones last"
+    assert len(batches[-1]) == 1, "the batch that is not full is the last"

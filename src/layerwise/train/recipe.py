@@ -17,6 +17,7 @@ functions below return complete recipes, one for each way of training that the l
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -116,9 +117,11 @@ class Recipe:
     ranks: Ranks = "together"
 
     def to_json(self) -> dict[str, Any]:
-        """The recipe in plain values, the samplers by what they print."""
+        """The recipe in plain values, as JSON gives them back; the samplers by what they print."""
         content = asdict(replace(self, sampler=Fixed(), validation=Fixed()))
-        return {**content, "sampler": str(self.sampler), "validation": str(self.validation)}
+        written = json.dumps({**content, "sampler": str(self.sampler), "validation": str(self.validation)})
+        found: dict[str, Any] = json.loads(written)
+        return found
 
     @property
     def leaves_out(self) -> bool:

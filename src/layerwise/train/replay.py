@@ -1,24 +1,30 @@
-"""Replay: training examples whose chance is decided by where they are read, not by what was read before.
+"""Replay: what is drawn when training examples are read, decided by where they are read and not by what came before.
 
 Augmentation draws from torch's global generator when an example is read, and a data loader reads ahead: at a checkpoint
 the generator has moved past images that no step has seen yet, and a run that resumes there would see others. A
 `Replayed` example is drawn with a generator that is seeded by (seed, epoch, number of the example), and the global
 generator is left as it was. So a resumed training sees the images it would have seen, however many processes and
 workers read them; and dropout, which also draws from the global generator, does not depend on the augmentation.
+
+The order in which an epoch reads its examples, a `ReadingOrder`, is drawn by (seed, epoch) for the same reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from random import Random
 from typing import Any
 
 import torch
+from torch.utils.data import Sampler
 from transformers import TrainerCallback
 
 from layerwise.data.splits import Example, Examples
 
 _BYTES = 8
+_POOL = 50
+"""Examples of like length are looked for among those of so many batches."""
 
 
 class Replayed(Examples):
@@ -30,6 +36,11 @@ class Replayed(Examples):
         # Shared memory: workers that outlive an epoch must learn of the next.
         self._epoch = torch.zeros((), dtype=torch.int64)
         self._epoch.share_memory_()  # type: ignore[no-untyped-call]
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose examples are read now."""
+        return int(self._epoch)
 
     def turn_to(self, epoch: int) -> None:
         """From now on examples are those of `epoch`."""
@@ -43,17 +54,46 @@ class Replayed(Examples):
 
     def __getitems__(self, indices: Sequence[int]) -> list[Example]:
         """The examples of one batch; the name is that which torch's data loader looks for."""
-        epoch = int(self._epoch)
         before = torch.get_rng_state()
         try:
-            return [self._drawn(epoch, index) for index in indices]
+            return [self._drawn(index) for index in indices]
         finally:
             torch.set_rng_state(before)
 
-    def _drawn(self, epoch: int, index: int) -> Example:
-        place = sha256(f"{self.seed}/{epoch}/{index}".encode()).digest()
+    def _drawn(self, index: int) -> Example:
+        place = sha256(f"{self.seed}/{self.epoch}/{index}".encode()).digest()
         torch.default_generator.manual_seed(int.from_bytes(place[:_BYTES], "big") >> 1)
         return self.examples[index]
+
+
+class ReadingOrder(Sampler[int]):
+    """The numbers of `examples` in the order of their present epoch, each once.
+
+    With `alike`, the examples of a batch, texts have much the same length in every `alike` numbers that follow each
+    other: they are padded to the longest of their batch.
+    """
+
+    def __init__(self, examples: Replayed, alike: int | None = None) -> None:
+        self.examples = examples
+        self.alike = alike
+        self._lengths = [len(examples[number]["input_ids"]) for number in range(len(examples))] if alike else []
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __iter__(self) -> Iterator[int]:
+        chance = Random(f"{self.examples.seed}/{self.examples.epoch}")
+        order = list(range(len(self)))
+        chance.shuffle(order)
+        return iter(order if self.alike is None else self._by_length(order, self.alike, chance))
+
+    def _by_length(self, order: list[int], batch: int, chance: Random) -> Iterator[int]:
+        pools = (order[start : start + _POOL * batch] for start in range(0, len(order), _POOL * batch))
+        row = [number for pool in pools for number in sorted(pool, key=self._lengths.__getitem__)]
+        batches = [row[start : start + batch] for start in range(0, len(row), batch)]
+        rest = batches.pop() if len(row) % batch else []  # a batch that is not full must stay the last
+        chance.shuffle(batches)
+        return (number for batch in (*batches, rest) for number in batch)
 
 
 class Epochs(TrainerCallback):

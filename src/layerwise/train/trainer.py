@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Sampler
 from transformers import Trainer
 
 from layerwise.errors import TrainError
@@ -30,7 +31,8 @@ class PlanTrainer(Trainer):
     """A Trainer over the model of `stack` that draws the plan of every pass.
 
     `draws` are those of training, `validation` those of validation; `prediction`, where there is one, adds its loss to
-    the task's. Everything else is the parent's.
+    the task's; `order` is that in which training examples are read, the parent's if there is none. Everything else is
+    the parent's.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class PlanTrainer(Trainer):
         draws: Draws,
         validation: Draws,
         prediction: PositionPrediction | None = None,
+        order: Sampler[int] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(model=stack.model, **options)
@@ -47,9 +50,13 @@ class PlanTrainer(Trainer):
         self.draws = draws
         self.validation = validation
         self.prediction = prediction
+        self.order = order
         self._step = -1
         self._pass = 0
         self._batch = 0
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
+        return super()._get_train_sampler(train_dataset) if self.order is None else self.order
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """One pass forward and backward, with its plan in place. Raises `TrainError` at a loss that is not finite."""

@@ -31,7 +31,7 @@ from layerwise.results.run import write_whole
 from layerwise.stack import Stack
 from layerwise.train import position, prediction
 from layerwise.train.recipe import Recipe, Settings
-from layerwise.train.replay import Epochs, Replayed
+from layerwise.train.replay import Epochs, ReadingOrder, Replayed
 from layerwise.train.trainer import PlanTrainer
 
 ASKED = "asked.json"
@@ -89,7 +89,8 @@ def train(
         draws=Draws(recipe.sampler, stack.depth, seed, stream=_stream(recipe)),
         validation=Draws(recipe.validation, stack.depth, 0, stream="validation"),
         prediction=asked,
-        args=_arguments(recipe.settings, recipe, splits, seed, folder, dict(arguments or {})),
+        order=ReadingOrder(examples, alike=None if splits.classes else recipe.settings.batch),
+        args=_arguments(recipe.settings, recipe, len(splits.train), seed, folder, dict(arguments or {})),
         data_collator=splits.collate,
         train_dataset=examples,
         eval_dataset=splits.validation,
@@ -109,20 +110,15 @@ def _hold(folder: Path, asked: Mapping[str, Any]) -> Pedigree | None:
     else:
         found = json.loads(claim.read_text()) if claim.is_file() else dict(asked)
     for name, value in asked.items():
-        if _plain(found[name]) != _plain(value):
+        if found[name] != value:
             raise TrainError(
                 f"{folder} holds another training: its {name} is not the one asked for; "
                 "choose another run folder, or discard this one with --fresh"
             )
     if finished is None and not claim.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(claim, (json.dumps(_plain(asked), indent=1) + "\n").encode())
+        write_whole(claim, (json.dumps(asked, indent=1) + "\n").encode())
     return finished
-
-
-def _plain(value: Any) -> Any:
-    """As JSON gives it back."""
-    return json.loads(json.dumps(value))
 
 
 def _last_checkpoint(folder: Path) -> str | None:
@@ -151,7 +147,7 @@ def _stream(recipe: Recipe) -> str:
 
 
 def _arguments(
-    settings: Settings, recipe: Recipe, splits: Splits, seed: int, folder: Path, more: dict[str, Any]
+    settings: Settings, recipe: Recipe, examples: int, seed: int, folder: Path, more: dict[str, Any]
 ) -> TrainingArguments:
     from accelerate import PartialState
 
@@ -162,7 +158,7 @@ def _arguments(
             f"a batch of {settings.batch} does not fall into equal pieces for {processes} processes x "
             f"{settings.accumulation} passes; write a batch that is a multiple of {settings.accumulation * processes}"
         )
-    steps = max(1, math.ceil(settings.epochs * math.ceil(len(splits.train) / settings.batch)))
+    steps = max(1, math.ceil(settings.epochs * math.ceil(examples / settings.batch)))
     every = max(1, math.ceil(steps / settings.checks))
     return TrainingArguments(
         **{
@@ -189,8 +185,6 @@ def _arguments(
             "metric_for_best_model": "eval_loss",
             "greater_is_better": False,
             "seed": seed,
-            # Windows of like length side by side: texts are padded to the longest of their batch.
-            "train_sampling_strategy": "random" if splits.classes else "group_by_length",
             "ddp_find_unused_parameters": recipe.leaves_out if processes > 1 else None,
             "report_to": "none",
             "disable_tqdm": True,

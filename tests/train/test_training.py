@@ -1,0 +1,374 @@
+"""One training from beginning to end: stopped, killed, resumed, finished, opened again; and refused what is not its."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedModel, ViTForImageClassification
+
+from layerwise.data.splits import Splits
+from layerwise.errors import CheckpointError, TrainError
+from layerwise.plan import Plan
+from layerwise.results.pedigree import FILE, MODEL, Pedigree, trained_models
+from layerwise.stack import load
+from layerwise.train import training
+from layerwise.train.recipe import PredictionOptions, Recipe, Settings, recipe
+from layerwise.train.trained import open_trained
+from layerwise.train.training import Base, train
+from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
+
+DEPTH = 3
+QUIET: dict[str, Any] = {"use_cpu": True}
+SETTINGS = Settings(epochs=3, batch=8, checks=3, learning_rate=1e-2, schedule="linear", warmup=0.2)
+METHODS = ("layershuffle", "layershuffle-position", "layershuffle-predict")
+PIXELS = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+MODELS = pytest.mark.parametrize(
+    ("make", "splits"), [(tiny_vit, tiny_digits()), (tiny_llama, tiny_text())], ids=["vit", "llama"]
+)
+PLANS = [Plan.parse(text) for text in ("0-2", "2 0 1", "1 2")]
+
+
+class Stopped(Exception):
+    """The machine was switched off."""
+
+
+@pytest.fixture
+def losses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The loss of every training pass, in order; raises `Stopped` before the pass that `stop_at` names."""
+    found: list[float] = []
+
+    class Noted(training.PlanTrainer):
+        def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+            if self.state.global_step == _stop_at:
+                raise Stopped
+            loss = super().training_step(*args, **kwargs)
+            found.append(loss.item())
+            return loss
+
+    monkeypatch.setattr(training, "PlanTrainer", Noted)
+    return found
+
+
+_stop_at: int | None = None
+
+
+def _stopped_at(step: int, run: Callable[[], Pedigree], monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "_stop_at", step)
+        with pytest.raises(Stopped):
+            run()
+
+
+def _base(make: Callable[[], PreTrainedModel] = tiny_vit) -> Base:
+    return Base(lambda: load(make()), make.__name__)
+
+
+def _vit_with_dropout() -> PreTrainedModel:
+    return tiny_vit(dropout=0.1)
+
+
+def _weights(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / MODEL / "model.safetensors")
+
+
+def _equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("method", "make", "splits"),
+    [
+        *((method, _vit_with_dropout, tiny_digits("crop")) for method in METHODS),
+        ("layershuffle", tiny_llama, tiny_text()),
+    ],
+    ids=[*(f"vit {method}" for method in METHODS), "llama layershuffle"],
+)
+def test_a_resumed_training_has_the_losses_of_one_without_a_stop(
+    method: str,
+    make: Callable[[], PreTrainedModel],
+    splits: Splits,
+    losses: list[float],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Checkpoints at steps 4 and 8, in the middle of epochs of 3 steps; stopped two passes after the first.
+    chosen = recipe(method, replace(SETTINGS, epochs=4, accumulation=2), DEPTH)
+
+    def run(folder: Path) -> Pedigree:
+        return train(_base(make), splits, chosen, 1, folder, arguments=QUIET)
+
+    straight = run(tmp_path / "straight")
+    whole, losses[:] = losses[:], []
+    assert len(whole) == 2 * straight.steps == 24
+    _stopped_at(6, lambda: run(tmp_path / "stopped"), monkeypatch)
+    assert losses == whole[:12]
+    losses.clear()
+    resumed = run(tmp_path / "stopped")
+    assert losses == whole[8:]
+    assert replace(resumed, seconds=0) == replace(straight, seconds=0)
+    assert _equal(_weights(tmp_path / "stopped"), _weights(tmp_path / "straight"))
+
+
+@pytest.mark.parametrize(
+    ("make", "splits"), [(tiny_vit, tiny_digits()), (tiny_llama, tiny_text())], ids=["vit", "llama"]
+)
+def test_the_model_is_that_of_the_best_checkpoint(
+    make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The validation loss is planted, so that the best checkpoint is neither the first nor the last."""
+    kept: dict[int, dict[str, Tensor]] = {}
+
+    class Planted(training.PlanTrainer):
+        def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+            step = self.state.global_step
+            kept[step] = {name: tensor.clone() for name, tensor in self.stack.model.state_dict().items()}
+            found = super().evaluate(*args, **kwargs)
+            return {**found, "eval_loss": abs(step - 6.0)}
+
+    monkeypatch.setattr(training, "PlanTrainer", Planted)
+    chosen = recipe("layershuffle", SETTINGS, DEPTH)
+    pedigree = train(_base(make), splits, chosen, 1, tmp_path, arguments=QUIET)
+    assert (pedigree.steps, pedigree.best_step, sorted(kept)) == (9, 6, [3, 6, 9])
+    saved = type(make()).from_pretrained(tmp_path / MODEL).state_dict()
+    assert _equal(saved, kept[6])
+    assert not _equal(saved, kept[9])
+
+
+@pytest.mark.parametrize(
+    ("make", "splits"), [(tiny_vit, tiny_digits()), (tiny_llama, tiny_text())], ids=["vit", "llama"]
+)
+@torch.no_grad()
+def test_what_is_saved_is_a_plain_model(make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path) -> None:
+    opened: list[PreTrainedModel] = []
+
+    def opener() -> Any:
+        opened.append(make())
+        return load(opened[-1])
+
+    with torch.enable_grad():
+        train(Base(opener, "x"), splits, recipe("layershuffle", SETTINGS, DEPTH), 1, tmp_path, arguments=QUIET)
+    auto = ViTForImageClassification if make is tiny_vit else AutoModelForCausalLM
+    plain, report = auto.from_pretrained(tmp_path / MODEL, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert list(plain.state_dict()) == list(make().state_dict())
+    batch = splits.collate([splits.test[index] for index in range(4)])
+    found = plain.eval()(**batch).logits
+    assert torch.equal(found, opened[-1].eval()(**batch).logits)
+    assert not torch.allclose(found, make()(**batch).logits)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [training.ASKED, MODEL]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@torch.no_grad()
+def test_a_trained_model_opens_as_it_was_trained(method: str, tmp_path: Path) -> None:
+    opened = []
+
+    def opener() -> Any:
+        opened.append(load(tiny_vit()))
+        return opened[-1]
+
+    chosen = recipe(method, SETTINGS, DEPTH)
+    with torch.enable_grad():
+        pedigree = train(Base(opener, "x"), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
+    found, trained = open_trained(tmp_path / MODEL, device="cpu"), opened[-1]
+    assert found.pedigree == pedigree
+    assert (found.prediction is not None) == (method == "layershuffle-predict")
+    assert set(found.stack.model.state_dict()) == set(trained.model.state_dict())
+    trained.model.eval()
+    told = []
+    for plan in PLANS:
+        logits = []
+        for stack in (found.stack, trained):
+            with stack.under(plan, single_pass=True):
+                logits.append(stack.model(pixel_values=PIXELS).logits)
+        assert torch.equal(*logits)
+        told.append(logits[0])
+        if found.prediction is not None:
+            added = trained.model.get_submodule("layer_predictions")
+            assert float(found.prediction.loss()) == float(added.loss())
+    assert not torch.allclose(told[0], told[1])
+
+
+def test_a_variant_without_its_weights_is_refused(tmp_path: Path) -> None:
+    train(_base(), tiny_digits(), recipe("layershuffle-position", SETTINGS, DEPTH), 1, tmp_path, arguments=QUIET)
+    path = tmp_path / MODEL / "model.safetensors"
+    kept = {name: tensor for name, tensor in load_file(path).items() if "projections.1" not in name}
+    save_file(kept, path, metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"trained with layer_positions, but 2 of its weights are missing"):
+        open_trained(tmp_path / MODEL, device="cpu")
+
+
+def test_a_finished_training_is_not_repeated(losses: list[float], tmp_path: Path) -> None:
+    chosen = recipe("layershuffle", SETTINGS, DEPTH)
+    first = train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
+    assert len(losses) == 9
+    assert len([moment for moment in first.history if moment.kind == "validation"]) == 3
+    losses.clear()
+    again = train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
+    assert again == first
+    assert losses == []
+
+
+@pytest.mark.parametrize("name", ["recipe", "seed", "base", "data"])
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", "begun"])
+def test_a_folder_of_another_training_is_refused(
+    finished: bool, name: str, losses: list[float], tmp_path: Path
+) -> None:
+    chosen, splits = recipe("layershuffle", SETTINGS, DEPTH), tiny_digits()
+    asked: dict[str, Any] = {"recipe": chosen, "seed": 1, "base": _base(), "splits": splits}
+    _begun(tmp_path, asked, finished)
+    others = {
+        "recipe": replace(chosen, settings=replace(SETTINGS, learning_rate=2e-2)),
+        "seed": 2,
+        "base": replace(_base(), weights="another"),
+        "data": replace(splits, digest="another"),
+    }
+    changed = {**asked, "splits" if name == "data" else name: others[name]}
+    with pytest.raises(TrainError, match=f"holds another training: its {name} is not the one asked for"):
+        train(folder=tmp_path, arguments=QUIET, **changed)
+    assert losses == []
+
+
+def _begun(folder: Path, asked: dict[str, Any], finished: bool) -> None:
+    """A folder as a training leaves it, without the training."""
+    record = {
+        "base": asked["base"].weights, "data": asked["splits"].digest, "recipe": asked["recipe"].to_json(),
+        "seed": asked["seed"],
+    }  # fmt: skip
+    if finished:
+        (folder / MODEL).mkdir(parents=True)
+        Pedigree(
+            **record, arm="layershuffle", data_name="digits", steps=1, epochs=1, examples=1, seconds=1, best_step=1
+        ).write(folder / MODEL)
+    else:
+        (folder / training.ASKED).write_text(json.dumps(record))
+
+
+def test_a_torn_checkpoint_is_passed_over(losses: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = recipe("layershuffle", SETTINGS, DEPTH)
+    run = lambda: train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)  # noqa: E731
+    _stopped_at(7, run, monkeypatch)
+    before = losses[3:]
+    assert {path.name for path in tmp_path.glob("checkpoint-*")} == {"checkpoint-3", "checkpoint-6"}
+    (tmp_path / "checkpoint-6" / "trainer_state.json").unlink()
+    losses.clear()
+    assert run().steps == 9
+    assert losses[:4] == before
+    assert len(losses) == 6
+
+
+def test_a_model_that_was_being_published_is_published_again(tmp_path: Path, losses: list[float]) -> None:
+    chosen = recipe("layershuffle", SETTINGS, DEPTH)
+    (tmp_path / MODEL).mkdir()
+    (tmp_path / MODEL / "model.safetensors").write_bytes(b"half")
+    pedigree = train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
+    assert Pedigree.read(tmp_path / MODEL) == pedigree
+    published = ViTForImageClassification.from_pretrained(tmp_path / MODEL)
+    assert published.state_dict().keys() == tiny_vit().state_dict().keys()
+
+
+def test_layers_from_scratch_begin_from_other_weights(losses: list[float], tmp_path: Path) -> None:
+    settings = replace(SETTINGS, epochs=1, scratch=1)
+    for number, from_scratch in enumerate((False, True, True)):
+        chosen = Recipe("any", settings, from_scratch=from_scratch)
+        train(_base(), tiny_digits(), chosen, 1, tmp_path / str(number), arguments=QUIET)
+    refined, scratch, again = losses[:3], losses[3:6], losses[6:]
+    assert scratch == again
+    assert refined[0] != scratch[0]
+
+
+def test_options_of_the_prediction_reach_the_training(losses: list[float], tmp_path: Path) -> None:
+    base = recipe("layershuffle-predict", replace(SETTINGS, epochs=1), DEPTH)
+    mean = replace(base, prediction=PredictionOptions(total="mean"))
+    for name, chosen in (("sum", base), ("mean", mean), ("plain", replace(base, variant="plain"))):
+        train(_base(), tiny_digits(), chosen, 1, tmp_path / name, arguments=QUIET)
+    total, averaged, task = losses[0], losses[3], losses[6]
+    assert averaged - task == pytest.approx((total - task) / DEPTH, rel=1e-4)
+
+
+def test_the_progress_is_told_step_by_step(tmp_path: Path) -> None:
+    told: list[tuple[int, int, float | None]] = []
+    train(
+        _base(), tiny_digits(), recipe("sequential", SETTINGS, DEPTH), 1, tmp_path, arguments=QUIET,
+        progress=lambda *news: told.append(news),
+    )  # fmt: skip
+    assert [(step, steps) for step, steps, _ in told] == [(step, 9) for step in range(1, 10)]
+    assert told[-1][2] is not None
+
+
+def test_a_batch_that_does_not_fall_into_pieces_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    settings = replace(SETTINGS, batch=9, accumulation=3)
+    with monkeypatch.context() as patch:
+        patch.setattr("accelerate.PartialState", lambda **_: type("Two", (), {"num_processes": 2})())
+        with pytest.raises(TrainError, match="a batch of 9 does not fall into equal pieces for 2 processes x 3 passes"):
+            train(_base(), tiny_digits(), recipe("sequential", settings, DEPTH), 1, tmp_path, arguments=QUIET)
+
+
+def test_trained_models_are_found_by_arm_and_seed(tmp_path: Path) -> None:
+    for arm, seed in (("b", 10), ("b", 2), ("a", 0)):
+        (tmp_path / arm / f"seed-{seed}" / MODEL).mkdir(parents=True)
+        (tmp_path / arm / f"seed-{seed}" / MODEL / FILE).write_text("{}")
+    (tmp_path / "c" / "seed-0" / MODEL).mkdir(parents=True)
+    found = [path.relative_to(tmp_path).parts[:2] for path in trained_models(tmp_path)]
+    assert found == [("a", "seed-0"), ("b", "seed-2"), ("b", "seed-10")]
+
+
+KILLED = textwrap.dedent(
+    """
+    import sys
+    from pathlib import Path
+    import torch
+    torch.set_num_threads(1)
+    from train import test_training as lesson
+    chosen = lesson.recipe("layershuffle", lesson.SETTINGS, lesson.DEPTH)
+    def told(step, steps, loss):
+        (Path(sys.argv[1]) / "step").write_text(str(step))
+        if step == 8 and sys.argv[2] == "wait":
+            import time; time.sleep(600)
+    lesson.train(
+        lesson._base(), lesson.tiny_digits("crop"), chosen, 1, Path(sys.argv[1]), arguments=lesson.QUIET, progress=told
+    )
+    """
+)
+
+
+@pytest.mark.slow
+def test_killed_without_warning_it_ends_with_the_same_weights(tmp_path: Path) -> None:
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    chosen = recipe("layershuffle", SETTINGS, DEPTH)
+    whole = train(_base(), tiny_digits("crop"), chosen, 1, straight, arguments=QUIET)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(killed), "wait"], env=environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        while not (killed / "step").is_file() or (killed / "step").read_text() != "8":
+            assert process.poll() is None, "the training ended before it could be killed"
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not (killed / MODEL).exists()
+    assert (killed / "checkpoint-6").is_dir()
+    resumed = train(_base(), tiny_digits("crop"), chosen, 1, killed, arguments=QUIET)
+    assert replace(resumed, seconds=0) == replace(whole, seconds=0)
+    assert _equal(_weights(killed), _weights(straight))
+    shutil.rmtree(killed)
