@@ -11,7 +11,6 @@ CIFAR-10. Writes report.html into the folder of the run; `layerwise export` make
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,12 +24,11 @@ from layerwise.cli.findings import headline, report_data
 from layerwise.data.images import read_images
 from layerwise.data.preprocessing import preprocessing_of
 from layerwise.measure.survey import Questions
-from layerwise.plan.keeping import kept
 from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import MODEL, Pedigree, trained_models
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.train.assessment import Candidate, Watcher, assess, training_rows
-from layerwise.train.recipe import METHODS, Recipe, Settings, recipe, retrained
+from layerwise.train.recipe import METHODS, Recipe, Settings, recipe
 from layerwise.train.training import Base, train
 
 
@@ -96,9 +94,8 @@ def new_model(preset: Preset, classes: tuple[str, ...]) -> ViTForImageClassifica
 
 def arms(preset: Preset, depth: int) -> list[Recipe]:
     """Every method of the library, and models refined at each reduced depth."""
-    whole = [recipe(name, preset.refining, depth) for name in METHODS if name != "failout"]
-    chance = random.Random(0)
-    return whole + [retrained(preset.refining, kept(depth, count, "even", chance)) for count in preset.reduced]
+    methods = [*(name for name in METHODS if name != "failout"), *(f"retrained-{count}" for count in preset.reduced)]
+    return [recipe(name, preset.refining, depth) for name in methods]
 
 
 def main() -> None:

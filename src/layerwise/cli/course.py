@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from layerwise import report as pages
 from layerwise.cli.findings import headline, report_data
@@ -38,12 +39,16 @@ FAMILY = "robustness"
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is trained: recipes, each with every seed from 0 on, from `base` on `splits`."""
+    """What is trained: recipes, each with every seed from 0 on, from `base` on `splits`.
+
+    `arguments` are further `TrainingArguments`, which win over the recipes'.
+    """
 
     base: Base
     splits: Splits
     recipes: tuple[Recipe, ...]
     seeds: int
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 def manifest_of(stack: Stack, weights: str, splits: Splits) -> Manifest:
@@ -127,7 +132,7 @@ def _train(course: Course, folder: Path, progress: Callable[[str, int, int], Non
             def told(step: int, steps: int, loss: float | None, label: str = label) -> None:
                 progress(label if loss is None else f"{label}  loss {loss:.3f}", step, steps)
 
-            done = train(course.base, course.splits, recipe, seed, place, progress=told)
+            done = train(course.base, course.splits, recipe, seed, place, progress=told, arguments=course.arguments)
             say(
                 f"{label}: {done.steps:,} steps in {duration(done.seconds)}, "
                 f"least validation loss at step {done.best_step:,}"

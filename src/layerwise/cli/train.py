@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +11,9 @@ import typer
 
 from layerwise.cli.options import MODEL, RUN, Device, Fresh, Layers, Length, OwnRun, Quiet, Revision, Tokenizer, names
 from layerwise.cli.screen import errors, write
-from layerwise.train.recipe import METHODS, Settings, recipe
+from layerwise.errors import TrainError
+from layerwise.plan.limits import LAYER_LIMIT
+from layerwise.train.recipe import METHODS, PositionOptions, PredictionOptions, Settings, recipe
 
 DATA = "What is read"
 AUGMENTATIONS = (
@@ -19,6 +22,7 @@ AUGMENTATIONS = (
     "crop+flip",
 )  # those of `layerwise.data.augmentation`, which is too heavy for a help text
 TRAINING = "The training"
+METHOD = "The method"
 
 Images = Annotated[
     str | None,
@@ -40,7 +44,8 @@ Limit = Annotated[
 
 def train(
     methods: Annotated[
-        str, typer.Argument(metavar="METHODS", help=f"Some of {', '.join(METHODS)}, by commas; or all.")
+        str,
+        typer.Argument(metavar="METHODS", help=f"Some of {', '.join(METHODS)}, retrained-K, by commas; or all."),
     ],
     model: Annotated[str, typer.Option(metavar="MODEL", help="A hub id, a folder, demo-vit or demo.")],
     images: Images = None,
@@ -76,11 +81,38 @@ def train(
     ] = None,
     drop: Annotated[
         float | None,
-        typer.Option(metavar="X", help="Share of layers that LayerDrop leaves out.", rich_help_panel=TRAINING),
+        typer.Option(metavar="X", help="Share of layers that LayerDrop leaves out.", rich_help_panel=METHOD),
     ] = None,
     reach: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Places that a shuffled layer may move; any.", rich_help_panel=TRAINING),
+        typer.Option(metavar="N", help="Places that a shuffled layer may move; any.", rich_help_panel=METHOD),
+    ] = None,
+    skipping: Annotated[
+        Literal["together", "apart", "preserved"],
+        typer.Option(
+            help="The layers left out on several processes: the same, own, or silenced.", rich_help_panel=METHOD
+        ),
+    ] = "together",
+    position_table: Annotated[
+        Literal["per-layer", "shared"],
+        typer.Option(help="Of layershuffle-position; shared as in its published code.", rich_help_panel=METHOD),
+    ] = "per-layer",
+    prediction_loss: Annotated[
+        Literal["sum", "mean"],
+        typer.Option(help="Of layershuffle-predict, over layers; mean as in its code.", rich_help_panel=METHOD),
+    ] = "sum",
+    prediction_reads: Annotated[
+        Literal["first", "mean"],
+        typer.Option(help="The token it reads; mean as in its code.", rich_help_panel=METHOD),
+    ] = "first",
+    extra: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any of transformers' TrainingArguments; may be given several times.",
+            rich_help_panel=TRAINING,
+        ),
     ] = None,
     alone: Annotated[
         bool, typer.Option("--alone", help="Train no baseline beside them.", rich_help_panel=TRAINING)
@@ -118,8 +150,11 @@ def train(
     given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     wanted = tuple(METHODS) if methods == "all" else names(methods)
     wanted = tuple(dict.fromkeys((*(() if alone else ("baseline",)), *wanted)))
+    arguments = settings_of(extra or [])
+    # What no training can be is refused before anything is loaded.
+    tried = replace(Settings(), **given)
     for method in wanted:
-        recipe(method, replace(Settings(), **given), 12)  # what no training can be is refused before anything is loaded
+        recipe(method, tried, LAYER_LIMIT)
     if not quiet:
         write(errors, f"loading {model}")
     from layerwise.cli.course import Course, hold
@@ -133,6 +168,30 @@ def train(
         opener.stack, opener.place, augmentation=settings.augmentation, check=not new_head, quiet=quiet
     )
     base = opener.base(splits.classes if new_head else None)
-    recipes = tuple(recipe(method, settings, opener.stack.depth) for method in wanted)
-    course = Course(base, splits, recipes, seeds)
+    recipes = tuple(
+        recipe(
+            method, settings, opener.stack.depth, position=PositionOptions(table=position_table),
+            prediction=PredictionOptions(total=prediction_loss, reads=prediction_reads), skipping=skipping,
+        )
+        for method in wanted
+    )  # fmt: skip
+    course = Course(base, splits, recipes, seeds, arguments)
     hold(course, opener.stack, Questions(orders=20, kept=(), layers=False, seed=seed), run, fresh=fresh, quiet=quiet)
+
+
+def settings_of(texts: list[str]) -> dict[str, Any]:
+    """`NAME=VALUE` texts as keyword arguments; values are read as JSON where they are JSON.
+
+    >>> settings_of(["report_to=tensorboard", "dataloader_num_workers=4", "fsdp=full_shard"])
+    {'report_to': 'tensorboard', 'dataloader_num_workers': 4, 'fsdp': 'full_shard'}
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise TrainError(f"--set takes NAME=VALUE, as in --set report_to=tensorboard; found {text!r}")
+        try:
+            found[name] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name] = value
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,11 +14,10 @@ from layerwise.cli.sitting import begin, speaker, stopped_in_peace
 from layerwise.errors import RunError
 from layerwise.measure.provenance import folder_of
 from layerwise.measure.survey import Questions
-from layerwise.plan.keeping import kept
 from layerwise.results import Run
 from layerwise.stack import weight_hash
 from layerwise.train.assessment import Candidate
-from layerwise.train.recipe import METHODS, recipe, retrained
+from layerwise.train.recipe import METHODS, recipe
 from layerwise.train.trained import Trained, open_trained
 
 REDUCED = (9, 6, 3)
@@ -76,8 +74,8 @@ def of_demo(
     opener = base_of(model, opening.tokenizer, opening.layers, opening.device, opening.revision)
     splits = material.splits(opener.stack, opener.place, augmentation=settings.augmentation, quiet=quiet)
     depth = opener.stack.depth
-    recipes = [recipe(name, settings, depth) for name in METHODS if name != "failout"]
-    recipes += [retrained(settings, kept(depth, count, "even", random.Random(0))) for count in REDUCED]
+    methods = [*(name for name in METHODS if name != "failout"), *(f"retrained-{count}" for count in REDUCED)]
+    recipes = [recipe(name, settings, depth) for name in methods]
     course = Course(opener.base(None), splits, tuple(recipes), seeds)
     hold(course, opener.stack, questions, folder, fresh=fresh, quiet=quiet)
 

@@ -18,16 +18,20 @@ functions below return complete recipes, one for each way of training that the l
 from __future__ import annotations
 
 import json
+import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from layerwise.errors import TrainError, near_matches
 from layerwise.plan import Plan
-from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle, nodes_of
+from layerwise.plan.keeping import kept
+from layerwise.plan.samplers import Draws, Drop, Failout, Fixed, Sampler, Shuffle, nodes_of
 
 Variant = Literal["plain", "position", "predict"]
 Ranks = Literal["together", "apart"]
+Skipping = Literal["together", "apart", "preserved"]
 
 DROP = 0.2
 """The share of layers dropped that LayerDrop's authors recommend, and LayerShuffle's compare with."""
@@ -207,12 +211,40 @@ METHODS: Mapping[str, Callable[[Settings, int], Recipe]] = {
 """Every method that the command line offers, by name."""
 
 
-def recipe(method: str, settings: Settings, depth: int) -> Recipe:
-    """The recipe of a method by its name; raises `TrainError` with the near matches for an unknown one.
+def recipe(
+    method: str,
+    settings: Settings,
+    depth: int,
+    *,
+    position: PositionOptions | None = None,
+    prediction: PredictionOptions | None = None,
+    skipping: Skipping = "together",
+) -> Recipe:
+    """The recipe of a method by its name, or of `retrained-6`: refined with six layers, evenly spread, alone.
+
+    `skipping` says how a layer is left out where several processes train: the same one on all of them (`together`),
+    each its own (`apart`), or run with its update silenced (`preserved`). Raises `TrainError` with the near matches
+    for an unknown method, `PlanError` for one that a model of this depth cannot be trained by.
 
     >>> recipe("layershuffle", Settings(), depth=12).settings.learning_rate
     0.0001
     """
-    if method not in METHODS:
-        raise TrainError(f"there is no training method {method!r}; {near_matches(method, METHODS)}")
-    return METHODS[method](settings, depth)
+    reduced = re.fullmatch(r"retrained-(\d+)", method)
+    if reduced is None and method not in METHODS:
+        raise TrainError(f"there is no training method {method!r}; {near_matches(method, METHODS)}, retrained-K")
+    if reduced is not None:
+        found = retrained(settings, kept(depth, int(reduced[1]), "even", random.Random(0)))
+    else:
+        found = METHODS[method](settings, depth)
+    sampler = found.sampler
+    if skipping == "preserved" and isinstance(sampler, Drop | Failout):
+        sampler = replace(sampler, preserve=True)
+    found = replace(
+        found,
+        sampler=sampler,
+        position=position or found.position,
+        prediction=prediction or found.prediction,
+        ranks="apart" if skipping == "apart" else "together",
+    )
+    Draws(found.sampler, depth, 0).at(0)  # what cannot be drawn is refused now, and not at the first step
+    return found
