@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from layerwise.cli.options import RUN, Device, Dtype, Fresh, Layers, Length, OwnRun, Quiet, Revision, Tokenizer
+from layerwise.cli.options import RUN, Device, Dtype, Fresh, Layers, OwnRun, Quiet, Revision, Tokenizer
 from layerwise.cli.screen import errors, write
-from layerwise.cli.train import Images, Limit, TrainingText, Unreadable
+from layerwise.cli.train import Images, Limit, TrainingLength, TrainingText, Unreadable
 
 ASKED = "What is asked"
 
@@ -22,7 +22,7 @@ def robustness(
     text: TrainingText = None,
     unreadable: Unreadable = "refuse",
     limit: Limit = None,
-    length: Length = None,
+    length: TrainingLength = None,
     orders: Annotated[
         int, typer.Option(min=1, metavar="N", help="Fixed orders, each over all examples.", rich_help_panel=ASKED)
     ] = 100,

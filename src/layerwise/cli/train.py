@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from layerwise.cli.options import MODEL, RUN, Device, Fresh, Layers, Length, OwnRun, Quiet, Revision, Tokenizer, names
+from layerwise.cli.options import MODEL, RUN, Device, Fresh, Layers, OwnRun, Quiet, Revision, Tokenizer, names
 from layerwise.cli.screen import errors, write
 from layerwise.errors import TrainError
 from layerwise.plan.limits import LAYER_LIMIT
@@ -33,6 +33,10 @@ Images = Annotated[
 TrainingText = Annotated[
     Path | None, typer.Option(metavar="PATH", help="A file, or a folder of them.", rich_help_panel=DATA)
 ]
+TrainingLength = Annotated[
+    int | None,
+    typer.Option(min=2, metavar="N", help="Tokens in a window of text; by default 256.", rich_help_panel=DATA),
+]
 Unreadable = Annotated[
     Literal["refuse", "skip"],
     typer.Option(help="What is done about images that cannot be read.", rich_help_panel=DATA),
@@ -52,7 +56,7 @@ def train(
     text: TrainingText = None,
     unreadable: Unreadable = "refuse",
     limit: Limit = None,
-    length: Length = None,
+    length: TrainingLength = None,
     seeds: Annotated[
         int, typer.Option(min=1, metavar="N", help="Seeds of every method.", rich_help_panel=TRAINING)
     ] = 3,
