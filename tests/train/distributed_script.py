@@ -1,0 +1,85 @@
+"""A training as `torchrun` starts it: one process of several, told by JSON on the command line what to train.
+
+Writes `plans-RANK.json` (the plan of every pass), and `losses-RANK.json` (its loss), into the run folder. With `stop`
+the training ends without warning before that step, and is then taken up again; the files are those of the second part.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from layerwise.plan import Plan
+from layerwise.plan.samplers import Drop, Fixed, Sampler, Shuffle
+from layerwise.stack import load
+from layerwise.train import training
+from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.trainer import PlanTrainer
+from layerwise.train.training import Base, train
+from train.pupils import tiny_digits, tiny_vit
+
+DEPTH = 4
+SAMPLERS: dict[str, Sampler] = {
+    "shuffle": Shuffle(),
+    "two layers": Fixed(Plan.of((0, 2))),
+    "drop": Drop(0.5, of=Shuffle()),
+    "preserve": Drop(0.5, of=Shuffle(), preserve=True),
+}
+SETTINGS = Settings(epochs=4, batch=8, checks=3, learning_rate=1e-2, schedule="constant", augmentation="crop")
+
+
+class Stopped(Exception):
+    """The machine was switched off."""
+
+
+def lesson(
+    folder: Path, sampler: str, ranks: Any = "together", variant: Any = "plain", stop: int | None = None
+) -> None:
+    """Train the tiny model in `folder`, and note what every pass ran and found."""
+    if stop is not None:
+        with suppress(Stopped):
+            _part(folder, sampler, ranks, variant, stop)
+    plans, losses = _part(folder, sampler, ranks, variant, None)
+    rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    (folder / f"plans-{rank}.json").write_text(json.dumps(plans))
+    (folder / f"losses-{rank}.json").write_text(json.dumps(losses))
+
+
+def _part(folder: Path, sampler: str, ranks: Any, variant: Any, stop: int | None) -> tuple[list[str], list[float]]:
+    plans: list[str] = []
+    losses: list[float] = []
+
+    class Noted(PlanTrainer):
+        def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+            if self.state.global_step == stop:
+                raise Stopped
+            loss = super().training_step(*args, **kwargs)
+            losses.append(loss.item())
+            return loss
+
+        def compute_loss(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+            if model.training:
+                plans.append(str(self.stack._running[0]))
+            return super().compute_loss(model, *args, **kwargs)
+
+    chosen = Recipe(sampler, SETTINGS, SAMPLERS[sampler], Shuffle(), ranks=ranks, variant=variant)
+    with patch.object(training, "PlanTrainer", Noted):
+        train(
+            Base(lambda: load(tiny_vit(DEPTH)), "tiny"), tiny_digits("crop"), chosen, 1, folder,
+            arguments={"use_cpu": True},
+        )  # fmt: skip
+    return plans, losses
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    for wish in json.loads(sys.argv[1]):
+        lesson(Path(wish.pop("folder")), **wish)
