@@ -54,7 +54,7 @@ def find_branches(stack: Stack, captured: Capture) -> Branches:
     name = type(stack.model).__name__
     if captured.state.ndim < 3:
         raise UnsupportedModel(f"{name} cannot be split into attn and mlp: its hidden state has no axis of tokens")
-    with evaluating(stack.model), torch.inference_mode():
+    with evaluating(stack.model), torch.no_grad():
         trials = tuple(_trials(stack, captured))
         # Nearly all layers are built alike: a pair that one layer proves is tried first on the others of its class.
         known: dict[type, list[Pair]] = defaultdict(list)

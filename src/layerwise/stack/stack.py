@@ -119,7 +119,9 @@ class Stack:
         """
         asked = accepted(self.model, inputs)
         try:
-            with evaluating(self.model), torch.inference_mode():
+            # Not inference mode: what a model keeps from its first pass (BEiT, for all models of its class) must serve
+            # a later training.
+            with evaluating(self.model), torch.no_grad():
                 self._anatomy = anatomy.observe(self.model, list(self._blocks), asked)
                 own = main_tensor(self._anatomy.output)
                 proofs.prove_repeatable(self, asked, own)

@@ -49,7 +49,7 @@ def verify(stack: Stack, plan: Plan, inputs: dict[str, Tensor] | None = None) ->
             f"{type(stack.model).__name__} takes inputs that layerwise cannot make up; pass a batch: "
             "verify(stack, plan, inputs)"
         )
-    with evaluating(stack.model), torch.inference_mode():
+    with evaluating(stack.model), torch.no_grad():
         return [
             *_in_place_laws(stack, plan, inputs),
             *_half_laws(stack, plan, inputs),

@@ -1,0 +1,138 @@
+"""Samplers train every kind of model: what ran in a pass gets its gradient, and what was left out gets none.
+
+Twelve model types of the zoo stand for the families: decoders with and without experts, sliding windows and shared
+projections, encoders that fill in words, and transformers that classify images.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import TrainingArguments, set_seed
+
+from contracts import specimen
+from contracts.specimen import DEPTH, VOCABULARY, Specimen
+from contracts.zoo import SUPPORTED
+from layerwise.plan import Plan
+from layerwise.plan.samplers import Draws, Drop, Fixed, Sampler, Shuffle
+from layerwise.stack import load
+from layerwise.train.trainer import PlanTrainer
+
+TYPES = (
+    "llama", "gpt2", "gpt_neox", "mixtral", "gemma2", "gemma3_text", "qwen3", "bert", "modernbert", "vit", "dinov2",
+    "beit",
+)  # fmt: skip
+SPECIMENS = tuple(one for one in SUPPORTED if one.model_type in TYPES)
+
+SAMPLERS: dict[str, Sampler] = {
+    "shuffle": Shuffle(),
+    "drop": Drop(0.5),
+    "drop preserve": Drop(0.5, of=Shuffle(), preserve=True),
+}
+STEPS = 3
+SILENT = "gain=0"
+
+# Gradients that are zero by mathematics: a bias of keys adds the same to every score of a softmax.
+_ZERO_BY_NATURE = ("key.bias", "k_proj.bias", "mask_token")
+
+
+class Watched(PlanTrainer):
+    """Keeps, for every pass, its plan, its loss, and every gradient."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.passes: list[tuple[Plan, float, dict[str, Tensor | None]]] = []
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        plan = self.draws.at(self.state.global_step, 0)
+        loss = super().training_step(*args, **kwargs)
+        found = {
+            name: None if weight.grad is None else weight.grad.clone()
+            for name, weight in self.stack.model.named_parameters()
+        }
+        self.passes.append((plan, loss.item(), found))
+        return loss
+
+
+def _examples(one: Specimen, model: Any) -> list[dict[str, Tensor]]:
+    """Twelve labelled examples."""
+    batch = specimen.inputs(one, model, batch=12)
+    if "input_ids" in batch:
+        chance = torch.Generator().manual_seed(0)
+        ids = batch["input_ids"]
+        other = torch.randint(3, VOCABULARY, ids.shape, generator=chance)
+        batch["labels"] = ids if one.kind == "decoder" else other
+    else:
+        batch["labels"] = torch.arange(12) % 7
+    return [{name: tensor[place] for name, tensor in batch.items()} for place in range(12)]
+
+
+def _collate(examples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.stack([example[name] for example in examples]) for name in examples[0]}
+
+
+def _trained(one: Specimen, sampler: Sampler, folder: Path) -> Watched:
+    model: Any = specimen.build(one)
+    model.config.use_cache = False
+    stack = load(model)
+    set_seed(1)
+    trainer = Watched(
+        stack=stack,
+        draws=Draws(sampler, stack.depth, 1),
+        validation=Draws(Fixed(), stack.depth, 0),
+        args=TrainingArguments(
+            output_dir=str(folder), max_steps=STEPS, per_device_train_batch_size=4, learning_rate=1e-3, use_cpu=True,
+            report_to="none", disable_tqdm=True, remove_unused_columns=False, label_names=["labels"],
+            dataloader_pin_memory=False, save_strategy="no", logging_strategy="no",
+        ),
+        data_collator=_collate,
+        train_dataset=_examples(one, model),
+    )  # fmt: skip
+    trainer.train()
+    return trainer
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("one", SPECIMENS, ids=str)
+def test_layers_that_ran_get_gradients_and_others_none(one: Specimen, name: str, tmp_path: Path) -> None:
+    trainer = _trained(one, SAMPLERS[name], tmp_path)
+    assert len(trainer.passes) == STEPS
+    assert len({str(plan) for plan, _, _ in trainer.passes}) > 1
+    for plan, loss, gradients in trainer.passes:
+        assert math.isfinite(loss)
+        running = _running(plan)
+        for weight, gradient in gradients.items():
+            layer = _layer_of(weight, one.layers)
+            if layer is None:
+                continue
+            if layer in running:
+                assert gradient is not None, f"{weight} ran under {plan}"
+                assert gradient.any() or weight.endswith(_ZERO_BY_NATURE), f"{weight} ran under {plan}"
+            elif name == "drop preserve":
+                assert gradient is not None, f"{weight} was silent under {plan}"
+                assert not gradient.any(), f"{weight} was silent under {plan}"
+            else:
+                assert gradient is None, f"{weight} was left out of {plan}"
+
+
+def test_the_types_are_of_every_kind() -> None:
+    assert {one.model_type for one in SPECIMENS} == set(TYPES)
+    assert len(TYPES) >= 8
+    assert {one.kind for one in SPECIMENS} == {"decoder", "encoder", "vision"}
+
+
+def _running(plan: Plan) -> set[int]:
+    """The layers whose update counts, by the text of the plan."""
+    layers = set(range(DEPTH))
+    silent = {int(part.split(")")[0].strip("(")) for part in str(plan).split() if SILENT in part}
+    return (layers & set(plan.order())) - silent
+
+
+def _layer_of(weight: str, path: str) -> int | None:
+    rest = weight.removeprefix(f"{path}.")
+    return None if rest == weight else int(rest.split(".")[0])
