@@ -38,7 +38,7 @@ STEPS = 3
 SILENT = "gain=0"
 
 # Gradients that are zero by mathematics: a bias of keys adds the same to every score of a softmax.
-_ZERO_BY_NATURE = ("key.bias", "k_proj.bias", "mask_token")
+_ZERO_BY_NATURE = ("key.bias", "k_proj.bias")
 
 
 class Watched(PlanTrainer):
@@ -103,8 +103,11 @@ def test_layers_that_ran_get_gradients_and_others_none(one: Specimen, name: str,
     trainer = _trained(one, SAMPLERS[name], tmp_path)
     assert len(trainer.passes) == STEPS
     assert len({str(plan) for plan, _, _ in trainer.passes}) > 1
+    own = _outside(_own_gradients(one), one)
+    assert own
     for plan, loss, gradients in trainer.passes:
         assert math.isfinite(loss)
+        assert _outside(gradients, one) == own, f"outside the layers, under {plan}"
         running = _running(plan)
         for weight, gradient in gradients.items():
             layer = _layer_of(weight, one.layers)
@@ -118,6 +121,19 @@ def test_layers_that_ran_get_gradients_and_others_none(one: Specimen, name: str,
                 assert not gradient.any(), f"{weight} was silent under {plan}"
             else:
                 assert gradient is None, f"{weight} was left out of {plan}"
+
+
+def _own_gradients(one: Specimen) -> dict[str, Tensor | None]:
+    """The gradients of the model itself, without a Trainer and without a plan."""
+    model: Any = specimen.build(one)
+    model(**_collate(_examples(one, model))).loss.backward()
+    return {name: weight.grad for name, weight in model.named_parameters()}
+
+
+def _outside(gradients: dict[str, Tensor | None], one: Specimen) -> set[str]:
+    """The weights with a gradient that are no layer's: embeddings, norms, heads."""
+    found = (name for name, gradient in gradients.items() if gradient is not None and gradient.any())
+    return {name for name in found if _layer_of(name, one.layers) is None}
 
 
 def test_the_types_are_of_every_kind() -> None:
