@@ -29,6 +29,8 @@ from layerwise.stack.state import read_state, returned_state
 Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
 BASES = 3
 EXAMPLES = 64
+NEIGHBOURS = 15
+"""How many nearest outputs UMAP looks at; what its authors start from."""
 
 
 def rotations(depth: int, bases: int, seed: int) -> tuple[Plan, ...]:
@@ -115,16 +117,22 @@ def embedding(
 ) -> tuple[list[Score], list[Note]]:
     """Rows of measure `embedding`: the outputs of the middle layer at every position, laid out in the plane by UMAP.
 
-    UMAP (McInnes et al. 2018) is not told the positions. Without umap-learn there are no rows, and a note says so.
+    UMAP (McInnes et al. 2018) is not told the positions. Without umap-learn, or with no more outputs than it has
+    neighbours to look at, there are no rows, and a note says so.
     """
     try:
         from umap import UMAP
     except ImportError:
         return [], [Note("embedding", "UMAP is not installed: pip install 'layerwise[umap]', and ask again.")]
-    layer = stack.depth // 2
-    states = outputs_by_place(stack, layer, examples, collate, count=min(count, len(examples)), seed=seed)
-    positions, images, width = states.shape
-    flat = UMAP(random_state=seed, n_jobs=1).fit_transform(states.reshape(positions * images, width))
+    layer, images = stack.depth // 2, min(count, len(examples))
+    if images * stack.depth <= NEIGHBOURS:
+        few = f"{images} examples at {stack.depth} positions are too few: UMAP looks at {NEIGHBOURS} neighbours each"
+        return [], [Note("embedding", f"{arm}: {few}.")]
+    states = outputs_by_place(stack, layer, examples, collate, count=images, seed=seed)
+    positions, _, width = states.shape
+    flat = UMAP(n_neighbors=NEIGHBOURS, random_state=seed, n_jobs=1).fit_transform(
+        states.reshape(positions * images, width)
+    )
     points = flat.reshape(positions, images, 2)
     rows = [Score("embedding", "all", arm, "layer", layer)]
     for position in range(positions):

@@ -128,13 +128,15 @@ class Identical:
 class Survey:
     """What one model did: an outcome for each condition, the accuracy and loss under each fixed order.
 
-    In outcomes of arbitrary order, examples whose order happened to be the original one have `scored == 0`.
+    In outcomes of arbitrary order, examples whose order happened to be the original one have `scored == 0`. Of a model
+    that predicts where its layers stand, `positions` says for every position how many of how many examples were right.
     """
 
     depth: int
     outcomes: Mapping[str, Outcome]
     orders: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     identical: Mapping[str, Identical] = field(default_factory=dict)
+    positions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write everything as one `.npz` of plain arrays."""
@@ -147,6 +149,8 @@ class Survey:
         for name, found in self.identical.items():
             share = math.nan if found.accuracy is None else found.accuracy
             arrays[f"{name}|identical"] = np.array([found.draws, found.identical, share])
+        for place, counts in self.positions.items():
+            arrays[f"{place}|position"] = np.array(counts)
         draft = path.with_suffix(".draft.npz")
         np.savez_compressed(draft, **arrays)
         draft.replace(path)
@@ -175,7 +179,12 @@ class Survey:
             for name, values in found.items()
             if name.endswith("|identical")
         }
-        return cls(int(found["depth"]), outcomes, orders, identical)
+        positions = {
+            int(name.removesuffix("|position")): (int(values[0]), int(values[1]))
+            for name, values in found.items()
+            if name.endswith("|position")
+        }
+        return cls(int(found["depth"]), outcomes, orders, identical, positions)
 
 
 Tell = Callable[[int, int], None]
@@ -239,4 +248,5 @@ def _apart(outcome: Outcome, mask: Any, original: Sequence[bool]) -> tuple[Outco
 
 def _fixed_orders(depth: int, questions: Questions) -> tuple[Plan, ...]:
     layers = tuple(range(depth))
-    return tuple(shuffled(layers, random.Random(f"{questions.seed}/fixed/{n}")) for n in range(questions.orders))
+    drawn = (shuffled(layers, random.Random(f"{questions.seed}/fixed/{n}")) for n in range(questions.orders))
+    return tuple(dict.fromkeys(drawn))  # of few layers there are few orders

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +48,11 @@ class Candidate:
         """As a score's subject has it."""
         return f"{self.arm}/{self.seed}"
 
+    @property
+    def predicts(self) -> bool:
+        """Whether the model says where its layers stand."""
+        return self.arm.endswith("-predict")
+
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
@@ -73,33 +78,23 @@ def assess(
     """
     surveys: dict[str, dict[int, Survey]] = {}
     inside: dict[str, Candidate] = {}
-    fresh = False
     placed: list[Score] = []
-    text = not splits.classes
+    anew = False
     for candidate in candidates:
-        key = _key(splits, questions)
-        path = candidate.keep / f"survey-{key}.npz"
-        model: Trained | None = None
-        if path.is_file():
-            found = Survey.read(path)
-        else:
-            model = open_model(candidate.folder)
-            found, fresh = _survey(model, candidate, splits, questions, watcher), True
-            path.parent.mkdir(parents=True, exist_ok=True)
-            found.save(path)
+        found, made = _surveyed(candidate, splits, questions, watcher, open_model)
+        anew = anew or made
         arm = RETRAINED if candidate.arm.startswith(f"{RETRAINED}-") else candidate.arm
         seen = surveys.setdefault(arm, {})
         seen[candidate.seed] = _united(seen.get(candidate.seed), found)
         if arm != RETRAINED:
             inside.setdefault(arm, candidate)
-        if candidate.arm.endswith("-predict"):
-            placed += _positions(model or open_model(candidate.folder), candidate, splits, questions)
-    _store(run, surveys, splits, text)
+        placed += _position_rows(candidate.label, found.positions)
+    _store(run, surveys, splits, text=not splits.classes)
     run.store.replace_scores("position", placed + _means(placed))
-    if questions.layers and (fresh or {row.task for row in run.store.scores("branches")} != set(inside)):
+    if questions.layers and (anew or {row.task for row in run.store.scores("branches")} != set(inside)):
         models = ((arm, open_model(candidate.folder)) for arm, candidate in inside.items())
         _look_inside(run, models, splits, questions, watcher)
-    return fresh
+    return anew
 
 
 def training_rows(pedigrees: Mapping[str, Pedigree]) -> list[Score]:
@@ -124,6 +119,27 @@ def training_rows(pedigrees: Mapping[str, Pedigree]) -> list[Score]:
 def _key(splits: Splits, questions: Questions) -> str:
     content = json.dumps([splits.digest, asdict(questions)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:8]
+
+
+def _surveyed(
+    candidate: Candidate,
+    splits: Splits,
+    questions: Questions,
+    watcher: Watcher,
+    open_model: Callable[[Path], Trained],
+) -> tuple[Survey, bool]:
+    """The survey kept beside the candidate's model, and whether it was made only now."""
+    path = candidate.keep / f"survey-{_key(splits, questions)}.npz"
+    found = Survey.read(path) if path.is_file() else None
+    if found is not None and (found.positions or not candidate.predicts):
+        return found, False
+    model = open_model(candidate.folder)
+    if found is None:
+        found = _survey(model, candidate, splits, questions, watcher)
+    found = replace(found, positions=_positions(model, splits, questions))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found.save(path)
+    return found, True
 
 
 def _survey(model: Trained, candidate: Candidate, splits: Splits, questions: Questions, watcher: Watcher) -> Survey:
@@ -168,25 +184,31 @@ def _chance(splits: Splits) -> tuple[float, int]:
     return float(np.bincount(labels).max() / len(labels)), len(splits.classes)
 
 
-def _positions(model: Trained, candidate: Candidate, splits: Splits, questions: Questions) -> list[Score]:
-    """How often a layer's output tells its position, over fresh random orders: rows of measure `position`."""
+def _positions(model: Trained, splits: Splits, questions: Questions) -> dict[int, tuple[int, int]]:
+    """How often a layer's output tells its position, over fresh random orders: by position, right and asked."""
     if model.prediction is None:
-        return []
+        return {}
     stack, prediction = model.stack, model.prediction
     draws = Draws(Shuffle(), stack.depth, questions.seed, stream="position")
     size = max(1, min(BATCH, len(splits.test) // questions.draws))
     hits = dict.fromkeys(range(stack.depth), 0)
-    count = 0
     with evaluating(stack.model), torch.inference_mode():
         for number, batch in enumerate(DataLoader(splits.test, batch_size=size, collate_fn=splits.collate)):
             inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
             with stack.under(draws.at(number), single_pass=True):
                 stack.model(**inputs)
-            count += len(batch["labels"])
             for place, hit in prediction.hits().items():
                 hits[place] += int(hit.sum())
-    found = [_proportion(candidate.label, str(place), right, count) for place, right in hits.items()]
-    return [*found, _proportion(candidate.label, "all", sum(hits.values()), count * stack.depth)]
+    return {place: (right, len(splits.test)) for place, right in hits.items()}
+
+
+def _position_rows(label: str, positions: Mapping[int, tuple[int, int]]) -> list[Score]:
+    """Rows of measure `position` of one model; none of one that predicts nothing."""
+    if not positions:
+        return []
+    found = [_proportion(label, str(place), right, asked) for place, (right, asked) in positions.items()]
+    right, asked = (sum(counts) for counts in zip(*positions.values(), strict=True))
+    return [*found, _proportion(label, "all", right, asked)]
 
 
 def _proportion(subject: str, task: str, right: int, count: int) -> Score:
