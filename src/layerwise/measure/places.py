@@ -10,6 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ BASES = 3
 EXAMPLES = 64
 NEIGHBOURS = 15
 """How many nearest outputs UMAP looks at; what its authors start from."""
+NO_UMAP = Note("embedding", "UMAP is not installed: pip install umap-learn, and ask again.")
 
 
 def rotations(depth: int, bases: int, seed: int) -> tuple[Plan, ...]:
@@ -57,13 +59,13 @@ def branch_norms(
     layer's whole update over that of the state it read. A model whose layers cannot be split has `share` alone, and a
     note says why.
     """
+    inputs = _inputs(stack, examples, collate, EXAMPLES)
     try:
-        paths = stack.branches().paths
+        paths = stack.branches(stack.capture(**inputs)).paths
         notes = []
     except UnsupportedModel as refused:
         paths, notes = None, [Note("branches", f"{arm}: {refused}")]
     sums: dict[tuple[int, int, str], list[float]] = defaultdict(list)
-    inputs = _inputs(stack, examples, collate, EXAMPLES)
     with evaluating(stack.model), torch.inference_mode():
         for plan in rotations(stack.depth, BASES, seed):
             place = {layer: position for position, layer in enumerate(plan.order())}
@@ -123,7 +125,7 @@ def embedding(
     try:
         from umap import UMAP
     except ImportError:
-        return [], [Note("embedding", "UMAP is not installed: pip install 'layerwise[umap]', and ask again.")]
+        return [], [NO_UMAP]
     layer, images = stack.depth // 2, min(count, len(examples))
     if images * stack.depth <= NEIGHBOURS:
         few = f"{images} examples at {stack.depth} positions are too few: UMAP looks at {NEIGHBOURS} neighbours each"
@@ -141,6 +143,11 @@ def embedding(
                 value = float(points[position, image, axis])
                 rows.append(Score("embedding", f"{image},{position}", arm, metric, value))
     return rows, []
+
+
+def umap_installed() -> bool:
+    """Whether outputs can be laid out."""
+    return find_spec("umap") is not None
 
 
 def _inputs(stack: Stack, examples: Any, collate: Collate, count: int) -> dict[str, Tensor]:

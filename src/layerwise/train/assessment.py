@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from layerwise.data.splits import Splits
 from layerwise.measure import robustness as rows
 from layerwise.measure.judgement import BATCH
-from layerwise.measure.places import branch_norms, embedding
+from layerwise.measure.places import NO_UMAP, branch_norms, embedding, umap_installed
 from layerwise.measure.robustness import over_seeds
 from layerwise.measure.statistics import wilson
 from layerwise.measure.survey import Condition, Questions, Survey, survey
@@ -91,10 +91,16 @@ def assess(
         placed += _position_rows(candidate.label, found.positions)
     _store(run, surveys, splits, text=not splits.classes)
     run.store.replace_scores("position", placed + _means(placed))
-    if questions.layers and (anew or {row.task for row in run.store.scores("branches")} != set(inside)):
+    if questions.layers and (anew or _can_look_further(run, inside)):
         models = ((arm, open_model(candidate.folder)) for arm, candidate in inside.items())
         _look_inside(run, models, splits, questions, watcher)
     return anew
+
+
+def _can_look_further(run: Run, arms: Iterable[str]) -> bool:
+    """Whether an arm was not looked into, or UMAP was missing and is there now."""
+    seen = {row.task for row in run.store.scores("branches")}
+    return seen != set(arms) or (NO_UMAP in run.store.notes("embedding") and umap_installed())
 
 
 def training_rows(pedigrees: Mapping[str, Pedigree]) -> list[Score]:
