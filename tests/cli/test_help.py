@@ -11,12 +11,14 @@ import pytest
 import typer
 
 from cli.command import layerwise, refused
-from layerwise.cli import options, screen
+from layerwise.cli import options, screen, train
 from layerwise.cli.app import app
+from layerwise.data.augmentation import AUGMENTATIONS
 from layerwise.measure import study
 from layerwise.measure.reading import WINDOW
 from layerwise.plan import FAMILIES
 from layerwise.stack.load import DEVICES, DTYPES
+from layerwise.train.recipe import METHODS
 
 MODEL_FLAGS = {"--layers", "--device", "--dtype", "--revision", "--trust-remote-code"}
 FLAGS = {
@@ -30,6 +32,14 @@ FLAGS = {
     | {"--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},
     "plan": {"--depth"},
     "verify": MODEL_FLAGS | {"--plan"},
+    "train": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
+    | {"--model", "--images", "--text", "--unreadable", "--limit", "--length", "--seeds", "--epochs", "--batch"}
+    | {"--accumulation", "--learning-rate", "--schedule", "--augmentation", "--precision", "--checks", "--set"}
+    | {"--drop", "--reach", "--skipping", "--position-table", "--prediction-loss", "--prediction-reads", "--alone"}
+    | {"--new-head", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
+    "robustness": MODEL_FLAGS - {"--trust-remote-code"}
+    | {"--images", "--text", "--unreadable", "--limit", "--length", "--orders", "--draws", "--seeds"}
+    | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "report": {"--to", "--markdown"},
     "export": {"--to", "--format"},
 }
@@ -64,6 +74,8 @@ def test_no_verb_gets_the_help() -> None:
 
 def test_choices_in_the_help_are_those_of_the_code() -> None:
     assert (options.DEVICES, options.DTYPES) == (DEVICES, DTYPES)
+    assert train.AUGMENTATIONS == AUGMENTATIONS
+    assert all(name in layerwise("train", "--help").out for name in METHODS)
     shown = layerwise("sweep", "--help").out
     assert all(name in shown for name in FAMILIES)
     assert f"by default {WINDOW} tokens" in shown
@@ -95,7 +107,8 @@ def test_what_needs_no_torch_does_not_wait_for_it() -> None:
     script = """
 import sys
 from layerwise.cli.app import main
-for words in (["plan", "0-13 18-31"], ["sweep", "--help"], ["sweep", "x", "--families", "painter"]):
+for words in (["plan", "0-13 18-31"], ["sweep", "--help"], ["sweep", "x", "--families", "painter"],
+              ["train", "layershufle", "--model", "x"], ["train", "--help"], ["robustness", "--help"]):
     sys.argv = ["layerwise", *words]
     try:
         main()
@@ -112,7 +125,7 @@ def test_a_misspelt_family_is_answered_before_the_model_is_looked_for() -> None:
     assert "did you mean painters?" in refused("sweep", "no-such-model", "--text", "none", "--families", "painter")
 
 
-@pytest.mark.parametrize("module", [options, screen, study], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [options, screen, study, train], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_hold(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert found.attempted

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,8 @@ def hold(course: Course, stack: Stack, questions: Questions, folder: Path | None
         try:
             with PartBar(quiet) as bar:
                 _train(course, folder, lambda label, done, total: bar.update(label, done / total), say)
-                review(run, candidates_of(folder), course.splits, questions, say, bar)
+                opened = partial(open_trained, device=stack.device.type)
+                review(run, candidates_of(folder), course.splits, questions, say, bar, open_model=opened)
         except KeyboardInterrupt:
             write(errors, "stopped: finished models and checkpoints are kept; the same command goes on from here")
             raise

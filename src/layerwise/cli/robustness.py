@@ -10,6 +10,7 @@ import typer
 from layerwise.cli.options import RUN, Device, Dtype, Fresh, Layers, OwnRun, Quiet, Revision, Tokenizer
 from layerwise.cli.screen import errors, write
 from layerwise.cli.train import Images, Limit, TrainingLength, TrainingText, Unreadable
+from layerwise.errors import RunError
 
 ASKED = "What is asked"
 
@@ -62,7 +63,9 @@ def robustness(
     material = Material(images, text, unreadable, limit, length, seed)
     opening = Opening(tokenizer, layers, device, dtype, revision)
     if (Path(model) / "manifest.json").is_file():
-        of_run(Path(model), questions, material, opening, quiet=quiet)
+        if run is not None:
+            raise RunError(f"what is found goes into the run that was given, {model}: leave out --run {run}")
+        of_run(Path(model), questions, material, opening, fresh=fresh, quiet=quiet)
     elif model == "demo-vit":
         of_demo(model, seeds, questions, material, opening, run, fresh=fresh, quiet=quiet)
     else:

@@ -9,18 +9,15 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from layerwise.cli.options import MODEL, RUN, Device, Fresh, Layers, OwnRun, Quiet, Revision, Tokenizer, names
+from layerwise.cli.options import MODEL, RUN, Device, Layers, OwnRun, Quiet, Revision, Tokenizer, names
 from layerwise.cli.screen import errors, write
 from layerwise.errors import TrainError
 from layerwise.plan.limits import LAYER_LIMIT
 from layerwise.train.recipe import METHODS, PositionOptions, PredictionOptions, Settings, recipe
 
 DATA = "What is read"
-AUGMENTATIONS = (
-    "none",
-    "crop",
-    "crop+flip",
-)  # those of `layerwise.data.augmentation`, which is too heavy for a help text
+# Those of `layerwise.data.augmentation`, which is too heavy for a help text.
+AUGMENTATIONS = ("none", "crop", "crop+flip")
 TRAINING = "The training"
 METHOD = "The method"
 
@@ -60,14 +57,18 @@ def train(
     seeds: Annotated[
         int, typer.Option(min=1, metavar="N", help="Seeds of every method.", rich_help_panel=TRAINING)
     ] = 3,
-    epochs: Annotated[float | None, typer.Option(metavar="X", rich_help_panel=TRAINING)] = None,
+    epochs: Annotated[
+        float | None, typer.Option(metavar="X", help="How often each image or text is read.", rich_help_panel=TRAINING)
+    ] = None,
     batch: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Examples a step.", rich_help_panel=TRAINING)
     ] = None,
     accumulation: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Passes a step.", rich_help_panel=TRAINING)
     ] = None,
-    learning_rate: Annotated[float | None, typer.Option(metavar="X", rich_help_panel=TRAINING)] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(metavar="X", help="AdamW's, where it is highest.", rich_help_panel=TRAINING)
+    ] = None,
     schedule: Annotated[
         Literal["linear", "cosine", "constant"] | None,
         typer.Option(help="How the rate ends.", rich_help_panel=TRAINING),
@@ -78,7 +79,7 @@ def train(
     ] = None,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"] | None,
-        typer.Option(help="Of the forward pass.", rich_help_panel=TRAINING),
+        typer.Option(metavar="NAME", help="Of the forward pass: float32, bfloat16, float16.", rich_help_panel=TRAINING),
     ] = None,
     checks: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Validations a training.", rich_help_panel=TRAINING)
@@ -89,12 +90,16 @@ def train(
     ] = None,
     reach: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Places that a shuffled layer may move; any.", rich_help_panel=METHOD),
+        typer.Option(
+            metavar="N", help="Places that a shuffled layer may move; by default any.", rich_help_panel=METHOD
+        ),
     ] = None,
     skipping: Annotated[
         Literal["together", "apart", "preserved"],
         typer.Option(
-            help="The layers left out on several processes: the same, own, or silenced.", rich_help_panel=METHOD
+            metavar="NAME",
+            help="Layers left out on several processes: together (the same), apart (each its own), preserved (silent).",
+            rich_help_panel=METHOD,
         ),
     ] = "together",
     position_table: Annotated[
@@ -125,7 +130,9 @@ def train(
         bool, typer.Option("--new-head", help="Draw its classification head anew.", rich_help_panel=MODEL)
     ] = False,
     run: OwnRun = None,
-    fresh: Fresh = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Discard the models and rows of the run folder.", rich_help_panel=RUN)
+    ] = False,
     seed: Annotated[
         int, typer.Option(metavar="N", help="Draws the splits and the questions.", rich_help_panel=RUN)
     ] = 0,
@@ -154,7 +161,7 @@ def train(
     given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     wanted = tuple(METHODS) if methods == "all" else names(methods)
     wanted = tuple(dict.fromkeys((*(() if alone else ("baseline",)), *wanted)))
-    arguments = settings_of(extra or [])
+    arguments = {**({"use_cpu": True} if device == "cpu" else {}), **settings_of(extra or [])}
     # What no training can be is refused before anything is loaded.
     tried = replace(Settings(), **given)
     for method in wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from layerwise.cli.course import Course, candidates_of, check_is_course, hold, manifest_of, review, tell
@@ -16,7 +17,7 @@ from layerwise.measure.provenance import folder_of
 from layerwise.measure.survey import Questions
 from layerwise.results import Run
 from layerwise.stack import weight_hash
-from layerwise.train.assessment import Candidate
+from layerwise.train.assessment import Candidate, discard_surveys
 from layerwise.train.recipe import METHODS, recipe
 from layerwise.train.trained import Trained, open_trained
 
@@ -35,15 +36,18 @@ class Opening:
     revision: str | None
 
 
-def of_run(folder: Path, questions: Questions, material: Material, opening: Opening, *, quiet: bool) -> None:
-    """Assess every finished model of a run of `layerwise train`, into the same run."""
+def of_run(
+    folder: Path, questions: Questions, material: Material, opening: Opening, *, fresh: bool, quiet: bool
+) -> None:
+    """Assess every finished model of a run of `layerwise train`, into the same run; `fresh` asks all of it anew."""
     with Run.open(folder) as recorded:
         check_is_course(recorded)
         manifest = recorded.manifest
     candidates = candidates_of(folder)
     if not candidates:
         raise RunError(f"{folder} holds no finished model yet: run its `layerwise train` again to go on")
-    first = open_trained(candidates[0].folder, device=opening.device)
+    opened = partial(open_trained, device=opening.device, dtype=opening.dtype)
+    first = opened(candidates[0].folder)
     source = replace(first.stack.source, name=manifest.model)
     first.stack.source = source
     splits = material.splits(first.stack, str(candidates[0].folder), quiet=quiet)
@@ -54,7 +58,9 @@ def of_run(folder: Path, questions: Questions, material: Material, opening: Open
         )
     say = speaker(quiet)
     with Run.resume_or_create(folder, manifest) as run, stopped_in_peace(run), PartBar(quiet) as bar:
-        review(run, candidates, splits, questions, say, bar)
+        if fresh:
+            discard_surveys(candidates)
+        review(run, candidates, splits, questions, say, bar, open_model=opened)
         tell(run)
 
 
@@ -76,7 +82,8 @@ def of_demo(
     depth = opener.stack.depth
     methods = [*(name for name in METHODS if name != "failout"), *(f"retrained-{count}" for count in REDUCED)]
     recipes = [recipe(name, settings, depth) for name in methods]
-    course = Course(opener.base(None), splits, tuple(recipes), seeds)
+    arguments = {"use_cpu": True} if opening.device == "cpu" else {}
+    course = Course(opener.base(None), splits, tuple(recipes), seeds, arguments)
     hold(course, opener.stack, questions, folder, fresh=fresh, quiet=quiet)
 
 
@@ -99,12 +106,14 @@ def of_model(
             model, opening.tokenizer, opening.layers, opening.device, opening.dtype, opening.revision, False
         )
         trained = Trained(stack, None)
-    splits = material.splits(trained.stack, model, quiet=quiet)
+    splits = material.splits(trained.stack, str(place), quiet=quiet)
     manifest = manifest_of(trained.stack, weight_hash(trained.stack.model), splits)
     folder = folder or folder_of(manifest)
     arm = trained.pedigree.arm if trained.pedigree is not None else Path(trained.stack.source.name).name
     candidate = Candidate(arm, 0, place, folder)
     say = speaker(quiet)
     with begin(folder, manifest, fresh) as run, stopped_in_peace(run), PartBar(quiet) as bar:
+        if fresh:
+            discard_surveys((candidate,))
         review(run, (candidate,), splits, questions, say, bar, open_model=lambda _: trained)
         tell(run)

@@ -103,6 +103,13 @@ def _can_look_further(run: Run, arms: Iterable[str]) -> bool:
     return seen != set(arms) or (NO_UMAP in run.store.notes("embedding") and umap_installed())
 
 
+def discard_surveys(candidates: Iterable[Candidate]) -> None:
+    """Forget what is kept of `candidates`, so that they are asked anew."""
+    for candidate in candidates:
+        for path in candidate.keep.glob("survey-*.npz"):
+            path.unlink()
+
+
 def training_rows(pedigrees: Mapping[str, Pedigree]) -> list[Score]:
     """Rows of measure `training`: the losses that were noted, and what each training took, by `arm/seed`."""
     found = []
