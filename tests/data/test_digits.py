@@ -63,3 +63,15 @@ def test_only_training_examples_are_augmented() -> None:
 def test_an_unknown_augmentation_is_refused() -> None:
     with pytest.raises(DataError, match="did you mean crop"):
         digits("crops")
+
+
+def test_a_limit_is_spread_over_the_digits() -> None:
+    found = digits(limit=20)
+    for part in (found.train, found.validation, found.test):
+        labels = [int(part[index]["labels"]) for index in range(len(part))]
+        assert sorted(labels) == sorted([*range(10), *range(10)])
+    assert found.digest == digits(limit=20).digest
+    assert len({found.digest, digits(limit=20, seed=1).digest, digits().digest}) == 3
+    assert digits(limit=9_999).digest == digits().digest
+    with pytest.raises(DataError, match="one for each of the 10 classes"):
+        digits(limit=9)

@@ -136,7 +136,7 @@ def _train(course: Course, folder: Path, progress: Callable[[str, int, int], Non
 
             done = train(course.base, course.splits, recipe, seed, place, progress=told, arguments=course.arguments)
             say(
-                f"{label}: {done.steps:,} steps in {duration(done.seconds)}, "
+                f"{label}: {done.steps:,} step{'s' * (done.steps != 1)} in {duration(done.seconds)}, "
                 f"least validation loss at step {done.best_step:,}"
             )
 

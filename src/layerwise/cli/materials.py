@@ -45,11 +45,13 @@ class Material:
             raise DataError("--images and --text were both given; a model reads one of them")
         if (self.text if takes_images else self.images) is not None:
             raise DataError(f"{name} takes {'images' if takes_images else 'text'}: give {_wanted(takes_images)}")
+        if self.limit is not None and not takes_images:
+            raise DataError(f"--limit counts images, and {name} takes text: give less of it, or leave --limit out")
         if not takes_images:
             return _texts(stack, self.text, self.length, self.seed)
         images = self.images or (DIGITS if name == "demo-vit" else None)
         if images is None:
-            raise DataError(f"images to learn from are needed: {_wanted(True)} (only demo-vit brings its own)")
+            raise DataError(f"images are needed: {_wanted(True)} (only demo-vit brings its own)")
         settings = preprocessing_of(stack.model.config, place)
         with PartBar(quiet) as bar:
             splits = read_images(
@@ -69,8 +71,8 @@ def _texts(stack: Stack, text: Path | None, length: int | None, seed: int) -> Sp
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
     if text is None:
         if stack.source.name not in EMBEDDED:
-            raise DataError(f"a text to learn from is needed: {_wanted(False)} (only demo brings its own)")
-        return demo_text_splits(stack.tokenizer, seed=seed)
+            raise DataError(f"a text is needed: {_wanted(False)} (only demo brings its own)")
+        return demo_text_splits(stack.tokenizer, seed=seed, length=length or TEXT_LENGTH)
     positions = getattr(stack.text_config, "max_position_embeddings", None)
     return text_splits(
         stack.tokenizer, read_corpus(text), length=length or TEXT_LENGTH, seed=seed, positions=positions,

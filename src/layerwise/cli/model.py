@@ -8,6 +8,12 @@ from layerwise.data.tokenizer import load_tokenizer
 from layerwise.stack import Stack, load
 
 
+def hush() -> None:
+    """Keep transformers' bars and advice off the screen: what matters of them, layerwise says itself."""
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+
+
 def open_model(
     name: str,
     tokenizer: str | None,
@@ -18,8 +24,7 @@ def open_model(
     trust_remote_code: bool,
 ) -> Stack:
     """The stack of the model called `name`; `tokenizer` replaces the one beside it. transformers itself stays quiet."""
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    hush()
     given = load_tokenizer(tokenizer, trust_remote_code=trust_remote_code) if tokenizer else None
     return load(
         name, layers=layers, tokenizer=given, device=device, dtype=dtype, revision=revision,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from layerwise.cli.course import Course, candidates_of, check_is_course, hold, manifest_of, review, tell
 from layerwise.cli.lesson import base_of, settings_for
-from layerwise.cli.materials import Material
-from layerwise.cli.model import open_model
+from layerwise.cli.materials import DIGITS, Material
+from layerwise.cli.model import hush, open_model
 from layerwise.cli.screen import PartBar
 from layerwise.cli.sitting import begin, speaker, stopped_in_peace
 from layerwise.errors import RunError
@@ -46,7 +46,10 @@ def of_run(
     candidates = candidates_of(folder)
     if not candidates:
         raise RunError(f"{folder} holds no finished model yet: run its `layerwise train` again to go on")
+    hush()
     opened = partial(open_trained, device=opening.device, dtype=opening.dtype)
+    if material.images is None and manifest.corpus == DIGITS:
+        material = replace(material, images=DIGITS)
     first = opened(candidates[0].folder)
     source = replace(first.stack.source, name=manifest.model)
     first.stack.source = source
@@ -99,6 +102,7 @@ def of_model(
 ) -> None:
     """Assess one model as it is, into a run of its own."""
     place = Path(model).expanduser()
+    hush()
     if (place / "training.json").is_file():
         trained = open_trained(place, device=opening.device, dtype=opening.dtype)
     else:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from layerwise.data.pixels import Pixels
 from layerwise.data.preprocessing import Preprocessing
-from layerwise.data.splits import SPLITS, Splits, digest, stratified
+from layerwise.data.splits import SPLITS, Splits, digest, limited, stratified
 
 SIDE = 8
 CLASSES = tuple("0123456789")
@@ -33,18 +33,22 @@ _SEED = 0
 _WHITEST = 255
 
 
-def digits(augmentation: str = "none", preprocessing: Preprocessing | None = None) -> Splits:
+def digits(
+    augmentation: str = "none", preprocessing: Preprocessing | None = None, *, limit: int | None = None, seed: int = 0
+) -> Splits:
     """The digits as float32 pixels x / 8 - 1 of shape (1, 8, 8), ink x from 0 to 16; the split is always the same.
 
     `augmentation` changes the training examples alone. `preprocessing` gives the digits the size and colours of a model
-    that was made for other images. Raises `DataError` for an augmentation that does not exist.
+    that was made for other images. `limit` keeps at most so many of each split, evenly over the classes, drawn from
+    `seed`. Raises `DataError` for an augmentation that does not exist, and for a limit below one of each class.
     """
     from sklearn.datasets import load_digits
 
     found = load_digits()
     ink = torch.from_numpy(found.images).to(torch.uint8).unsqueeze(1)
     labels = torch.from_numpy(found.target).long()
-    parts = stratified(labels.tolist(), _SHARES, _SEED)
+    cut = stratified(labels.tolist(), _SHARES, _SEED)
+    parts = [tuple(part[place] for place in limited(labels[list(part)].tolist(), limit, seed)) for part in cut]
     prepared = preprocessing or PREPROCESSING
     fits = (prepared.channels, prepared.height, prepared.width, prepared.resized) == (1, SIDE, SIDE, None)
     pixels = ink if fits else torch.stack([prepared.pixels(_drawing(each)) for each in ink])

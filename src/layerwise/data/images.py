@@ -9,11 +9,8 @@ reports (or else in the one that selects) and leaves the other.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, islice, zip_longest
 from pathlib import Path
-from random import Random
 
 import torch
 
@@ -25,7 +22,7 @@ from layerwise.data.pictures import Picture, PictureSet
 from layerwise.data.pixels import Pixels
 from layerwise.data.preprocessing import Preprocessing
 from layerwise.data.reading import Reading, read_all
-from layerwise.data.splits import SPLITS, Example, Examples, Splits, digest, stratified
+from layerwise.data.splits import SPLITS, Example, Examples, Splits, digest, limited, stratified
 from layerwise.errors import DataError, near_matches
 
 MEMORY = 2 * 2**30
@@ -64,7 +61,7 @@ def read_images(
             f"unknown way to treat unreadable images {unreadable!r}; {near_matches(unreadable, UNREADABLE)}"
         )
     if str(where) == "digits" and not Path(where).exists():
-        return digits(augmentation, preprocessing)
+        return digits(augmentation, preprocessing, limit=limit, seed=seed)
     listed = _listed(where)
     parts = {split: _limited(part, limit, seed) for split, part in _completed(listed, seed).items()}
     in_memory = sum(map(len, parts.values())) * preprocessing.bytes <= MEMORY
@@ -136,20 +133,8 @@ def _completed(listed: PictureSet, seed: int) -> dict[str, tuple[Picture, ...]]:
 
 
 def _limited(pictures: Sequence[Picture], limit: int | None, seed: int) -> tuple[Picture, ...]:
-    """At most `limit` pictures: one of each class, then another of each, and so on, in the order they had."""
-    if limit is None or limit >= len(pictures):
-        return tuple(pictures)
-    places: dict[int, list[int]] = defaultdict(list)
-    for place, picture in enumerate(pictures):
-        places[picture.label].append(place)
-    if limit < len(places):
-        raise DataError(
-            f"a limit of {limit} images is less than one for each of the {len(places)} classes: "
-            f"use {len(places)} or more"
-        )
-    drawn = (Random(f"{seed}/{label}").sample(found, len(found)) for label, found in sorted(places.items()))
-    rounds = (place for place in chain.from_iterable(zip_longest(*drawn)) if place is not None)
-    return tuple(pictures[place] for place in sorted(islice(rounds, limit)))
+    """At most `limit` pictures, evenly over the classes, in the order they had."""
+    return tuple(pictures[place] for place in limited([picture.label for picture in pictures], limit, seed))
 
 
 def _unreadable(readings: Mapping[str, Reading], unreadable: str, name: str) -> list[str]:

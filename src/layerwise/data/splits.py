@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain, islice, zip_longest
 from random import Random
 
 import torch
@@ -107,6 +108,29 @@ def stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -
         for part, size in zip(parts, sizes, strict=True):
             part.extend(next(drawn) for _ in range(size))
     return tuple(tuple(sorted(part)) for part in parts)
+
+
+def limited(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, ...]:
+    """The positions of at most `limit` of the `labels`: one of each, then another of each, and so on; ascending.
+
+    Which of a label's positions are taken is drawn from `seed`. Raises `DataError` for fewer than one of each.
+
+    >>> limited([0, 0, 0, 0, 1], 3, seed=0)
+    (2, 3, 4)
+    """
+    if limit is None or limit >= len(labels):
+        return tuple(range(len(labels)))
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, label in enumerate(labels):
+        places[label].append(place)
+    if limit < len(places):
+        raise DataError(
+            f"a limit of {limit} images is less than one for each of the {len(places)} classes: "
+            f"use {len(places)} or more"
+        )
+    drawn = (Random(f"{seed}/{label}").sample(found, len(found)) for label, found in sorted(places.items()))
+    rounds = (place for place in chain.from_iterable(zip_longest(*drawn)) if place is not None)
+    return tuple(sorted(islice(rounds, limit)))
 
 
 def digest(rows: Iterable[tuple[str, str, bytes]]) -> str:
