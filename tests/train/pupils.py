@@ -56,9 +56,10 @@ def tiny_digits(augmentation: str = "none", train: int = 24, validation: int = 2
     )  # fmt: skip
 
 
-def tiny_text(train: int = 24, validation: int = 8, length: int = 6) -> Splits:
-    """Random words; all of them are scored."""
-    parts = (_Words(train, length, seed=1), _Words(validation, length, seed=2), _Words(validation, length, seed=3))
+def tiny_text(train: int = 24, validation: int = 8, longest: int = 6, shortest: int = 6) -> Splits:
+    """Random words; all of them are scored. Text number i has the length `shortest` + i, begun anew at `longest`."""
+    sizes = enumerate((train, validation, validation))
+    parts = (_Words(count, range(shortest, longest + 1), seed) for seed, count in sizes)
     return Splits("words", "digest of the words", *parts)
 
 
@@ -94,12 +95,14 @@ def _first(examples: Examples, count: int) -> Any:
 
 
 class _Words(Examples):
-    def __init__(self, count: int, length: int, seed: int) -> None:
+    def __init__(self, count: int, lengths: Sequence[int], seed: int) -> None:
         chance = torch.Generator().manual_seed(seed)
-        self.ids = torch.randint(3, VOCABULARY, (count, length), generator=chance)
+        self.ids = torch.randint(3, VOCABULARY, (count, max(lengths)), generator=chance)
+        self.lengths = lengths
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __getitem__(self, index: int) -> Example:
-        return {"input_ids": self.ids[index], "labels": self.ids[index]}
+        words = self.ids[index, : self.lengths[index % len(self.lengths)]]
+        return {"input_ids": words, "labels": words}

@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 
 from layerwise.plan.samplers import Draws
 from layerwise.results.pedigree import MODEL, Pedigree
-from train import distributed_script as script
 from train.distributed_script import DEPTH, SAMPLERS, lesson
 
 pytestmark = pytest.mark.slow
@@ -34,13 +33,13 @@ STOPPED = {"sampler": "shuffle", "stop": 10}
 RESUMED_AT = 8
 
 
-def launched(*wishes: dict[str, Any]) -> None:
-    """Hold the lessons on two processes, in one start of `torchrun`."""
+def launched(script: str, argument: str) -> None:
+    """Run a script of this folder on two processes, in one start of `torchrun`."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [
-            sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0",
-            "--standalone", script.__file__, json.dumps(wishes),
+            sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
+            str(Path(__file__).parent / script), argument,
         ],
         env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
@@ -51,7 +50,8 @@ def launched(*wishes: dict[str, Any]) -> None:
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders of all lessons as two processes held them."""
     root = tmp_path_factory.mktemp("two")
-    launched(*({"folder": str(root / name), **wish} for name, wish in {**WISHES, "stopped": STOPPED}.items()))
+    wishes = [{"folder": str(root / name), **wish} for name, wish in {**WISHES, "stopped": STOPPED}.items()]
+    launched("distributed_script.py", json.dumps(wishes))
     return root
 
 
@@ -97,3 +97,8 @@ def test_resumed_in_the_middle_of_a_later_epoch_both_go_on_as_they_would_have(fo
     assert len(_read(folders / "stopped", "losses")[0]) == STEPS - RESUMED_AT
     one, two = (load_file(folders / name / MODEL / "model.safetensors") for name in ("shuffle", "stopped"))
     assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.parametrize("sampler", ["shuffle", "drop"])
+def test_a_model_in_shards_has_the_losses_and_gradients_of_the_whole(sampler: str) -> None:
+    launched("sharded_script.py", sampler)

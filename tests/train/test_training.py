@@ -302,6 +302,21 @@ def test_options_of_the_prediction_reach_the_training(losses: list[float], tmp_p
     assert averaged - task == pytest.approx((total - task) / DEPTH, rel=1e-4)
 
 
+def test_texts_are_read_beside_texts_of_like_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    padding: list[float] = []
+
+    class Noted(training.PlanTrainer):
+        def training_step(self, model: Any, inputs: Any, *rest: Any) -> Tensor:
+            padding.append(1 - inputs["attention_mask"].float().mean().item())
+            return super().training_step(model, inputs, *rest)
+
+    monkeypatch.setattr(training, "PlanTrainer", Noted)
+    texts = tiny_text(train=32, shortest=2, longest=9)
+    train(_base(tiny_llama), texts, recipe("layershuffle", SETTINGS, DEPTH), 1, tmp_path, arguments=QUIET)
+    assert len(padding) == 12
+    assert max(padding) < 0.35, "four lengths of two a batch, from 2 and 3 words on, leave at most a sixth empty"
+
+
 def test_the_progress_is_told_step_by_step(tmp_path: Path) -> None:
     told: list[tuple[int, int, float | None]] = []
     train(

@@ -1,0 +1,73 @@
+"""One process of two that hold a model in shards (`fully_shard`): plans drawn over it train as over the whole model.
+
+Compares, in each process, the losses and the gradients of the sharded model with those of a whole copy.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from layerwise.plan.samplers import Draws, Drop, Shuffle
+from layerwise.stack import Stack, load
+from train.pupils import tiny_digits, tiny_vit
+
+DEPTH = 4
+SAMPLERS = {"shuffle": Shuffle(), "drop": Drop(0.5, of=Shuffle())}
+PASSES = 4
+
+
+def main(sampler: str) -> None:
+    """Four passes under drawn plans, with a step of gradient descent after each."""
+    distributed.init_process_group("gloo")
+    rank = distributed.get_rank()
+    splits = tiny_digits()
+    whole, sharded = load(tiny_vit(DEPTH)), load(tiny_vit(DEPTH))
+    mesh = init_device_mesh("cpu", (2,))
+    for block in sharded.model.vit.layers:
+        fully_shard(block, mesh=mesh)
+    fully_shard(sharded.model, mesh=mesh)
+    draws = Draws(SAMPLERS[sampler], DEPTH, 0)
+    optimisers = [torch.optim.SGD(stack.model.parameters(), lr=0.1) for stack in (whole, sharded)]
+    for step in range(PASSES):
+        batch = splits.collate([splits.train[number] for number in range(4 * step, 4 * step + 4)])
+        mine = {name: tensor[2 * rank : 2 * rank + 2] for name, tensor in batch.items()}
+        expected = _pass(whole, draws.at(step), batch)
+        found = _pass(sharded, draws.at(step), mine)
+        distributed.all_reduce(found)
+        torch.testing.assert_close(found / 2, expected, rtol=1e-4, atol=1e-6)
+        _compare(whole.model, sharded.model, str(draws.at(step)))
+        for optimiser in optimisers:
+            optimiser.step()
+            optimiser.zero_grad()
+    distributed.destroy_process_group()
+
+
+def _pass(stack: Stack, plan: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    with stack.under(plan, single_pass=True):
+        loss = stack.model(**batch).loss
+        loss.backward()
+    return loss.detach().clone()
+
+
+def _compare(whole: Any, sharded: Any, plan: str) -> None:
+    others = dict(sharded.named_parameters())
+    for name, weight in whole.named_parameters():
+        other = others[name].grad
+        if weight.grad is None:
+            assert other is None, f"{name} under {plan}"
+        else:
+            label = f"{name} under {plan}"
+            torch.testing.assert_close(other.full_tensor(), weight.grad, rtol=1e-3, atol=1e-6, msg=label)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    main(sys.argv[1])
