@@ -144,3 +144,15 @@ def test_a_model_that_does_not_say_its_width_is_refused() -> None:
 
     with pytest.raises(TrainError, match="Bare does not say how wide its hidden state is"):
         position.attach(Stack(Bare(), "layers"), PositionOptions())
+
+
+def test_layers_of_another_model_are_refused() -> None:
+    stacks = {name: load(tiny_vit()) for name in "ab"}
+    for stack in stacks.values():
+        position.attach(stack, PositionOptions())
+    merged = stacks["a"].with_sources(stacks)
+    with (
+        merged.under(Plan.parse("a:0 b:1 a:2"), single_pass=True),
+        pytest.raises(TrainError, match="position encoding cannot be merged"),
+    ):
+        merged.model(pixel_values=torch.zeros(1, 1, 8, 8))

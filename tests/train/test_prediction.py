@@ -172,3 +172,18 @@ def _one_step(
         ),
     ).train()  # fmt: skip
     return losses, batches, gradients
+
+
+@pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "twins"])
+def test_layers_of_another_model_say_nothing(single_pass: bool) -> None:
+    """Models that predict can be merged: what a layer says has no part in the output, and its host does not ask."""
+    stacks = {}
+    for seed, name in enumerate("ab"):
+        torch.manual_seed(seed)
+        stacks[name], _ = _asked(tiny_vit(), PredictionOptions())
+    merged = stacks["a"].with_sources(stacks)
+    plan = Plan.parse("b:1 a:0 b:2")
+    with torch.inference_mode():
+        expected = merged.logits(plan, pixel_values=PIXELS)
+        with merged.under(plan, single_pass=single_pass):
+            assert torch.equal(merged.model(PIXELS).logits, expected)

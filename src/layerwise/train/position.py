@@ -78,14 +78,19 @@ def stream_width(stack: Stack) -> int:
     return width
 
 
-def place_of(stack: Stack, block: nn.Module) -> int:
-    """Where `block`, or a twin of it, stands in its model's list at this moment."""
-    return next(place for place, entry in enumerate(block_list(stack.model, stack.path)) if entry is block)
+def place_of(stack: Stack, block: nn.Module) -> int | None:
+    """Where `block`, or a twin of it, stands in its model's list at this moment; `None` while another model runs it."""
+    return next((place for place, entry in enumerate(block_list(stack.model, stack.path)) if entry is block), None)
 
 
 def _tell(stack: Stack, encoding: PositionEncoding, layer: int, block: nn.Module) -> RemovableHandle:
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         place = place_of(stack, module)
+        if place is None:
+            raise TrainError(
+                f"layer {layer} of {stack.source.name} is told its position by a part of its own model, and another "
+                "model runs it: layers that were trained with a position encoding cannot be merged"
+            )
         if place >= stack.depth:
             raise TrainError(
                 f"visit {place + 1} of the plan has no position encoding: the model learned {stack.depth} positions, "

@@ -68,6 +68,8 @@ def attach(stack: Stack, options: PredictionOptions) -> PositionPrediction:
 def _ask(stack: Stack, prediction: PositionPrediction, layer: int, block: nn.Module) -> None:
     def hook(module: nn.Module, args: Any, output: Any) -> None:
         place = place_of(stack, module)
+        if place is None:
+            return  # another model runs the layer, and does not ask
         # A pass that is recomputed for its gradient says the same again: what it said first is what counts.
         if place < stack.depth and all(place != earlier for earlier, _ in prediction.said):
             prediction.said.append((place, prediction(returned_state(output), layer)))

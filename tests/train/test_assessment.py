@@ -1,0 +1,249 @@
+"""Assessments: every model surveyed once, whatever stops it, and the rows that come of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from conftest import tiny_llama
+from layerwise.data.digits import digits
+from layerwise.data.splits import Splits
+from layerwise.measure.judgement import judge
+from layerwise.measure.statistics import wilson
+from layerwise.measure.survey import Questions
+from layerwise.plan import Plan
+from layerwise.plan.samplers import Draws, Shuffle
+from layerwise.results import Manifest, Run, Score
+from layerwise.results.pedigree import Moment, Pedigree
+from layerwise.stack import load
+from layerwise.train import prediction
+from layerwise.train.assessment import Candidate, Watcher, assess, discard_surveys, training_rows
+from layerwise.train.recipe import PredictionOptions
+from layerwise.train.trained import Trained
+from measure.planted_classifiers import Listed
+from train.pupils import tiny_vit
+
+SPLITS = digits(limit=30)
+DEPTH = 3
+QUESTIONS = Questions(orders=3, draws=3)
+MANIFEST = Manifest(
+    model="m", revision=None, weight_hash="w", dtype="float32", device="cpu", corpus="digits", corpus_hash="c",
+    documents=30, tokens=30, window=1, families=("robustness",), tasks=(), seed=0, layers="l", command=(),
+)  # fmt: skip
+
+
+class Flat:
+    """Instead of UMAP, which takes many seconds: the first two features."""
+
+    def __init__(self, **options: Any) -> None:
+        pass
+
+    def fit_transform(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
+        return states[:, :2]
+
+
+@pytest.fixture(autouse=True)
+def flat(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = SimpleNamespace(UMAP=Flat, __spec__=SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "umap", module)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    with Run.create(tmp_path / "run", MANIFEST) as run:
+        yield run
+
+
+class Shelf:
+    """Models by the names of their folders, and which of them were opened."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+
+    def __call__(self, folder: Path) -> Trained:
+        self.opened.append(folder.name)
+        stack = load(tiny_vit(seed=sum(map(ord, folder.name))))
+        asked = prediction.attach(stack, PredictionOptions()) if "predict" in folder.name else None
+        return Trained(stack, None, asked)
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+Ask = Callable[..., bool]
+
+
+@pytest.fixture
+def ask(run: Run, shelf: Shelf, tmp_path: Path) -> Ask:
+    """Assess models called by their labels, `arm/seed`, on the digits."""
+
+    def asked(*labels: str, questions: Questions = QUESTIONS, splits: Splits = SPLITS, open_model: Any = shelf) -> bool:
+        watcher = Watcher(lambda text: None, lambda label, done, total: None)
+        return assess(candidates(tmp_path, *labels), splits, questions, run, watcher, open_model=open_model)
+
+    return asked
+
+
+def candidates(place: Path, *labels: str) -> list[Candidate]:
+    parts = [(label, *label.split("/")) for label in labels]
+    return [
+        Candidate(arm, int(seed), place / label.replace("/", "-"), place / label.replace("/", "-"))
+        for label, arm, seed in parts
+    ]
+
+
+def scores(run: Run, measure: str) -> dict[tuple[str, str, str], Score]:
+    return {(row.subject, row.task, row.metric): row for row in run.store.scores(measure)}
+
+
+# Going on
+
+
+def test_what_was_surveyed_is_not_surveyed_again(ask: Ask, shelf: Shelf, run: Run) -> None:
+    assert ask("baseline/0", "layershuffle-predict/0")
+    assert sorted(set(shelf.opened)) == ["baseline-0", "layershuffle-predict-0"]
+    before = run.store.scores()
+    shelf.opened.clear()
+    assert not ask("baseline/0", "layershuffle-predict/0")
+    assert shelf.opened == []
+    assert run.store.scores() == before
+
+
+def test_a_stop_costs_the_model_in_work_and_no_other(ask: Ask, shelf: Shelf) -> None:
+    def stopping(folder: Path) -> Trained:
+        if folder.name == "sequential-0":
+            raise KeyboardInterrupt
+        return shelf(folder)
+
+    plain = Questions(orders=3, draws=3, layers=False)
+    with pytest.raises(KeyboardInterrupt):
+        ask("baseline/0", "sequential/0", questions=plain, open_model=stopping)
+    assert ask("baseline/0", "sequential/0", questions=plain)
+    assert shelf.opened == ["baseline-0", "sequential-0"]
+
+
+def test_a_model_that_came_later_is_surveyed_alone(ask: Ask, shelf: Shelf, run: Run) -> None:
+    plain = Questions(orders=3, draws=3, layers=False)
+    ask("baseline/0", questions=plain)
+    shelf.opened.clear()
+    ask("baseline/0", "baseline/1", questions=plain)
+    assert shelf.opened == ["baseline-1"]
+    assert ("baseline/1", "sequential", "accuracy") in scores(run, "robustness")
+
+
+@pytest.mark.parametrize("other", [Questions(orders=4, draws=3), Questions(orders=3, draws=3, seed=1)], ids=str)
+def test_other_questions_are_asked(ask: Ask, other: Questions) -> None:
+    ask("baseline/0")
+    assert ask("baseline/0", questions=other)
+
+
+def test_other_data_are_asked_about(ask: Ask) -> None:
+    ask("baseline/0")
+    assert ask("baseline/0", splits=digits(limit=20))
+
+
+def test_what_is_discarded_is_asked_anew(ask: Ask, tmp_path: Path) -> None:
+    ask("baseline/0")
+    discard_surveys(candidates(tmp_path, "baseline/0"))
+    assert ask("baseline/0")
+
+
+def test_umap_that_was_installed_since_is_used(ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "umap", None)
+        ask("baseline/0")
+        assert not scores(run, "embedding")
+        assert len(run.store.notes("embedding")) == 1
+        ask("baseline/0")
+    assert not scores(run, "embedding")
+    assert not ask("baseline/0")
+    assert scores(run, "embedding")
+    assert run.store.notes("embedding") == []
+
+
+# The rows
+
+
+def test_the_rows_of_two_arms(ask: Ask, run: Run, shelf: Shelf) -> None:
+    ask("baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1")
+    found = scores(run, "robustness")
+    assert found["model", "all", "accuracy@chance"].value == 0.1
+    assert found["model", "all", "classes"].value == 10
+    stack = shelf(Path("layershuffle-1")).stack
+    expected = judge(stack, Plan.parse("1"), SPLITS.test, SPLITS.collate)
+    assert found["layershuffle/1", "kept 1 even sequential", "accuracy"].value == expected.accuracy
+    assert found["layershuffle/1", "kept 1 even sequential", "nll"].value == pytest.approx(expected.mean_nll)
+    assert ("layershuffle", "arbitrary", "accuracy_above@baseline") in found
+    assert len(scores(run, "orders")) == 4 * len({task for _, task, _ in scores(run, "orders")}) * 2
+    assert {row.task for row in run.store.scores("branches")} == {"baseline", "layershuffle"}
+    assert {row.task for row in run.store.scores("contribution")} == {"baseline", "layershuffle"}
+    assert {row.task for row in run.store.scores("embedding")} == {"baseline", "layershuffle"}
+
+
+def test_models_refined_at_one_depth_are_one_arm_and_asked_nothing_else(ask: Ask, run: Run) -> None:
+    ask("baseline/0", "retrained-2/0", "retrained-1/0")
+    tasks = {task for subject, task, _ in scores(run, "robustness") if subject == "retrained"}
+    assert tasks == {"kept 2 even sequential", "kept 2 even arbitrary", "kept 1 even sequential"}
+    assert not [key for key in scores(run, "orders") if key[0].startswith("retrained")]
+    for measure in ("contribution", "branches", "embedding"):
+        assert {row.task for row in run.store.scores(measure)} == {"baseline"}
+
+
+def test_texts_lead_with_their_loss(run: Run, tmp_path: Path) -> None:
+    ids = torch.randint(3, 97, (8, 9), generator=torch.Generator().manual_seed(0))
+    texts = Listed([{"input_ids": row, "labels": row} for row in ids])
+    splits = Splits("texts", "t" * 64, texts, texts, texts)
+    watcher = Watcher(lambda text: None, lambda label, done, total: None)
+    opened = lambda folder: Trained(load(tiny_llama(DEPTH)), None)  # noqa: E731
+    assess(candidates(tmp_path, "llama/0"), splits, QUESTIONS, run, watcher, open_model=opened)
+    found = scores(run, "robustness")
+    assert found["model", "all", "leads"].value == 0
+    assert found["llama/0", "sequential", "nll"].tokens == 64
+    assert not [key for key in found if key[2] == "accuracy_top5"]
+
+
+def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shelf) -> None:
+    ask("layershuffle-predict/0", "layershuffle-predict/1", "baseline/0")
+    model = shelf(Path("layershuffle-predict-0"))
+    assert model.prediction is not None
+    draws = Draws(Shuffle(), DEPTH, 0, stream="position")
+    right = dict.fromkeys(range(DEPTH), 0)
+    with torch.inference_mode():
+        for batch in range(3):  # 30 images in 3 batches of 10
+            images = SPLITS.collate([SPLITS.test[index] for index in range(10 * batch, 10 * batch + 10)])
+            with model.stack.under(draws.at(batch)):
+                model.stack.model(images["pixel_values"])
+            for place, logits in model.prediction.said:
+                right[place] += int((logits.argmax(-1) == place).sum())
+    found = scores(run, "position")
+    for place, hits in right.items():
+        row = found["layershuffle-predict/0", str(place), "accuracy"]
+        share = wilson(hits, 30)
+        assert (row.value, row.low, row.high) == pytest.approx((hits / 30, float(share.low), float(share.high)))
+    assert found["layershuffle-predict/0", "all", "accuracy"].value == pytest.approx(sum(right.values()) / 90)
+    both = [found[f"layershuffle-predict/{seed}", "all", "accuracy"].value for seed in range(2)]
+    assert found["layershuffle-predict", "all", "accuracy"].value == pytest.approx(np.mean(both))
+    assert found["layershuffle-predict", "all", "accuracy@chance"].value == pytest.approx(1 / 3)
+    assert not [key for key in found if key[0].startswith("baseline")]
+
+
+def test_rows_of_a_training() -> None:
+    history = (Moment(5, "train", 2.0), Moment(10, "train", 1.5), Moment(10, "validation", 1.7))
+    pedigree = Pedigree("sequential", 1, "b", "d", "digits", {}, 10, 2.5, 320, 61.5, 10, history)
+    found = {(row.subject, row.task, row.metric): row.value for row in training_rows({"sequential/1": pedigree})}
+    assert found == {
+        ("sequential/1", "all", "steps"): 10, ("sequential/1", "all", "epochs"): 2.5,
+        ("sequential/1", "all", "examples"): 320, ("sequential/1", "all", "seconds"): 61.5,
+        ("sequential/1", "all", "best_step"): 10, ("sequential/1", "step 5", "train_loss"): 2.0,
+        ("sequential/1", "step 10", "train_loss"): 1.5, ("sequential/1", "step 10", "validation_loss"): 1.7,
+    }  # fmt: skip
