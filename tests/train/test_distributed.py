@@ -35,7 +35,7 @@ RESUMED_AT = 8
 
 def launched(script: str, argument: str) -> None:
     """Run a script of this folder on two processes, in one start of `torchrun`."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [
             sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",

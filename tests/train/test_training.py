@@ -369,7 +369,7 @@ def test_killed_without_warning_it_ends_with_the_same_weights(tmp_path: Path) ->
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     chosen = recipe("layershuffle", SETTINGS, DEPTH)
     whole = train(_base(), tiny_digits("crop"), chosen, 1, straight, arguments=QUIET)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(killed), "wait"], env=environment,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
