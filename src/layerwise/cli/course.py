@@ -23,7 +23,7 @@ from layerwise.cli.sitting import begin, speaker
 from layerwise.data.splits import Splits
 from layerwise.errors import RunError
 from layerwise.measure.provenance import folder_of
-from layerwise.measure.survey import Questions
+from layerwise.measure.survey import Questions, conditions
 from layerwise.merge.lenders import REFINED_AT_ONE_DEPTH, Lender, by_arm
 from layerwise.merge.study import MEASURE as MERGING
 from layerwise.results import Manifest, Run
@@ -64,6 +64,7 @@ def manifest_of(stack: Stack, weights: str, splits: Splits) -> Manifest:
 
 def hold(course: Course, stack: Stack, questions: Questions, folder: Path | None, *, fresh: bool, quiet: bool) -> None:
     """Train what is not trained yet into `folder`, or into one named by what is learned, and assess all of it."""
+    next(conditions(stack.depth, questions))  # a model that cannot be asked is refused before it is trained
     manifest = manifest_of(stack, course.base.weights, course.splits)
     folder = folder or folder_of(manifest)
     if int(os.environ.get("RANK", "0")) > 0:

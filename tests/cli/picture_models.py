@@ -1,0 +1,33 @@
+"""Image models and folders of images as a user would have them, small enough to be trained in a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from PIL import Image
+from transformers import ViTConfig, ViTForImageClassification
+
+DEPTH = 3
+CLASSES = ("circle", "square")
+
+
+def save_vit(folder: Path, classes: int = 10, depth: int = DEPTH) -> Path:
+    """A vision transformer for grey images of 8 x 8 pixels, random but for the ten times larger weights."""
+    torch.manual_seed(0)
+    config = ViTConfig(
+        image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=depth,
+        num_attention_heads=2, num_labels=classes, initializer_range=0.2,
+    )  # fmt: skip
+    ViTForImageClassification(config).save_pretrained(folder)
+    return folder
+
+
+def save_images(folder: Path, count: int = 12) -> Path:
+    """Two folders of `count` grey images each, every one different."""
+    pixels = torch.randint(0, 256, (2, count, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    for name, images in zip(CLASSES, pixels, strict=True):
+        (folder / name).mkdir(parents=True)
+        for number, image in enumerate(images):
+            Image.fromarray(image.numpy()).save(folder / name / f"{number:02}.png")
+    return folder

@@ -1,0 +1,191 @@
+"""`layerwise robustness` as a user meets it: of a run, of one model, of the demo; and what it refuses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from cli.command import layerwise, refused
+from cli.conftest import save_texts
+from cli.picture_models import DEPTH, save_images, save_vit
+from layerwise.cli import trial
+from layerwise.results import Run, Score
+from layerwise.train.recipe import Settings
+
+FEW = ("--orders", "3", "--draws", "2")
+DIGITS = ("--images", "digits", "--limit", "20")
+
+
+class Flat:
+    """Instead of UMAP, which takes many seconds: the first two features."""
+
+    def __init__(self, **options: Any) -> None:
+        pass
+
+    def fit_transform(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
+        return states[:, :2]
+
+
+@pytest.fixture(autouse=True)
+def flat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Flat, __spec__=SimpleNamespace()))
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_vit(tmp_path_factory.mktemp("models") / "vit")
+
+
+@pytest.fixture(scope="module")
+def course(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of three methods, two of which add to the model."""
+    folder = tmp_path_factory.mktemp("runs") / "course"
+    methods = "layershuffle-predict,layershuffle-position"
+    ended = layerwise(
+        "train", methods, "--model", vit, *DIGITS, "--epochs", "1", "--batch", "10", "--seeds", "2", "--run", folder
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    return folder
+
+
+def scores(folder: Path) -> list[Score]:
+    with Run.open(folder) as run:
+        return run.store.scores()
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("survey-*.npz")}
+
+
+def test_a_run_is_asked_as_a_whole(course: Path) -> None:
+    """Every question has its rows, and asking again computes nothing and says the same."""
+    ended = layerwise("robustness", course, "--limit", "20", *FEW)
+    assert ended.code == 0, ended.err
+    assert "Loading weights" not in ended.err
+    arms = ["baseline", "layershuffle-position", "layershuffle-predict"]
+    assert sorted(line.split()[0] for line in ended.out.splitlines()[2:5]) == arms
+    found = scores(course)
+    assert {row.measure for row in found} >= {
+        "robustness", "orders", "identity", "position", "branches", "contribution", "embedding", "merging", "training",
+    }  # fmt: skip
+    tasks = {row.task for row in found if row.measure == "robustness"}
+    assert {f"kept {count} even sequential" for count in range(1, DEPTH)} <= tasks
+    assert {row.task for row in found if row.measure == "branches"} == set(arms)
+    assert (course / "report.html").read_text().endswith("</html>\n")
+    before = stamps(course)
+    again = layerwise("robustness", course, "--limit", "20", *FEW, "--quiet")
+    assert (again.code, again.out, again.err) == (0, ended.out, "")
+    assert stamps(course) == before
+    assert scores(course) == found
+
+
+def test_fresh_asks_all_of_it_anew(course: Path) -> None:
+    assert layerwise("robustness", course, "--limit", "20", *FEW).code == 0
+    models = {path: path.stat().st_mtime_ns for path in course.rglob("*.safetensors")}
+    before = stamps(course)
+    assert layerwise("robustness", course, "--limit", "20", *FEW, "--fresh").code == 0
+    after = stamps(course)
+    assert after
+    assert not set(after.values()) & set(before.values())
+    assert {path: path.stat().st_mtime_ns for path in course.rglob("*.safetensors")} == models
+
+
+def test_one_model_has_a_run_of_its_own(vit: Path, tmp_path: Path) -> None:
+    ended = layerwise("robustness", vit, *DIGITS, *FEW, "--run", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines()[2].startswith("vit ")
+    assert {row.subject for row in scores(tmp_path / "run") if row.measure == "robustness"} == {"model", "vit", "vit/0"}
+
+
+def test_a_trained_model_alone_goes_by_its_method(course: Path, tmp_path: Path) -> None:
+    place = course / "layershuffle-predict" / "seed-1" / "model"
+    ended = layerwise("robustness", place, *DIGITS, *FEW, "--run", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines()[2].startswith("layershuffle-predict")
+    assert [row for row in scores(tmp_path / "run") if row.measure == "position"]
+
+
+def test_fresh_does_not_answer_for_another_model(vit: Path, tmp_path: Path) -> None:
+    """The surveys of the model that was asked before lie in the same folder."""
+    other = save_vit(tmp_path / "vit", depth=4)
+    assert layerwise("robustness", vit, *DIGITS, *FEW, "--run", tmp_path / "run").code == 0
+    assert "--fresh" in refused("robustness", other, *DIGITS, *FEW, "--run", tmp_path / "run")
+    assert layerwise("robustness", other, *DIGITS, *FEW, "--run", tmp_path / "run", "--fresh").code == 0
+    depth = next(row for row in scores(tmp_path / "run") if row.metric == "depth")
+    assert depth.value == 4
+
+
+def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> None:
+    texts = save_texts(tmp_path / "texts")
+    ended = layerwise("robustness", model, "--text", texts, "--length", "40", *FEW, "--run", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("nats per token, lower is better")
+    assert not [row for row in scores(tmp_path / "run") if row.metric == "accuracy_top5"]
+
+
+def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The course of `robustness demo-vit` on few images, for one epoch, of few methods."""
+    monkeypatch.setattr(trial, "settings_for", lambda model: Settings(epochs=1, batch=20))
+    monkeypatch.setattr(trial, "METHODS", {"baseline": None})
+    monkeypatch.setattr(trial, "REDUCED", (3,))
+    ended = layerwise("robustness", "demo-vit", "--limit", "20", *FEW, "--seeds", "1", "--run", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert "2 ways of training, 1 seed each" in ended.err
+    found = {row.task for row in scores(tmp_path / "run") if row.subject == "retrained"}
+    assert found == {"kept 3 even sequential", "kept 3 even arbitrary"}
+
+
+# What it refuses
+
+
+def test_a_run_of_another_kind(model: Path, texts: Path, tmp_path: Path) -> None:
+    swept = layerwise(
+        "sweep", model, "--text", texts, "--run", tmp_path / "run", "--families", "leave_one_out", "--no-similarity"
+    )  # fmt: skip
+    assert swept.code == 0
+    message = refused("robustness", tmp_path / "run", *DIGITS)
+    assert "is a run of another kind" in message
+    assert "give a folder that `layerwise train` has written" in message
+
+
+def test_a_run_without_a_finished_model(vit: Path, tmp_path: Path) -> None:
+    command = ("train", "baseline", "--model", vit, *DIGITS, "--epochs", "1", "--batch", "10", "--seeds", "1")
+    assert layerwise(*command, "--run", tmp_path / "run").code == 0
+    (tmp_path / "run/baseline/seed-0/model/training.json").unlink()
+    assert "holds no finished model yet" in refused("robustness", tmp_path / "run", *DIGITS)
+
+
+def test_other_splits_than_those_of_the_training(course: Path, tmp_path: Path) -> None:
+    message = refused("robustness", course, *FEW)
+    assert "test examples may have been learned from" in message
+    assert "--limit and --seed of its training" in message
+
+
+def test_a_folder_for_the_rows_of_a_run(course: Path, tmp_path: Path) -> None:
+    message = refused("robustness", course, "--limit", "20", "--run", tmp_path / "run")
+    assert f"leave out --run {tmp_path / 'run'}" in message
+
+
+def test_labels_that_do_not_fit_the_head(vit: Path, tmp_path: Path) -> None:
+    images = save_images(tmp_path / "shapes")
+    message = refused("robustness", vit, "--images", images, "--run", tmp_path / "run")
+    assert "has 2 classes (circle, square), but the model's head has 10 outputs" in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_wrong_kind_of_data(vit: Path, model: Path, texts: Path) -> None:
+    assert "takes images: give --images" in refused("robustness", vit, "--text", texts)
+    assert "takes text: give --text" in refused("robustness", model, "--images", "digits")
+    assert "images are needed: --images" in refused("robustness", vit)
+    assert "a text is needed: --text" in refused("robustness", model)
+
+
+def test_a_model_that_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert "there is no folder ./tyni" in refused("robustness", "./tyni")

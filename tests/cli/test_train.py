@@ -1,0 +1,270 @@
+"""`layerwise train` as a user meets it: what it leaves, that it goes on where it was, and what it refuses."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForImageClassification
+
+from cli.command import Ended, layerwise, refused, start
+from cli.conftest import save_texts
+from cli.picture_models import save_images, save_vit
+from layerwise.results import Run
+from layerwise.results.pedigree import Pedigree
+from layerwise.train.recipe import METHODS
+
+SHORT = ("--limit", "20", "--epochs", "1", "--batch", "10")
+DIGITS = ("--images", "digits", *SHORT)
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_vit(tmp_path_factory.mktemp("models") / "vit")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_images(tmp_path_factory.mktemp("images") / "shapes")
+
+
+@pytest.fixture(scope="module")
+def course(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+    """A run of two seeds of two methods, and what the command said."""
+    folder = tmp_path_factory.mktemp("runs") / "course"
+    ended = layerwise("train", "layershuffle", "--model", vit, *DIGITS, "--seeds", "2", "--run", folder)
+    assert ended.code == 0, ended.err
+    return folder, ended
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    """When each weight file, pedigree and survey was written."""
+    found = [*folder.glob("*/seed-*/model/*"), *folder.glob("*/seed-*/survey-*.npz")]
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in found}
+
+
+# What it leaves
+
+
+def test_it_says_where_every_arm_stands(course: tuple[Path, Ended]) -> None:
+    folder, ended = course
+    table = ended.out.splitlines()
+    assert table[0].startswith("accuracy (%); chance 10; above baseline")
+    assert [line.split()[0] for line in table[2:4]] == ["baseline", "layershuffle"]
+    assert table[-1] == f"report: {folder}/report.html"
+    assert "vit: 3 layers, cpu" in ended.err
+    assert "digits: 20 to train, 20 to select, 20 to report" in ended.err
+    assert "2 ways of training, 2 seeds each" in ended.err
+    assert ended.err.count("2 steps in") == 4
+    assert "Writing model" not in ended.err
+
+
+def test_models_are_ordinary_folders_and_the_report_is_whole(course: tuple[Path, Ended]) -> None:
+    folder, _ = course
+    assert (folder / "report.html").read_text().endswith("</html>\n")
+    assert not list(folder.glob("*/seed-*/checkpoint-*"))
+    for arm in ("baseline", "layershuffle"):
+        for seed in range(2):
+            place = folder / arm / f"seed-{seed}" / "model"
+            with torch.inference_mode():
+                logits = AutoModelForImageClassification.from_pretrained(place)(torch.zeros(1, 1, 8, 8)).logits
+            assert logits.shape == (1, 10)
+            pedigree = Pedigree.read(place)
+            assert pedigree is not None
+            assert (pedigree.arm, pedigree.seed, pedigree.steps) == (arm, seed, 2)
+    with Run.open(folder) as run:
+        assert {row.subject for row in run.store.scores("training")} == {
+            "baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1",
+        }  # fmt: skip
+
+
+def test_the_same_command_trains_nothing_again(course: tuple[Path, Ended], vit: Path) -> None:
+    folder, first = course
+    before = stamps(folder)
+    again = layerwise("train", "layershuffle", "--model", vit, *DIGITS, "--seeds", "2", "--run", folder)
+    assert (again.code, again.out) == (0, first.out)
+    assert stamps(folder) == before
+
+
+def test_a_method_is_added_to_what_is_there(course: tuple[Path, Ended], vit: Path) -> None:
+    folder, _ = course
+    before = stamps(folder)
+    more = layerwise("train", "layerdrop", "--model", vit, *DIGITS, "--seeds", "1", "--run", folder, "--alone")
+    assert more.code == 0, more.err
+    assert [line.split()[0] for line in more.out.splitlines()[2:5]] == ["baseline", "layershuffle", "layerdrop"]
+    assert {name: stamp for name, stamp in stamps(folder).items() if name in before} == before
+
+
+def test_another_recipe_in_the_same_folder_is_refused(course: tuple[Path, Ended], vit: Path) -> None:
+    folder, _ = course
+    before = stamps(folder)
+    other = ("--images", "digits", "--limit", "20", "--epochs", "1", "--batch", "5", "--run", folder)
+    assert "its recipe is not the one asked for" in refused("train", "baseline", "--model", vit, *other)
+    assert stamps(folder) == before
+
+
+def test_other_images_in_the_same_folder_are_refused(course: tuple[Path, Ended], vit: Path) -> None:
+    folder, _ = course
+    assert "--fresh" in refused("train", "baseline", "--model", vit, "--images", "digits", "--run", folder)
+
+
+def test_fresh_discards_models_and_rows(vit: Path, tmp_path: Path) -> None:
+    command = ("train", "baseline", "--model", vit, *DIGITS, "--run", tmp_path / "run")
+    assert layerwise(*command, "--seeds", "2").code == 0
+    before = stamps(tmp_path / "run")
+    ended = layerwise(*command, "--seeds", "1", "--fresh", "--quiet")
+    assert ended.code == 0
+    assert ended.err == ""
+    after = stamps(tmp_path / "run")
+    assert not [name for name in after if "seed-1" in name]
+    assert not set(after.values()) & set(before.values())
+
+
+def test_all_methods(vit: Path, tmp_path: Path) -> None:
+    ended = layerwise("train", "all", "--model", vit, *DIGITS, "--seeds", "1", "--run", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert {path.name for path in (tmp_path / "run").iterdir() if path.is_dir()} == set(METHODS)
+    assert {line.split()[0] for line in ended.out.splitlines()[2:-1]} == set(METHODS)
+
+
+def test_demo_vit_needs_nothing_but_its_name(tmp_path: Path) -> None:
+    ended = layerwise(
+        "train", "layershuffle", "--model", "demo-vit", "--alone", "--seeds", "1", "--limit", "20", "--epochs", "1",
+        "--run", tmp_path / "run",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "demo-vit: 12 layers" in ended.err
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.is_dir()] == ["layershuffle"]
+
+
+def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> None:
+    texts = save_texts(tmp_path / "texts")
+    ended = layerwise(
+        "train", "layershuffle", "--model", model, "--text", texts, "--length", "40", "--epochs", "1", "--batch", "8",
+        "--seeds", "1", "--run", tmp_path / "run",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("nats per token, lower is better")
+    place = tmp_path / "run" / "layershuffle" / "seed-0" / "model"
+    assert AutoModelForCausalLM.from_pretrained(place).config.num_hidden_layers == 4
+    assert (place / "tokenizer.json").is_file()
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ("layershufle", "there is no training method 'layershufle'; did you mean layershuffle"),
+        ("layershuffle,dropout", "there is no training method 'dropout'"),
+    ],
+)
+def test_a_method_that_is_none(methods: str, message: str) -> None:
+    assert message in refused("train", methods, "--model", "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--epochs", "0", "epochs is 0.0; write a number above 0"),
+        ("--learning-rate", "-1", "write a number above 0"),
+        ("--accumulation", "3", "equal pieces"),
+        ("--augmentation", "flip", "unknown augmentation 'flip'"),
+        ("--limit", "5", "one for each of the 10 classes"),
+        ("--set", "report_to", "--set takes NAME=VALUE"),
+    ],
+)
+def test_settings_that_no_training_can_have(vit: Path, tmp_path: Path, option: str, value: str, message: str) -> None:
+    given = ("train", "baseline", "--model", vit, "--images", "digits", "--run", tmp_path / "run", option, value)
+    assert message in refused(*given)
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_that_do_not_fit_the_head(vit: Path, images: Path, tmp_path: Path) -> None:
+    command = ("train", "baseline", "--model", vit, "--images", images, "--run", tmp_path / "run", "--epochs", "1",
+               "--seeds", "1", "--batch", "10")  # fmt: skip
+    message = refused(*command)
+    assert "has 2 classes (circle, square), but the model's head has 10 outputs" in message
+    assert "--new-head" in message
+    assert not (tmp_path / "run").exists()
+    assert layerwise(*command, "--new-head").code == 0
+    config = AutoModelForImageClassification.from_pretrained(tmp_path / "run/baseline/seed-0/model").config
+    assert config.id2label == {0: "circle", 1: "square"}
+
+
+def test_images_that_cannot_be_read(tmp_path: Path) -> None:
+    vit = save_vit(tmp_path / "vit", classes=2)
+    images = save_images(tmp_path / "shapes")
+    (images / "circle" / "05.png").write_bytes(b"no image")
+    command = ("train", "baseline", "--model", vit, "--images", images, "--run", tmp_path / "run", "--epochs", "1",
+               "--seeds", "1", "--batch", "10")  # fmt: skip
+    message = refused(*command)
+    assert "05.png" in message
+    assert "skip" in message
+    assert not (tmp_path / "run").exists()
+    ended = layerwise(*command, "--unreadable", "skip")
+    assert ended.code == 0
+    assert "1 could not be read" in ended.err
+
+
+def test_the_wrong_kind_of_data(vit: Path, model: Path, texts: Path, images: Path) -> None:
+    assert "takes images: give --images" in refused("train", "baseline", "--model", vit, "--text", texts)
+    assert "takes text: give --text" in refused("train", "baseline", "--model", model, "--images", images)
+    both = ("--images", images, "--text", texts)
+    assert "--images and --text were both given" in refused("train", "baseline", "--model", vit, *both)
+    assert "images are needed: --images" in refused("train", "baseline", "--model", vit)
+    assert "a text is needed: --text" in refused("train", "baseline", "--model", model)
+    limited = ("--text", texts, "--limit", "5")
+    assert "--limit counts images" in refused("train", "baseline", "--model", model, *limited)
+
+
+def test_images_that_are_nowhere(vit: Path, tmp_path: Path) -> None:
+    missing = refused("train", "baseline", "--model", vit, "--images", tmp_path / "nowhere")
+    assert "there is no folder" in missing
+
+
+def test_a_model_of_one_layer_has_no_order(tmp_path: Path) -> None:
+    vit = save_vit(tmp_path / "vit", depth=1)
+    message = refused("train", "layershuffle", "--model", vit, *DIGITS, "--run", tmp_path / "run")
+    assert "a model of one layer has no order" in message
+    assert not (tmp_path / "run").exists()
+
+
+# Stopped in the middle
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_carries_on(vit: Path, tmp_path: Path) -> None:
+    """The real command, killed twice; it ends with the models and the table of one left in peace."""
+    command = ("train", "layershuffle", "--model", vit, "--images", "digits", "--epochs", "8", "--batch", "32",
+               "--checks", "8", "--seeds", "1", "--quiet")  # fmt: skip
+    whole = layerwise(*command, "--run", tmp_path / "whole")
+    assert whole.code == 0
+    killed = tmp_path / "killed"
+    for arm in ("baseline", "layershuffle"):
+        process = start(*command, "--run", killed)
+        await_some(process, killed, f"{arm}/seed-0/checkpoint-*")
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert not (killed / "layershuffle" / "seed-0" / "model" / "training.json").exists()
+    ended = layerwise(*command, "--run", killed)
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines()[:-1] == whole.out.splitlines()[:-1]
+    for arm in ("baseline", "layershuffle"):
+        place = Path(arm, "seed-0", "model", "model.safetensors")
+        assert (killed / place).read_bytes() == (tmp_path / "whole" / place).read_bytes()
+
+
+def await_some(process: subprocess.Popen[str], folder: Path, pattern: str) -> None:
+    """Wait until the command has written a file like `pattern`."""
+    until = time.monotonic() + 120
+    while not list(folder.glob(pattern)):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
