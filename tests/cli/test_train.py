@@ -228,10 +228,12 @@ def test_images_that_are_nowhere(vit: Path, tmp_path: Path) -> None:
     assert "there is no folder" in missing
 
 
-def test_a_model_of_one_layer_has_no_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "message"), [("layershuffle", "layers from 2"), ("baseline", "of one layer has no order")]
+)
+def test_a_model_of_one_layer_has_no_order(tmp_path: Path, method: str, message: str) -> None:
     vit = save_vit(tmp_path / "vit", depth=1)
-    message = refused("train", "layershuffle", "--model", vit, *DIGITS, "--run", tmp_path / "run")
-    assert "a model of one layer has no order" in message
+    assert message in refused("train", method, "--alone", "--model", vit, *DIGITS, "--run", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -22,7 +22,10 @@ def test_labels_that_agree(config: ViTConfig) -> None:
 
 
 def test_another_number_of_outputs_is_refused() -> None:
-    with pytest.raises(DataError, match=r"'pets' has 3 classes .* has 5 outputs: replace the head with --new-head"):
+    with pytest.raises(
+        DataError,
+        match=r"'pets' has 3 classes .* has 5 outputs: give it a new one with `layerwise train \.\.\. --new-head`",
+    ):
         check_labels(splits("cat", "dog", "fox"), ViTConfig(num_labels=5))
 
 

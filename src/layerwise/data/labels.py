@@ -26,7 +26,7 @@ def check_labels(splits: Splits, config: Any) -> tuple[str, ...]:
     if outputs != len(splits.classes):
         raise DataError(
             f"{splits.name!r} has {len(splits.classes)} classes ({_listed(splits.classes)}), but the model's head has "
-            f"{outputs} outputs: train it with a new one, `layerwise train ... --new-head`, or give images of the head's classes"
+            f"{outputs} outputs: give it a new one with `layerwise train ... --new-head`, or give images of its classes"
         )
     names = _names(config.id2label, outputs)
     differing = [place for place, name in enumerate(names) if not _same(name, splits.classes[place])]
