@@ -129,6 +129,22 @@ def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> No
     assert not [row for row in scores(tmp_path / "run") if row.metric == "accuracy_top5"]
 
 
+def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
+    text = ("--text", save_texts(tmp_path / "texts"), "--length", "40")
+    run = tmp_path / "run"
+    trained = layerwise(
+        "train", "layershuffle", "--model", model, *text, "--epochs", "1", "--batch", "8", "--seeds", "2", "--run", run
+    )  # fmt: skip
+    assert trained.code == 0, trained.err
+    ended = layerwise("robustness", run, *text, *FEW)
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("nats per token, lower is better")
+    found = scores(run)
+    assert {row.metric for row in found if row.measure == "contribution"} >= {"nll_added.arbitrary"}
+    assert ("layershuffle", "arbitrary", "nll_above@baseline") in {(row.subject, row.task, row.metric) for row in found}
+    assert "a text is needed: --text" in refused("robustness", run)
+
+
 def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The course of `robustness demo-vit` on few images, for one epoch, of few methods."""
     monkeypatch.setattr(trial, "settings_for", lambda model: Settings(epochs=1, batch=20))
