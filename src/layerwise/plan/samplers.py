@@ -163,7 +163,8 @@ class Failout:
         return _thinned(plan, lost, self.preserve)
 
     def __str__(self) -> str:
-        return f"{self.of}, {len(self.nodes)} nodes of which {self.share:g} fail"
+        nodes = "|".join(str(Plan.of(node)) for node in self.nodes)
+        return f"{self.of}, {self.share:g} of the nodes {nodes} {'silenced' if self.preserve else 'failed'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,7 @@ def _arguments(
         )
     steps = max(1, math.ceil(settings.epochs * math.ceil(examples / settings.batch)))
     every = max(1, math.ceil(steps / settings.checks))
-    return TrainingArguments(
+    found = TrainingArguments(
         **{
             "output_dir": str(folder),
             "max_steps": steps,
@@ -196,6 +196,9 @@ def _arguments(
             **more,
         }
     )
+    # One process drives one device: torch's DataParallel would copy the blocks away from their plans. Use torchrun.
+    found._n_gpu = min(1, found.n_gpu)
+    return found
 
 
 def _publish(
