@@ -1,6 +1,6 @@
 """A plain PyTorch loop that trains any order: one line draws a plan, one `with` runs it forward and backward.
 
-Two copies of the demo are refined for a minute, one in order and one shuffled, and asked for digits under random orders.
+Two copies of the demo are refined for a moment, one in order and one shuffled, and judged under random orders.
 """
 
 import torch

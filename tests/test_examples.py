@@ -30,7 +30,11 @@ def test_examples_are_numbered_and_short() -> None:
 
 @pytest.mark.parametrize(
     ("example", "expected"),
-    zip(EXAMPLES, ["without its middle layer (0 1 3, 3 layer", "layer 3 ", "0-5", "rank correlation", "trained shuffled"], strict=True),
+    zip(
+        EXAMPLES,
+        ["without its middle layer (0 1 3, 3 layer", "layer 3 ", "0-5", "rank correlation", "trained shuffled"],
+        strict=True,
+    ),
     ids=lambda each: each.stem if isinstance(each, Path) else "",
 )
 def test_an_example_runs(model: Path, example: Path, expected: str) -> None:

@@ -95,6 +95,11 @@ class Pictures(Examples):
     def __len__(self) -> int:
         return len(self.pictures)
 
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """The label of every image, known without decoding any."""
+        return tuple(picture.label for picture in self.pictures)
+
     def __getitem__(self, index: int) -> Example:
         picture = self.pictures[index]
         pixels = augmented(self.preprocessing.pixels(picture.image()), self.augmentation)

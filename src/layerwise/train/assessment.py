@@ -193,7 +193,10 @@ def _store(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits: Splits
 
 def _chance(splits: Splits) -> tuple[float, int]:
     """The share of the commonest label among the test images, and how many classes there are."""
-    labels = np.array([int(splits.test[index]["labels"]) for index in range(len(splits.test))])
+    labels = getattr(splits.test, "labels", None)
+    if labels is None:
+        labels = [splits.test[index]["labels"] for index in range(len(splits.test))]
+    labels = np.array([int(label) for label in labels])
     return float(np.bincount(labels).max() / len(labels)), len(splits.classes)
 
 
