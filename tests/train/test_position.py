@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm
 from transformers import PreTrainedModel, set_seed
 
-from layerwise.errors import TrainError
+from layerwise.errors import TrainError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Draws, Fixed, Shuffle
 from layerwise.stack import Stack, load
@@ -156,3 +156,12 @@ def test_layers_of_another_model_are_refused() -> None:
         pytest.raises(TrainError, match="position encoding cannot be merged"),
     ):
         merged.model(pixel_values=torch.zeros(1, 1, 8, 8))
+
+
+def test_a_checkpoint_is_not_run_without_the_encoding_it_was_trained_with(tmp_path: Path) -> None:
+    stack = load(tiny_vit())
+    position.attach(stack, PositionOptions(features=FEATURES))
+    stack.model.save_pretrained(tmp_path)
+    with pytest.raises(UnsupportedModel, match=r"trained with an encoding of their positions \(layer_positions\)"):
+        load(tmp_path)
+    assert load(tmp_path, adding=(position.NAME,)).depth == stack.depth

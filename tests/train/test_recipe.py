@@ -99,6 +99,9 @@ class _Unknown:
     def draw(self, depth: int, chance: Random) -> Plan:
         return Plan.of((0,))
 
+    def __str__(self) -> str:
+        return "one that nobody knows"
+
 
 @pytest.mark.parametrize(
     ("sampler", "leaves_out"),

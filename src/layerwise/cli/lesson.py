@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
 from layerwise.cli.model import open_model
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import EMBEDDED
-from layerwise.train.demo_vit import refinement
 from layerwise.train.head import with_new_head
-from layerwise.train.recipe import Settings
+from layerwise.train.recipe import SUITED, Settings
 from layerwise.train.training import Base
 
 
@@ -30,7 +30,7 @@ class Opener:
         """What trainings begin from: the model, or with `classes` the model with a new head for them."""
         if classes is None:
             return Base(self.again, weight_hash(self.stack.model), self.place)
-        headed = lambda: with_new_head(self.place, classes, device=self.device, revision=self.revision)  # noqa: E731
+        headed = partial(with_new_head, self.place, classes, device=self.device, revision=self.revision)
         return Base(headed, weight_hash(self.stack.model), self.place)
 
 
@@ -46,6 +46,4 @@ def base_of(model: str, tokenizer: str | None, layers: str | None, device: str, 
 
 def settings_for(model: str) -> Settings:
     """The paper's settings, but for the embedded models those that suit their size."""
-    from layerwise.train.demo_vit import refinement_of_text
-
-    return {"demo-vit": refinement(), "demo": refinement_of_text()}.get(model, Settings())
+    return SUITED.get(model, Settings())

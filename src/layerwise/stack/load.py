@@ -32,6 +32,9 @@ REFUSED_TYPES = {
     "xlnet": "its blocks carry a second stream beside the hidden state, and keep memories by position",
 }
 
+# What a training may add to a model that its layers then cannot do without, by the name of the submodule.
+ADDED_PARTS = {"layer_positions": "an encoding of their positions"}
+
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
 _WHEREABOUTS = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})
 
@@ -47,13 +50,17 @@ def load(
     dtype: str = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
+    adding: tuple[str, ...] = (),
 ) -> Stack:
     """A `Stack` over `model`: a hub id, a folder, `demo`, or any `torch.nn.Module`.
 
     `layers` names the `nn.ModuleList` of blocks where it cannot be found (`"encoder.blocks"`). `device="auto"` takes an
     accelerator where there is one; `dtype="auto"` takes the checkpoint's, but float32 instead of a half type on a CPU.
-    A module is used as it is, on its own device and in its own dtype. Raises `CheckpointError` for files that cannot be
-    read, `UnsupportedModel` (with the reason) for a model whose layers cannot be re-planned.
+    A module is used as it is, on its own device and in its own dtype. `adding` names what the caller will add to the
+    model itself: a checkpoint whose layers were trained with something that is not added is refused.
+
+    Raises `CheckpointError` for files that cannot be read, `UnsupportedModel` (with the reason) for a model whose
+    layers cannot be re-planned.
 
     >>> stack = load("demo")
     >>> stack.depth
@@ -66,7 +73,7 @@ def load(
     else:
         name = str(model)
         place = _place(name)
-        module = _pretrained(place, device, dtype, revision, trust_remote_code)
+        module = _pretrained(place, device, dtype, revision, trust_remote_code, adding)
         source = Source(name, getattr(module.config, "_commit_hash", None) or revision)
         tokenizer = tokenizer or _tokenizer(module, place, revision, trust_remote_code)
     _refuse_by_name(module)
@@ -148,7 +155,7 @@ def _check_files(folder: Path) -> None:
 
 
 def _pretrained(
-    place: str, device: str, dtype: str, revision: str | None, trust_remote_code: bool
+    place: str, device: str, dtype: str, revision: str | None, trust_remote_code: bool, adding: tuple[str, ...]
 ) -> transformers.PreTrainedModel:
     where = resolve_device(device)
     if dtype not in DTYPES:
@@ -169,6 +176,7 @@ def _pretrained(
     except Exception as error:  # transformers raises many kinds for files, network and configurations
         raise _explained(place, error) from error
     _refuse_random_weights(place, loaded, report)
+    _refuse_lost_parts(place, report, adding)
     module = cast(transformers.PreTrainedModel, loaded)
     if dtype == "auto" and where.type == "cpu" and module.dtype in (torch.float16, torch.bfloat16):
         module = module.float()
@@ -219,6 +227,17 @@ def _refuse_random_weights(place: str, module: nn.Module, report: Any) -> None:
             f"{place} lacks {len(in_blocks)} weights that {type(module).__name__} needs (the first is {in_blocks[0]}); "
             "they would be random numbers. Check num_hidden_layers and architectures in config.json"
         )
+
+
+def _refuse_lost_parts(place: str, report: Any, adding: tuple[str, ...]) -> None:
+    """A checkpoint with weights that its layers need and its class has no place for would run, and run wrongly."""
+    surplus = report["unexpected_keys"] if isinstance(report, dict) else report.unexpected_keys
+    for name, what in ADDED_PARTS.items():
+        if name not in adding and any(key.startswith(f"{name}.") for key in surplus):
+            raise UnsupportedModel(
+                f"the layers of {place} were trained with {what} ({name}), which plain transformers leaves out; open "
+                "it with layerwise.train.trained.open_trained, or ask it with `layerwise robustness`"
+            )
 
 
 def _refuse_quantised(config: Any) -> None:

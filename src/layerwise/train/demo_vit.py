@@ -55,18 +55,6 @@ def recipe() -> Recipe:
     return Recipe("demo-vit", settings)
 
 
-def refinement() -> Settings:
-    """How models are refined from the demo: enough for every order to be learned, in a quarter of a minute each."""
-    return Settings(
-        epochs=20, batch=64, learning_rate=1e-3, schedule="cosine", warmup=0.02, augmentation="crop", checks=8
-    )
-
-
-def refinement_of_text() -> Settings:
-    """How the demo language model is refined: the same for every method, short enough for a study of minutes."""
-    return Settings(epochs=6, batch=16, learning_rate=1e-3, schedule="cosine", warmup=0.05, checks=6)
-
-
 def make(out: Path) -> tuple[Stack, float]:
     """Train the demo in `out` and write it to `out/demo_vit`; returns it, and its accuracy on the test images."""
     splits = digits("crop")

@@ -77,6 +77,15 @@ class Settings:
             )
 
 
+SUITED: Mapping[str, Settings] = {
+    "demo-vit": Settings(
+        epochs=20, batch=64, learning_rate=1e-3, schedule="cosine", warmup=0.02, augmentation="crop", checks=8
+    ),
+    "demo": Settings(epochs=6, batch=16, learning_rate=1e-3, schedule="cosine", warmup=0.05, checks=6),
+}
+"""Settings that suit the size of the embedded models: minutes, and enough for every order to be learned."""
+
+
 @dataclass(frozen=True, slots=True)
 class PositionOptions:
     """The layer-position encoding of LayerShuffle-position.

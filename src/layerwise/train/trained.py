@@ -32,8 +32,8 @@ def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
     Raises `CheckpointError` when their weights are not in the folder.
     """
     pedigree = Pedigree.read(folder)
-    stack = load(folder, device=device, dtype=dtype)
     variant = "plain" if pedigree is None else pedigree.recipe["variant"]
+    stack = load(folder, device=device, dtype=dtype, adding=(position.NAME,) if variant == "position" else ())
     if variant == "plain":
         return Trained(stack, pedigree)
     assert pedigree is not None
