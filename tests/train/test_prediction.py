@@ -129,7 +129,7 @@ def test_recomputed_passes_say_the_same(tmp_path: Path) -> None:
             torch.testing.assert_close(others[name], gradient, rtol=1e-4, atol=1e-7, msg=f"{name}, {reentrant=}")
 
 
-def test_validation_is_by_the_task_alone(tmp_path: Path) -> None:
+def test_validation_is_by_the_loss_that_is_optimised(tmp_path: Path) -> None:
     splits = tiny_digits()
     stack, asked = _asked(tiny_vit(), PredictionOptions())
     trainer = PlanTrainer(
@@ -139,8 +139,10 @@ def test_validation_is_by_the_task_alone(tmp_path: Path) -> None:
     )  # fmt: skip
     batch = splits.collate([splits.validation[index] for index in range(20)])
     with torch.no_grad():
-        expected = forward_by_hand(tiny_vit(), batch, (0, 1, 2)).item()
-    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
+        task = forward_by_hand(tiny_vit(), batch, (0, 1, 2)).item()
+    found = trainer.evaluate()["eval_loss"]
+    assert [place for place, _ in asked.said] == [0, 1, 2]
+    assert found == pytest.approx(task + asked.loss().item(), rel=1e-5)
 
 
 def _one_step(

@@ -1,9 +1,12 @@
 """LayerShuffle-predict: every layer must say where it stands (Freiberger et al. 2024, section 3.4).
 
 After layer l has run at position p of the plan in place, its output z gives logits u = LN_l(z) W_l over the L
-positions, and the training loss becomes
+positions, and the loss becomes
 
     L_out + sum_l L_l        L_l = -log softmax(u)[p], averaged over the batch
+
+in training and in validation, so that the checkpoint that is kept is the best at what was optimised: judged by the task
+alone it would be an early one, which knows no positions yet.
 
 The paper reads "the layer's output" without saying of which token; by default it is the first, which is the class token
 of a ViT. The module is attached to the model as a `PositionEncoding` is.

@@ -81,12 +81,12 @@ class PlanTrainer(Trainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The task's loss, and in training the prediction's beside it."""
+        """The task's loss, and the prediction's beside it where there is one: what is optimised, and what selects."""
         found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        if self.prediction is None or not model.training:
+        if self.prediction is None:
             return found
         extra = self.prediction.loss()
-        if self.model_accepts_loss_kwargs and num_items_in_batch is not None:
+        if model.training and self.model_accepts_loss_kwargs and num_items_in_batch is not None:
             # The task's loss then counts the items of a whole step; the mean over this pass must be scaled alike.
             extra = extra / self.current_gradient_accumulation_steps
         return (found[0] + extra, found[1]) if return_outputs else found + extra
