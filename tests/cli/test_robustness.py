@@ -85,6 +85,7 @@ def test_a_run_is_asked_as_a_whole(course: Path) -> None:
     assert scores(course) == found
 
 
+@pytest.mark.slow
 def test_fresh_asks_all_of_it_anew(course: Path) -> None:
     assert layerwise("robustness", course, "--limit", "20", *FEW).code == 0
     models = {path: path.stat().st_mtime_ns for path in course.rglob("*.safetensors")}
@@ -129,6 +130,7 @@ def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> No
     assert not [row for row in scores(tmp_path / "run") if row.metric == "accuracy_top5"]
 
 
+@pytest.mark.slow
 def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
     text = ("--text", save_texts(tmp_path / "texts"), "--length", "40")
     run = tmp_path / "run"

@@ -124,6 +124,7 @@ def test_fresh_discards_models_and_rows(vit: Path, tmp_path: Path) -> None:
     assert not set(after.values()) & set(before.values())
 
 
+@pytest.mark.slow
 def test_all_methods(vit: Path, tmp_path: Path) -> None:
     ended = layerwise("train", "all", "--model", vit, *DIGITS, "--seeds", "1", "--run", tmp_path / "run")
     assert ended.code == 0, ended.err

@@ -98,6 +98,7 @@ def test_padding_is_the_tokenizers() -> None:
     assert text_splits(TOKENIZER, corpus(text=12), length=9).pad_id == TOKENIZER.pad_token_id
 
 
+@pytest.mark.slow
 def test_the_demo_reports_on_what_it_has_not_seen() -> None:
     found = demo_text_splits(TOKENIZER, texts=10, questions=10, length=600)
     assert [sum(window.index == 0 for window in part.windows) for part in parts(found)] == [
