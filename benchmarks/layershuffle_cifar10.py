@@ -28,7 +28,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import MODEL, Pedigree, trained_models
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.train.assessment import Candidate, Watcher, assess, training_rows
-from layerwise.train.recipe import METHODS, Recipe, Settings, recipe
+from layerwise.train.recipe import COMPARED, Recipe, Settings, recipe
 from layerwise.train.training import Base, train
 
 
@@ -94,7 +94,7 @@ def new_model(preset: Preset, classes: tuple[str, ...]) -> ViTForImageClassifica
 
 def arms(preset: Preset, depth: int) -> list[Recipe]:
     """Every method of the library, and models refined at each reduced depth."""
-    methods = [*(name for name in METHODS if name != "failout"), *(f"retrained-{count}" for count in preset.reduced)]
+    methods = [*COMPARED, *(f"retrained-{count}" for count in preset.reduced)]
     return [recipe(name, preset.refining, depth) for name in methods]
 
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaForCausalLM
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """What a test before it may have changed: two threads sum in another order than one, so bits differ."""
+    torch.set_num_threads(1)
 
 
 def tiny_llama(depth: int = 6, vocabulary: int = 97, seed: int = 0) -> LlamaForCausalLM:
@@ -30,3 +42,20 @@ def llama() -> LlamaForCausalLM:
 def ids() -> torch.Tensor:
     """Token ids (2, 11) for the tiny Llama."""
     return torch.randint(3, 97, (2, 11), generator=torch.Generator().manual_seed(1))
+
+
+class Flat:
+    """Instead of UMAP, which takes many seconds: takes its options and keeps the first two features."""
+
+    def __init__(self, **options: Any) -> None:
+        assert options["n_neighbors"] > 0
+
+    def fit_transform(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The points (points, 2) of states (points, features)."""
+        return states[:, :2]
+
+
+@pytest.fixture
+def flat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """UMAP is installed, and flat."""
+    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Flat, __spec__=SimpleNamespace()))

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from cli.command import layerwise, refused
-from layerwise.cli import options, screen, train
+from layerwise.cli import knobs, options, screen, train
 from layerwise.cli.app import app
 from layerwise.data.augmentation import AUGMENTATIONS
 from layerwise.measure import study
@@ -74,7 +74,7 @@ def test_no_verb_gets_the_help() -> None:
 
 def test_choices_in_the_help_are_those_of_the_code() -> None:
     assert (options.DEVICES, options.DTYPES) == (DEVICES, DTYPES)
-    assert train.AUGMENTATIONS == AUGMENTATIONS
+    assert knobs.AUGMENTATIONS == AUGMENTATIONS
     assert all(name in layerwise("train", "--help").out for name in METHODS)
     shown = layerwise("sweep", "--help").out
     assert all(name in shown for name in FAMILIES)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from cli.command import layerwise, refused
 from cli.conftest import save_texts
@@ -22,19 +17,7 @@ FEW = ("--orders", "3", "--draws", "2")
 DIGITS = ("--images", "digits", "--limit", "20")
 
 
-class Flat:
-    """Instead of UMAP, which takes many seconds: the first two features."""
-
-    def __init__(self, **options: Any) -> None:
-        pass
-
-    def fit_transform(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
-        return states[:, :2]
-
-
-@pytest.fixture(autouse=True)
-def flat(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Flat, __spec__=SimpleNamespace()))
+pytestmark = pytest.mark.usefixtures("flat")
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +133,7 @@ def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
 def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The course of `robustness demo-vit` on few images, for one epoch, of few methods."""
     monkeypatch.setattr(trial, "settings_for", lambda model: Settings(epochs=1, batch=20))
-    monkeypatch.setattr(trial, "METHODS", {"baseline": None})
+    monkeypatch.setattr(trial, "COMPARED", ("baseline",))
     monkeypatch.setattr(trial, "REDUCED", (3,))
     ended = layerwise("robustness", "demo-vit", "--limit", "20", *FEW, "--seeds", "1", "--run", tmp_path / "run")
     assert ended.code == 0, ended.err

@@ -5,21 +5,19 @@ from __future__ import annotations
 import doctest
 import sys
 from collections import Counter, defaultdict
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers import ViTConfig, ViTForImageClassification
 
 from conftest import tiny_llama
 from layerwise.data.splits import Splits
 from layerwise.measure import places
-from layerwise.measure.places import BASES, NEIGHBOURS, branch_norms, embedding, outputs_by_place, rotations
+from layerwise.measure.places import BASES, branch_norms, embedding, outputs_by_place, rotations
 from layerwise.stack import Stack, load
 from measure.planted_classifiers import CLASSES, Idle, Listed, classifier, splits, turning
 
@@ -162,18 +160,8 @@ def test_outputs_of_texts_are_the_mean_of_their_tokens() -> None:
 # UMAP
 
 
-class Flat:
-    """Instead of UMAP: the first two features."""
-
-    def __init__(self, **options: int) -> None:
-        assert options["n_neighbors"] == NEIGHBOURS
-
-    def fit_transform(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
-        return states[:, :2]
-
-
-def test_a_point_for_every_image_at_every_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Flat))
+@pytest.mark.usefixtures("flat")
+def test_a_point_for_every_image_at_every_place() -> None:
     stack, found = turning(4), splits(10)
     rows, notes = embedding(stack, "turning", found.test, found.collate, count=6)
     assert notes == []
@@ -195,8 +183,8 @@ def test_without_umap_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not places.umap_installed()
 
 
-def test_too_few_outputs_are_not_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Flat))
+@pytest.mark.usefixtures("flat")
+def test_too_few_outputs_are_not_laid_out() -> None:
     rows, notes = embedding(turning(3), "turning", splits(5).test, splits(5).collate)
     assert rows == []
     assert notes[0].text.startswith("turning: 5 examples at 3 positions are too few")

@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from conftest import tiny_llama
 from layerwise.data.digits import digits
@@ -40,20 +38,7 @@ MANIFEST = Manifest(
 )  # fmt: skip
 
 
-class Flat:
-    """Instead of UMAP, which takes many seconds: the first two features."""
-
-    def __init__(self, **options: Any) -> None:
-        pass
-
-    def fit_transform(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
-        return states[:, :2]
-
-
-@pytest.fixture(autouse=True)
-def flat(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = SimpleNamespace(UMAP=Flat, __spec__=SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "umap", module)
+pytestmark = pytest.mark.usefixtures("flat")
 
 
 @pytest.fixture

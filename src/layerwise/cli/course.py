@@ -24,10 +24,10 @@ from layerwise.data.splits import Splits
 from layerwise.errors import RunError
 from layerwise.measure.provenance import folder_of
 from layerwise.measure.survey import Questions, conditions
-from layerwise.merge.lenders import REFINED_AT_ONE_DEPTH, Lender, by_arm
+from layerwise.merge.lenders import Lender, by_arm
 from layerwise.merge.study import MEASURE as MERGING
 from layerwise.results import Manifest, Run
-from layerwise.results.pedigree import Pedigree, trained_models
+from layerwise.results.pedigree import Pedigree, refined_at, trained_models
 from layerwise.stack import Stack
 from layerwise.train.assessment import Candidate, Watcher, assess, training_rows
 from layerwise.train.recipe import Recipe
@@ -102,8 +102,8 @@ def review(
     watcher = Watcher(say, lambda label, done, total: bar.update(f"surveying {label}", done / total))
     fresh = assess(candidates, splits, questions, run, watcher, open_model=open_model)
     if questions.layers and (fresh or not run.store.scores(MERGING)):
-        models = [Lender(each.arm, str(each.folder), pedigrees[each.label]) for each in candidates]
-        arms = by_arm([model for model in models if not model.arm.startswith(REFINED_AT_ONE_DEPTH)])
+        whole = [each for each in candidates if refined_at(each.arm) is None]
+        arms = by_arm([Lender(each.arm, str(each.folder), pedigrees[each.label]) for each in whole])
         lend(
             run, arms, splits, lambda lender: open_model(Path(lender.place)).stack, bar,
             draws=questions.orders, seed=questions.seed,

@@ -7,8 +7,20 @@ from typing import Annotated
 
 import typer
 
-from layerwise.cli.options import MODEL, RUN, Device, Dtype, Fresh, Length, OwnRun, Quiet
-from layerwise.cli.train import Images, Limit, TrainingText, Unreadable
+from layerwise.cli.options import (
+    MODEL,
+    RUN,
+    Device,
+    Dtype,
+    Fresh,
+    Images,
+    Length,
+    Limit,
+    OwnRun,
+    Quiet,
+    TrainingText,
+    Unreadable,
+)
 from layerwise.errors import ModelError
 from layerwise.plan import Plan
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -45,6 +45,8 @@ TrustRemoteCode = Annotated[
 TEXT = "The text"
 RUN = "The run"
 
+DATA = "What is read"
+
 Text = Annotated[
     Path | None,
     typer.Option(metavar="PATH", help="A file, or a folder of them; demo brings its own.", rich_help_panel=TEXT),
@@ -58,6 +60,26 @@ Length = Annotated[
     typer.Option(min=2, metavar="N", help="The longest window; by default 512 tokens.", rich_help_panel=TEXT),
 ]
 BatchTokens = Annotated[int, typer.Option(min=1, metavar="N", help="Tokens that run together.", rich_help_panel=TEXT)]
+Images = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PLACE", help="A folder of class folders, a dataset of the hub, or digits.", rich_help_panel=DATA
+    ),
+]
+TrainingText = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="A file, or a folder of them.", rich_help_panel=DATA)
+]
+TrainingLength = Annotated[
+    int | None,
+    typer.Option(min=2, metavar="N", help="Tokens in a window of text; by default 256.", rich_help_panel=DATA),
+]
+Unreadable = Annotated[
+    Literal["refuse", "skip"],
+    typer.Option(help="What is done about images that cannot be read.", rich_help_panel=DATA),
+]
+Limit = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="At most so many images a split.", rich_help_panel=DATA)
+]
 OwnRun = Annotated[
     Path | None,
     typer.Option(metavar="PATH", help="Its folder; by default named by what is measured.", rich_help_panel=RUN),

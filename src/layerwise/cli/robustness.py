@@ -7,9 +7,23 @@ from typing import Annotated
 
 import typer
 
-from layerwise.cli.options import RUN, Device, Dtype, Fresh, Layers, OwnRun, Quiet, Revision, Tokenizer
+from layerwise.cli.options import (
+    RUN,
+    Device,
+    Dtype,
+    Fresh,
+    Images,
+    Layers,
+    Limit,
+    OwnRun,
+    Quiet,
+    Revision,
+    Tokenizer,
+    TrainingLength,
+    TrainingText,
+    Unreadable,
+)
 from layerwise.cli.screen import errors, write
-from layerwise.cli.train import Images, Limit, TrainingLength, TrainingText, Unreadable
 from layerwise.errors import RunError
 
 ASKED = "What is asked"
@@ -56,17 +70,18 @@ def robustness(
     if not quiet:
         write(errors, f"loading {model}")
     from layerwise.cli.materials import Material
-    from layerwise.cli.trial import Opening, of_demo, of_model, of_run
+    from layerwise.cli.trial import Opening, Trial
     from layerwise.measure.survey import Questions
 
     questions = Questions(orders=orders, draws=draws, seed=seed)
     material = Material(images, text, unreadable, limit, length, seed)
     opening = Opening(tokenizer, layers, device, dtype, revision)
+    trial = Trial(questions, material, opening, fresh=fresh, quiet=quiet)
     if (Path(model) / "manifest.json").is_file():
         if run is not None:
             raise RunError(f"what is found goes into the run that was given, {model}: leave out --run {run}")
-        of_run(Path(model), questions, material, opening, fresh=fresh, quiet=quiet)
+        trial.of_run(Path(model))
     elif model == "demo-vit":
-        of_demo(model, seeds, questions, material, opening, run, fresh=fresh, quiet=quiet)
+        trial.of_demo(model, seeds, run)
     else:
-        of_model(model, questions, material, opening, run, fresh=fresh, quiet=quiet)
+        trial.of_model(model, run)

@@ -4,43 +4,31 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from layerwise.cli.options import MODEL, RUN, Device, Layers, OwnRun, Quiet, Revision, Tokenizer, names
+from layerwise.cli import knobs
+from layerwise.cli.options import (
+    MODEL,
+    RUN,
+    Device,
+    Images,
+    Layers,
+    Limit,
+    OwnRun,
+    Quiet,
+    Revision,
+    Tokenizer,
+    TrainingLength,
+    TrainingText,
+    Unreadable,
+    names,
+)
 from layerwise.cli.screen import errors, write
 from layerwise.errors import TrainError
 from layerwise.plan.limits import LAYER_LIMIT
 from layerwise.train.recipe import METHODS, PositionOptions, PredictionOptions, Settings, recipe
-
-DATA = "What is read"
-# Those of `layerwise.data.augmentation`, which is too heavy for a help text.
-AUGMENTATIONS = ("none", "crop", "crop+flip")
-TRAINING = "The training"
-METHOD = "The method"
-
-Images = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PLACE", help="A folder of class folders, a dataset of the hub, or digits.", rich_help_panel=DATA
-    ),
-]
-TrainingText = Annotated[
-    Path | None, typer.Option(metavar="PATH", help="A file, or a folder of them.", rich_help_panel=DATA)
-]
-TrainingLength = Annotated[
-    int | None,
-    typer.Option(min=2, metavar="N", help="Tokens in a window of text; by default 256.", rich_help_panel=DATA),
-]
-Unreadable = Annotated[
-    Literal["refuse", "skip"],
-    typer.Option(help="What is done about images that cannot be read.", rich_help_panel=DATA),
-]
-Limit = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="At most so many images a split.", rich_help_panel=DATA)
-]
 
 
 def train(
@@ -55,77 +43,24 @@ def train(
     limit: Limit = None,
     length: TrainingLength = None,
     seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Seeds of every method.", rich_help_panel=TRAINING)
+        int, typer.Option(min=1, metavar="N", help="Seeds of every method.", rich_help_panel=knobs.TRAINING)
     ] = 3,
-    epochs: Annotated[
-        float | None, typer.Option(metavar="X", help="How often each image or text is read.", rich_help_panel=TRAINING)
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Examples a step.", rich_help_panel=TRAINING)
-    ] = None,
-    accumulation: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Passes a step.", rich_help_panel=TRAINING)
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(metavar="X", help="AdamW's, where it is highest.", rich_help_panel=TRAINING)
-    ] = None,
-    schedule: Annotated[
-        Literal["linear", "cosine", "constant"] | None,
-        typer.Option(help="How the rate ends.", rich_help_panel=TRAINING),
-    ] = None,
-    augmentation: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help=f"Of training images: {', '.join(AUGMENTATIONS)}.", rich_help_panel=TRAINING),
-    ] = None,
-    precision: Annotated[
-        Literal["float32", "bfloat16", "float16"] | None,
-        typer.Option(metavar="NAME", help="Of the forward pass: float32, bfloat16, float16.", rich_help_panel=TRAINING),
-    ] = None,
-    checks: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Validations a training.", rich_help_panel=TRAINING)
-    ] = None,
-    drop: Annotated[
-        float | None,
-        typer.Option(metavar="X", help="Share of layers that LayerDrop leaves out.", rich_help_panel=METHOD),
-    ] = None,
-    reach: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Places that a shuffled layer may move; by default any.", rich_help_panel=METHOD
-        ),
-    ] = None,
-    skipping: Annotated[
-        Literal["together", "apart", "preserved"],
-        typer.Option(
-            metavar="NAME",
-            help="Layers left out on several processes: together (the same), apart (each its own), preserved (silent).",
-            rich_help_panel=METHOD,
-        ),
-    ] = "together",
-    position_table: Annotated[
-        Literal["per-layer", "shared"],
-        typer.Option(help="Of layershuffle-position; shared as in its published code.", rich_help_panel=METHOD),
-    ] = "per-layer",
-    prediction_loss: Annotated[
-        Literal["sum", "mean"],
-        typer.Option(help="Of layershuffle-predict, over layers; mean as in its code.", rich_help_panel=METHOD),
-    ] = "sum",
-    prediction_reads: Annotated[
-        Literal["first", "mean"],
-        typer.Option(help="The token it reads; mean as in its code.", rich_help_panel=METHOD),
-    ] = "first",
-    extra: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any of transformers' TrainingArguments; may be given several times.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = None,
-    alone: Annotated[
-        bool, typer.Option("--alone", help="Train no baseline beside them.", rich_help_panel=TRAINING)
-    ] = False,
+    epochs: knobs.Epochs = None,
+    batch: knobs.Batch = None,
+    accumulation: knobs.Accumulation = None,
+    learning_rate: knobs.LearningRate = None,
+    schedule: knobs.Schedule = None,
+    augmentation: knobs.Augmentation = None,
+    precision: knobs.Precision = None,
+    checks: knobs.Checks = None,
+    drop: knobs.Drop = None,
+    reach: knobs.Reach = None,
+    skipping: knobs.Skipping = "together",
+    position_table: knobs.PositionTable = "per-layer",
+    prediction_loss: knobs.PredictionLoss = "sum",
+    prediction_reads: knobs.PredictionReads = "first",
+    extra: knobs.Extra = None,
+    alone: knobs.Alone = False,
     new_head: Annotated[
         bool, typer.Option("--new-head", help="Draw its classification head anew.", rich_help_panel=MODEL)
     ] = False,

@@ -108,20 +108,20 @@ def _tasks(surveys: Mapping[int, Survey]) -> tuple[str, ...]:
 
 def _rows(arm: str, task: str, outcomes: Mapping[int, Outcome]) -> Iterator[Score]:
     """The rows of an arm on one task: every seed by itself, then all of them."""
-    each = {seed: dict(_metrics(outcome)) for seed, outcome in outcomes.items()}
-    for seed, metrics in each.items():
-        for metric, (value, low, high) in metrics.items():
+    each = {seed: dict(metrics(outcome)) for seed, outcome in outcomes.items()}
+    for seed, found in each.items():
+        for metric, (value, low, high) in found.items():
             yield _score(f"{arm}/{seed}", task, metric, value, low, high, outcomes[seed])
     if not each:
         return
     first = next(iter(outcomes))
     for metric in each[first]:
-        values = [metrics[metric][0] for metrics in each.values()]
+        values = [found[metric][0] for found in each.values()]
         low, high = over_seeds(values) if len(values) > 1 else each[first][metric][1:]
         yield _score(arm, task, metric, float(np.mean(values)), low, high, outcomes[first])
 
 
-def _metrics(outcome: Outcome) -> Iterator[tuple[str, tuple[float, float, float]]]:
+def metrics(outcome: Outcome) -> Iterator[tuple[str, tuple[float, float, float]]]:
     """Each metric of one outcome with the interval over its examples."""
     counted = outcome.scored > 0
     scored = outcome.scored[counted]

@@ -13,14 +13,11 @@ from pathlib import Path
 from string import ascii_lowercase
 
 from layerwise.errors import ModelError, RunError
-from layerwise.results.pedigree import Pedigree, trained_models
+from layerwise.results.pedigree import Pedigree, refined_at, trained_models
 from layerwise.results.run import MANIFEST
 
 UNTRAINED = "models"
 """The arm of models that have no pedigree: nobody knows how they were trained."""
-
-REFINED_AT_ONE_DEPTH = "retrained-"
-"""How the arms begin whose models were refined for fewer layers than they have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ def _at(place: str) -> Iterator[Lender]:
             raise RunError(f"{place} holds no finished model yet: run its `layerwise train` again to go on")
         for model in trained:
             lender = _lender(str(model), Pedigree.read(model))
-            if not lender.arm.startswith(REFINED_AT_ONE_DEPTH):
+            if refined_at(lender.arm) is None:
                 yield lender
     else:
         yield _lender(place, Pedigree.read(folder))

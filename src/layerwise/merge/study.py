@@ -26,8 +26,7 @@ from torch.utils.data import DataLoader
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
 from layerwise.measure.judgement import BATCH, Outcome, joined, judge, scored
-from layerwise.measure.robustness import over_seeds, paired
-from layerwise.measure.statistics import student_interval, wilson
+from layerwise.measure.robustness import metrics, over_seeds, paired
 from layerwise.merge.assignment import assignments
 from layerwise.merge.ensemble import mean_logits
 from layerwise.plan import Plan
@@ -144,7 +143,7 @@ def _company_rows(arm: str, order: str, found: Company, chosen: str) -> Iterator
     yield from _spread(arm, f"members {order}", list(found.members.values()))
     best = found.members[chosen]
     for name, outcome in (("best member", best), ("ensemble", found.ensemble)):
-        for metric, (value, low, high) in _proportions(outcome).items():
+        for metric, (value, low, high) in metrics(outcome):
             yield Score(MEASURE, arm, f"{name} {order}", metric, value, low, high, documents=len(outcome.hits))
     for metric, values in (("accuracy", "hits"), ("nll", "nll")):
         gap = paired([(found.ensemble, best)], values)
@@ -176,18 +175,4 @@ def _spread(arm: str, task: str, outcomes: Sequence[Outcome]) -> Iterator[Score]
 
 
 def _values(outcome: Outcome) -> dict[str, float]:
-    top5 = outcome.accuracy_top5
-    found = {"accuracy": outcome.accuracy, "nll": outcome.mean_nll}
-    return found if top5 is None else {**found, "accuracy_top5": top5}
-
-
-def _proportions(outcome: Outcome) -> dict[str, tuple[float, float, float]]:
-    """The value of each metric of one model, with its interval over examples."""
-    found = {}
-    for metric, value in _values(outcome).items():
-        sums = {"accuracy": outcome.hits, "accuracy_top5": outcome.hits_top5, "nll": outcome.nll}[metric]
-        assert sums is not None, "a metric is there when its sums are"
-        share = metric != "nll" and bool((outcome.scored == 1).all())
-        estimate = wilson(sums.sum(), len(sums)) if share else student_interval(sums[None], outcome.scored)
-        found[metric] = (value, float(np.ravel(estimate.low)[0]), float(np.ravel(estimate.high)[0]))
-    return found
+    return {metric: value for metric, (value, _, _) in metrics(outcome)}

@@ -7,6 +7,7 @@ folder without one is a training that did not end.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +17,9 @@ from layerwise.errors import RunError
 from layerwise.results.run import write_whole
 
 FILE = "training.json"
+RETRAINED = "retrained"
+"""The arm of models that were refined for fewer layers than they have; `retrained-6` for those with six."""
+
 MODEL = "model"
 """The folder of the finished model inside that of its training."""
 
@@ -66,6 +70,16 @@ class Pedigree:
             return cls(**{**content, "history": tuple(Moment(**moment) for moment in content["history"])})
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise RunError(f"{path} is not the record of a training ({error}); restore it, or train again") from error
+
+
+def refined_at(arm: str) -> int | None:
+    """The number of layers that the models of an arm were refined for, or `None` for those that have all.
+
+    >>> refined_at("retrained-6"), refined_at("layershuffle")
+    (6, None)
+    """
+    found = re.fullmatch(rf"{RETRAINED}-(\d+)", arm)
+    return None if found is None else int(found[1])
 
 
 def trained_models(run: Path) -> tuple[Path, ...]:

@@ -26,12 +26,10 @@ from layerwise.measure.statistics import wilson
 from layerwise.measure.survey import Condition, Questions, Survey, survey
 from layerwise.plan.samplers import Draws, Shuffle
 from layerwise.results import Run
-from layerwise.results.pedigree import Pedigree
+from layerwise.results.pedigree import RETRAINED, Pedigree, refined_at
 from layerwise.results.rows import Note, Score
 from layerwise.stack.inputs import evaluating
 from layerwise.train.trained import Trained, open_trained
-
-RETRAINED = "retrained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +45,6 @@ class Candidate:
     def label(self) -> str:
         """As a score's subject has it."""
         return f"{self.arm}/{self.seed}"
-
-    @property
-    def predicts(self) -> bool:
-        """Whether the model says where its layers stand."""
-        return self.arm.endswith("-predict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +76,7 @@ def assess(
     for candidate in candidates:
         found, made = _surveyed(candidate, splits, questions, watcher, open_model)
         anew = anew or made
-        arm = RETRAINED if candidate.arm.startswith(f"{RETRAINED}-") else candidate.arm
+        arm = candidate.arm if refined_at(candidate.arm) is None else RETRAINED
         seen = surveys.setdefault(arm, {})
         seen[candidate.seed] = _united(seen.get(candidate.seed), found)
         if arm != RETRAINED:
@@ -143,12 +136,10 @@ def _surveyed(
 ) -> tuple[Survey, bool]:
     """The survey kept beside the candidate's model, and whether it was made only now."""
     path = candidate.keep / f"survey-{_key(splits, questions)}.npz"
-    found = Survey.read(path) if path.is_file() else None
-    if found is not None and (found.positions or not candidate.predicts):
-        return found, False
+    if path.is_file():
+        return Survey.read(path), False
     model = open_model(candidate.folder)
-    if found is None:
-        found = _survey(model, candidate, splits, questions, watcher)
+    found = _survey(model, candidate, splits, questions, watcher)
     found = replace(found, positions=_positions(model, splits, questions))
     path.parent.mkdir(parents=True, exist_ok=True)
     found.save(path)
@@ -157,8 +148,8 @@ def _surveyed(
 
 def _survey(model: Trained, candidate: Candidate, splits: Splits, questions: Questions, watcher: Watcher) -> Survey:
     only = None
-    if candidate.arm.startswith(f"{RETRAINED}-"):
-        count = int(candidate.arm.rpartition("-")[2])
+    count = refined_at(candidate.arm)
+    if count is not None:
         only = [Condition(count, "even", True)] + ([Condition(count, "even", False)] if count > 1 else [])
     return survey(
         model.stack,

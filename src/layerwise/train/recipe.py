@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -28,6 +27,7 @@ from layerwise.errors import TrainError, near_matches
 from layerwise.plan import Plan
 from layerwise.plan.keeping import kept
 from layerwise.plan.samplers import Draws, Drop, Failout, Fixed, Sampler, Shuffle, nodes_of
+from layerwise.results.pedigree import RETRAINED, refined_at
 
 Variant = Literal["plain", "position", "predict"]
 Ranks = Literal["together", "apart"]
@@ -203,7 +203,7 @@ def failout(settings: Settings, depth: int) -> Recipe:
 def retrained(settings: Settings, layers: tuple[int, ...]) -> Recipe:
     """A model refined with `layers` alone: what a given depth can reach when it is known beforehand."""
     plan = Fixed(Plan.of(layers))
-    return Recipe(f"retrained-{len(layers)}", settings, plan, plan)
+    return Recipe(f"{RETRAINED}-{len(layers)}", settings, plan, plan)
 
 
 METHODS: Mapping[str, Callable[[Settings, int], Recipe]] = {
@@ -218,6 +218,9 @@ METHODS: Mapping[str, Callable[[Settings, int], Recipe]] = {
     "failout": failout,
 }
 """Every method that the command line offers, by name."""
+
+COMPARED = tuple(name for name in METHODS if name != "failout")
+"""The methods that LayerShuffle is compared with: failout asks which layers lie together, and needs an answer."""
 
 
 def recipe(
@@ -238,11 +241,11 @@ def recipe(
     >>> recipe("layershuffle", Settings(), depth=12).settings.learning_rate
     0.0001
     """
-    reduced = re.fullmatch(r"retrained-(\d+)", method)
+    reduced = refined_at(method)
     if reduced is None and method not in METHODS:
-        raise TrainError(f"there is no training method {method!r}; {near_matches(method, METHODS)}, retrained-K")
+        raise TrainError(f"there is no training method {method!r}; {near_matches(method, METHODS)}, {RETRAINED}-K")
     if reduced is not None:
-        found = retrained(settings, kept(depth, int(reduced[1]), "even", random.Random(0)))
+        found = retrained(settings, kept(depth, reduced, "even", random.Random(0)))
     else:
         found = METHODS[method](settings, depth)
     sampler = found.sampler

@@ -1,0 +1,75 @@
+"""The knobs of a training, as options: each overrides one field of `Settings`, or one choice of a method."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+# Those of `layerwise.data.augmentation`, which is too heavy for a help text.
+AUGMENTATIONS = ("none", "crop", "crop+flip")
+
+TRAINING = "The training"
+METHOD = "The method"
+
+Epochs = Annotated[
+    float | None, typer.Option(metavar="X", help="How often each image or text is read.", rich_help_panel=TRAINING)
+]
+Batch = Annotated[int | None, typer.Option(min=1, metavar="N", help="Examples a step.", rich_help_panel=TRAINING)]
+Accumulation = Annotated[int | None, typer.Option(min=1, metavar="N", help="Passes a step.", rich_help_panel=TRAINING)]
+LearningRate = Annotated[
+    float | None, typer.Option(metavar="X", help="AdamW's, where it is highest.", rich_help_panel=TRAINING)
+]
+Schedule = Annotated[
+    Literal["linear", "cosine", "constant"] | None,
+    typer.Option(help="How the rate ends.", rich_help_panel=TRAINING),
+]
+Augmentation = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help=f"Of training images: {', '.join(AUGMENTATIONS)}.", rich_help_panel=TRAINING),
+]
+Precision = Annotated[
+    Literal["float32", "bfloat16", "float16"] | None,
+    typer.Option(metavar="NAME", help="Of the forward pass: float32, bfloat16, float16.", rich_help_panel=TRAINING),
+]
+Checks = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Validations a training.", rich_help_panel=TRAINING)
+]
+Drop = Annotated[
+    float | None,
+    typer.Option(metavar="X", help="Share of layers that LayerDrop leaves out.", rich_help_panel=METHOD),
+]
+Reach = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Places that a shuffled layer may move; by default any.", rich_help_panel=METHOD),
+]
+Skipping = Annotated[
+    Literal["together", "apart", "preserved"],
+    typer.Option(
+        metavar="NAME",
+        help="Layers left out on several processes: together (the same), apart (each its own), preserved (silent).",
+        rich_help_panel=METHOD,
+    ),
+]
+PositionTable = Annotated[
+    Literal["per-layer", "shared"],
+    typer.Option(help="Of layershuffle-position; shared as in its published code.", rich_help_panel=METHOD),
+]
+PredictionLoss = Annotated[
+    Literal["sum", "mean"],
+    typer.Option(help="Of layershuffle-predict, over layers; mean as in its code.", rich_help_panel=METHOD),
+]
+PredictionReads = Annotated[
+    Literal["first", "mean"],
+    typer.Option(help="The token it reads; mean as in its code.", rich_help_panel=METHOD),
+]
+Extra = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any of transformers' TrainingArguments; may be given several times.",
+        rich_help_panel=TRAINING,
+    ),
+]
+Alone = Annotated[bool, typer.Option("--alone", help="Train no baseline beside them.", rich_help_panel=TRAINING)]
