@@ -1,0 +1,67 @@
+"""What has been left behind on the way through a stack: the embedding, and what every layer visited so far returned.
+
+A model with learned layer weights feeds each layer a weighted sum of such states, where an ordinary one feeds it the
+state before it alone. Source 0 is the embedding, source n + 1 the output of layer n; layer n (reader n) has a weight for
+each of the sources 0..n, and a reader behind the last layer has one for all of them. What a layer reads therefore
+depends on which layers have run, not on where in the order it stands: a layer that was skipped leaves no source, one
+that comes too late is not read, and of one that ran twice its latest output is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from layerwise.stack.mix import mix
+
+Missing = Literal["renormalise", "keep"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """The states of `sources`, which ascend; `then` gives the record with one more and leaves this one as it is.
+
+    >>> record = Record.of(torch.zeros(2)).then(0, torch.ones(2)).then(1, torch.full((2,), 4.0))
+    >>> record.sources
+    (0, 1, 2)
+    >>> record.read(torch.tensor([0.5, 0.25, 0.25]))
+    tensor([1.2500, 1.2500])
+    >>> Record.of(torch.zeros(2)).then(1, torch.full((2,), 4.0)).read(torch.tensor([0.5, 0.25, 0.25]))
+    tensor([1.3333, 1.3333])
+    """
+
+    sources: tuple[int, ...]
+    states: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, embedding: Tensor) -> Record:
+        """The record before the first layer."""
+        return cls((0,), (embedding,))
+
+    def then(self, layer: int, state: Tensor) -> Record:
+        """The record after a visit of `layer` that returned `state`; of several visits the latest is kept."""
+        source = layer + 1
+        before = sum(known < source for known in self.sources)
+        after = before + (source in self.sources)
+        return Record(
+            (*self.sources[:before], source, *self.sources[after:]),
+            (*self.states[:before], state, *self.states[after:]),
+        )
+
+    def read(self, weights: Tensor, missing: Missing = "renormalise") -> Tensor:
+        """What reader n reads, for its n + 1 `weights`: the weighted sum over the sources 0..n that are present.
+
+        Where some are missing, "renormalise" scales the weights of those present so that they sum to what all of them
+        summed to (weights of a softmax: to one), and "keep" leaves them as they are.
+        """
+        count = sum(source < len(weights) for source in self.sources)
+        states = self.states[:count]
+        if count == len(weights):
+            return mix(weights, states)
+        present = torch.stack([weights[source] for source in self.sources[:count]])
+        if missing == "renormalise":
+            present = present * (weights.sum() / present.sum())
+        return mix(present, states)
