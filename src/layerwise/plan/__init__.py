@@ -8,6 +8,7 @@
     grammar     the plan language: text to plan and back
     cost        layer evaluations, sequential stages, weights, KV slots
     wiring      the matrix of what each step reads
+    edges       a learned wiring, frozen: what each layer reads of all earlier states, as a sparse value
     edits       skip, swap, reverse, repeat, parallel, ...: from a plan to a new plan
     samplers    from chance to the plan of one pass: `Shuffle`, `Drop`, `Failout`, and `Draws` that ties one to a seed
     keeping     which layers are kept when there must be fewer
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from layerwise.plan import edits, families, samplers
 from layerwise.plan.cost import Cost
+from layerwise.plan.edges import Edge, Edges
 from layerwise.plan.families import FAMILIES, family
 from layerwise.plan.grammar import parse, write
 from layerwise.plan.member import Member
@@ -36,6 +38,8 @@ __all__ = [
     "Block",
     "Close",
     "Cost",
+    "Edge",
+    "Edges",
     "Group",
     "Matrix",
     "Member",
