@@ -1,0 +1,138 @@
+"""A classification task: texts, or pairs of texts, with one of a few labels each, in three sets that share no example.
+
+A model is fine-tuned on `train`, the epoch that is kept is chosen on `selection`, and only `test` is reported: an epoch
+chosen on the examples it is reported on flatters itself, most of all where there are a hundred of them. Benchmarks that
+publish a training and a validation file only (as GLUE does for all practical purposes) therefore keep their validation
+file for the report, and a tenth of the training file selects (`cut`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import NamedTuple
+
+from layerwise.data.splits import digest, limited, stratified
+from layerwise.errors import DataError, near_matches
+
+METRICS = ("mcc", "f1", "accuracy")
+"""What a task is scored by: Matthews' correlation, F1 of the label numbered 1, or the share that is right."""
+
+SELECTION = 0.1
+"""The share of a training file that selects, where no file of its own is there for that."""
+
+
+class Labelled(NamedTuple):
+    """A text, or two that are read together, and the number of its label."""
+
+    text: str
+    pair: str | None
+    label: int
+
+    @property
+    def content(self) -> tuple[str, str | None]:
+        """What a model sees of it."""
+        return self.text, self.pair
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One benchmark task as a model is fine-tuned on it.
+
+    `measure` and `name` are those of its rows (`glue`, `cola`); `labels` names the labels by their number; `metric` is
+    the one that the field reports and that selects, `also` what is reported beside it. `source` says in a clause
+    which files the three sets come from. Raises `DataError` when a set is empty, a label has no name, a metric is not
+    known, or a test example is in another set.
+    """
+
+    measure: str
+    name: str
+    labels: tuple[str, ...]
+    metric: str
+    train: tuple[Labelled, ...] = field(repr=False)
+    selection: tuple[Labelled, ...] = field(repr=False)
+    test: tuple[Labelled, ...] = field(repr=False)
+    source: str = ""
+    also: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for metric in self.metrics:
+            if metric not in METRICS:
+                raise DataError(f"{self.name}: metric {metric!r} is not known; {near_matches(metric, METRICS)}")
+        if "f1" in self.metrics and len(self.labels) != 2:
+            raise DataError(f"{self.name}: f1 is of two labels, and it has {len(self.labels)}; use accuracy or mcc")
+        for split, examples in self.sets.items():
+            if not examples:
+                raise DataError(f"{self.name}: its {split} set is empty; give it at least one example")
+            numbers = {example.label for example in examples}
+            if not numbers <= set(range(len(self.labels))):
+                raise DataError(
+                    f"{self.name}: its {split} set has the labels {sorted(numbers)}, "
+                    f"but only 0 to {len(self.labels) - 1} have names ({', '.join(self.labels)})"
+                )
+        reported = {example.content for example in self.test}
+        for split in ("train", "selection"):
+            if any(example.content in reported for example in self.sets[split]):
+                raise DataError(f"{self.name}: a test example is in the {split} set too; leave it out of one of them")
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metric that selects, then the others."""
+        return (self.metric, *self.also)
+
+    @property
+    def sets(self) -> dict[str, tuple[Labelled, ...]]:
+        """The three sets by name."""
+        return {"train": self.train, "selection": self.selection, "test": self.test}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over every example, its label and its set."""
+        return digest(
+            (split, self.labels[example.label], repr(example.content).encode())
+            for split, examples in self.sets.items()
+            for example in examples
+        )
+
+    @property
+    def commonest(self) -> int:
+        """The label that most training examples have, the smaller number of two that tie: what a blind guess says."""
+        counts = Counter(example.label for example in self.train)
+        return min(counts, key=lambda label: (-counts[label], label))
+
+    def limited(self, train: int | None = None, test: int | None = None, seed: int = 0) -> Task:
+        """The task with at most so many training and test examples.
+
+        Training examples are drawn with the labels as even as they come, test examples plainly, because the share of
+        each label among them is part of what a metric means.
+        """
+        kept = limited([example.label for example in self.train], train, seed)
+        places = range(len(self.test))
+        if test is not None and test < len(self.test):
+            places = sorted(Random(f"{seed}/test").sample(places, test))  # type: ignore[assignment]
+        return replace(
+            self, train=tuple(self.train[place] for place in kept), test=tuple(self.test[place] for place in places)
+        )
+
+
+def without(examples: Sequence[Labelled], others: Sequence[Labelled]) -> tuple[Labelled, ...]:
+    """The `examples` whose texts are not among those of `others`, whatever their labels."""
+    taken = {example.content for example in others}
+    return tuple(example for example in examples if example.content not in taken)
+
+
+def cut(examples: Sequence[Labelled], seed: int, share: float = SELECTION) -> tuple[tuple[Labelled, ...], ...]:
+    """Training and selection examples from one file: the `share` of every label selects, drawn from `seed`.
+
+    A text that stands in the file twice, and was drawn for selection once, is left out of training.
+
+    >>> rows = [Labelled(str(number), None, number % 2) for number in range(20)]
+    >>> train, selection = cut(rows, seed=0)
+    >>> len(train), [example.label for example in selection]
+    (18, [0, 1])
+    """
+    kept, drawn = stratified([example.label for example in examples], (1 - share, share), seed)
+    selection = tuple(examples[place] for place in drawn)
+    return without([examples[place] for place in kept], selection), selection

@@ -1,0 +1,46 @@
+"""What the tests of fine-tuning teach: a BERT of a few thousand weights in a folder, and tasks whose truth is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import torch
+from transformers import BertConfig, BertForMaskedLM
+
+from layerwise.data.classification import Labelled, Task
+from tiny_tokenizers import word_tokenizer
+
+WORDS = [f"w{number}" for number in range(20)]
+
+
+def tiny_bert(folder: Path, words: list[str] = WORDS, seed: int = 0) -> Path:
+    """A random masked-language model with its tokenizer, saved as an ordinary folder."""
+    torch.manual_seed(seed)
+    tokenizer = word_tokenizer(words)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=64, initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    BertForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def planted(count: int = 240, *, random_labels: bool = False, metric: str = "mcc", seed: int = 0) -> Task:
+    """Texts of six words whose label is whether the first word of all is in them; or a coin's."""
+    random = Random(seed)
+    rows: dict[str, Labelled] = {}
+    while len(rows) < count:
+        label = len(rows) % 2
+        words = random.choices(WORDS[1:], k=6)
+        if label:
+            words[random.randrange(6)] = WORDS[0]
+        text = " ".join(words)
+        rows[text] = Labelled(text, None, random.randrange(2) if random_labels else label)
+    examples = tuple(rows.values())
+    cuts = (count // 2, 3 * count // 4)
+    return Task(
+        "glue", "planted", ("without", "with"), metric, examples[: cuts[0]], examples[cuts[0] : cuts[1]],
+        examples[cuts[1] :], also=("accuracy",),
+    )  # fmt: skip
