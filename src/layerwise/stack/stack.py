@@ -9,9 +9,9 @@ several models within reach of one plan.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ from layerwise.stack.branches import Branches, find_branches, only
 from layerwise.stack.capture import Capture
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 from layerwise.stack.kinds import refuse_loss_of_a_kind
+from layerwise.stack.recorded import KEYWORD, Recorded
 from layerwise.stack.sources import check_alike
 from layerwise.stack.state import Merger, follow, returned_state, with_state
 
@@ -60,6 +61,7 @@ class Stack:
         self.sources: Mapping[str, Stack] = {}
         self.head_by_token = False
         self._anatomy: Anatomy | None = None
+        self._recorded: Recorded | None = None
         self._branches: Branches | None = None
         self._unsplit: str | None = None
         # A list, so that the Stacks that `with_sources` makes over one model know of each other's plans.
@@ -101,6 +103,11 @@ class Stack:
         return next(self.model.parameters()).dtype
 
     @property
+    def running(self) -> Plan | None:
+        """The plan that the model runs in place at this moment, if any."""
+        return self._running[-1] if self._running else None
+
+    @property
     def text_config(self) -> Any:
         """The part of the model's configuration that describes its text; a module without one has none to ask."""
         config: Any = getattr(self.model, "config", None)
@@ -123,6 +130,7 @@ class Stack:
             # a later training.
             with evaluating(self.model), torch.no_grad():
                 self._anatomy = anatomy.observe(self.model, list(self._blocks), asked)
+                self._recorded = Recorded(type(self.model).__name__) if self._anatomy.mixes else None
                 own = main_tensor(self._anatomy.output)
                 proofs.prove_repeatable(self, asked, own)
                 proofs.prove_identity(self, asked, own)
@@ -136,7 +144,7 @@ class Stack:
             raise UnsupportedModel(
                 f"{type(self.model).__name__} fails when its layers are run one by one: {type(error).__name__}: {error}"
             ) from error
-        self._anatomy = Anatomy(self._anatomy.containers, None)
+        self._anatomy = replace(self._anatomy, output=None)
         return self._anatomy
 
     def capture(self, **inputs: Any) -> Capture:
@@ -145,11 +153,19 @@ class Stack:
         if self._anatomy is None:
             self.inspect(**inputs)
         assert self._anatomy is not None
-        return capture.capture(self.model, self._blocks, self._anatomy, accepted(self.model, inputs))
+        captured = capture.capture(self.model, self._blocks, self._anatomy, accepted(self.model, inputs))
+        if self._recorded is not None:
+            self._recorded.begin(captured.state)
+        return captured
 
     def check(self, plan: Plan) -> None:
-        """Raise `PlanError` unless this Stack has the layers, and the sources, that `plan` names."""
+        """Raise `PlanError` unless this Stack has the layers, and the sources, that `plan` names.
+
+        Raises `UnsupportedModel` for parallel branches of layers that read what each of the earlier ones left behind.
+        """
         plan.check(self.depth, self.sources)
+        if self._recorded is not None:
+            self._recorded.refuse_groups(plan)
 
     def block(self, layer: int, source: str | None = None) -> nn.Module:
         """The module that computes a layer: the model's own, or that of the named source."""
@@ -164,12 +180,33 @@ class Stack:
         half of the layer runs: `x + branch(x)`, the other branch silent. Raises `UnsupportedModel` if the model cannot
         be split.
         """
-        block, call = self.block(layer, source), captured.calls[layer]
-        args, kwargs = with_state(call.args, call.kwargs, state)
+        block = self.block(layer, source)
+        args, kwargs = self.call(layer, state, captured)
         if part is None:
-            return returned_state(block(*args, **kwargs))
+            return self.note(layer, state, returned_state(block(*args, **kwargs)))
         with only(block, self.branches(captured).paths[layer], part):
             return returned_state(block(*args, **kwargs))
+
+    def call(self, layer: int, state: Tensor, captured: Capture) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with which a layer is called on `state`: those captured for it, and the record if it reads one.
+
+        Raises `UnsupportedModel` where a record is needed and nothing is known of what led to `state`; see `note`.
+        """
+        args, kwargs = with_state(captured.calls[layer].args, captured.calls[layer].kwargs, state)
+        return args, kwargs if self._recorded is None else {**kwargs, KEYWORD: self._recorded.of(state)}
+
+    def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
+        """Say that `after` is what `layer` makes of `before`, for a state made otherwise than by `apply`; go on with
+        what is returned.
+
+        Only layers that read more than the state before them (see `layerwise.stack.record`) need to know; to all others
+        it means nothing.
+        """
+        return after if self._recorded is None else self._recorded.note(layer, before, after)
+
+    def changed(self, state: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """`change(state)`, some of its rows or tokens say, from which the model can `finish` as from `state`."""
+        return change(state) if self._recorded is None else self._recorded.changed(state, change)
 
     def branches(self, captured: Capture | None = None) -> Branches:
         """The two branches of every layer, found and proved when first asked for (see `layerwise.stack.branches`).
@@ -177,6 +214,11 @@ class Stack:
         They are proved on a small batch that layerwise makes up or, for inputs that it cannot make up, on `captured`.
         Raises `UnsupportedModel` with the reason if a layer cannot be split, and `ModelError` if there is no batch.
         """
+        if self._recorded is not None:
+            self._unsplit = (
+                f"{type(self.model).__name__} cannot be split into attn and mlp: its layers do not add to the state "
+                "before them, they start from a weighted sum of all earlier ones. Use whole layers"
+            )
         if self._unsplit is not None:
             raise UnsupportedModel(self._unsplit)
         if self._branches is None:
@@ -224,7 +266,10 @@ class Stack:
         if self._anatomy is None:
             raise ModelError("finish needs a captured batch first: call stack.capture(**inputs)")
         inputs = accepted(self.model, inputs)
-        return capture.finish(self.model, self._blocks, self._anatomy, inputs, state)
+        if self._recorded is None:
+            return capture.finish(self.model, self._blocks, self._anatomy, inputs, state)
+        way = self._recorded.way(state)
+        return capture.finish_recorded(self.model, self._blocks, self._anatomy, inputs, way, state)
 
     def output(self, plan: Plan, **inputs: Any) -> Any:
         """What the model returns under `plan`, step by step."""
