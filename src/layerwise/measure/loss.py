@@ -8,6 +8,8 @@ of megabytes and padding costs nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -82,11 +84,15 @@ def _by_token(
         width = min(length, count)
         filled = torch.arange(-(-count // width) * width, device=state.device).clamp_(max=count - 1)
         row, column = row[filled], column[filled]
-        packed = state[row, column].view(-1, width, *state.shape[2:])
+        packed = stack.changed(state, partial(_packed, rows=row, columns=column, width=width))
         logits = main_tensor(stack.finish(packed, {"input_ids": ids[row, column].view(-1, width)}))
         flat = logits.reshape(-1, logits.shape[-1])[:count]
         parts.append(token_losses(flat, wanted[start : start + count]))
     return torch.cat([nll for nll, _ in parts]), torch.cat([hit for _, hit in parts])
+
+
+def _packed(state: Tensor, rows: Tensor, columns: Tensor, width: int) -> Tensor:
+    return state[rows, columns].view(-1, width, *state.shape[2:])
 
 
 def _by_window(
@@ -98,7 +104,8 @@ def _by_window(
     for window in range(len(batch.windows)):
         mine = rows == window
         one = {name: value[window : window + 1] for name, value in inputs.items()}
-        logits = main_tensor(stack.finish(state[window : window + 1], one))
+        part = stack.changed(state, itemgetter(slice(window, window + 1)))
+        logits = main_tensor(stack.finish(part, one))
         parts.append(token_losses(logits[0, columns[mine]], wanted[mine]))
     return torch.cat([nll for nll, _ in parts]), torch.cat([hit for _, hit in parts])
 

@@ -16,15 +16,20 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
+from layerwise.stack.recorded import takes_record
 from layerwise.stack.state import read_state, returned_state
 
 
 @dataclass(frozen=True)
 class Anatomy:
-    """The container each block returns its state in (`None`: the bare tensor), and the model's own output."""
+    """The container each block returns its state in (`None`: the bare tensor), and the model's own output.
+
+    `mixes` says that blocks are called with a `Record`: they read states from before the last one.
+    """
 
     containers: tuple[tuple[type, int] | None, ...]
     output: Any
+    mixes: bool = False
 
 
 @dataclass
@@ -37,6 +42,7 @@ class _Call:
     shared: list[tuple[Mapping[Any, Any], frozenset[Any]]]
     output: Any = None
     writes: bool = False
+    mixes: bool = False
 
 
 @dataclass
@@ -51,7 +57,7 @@ class _Watch:
         shared: list[tuple[Mapping[Any, Any], frozenset[Any]]] = [
             (value, frozenset(value)) for value in others if type(value) is dict
         ]
-        self.calls.append(_Call(layer, state, list(tensors(others)), shared))
+        self.calls.append(_Call(layer, state, list(tensors(others)), shared, mixes=takes_record(kwargs)))
 
     def after(self, output: Any) -> None:
         call = self.calls[-1]
@@ -81,7 +87,7 @@ def observe(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[str, 
         _refuse_changed_state(model, earlier, later)
     _refuse_threaded_state(model, watch.calls)
     containers = tuple(_container(call.output) for call in watch.calls)
-    return Anatomy(containers, output)
+    return Anatomy(containers, output, mixes=any(call.mixes for call in watch.calls))
 
 
 def tensors(value: Any) -> Iterator[Tensor]:

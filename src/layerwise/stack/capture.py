@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from layerwise.stack.anatomy import Anatomy
 from layerwise.stack.blocks import entries
+from layerwise.stack.recorded import Way
 from layerwise.stack.state import read_state
 
 Answer = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
@@ -43,10 +44,14 @@ class Capture:
 
 
 class StandIn(nn.Module):
-    """Stands in the list for a block: answers its calls, and is asked for its attributes as if it were the block."""
+    """Stands in the list for a block: answers its calls, and is asked for its attributes as if it were the block.
 
-    def __init__(self, block: nn.Module, container: tuple[type, int] | None, answer: Answer) -> None:
+    `attributes` are its own, before those of the block.
+    """
+
+    def __init__(self, block: nn.Module, container: tuple[type, int] | None, answer: Answer, **attributes: Any) -> None:
         super().__init__()
+        self.__dict__.update(attributes)
         # Kept out of the module tree: a stand-in owns no parameters.
         self.__dict__["_block"] = block
         self.__dict__["_container"] = container
@@ -103,6 +108,28 @@ def finish(model: nn.Module, blocks: nn.ModuleList, anatomy: Anatomy, inputs: Ma
     stand_ins = [
         StandIn(block, container, answer)
         for block, container, answer in zip(blocks, anatomy.containers, answers, strict=True)
+    ]
+    with entries(blocks, stand_ins):
+        return model(**inputs)
+
+
+def finish_recorded(
+    model: nn.Module, blocks: nn.ModuleList, anatomy: Anatomy, inputs: Mapping[str, Any], way: Way, state: Tensor
+) -> Any:
+    """`finish` for a model that may read, behind its last block, what all of them left behind on the `way` to `state`.
+
+    One stand-in for every source of the record answers with what that source left behind: the embedding as if a layer
+    -1 had returned it, and last of all the layer that arrived at `state`.
+    """
+    record = way.to(state)
+    left = {source - 1: kept for source, kept in zip(record.sources, record.states, strict=True)}
+    left[way.layer] = left.pop(way.layer)
+
+    def answering(kept: Tensor) -> Answer:
+        return lambda args, kwargs: kept
+
+    stand_ins = [
+        StandIn(blocks[layer], anatomy.containers[layer], answering(kept), number=layer) for layer, kept in left.items()
     ]
     with entries(blocks, stand_ins):
         return model(**inputs)

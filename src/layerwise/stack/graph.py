@@ -7,7 +7,9 @@ known before anything runs.
 
 Execution walks the graph depth first and frees a state when its last reader has read it. At a fork the reader with the
 most work below it goes last, so that the forked state is let go before the long way down; live states then grow with
-the logarithm of the number of plans, not with their number.
+the logarithm of the number of plans, not with their number. Where layers read the record of all that came before
+(`layerwise.stack.record`), a live state keeps its record alive: the states on the ways to those that are live, at most
+as many for each as there are layers, and one for each prefix that ways share.
 """
 
 from __future__ import annotations

@@ -33,7 +33,10 @@ REFUSED_TYPES = {
 }
 
 # What a training may add to a model that its layers then cannot do without, by the name of the submodule.
-ADDED_PARTS = {"layer_positions": "an encoding of their positions"}
+ADDED_PARTS = {
+    "layer_positions": "an encoding of their positions",
+    "layer_wiring": "learned weights of what each layer reads",
+}
 
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
 _WHEREABOUTS = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})

@@ -20,7 +20,8 @@ def mix(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
     >>> mix(torch.tensor([0.25, 0.75]), [torch.zeros(2), torch.ones(2)])
     tensor([0.7500, 0.7500])
     """
-    mixed: Tensor = _Mix.apply(weights, *states)
+    apply: Any = _Mix.apply
+    mixed: Tensor = apply(weights, *states)
     return mixed
 
 

@@ -66,7 +66,8 @@ def head_acts_by_token(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> 
     captured = stack.capture(**inputs)
     state = stack.run(Plan.identity(stack.depth), captured)
     try:
-        part = main_tensor(stack.finish(state[:1, 1:-1], {"input_ids": ids[:1, 1:-1]}))
+        some = stack.changed(state, lambda each: each[:1, 1:-1])
+        part = main_tensor(stack.finish(some, {"input_ids": ids[:1, 1:-1]}))
     except (RuntimeError, ValueError, IndexError):
         return False
     return close(part, own[:1, 1:-1])

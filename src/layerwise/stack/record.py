@@ -1,8 +1,8 @@
 """What has been left behind on the way through a stack: the embedding, and what every layer visited so far returned.
 
 A model with learned layer weights feeds each layer a weighted sum of such states, where an ordinary one feeds it the
-state before it alone. Source 0 is the embedding, source n + 1 the output of layer n; layer n (reader n) has a weight for
-each of the sources 0..n, and a reader behind the last layer has one for all of them. What a layer reads therefore
+state before it alone. Source 0 is the embedding, source n + 1 the output of layer n; layer n (reader n) has a weight
+for each of the sources 0..n, and a reader behind the last layer has one for all of them. What a layer reads therefore
 depends on which layers have run, not on where in the order it stands: a layer that was skipped leaves no source, one
 that comes too late is not read, and of one that ran twice its latest output is.
 """

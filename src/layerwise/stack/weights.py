@@ -21,7 +21,7 @@ from layerwise.errors import ModelError, UnsupportedModel, near_matches
 from layerwise.stack.blocks import block_list
 from layerwise.stack.inputs import example_inputs
 from layerwise.stack.stack import Source, Stack
-from layerwise.stack.state import returned_state, with_state
+from layerwise.stack.state import returned_state
 
 if TYPE_CHECKING:
     from layerwise.stack.capture import Capture
@@ -46,9 +46,8 @@ def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captur
     Weights that are not named stay the layer's own. Nothing in the model changes.
     """
     block = block_list(stack.model, stack.path)[layer]
-    call = captured.calls[layer]
-    args, kwargs = with_state(call.args, call.kwargs, state)
-    return returned_state(functional_call(block, dict(weights), args, kwargs))
+    args, kwargs = stack.call(layer, state, captured)
+    return stack.note(layer, state, returned_state(functional_call(block, dict(weights), args, kwargs)))
 
 
 @contextmanager
