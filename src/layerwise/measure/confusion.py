@@ -91,14 +91,14 @@ def interval(name: str, counts: ArrayLike, *, seed: int = 0, level: float = 0.95
     are the same.
     """
     matrix = np.asarray(counts, dtype=np.float64)
-    if name == "accuracy":
-        found = wilson(np.trace(matrix), int(matrix.sum()), level)
-        return float(found.low), float(found.high)
     of = metric_of(name)
-    chances = np.random.default_rng(seed).dirichlet(matrix.ravel() + 0.5, size=DRAWS)
-    values = of(chances.reshape(DRAWS, *matrix.shape))
-    low, high = np.quantile(values, ((1 - level) / 2, (1 + level) / 2))
     value = float(of(matrix))
+    if name == "accuracy":
+        share = wilson(np.trace(matrix), int(matrix.sum()), level)
+        low, high = share.low, share.high
+    else:
+        chances = np.random.default_rng(seed).dirichlet(matrix.ravel() + 0.5, size=DRAWS)
+        low, high = np.quantile(of(chances.reshape(DRAWS, *matrix.shape)), ((1 - level) / 2, (1 + level) / 2))
     return min(value, float(low)), max(value, float(high))
 
 

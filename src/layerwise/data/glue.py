@@ -1,0 +1,224 @@
+"""GLUE and SuperGLUE tasks from local files, each as a `Task` whose reported examples choose nothing.
+
+Two forms are read. The BabyLM evaluation's: `TASK.train.jsonl` and `TASK.valid.jsonl` (or `.gz`), one object a line
+with the columns that `FORMS` names and `label`, a number or a name. And the form in which the authors published two of
+them, tab-separated without a header:
+
+    cola    in_domain_train.tsv, in_domain_dev.tsv, out_of_domain_dev.tsv    source, label, mark, sentence
+    sst2    train.tsv, dev.tsv, and test.tsv where there is one              sentence, label
+
+Which file does what: a validation file is only reported on, and a tenth of the training file, drawn by a seed with
+every label in its share, selects. CoLA reports on both of its development files together, which is GLUE's validation
+set. SST-2 has a labelled test file in this form: that one is reported on, and `dev.tsv` selects. Training examples
+whose text is also in another set are left out, and counted in the task's `source`.
+
+The BabyLM files hold only examples whose words are frequent in a small corpus, so a number made with them compares with
+other numbers made with them, and not with published GLUE.
+
+Wang et al. 2019 (GLUE, SuperGLUE); Warstadt et al. 2019 (CoLA), 2023 (BabyLM); Socher et al. 2013 (SST).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from layerwise.data.classification import Labelled, Task, cut, without
+from layerwise.data.records import Record, read_records
+from layerwise.errors import DataError, near_matches
+
+MEASURE = "glue"
+_KINDS = (".jsonl", ".jsonl.gz")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a task's columns are called, its labels by number, and how the field scores it: first the main metric."""
+
+    text: str
+    pair: str | None
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...] = ("accuracy",)
+
+
+class Files(NamedTuple):
+    """The files a task is taught on, selected on (none: a part of the first) and reported on."""
+
+    train: Path
+    selection: Path | None
+    test: tuple[Path, ...]
+
+
+FORMS: Mapping[str, Form] = MappingProxyType(
+    {
+        "cola": Form("sentence", None, ("unacceptable", "acceptable"), ("mcc", "accuracy")),
+        "sst2": Form("sentence", None, ("negative", "positive")),
+        "mrpc": Form("sentence1", "sentence2", ("not_equivalent", "equivalent"), ("f1", "accuracy")),
+        "rte": Form("sentence1", "sentence2", ("entailment", "not_entailment")),
+        "wsc": Form("text", None, ("false", "true")),
+        "mnli": Form("premise", "hypothesis", ("entailment", "neutral", "contradiction")),
+        "qqp": Form("question1", "question2", ("not_duplicate", "duplicate"), ("f1", "accuracy")),
+    }
+)
+
+
+def read_tasks(folders: Sequence[Path | str], names: Sequence[str] | None = None, *, seed: int = 0) -> list[Task]:
+    """The tasks called `names`, or all that the folders hold, in the order of `FORMS`; `seed` cuts the selection sets.
+
+    A task's files lie in one of the folders, or in a folder of the task's name in one. Raises `DataError` for an
+    unknown name, for a task whose files are not there (it says which were looked for), and for what is wrong in a
+    file, by line and column.
+    """
+    for name in names or ():
+        if name not in FORMS:
+            raise DataError(f"unknown GLUE task {name!r}; {near_matches(name, FORMS)}")
+    places = [Path(folder) for folder in folders]
+    files = {name: _found(name, places) for name in names or FORMS}
+    missing = [name for name, found in files.items() if found is None]
+    if names and missing:
+        raise DataError(f"no files of {missing[0]} in {_listed(places)}; it needs {_needed(missing[0])}")
+    tasks = [_task(name, found, seed) for name in FORMS if (found := files.get(name)) is not None]
+    if not tasks:
+        raise DataError(
+            f"no GLUE task in {_listed(places)}; give a folder that holds, for one of {', '.join(FORMS)}, "
+            f"{_needed('TASK')}"
+        )
+    return tasks
+
+
+def _task(name: str, files: Files, seed: int) -> Task:
+    """The task from its files, its three sets made disjoint at the cost of the training set."""
+    taught = tuple(_read(files.train, name))
+    test = tuple(row for path in files.test for row in _read(path, name))
+    if files.selection is None:
+        train, selection = cut(without(taught, test), seed)
+        chosen, drawn = f"a tenth of {files.train.name} (seed {seed})", len(selection)
+    else:
+        selection = without(tuple(_read(files.selection, name)), test)
+        train = without(taught, (*test, *selection))
+        chosen, drawn = files.selection.name, 0
+    reported = " and ".join(path.name for path in files.test)
+    source = f"taught on {files.train.name}, selected on {chosen}, reported on {reported}"
+    left_out = len(taught) - drawn - len(train)
+    if left_out:
+        source += f"; {left_out} training example(s) left out because their text is in another set"
+    form = FORMS[name]
+    main, *also = form.metrics
+    return Task(MEASURE, name, form.labels, main, train, selection, test, source, tuple(also))
+
+
+def _found(name: str, folders: Sequence[Path]) -> Files | None:
+    """The files of a task in the first of the folders that has them, or in a folder of the task's name there."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise DataError(f"there is no folder {folder}; give one that holds {_needed('TASK')}")
+        for place in (folder, folder / name):
+            files = _pieces(place, name) or _published(place, name)
+            if files is not None:
+                return files
+    return None
+
+
+def _pieces(folder: Path, name: str) -> Files | None:
+    """The BabyLM form."""
+    train, valid = (
+        next((path for kind in _KINDS if (path := folder / f"{name}.{split}{kind}").is_file()), None)
+        for split in ("train", "valid")
+    )
+    return None if train is None or valid is None else Files(train, None, (valid,))
+
+
+def _published(folder: Path, name: str) -> Files | None:
+    """The authors' form."""
+    stems = {"cola": ("in_domain_train", "in_domain_dev", "out_of_domain_dev"), "sst2": ("train", "dev", "test")}
+    if name not in stems:
+        return None
+    first, second, third = (folder / f"{stem}.tsv" for stem in stems[name])
+    if name == "cola":
+        return Files(first, None, (second, third)) if first.is_file() and second.is_file() and third.is_file() else None
+    if not (first.is_file() and second.is_file()):
+        return None
+    return Files(first, second, (third,)) if third.is_file() else Files(first, None, (second,))
+
+
+def _needed(name: str) -> str:
+    pieces = f"{name}.train.jsonl and {name}.valid.jsonl (or .gz)"
+    published = {
+        "cola": "in_domain_train.tsv, in_domain_dev.tsv and out_of_domain_dev.tsv",
+        "sst2": "train.tsv and dev.tsv",
+    }
+    return f"{pieces}, or {published[name]}" if name in published else pieces
+
+
+def _listed(folders: Sequence[Path]) -> str:
+    return ", ".join(map(str, folders)) or "no folder at all"
+
+
+def _read(path: Path, name: str) -> Iterator[Labelled]:
+    """The examples of one file, in either form."""
+    rows = _columns(path, name) if path.suffix == ".tsv" else read_records(path)
+    form = FORMS[name]
+    for row in rows:
+        text = row.text(form.text)
+        pair = _resolved(row) if name == "wsc" else None if form.pair is None else row.text(form.pair)
+        yield Labelled(text, pair, _label(row, form.labels))
+
+
+def _columns(path: Path, name: str) -> Iterator[Record]:
+    """The rows of a table without a header: quotation marks are characters like any other."""
+    columns = ("source", "label", "mark", "sentence") if name == "cola" else ("sentence", "label")
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); convert it") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        cells = line.rstrip("\r").split("\t")
+        if len(cells) != len(columns):
+            raise DataError(
+                f"{path}, line {number}: {len(cells)} columns, but {name} has {len(columns)} "
+                f"({', '.join(columns)}), separated by tabs"
+            )
+        yield Record(dict(zip(columns, cells, strict=True)), str(path), number)
+
+
+def _label(row: Record, names: Sequence[str]) -> int:
+    if "label" not in row.columns:
+        raise DataError(f"{row.place}: there is no column 'label'; {near_matches('label', row.columns)}")
+    value: Any = row.columns["label"]
+    text = str(int(value)) if isinstance(value, bool) else str(value)
+    numbers = {**{name: at for at, name in enumerate(names)}, **{str(at): at for at in range(len(names))}}
+    if text not in numbers:
+        known = ", ".join(f"{at} ({name})" for at, name in enumerate(names))
+        raise DataError(f"{row.place}: column 'label' holds {value!r}; it must be one of {known}")
+    return numbers[text]
+
+
+def _resolved(row: Record) -> str:
+    """The second text of a Winograd example: the passage from its pronoun on, the candidate in the pronoun's place.
+
+    `text` is the passage, `span1_text` the candidate and `span2_text` the pronoun, the word number `span2_index` of the
+    passage split at white space. The label says whether the pronoun means the candidate, so whether the second text
+    follows from the first; that also tells apart two pronouns that are spelt alike.
+    """
+    candidate, pronoun = row.text("span1_text"), row.text("span2_text")
+    start = row.columns.get("span2_index")
+    words = row.text("text").split()
+    if not isinstance(start, int) or not 0 <= start < len(words):
+        raise DataError(
+            f"{row.place}: column 'span2_index' holds {start!r}; it must be the number of a word of 'text', "
+            f"from 0 to {len(words) - 1}"
+        )
+    end = start + len(pronoun.split())
+    said = " ".join(words[start:end])
+    if pronoun.lower() not in said.lower():
+        raise DataError(
+            f"{row.place}: column 'span2_text' is {pronoun!r}, but word {start} of 'text' is {said!r}; "
+            "correct 'span2_index'"
+        )
+    at = said.lower().index(pronoun.lower())
+    return " ".join([said[:at] + candidate + said[at + len(pronoun) :], *words[end:]])
