@@ -1,0 +1,27 @@
+"""LTG-BERT, and ELC-BERT in the variants in which it was published: a masked language model whose layers choose what
+they read.
+"""
+
+from layerwise.models.elc.configuration import ElcConfig
+from layerwise.models.elc.encoder import ElcModel, ElcPreTrainedModel
+from layerwise.models.elc.heads import (
+    ElcForMaskedLM,
+    ElcForMultipleChoice,
+    ElcForQuestionAnswering,
+    ElcForSequenceClassification,
+    ElcForTokenClassification,
+)
+from layerwise.models.elc.variants import VARIANTS, Variant
+
+__all__ = [
+    "VARIANTS",
+    "ElcConfig",
+    "ElcForMaskedLM",
+    "ElcForMultipleChoice",
+    "ElcForQuestionAnswering",
+    "ElcForSequenceClassification",
+    "ElcForTokenClassification",
+    "ElcModel",
+    "ElcPreTrainedModel",
+    "Variant",
+]

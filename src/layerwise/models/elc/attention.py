@@ -1,0 +1,109 @@
+"""Self-attention that knows how far apart two tokens are, and not where they are.
+
+Beside its content every token has two learned answers to each distance: what it asks of tokens that far away (a query),
+and what it offers to them (a key). Both come from one table of distance buckets, shared by all layers, through the same
+projection as the tokens themselves (the disentangled attention of DeBERTa, as LTG-BERT has it):
+
+    score(i, j) = [q_i . k_j  +  q_i . k_position(b(i - j))  +  k_j . q_position(b(i - j))] / sqrt(3 * d_head)
+
+The last two terms do not depend on one another's softmax, so they enter the fused kernel of torch as an additive bias
+and nothing is approximated.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from layerwise.models.elc.configuration import ElcConfig
+
+
+def bucket(distance: int, buckets: int, longest: int) -> int:
+    """The row of the position table, 0 to 2 * buckets - 2, for a distance i - j between two tokens.
+
+    Distances up to half the buckets have a row each; beyond, rows cover logarithmically more, up to `longest` - 1.
+
+    >>> [bucket(distance, buckets=32, longest=512) - 31 for distance in (-511, -16, 0, 16, 17, 511)]
+    [-31, -16, 0, 16, 17, 31]
+    """
+    middle = buckets // 2
+    size = min(abs(distance), longest - 1)
+    if size > middle:
+        share = math.log(size / middle) / math.log((longest - 1) / middle)
+        size = middle + math.ceil(share * (middle - 1))
+    return buckets - 1 + (size if distance >= 0 else -size)
+
+
+def bucket_table(config: ElcConfig) -> Tensor:
+    """The bucket of every distance from -(longest - 1) to longest - 1, as a vector (2 * longest - 1,)."""
+    longest = config.max_position_embeddings
+    distances = range(1 - longest, longest)
+    return torch.tensor([bucket(distance, config.position_buckets, longest) for distance in distances])
+
+
+class SelfAttention(nn.Module):
+    """The attention half of a layer: normalise, attend, project, normalise again, drop out.
+
+    Takes states (batch, seq, width) and returns the sum's other half, without the residual, together with the
+    probabilities (batch, heads, seq, seq) where the implementation forms them (`eager`), else `None`.
+    """
+
+    def __init__(self, config: ElcConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.hidden_size
+        self.heads = config.num_attention_heads
+        self.scale = 1 / math.sqrt(3 * (width // self.heads))
+        self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps, elementwise_affine=False)
+        self.query_key = nn.Linear(width, 2 * width)
+        self.value = nn.Linear(width, width)
+        self.projection = nn.Linear(width, width)
+        self.post_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(
+        self, states: Tensor, mask: Tensor | None, positions: Tensor, buckets: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """`mask` is True where a key may be read, (batch, 1, 1 or seq, seq); `positions` is the shared table
+        (2C - 1, width), `buckets` its row for each pair of tokens (seq, seq).
+        """
+        states = self.norm(states)
+        query, key = (self._split(part) for part in self.query_key(states).chunk(2, dim=-1))
+        value = self._split(self.value(states))
+        bias = self._position_bias(query, key, positions, buckets)
+        if mask is not None:
+            # The smallest number and not minus infinity: a row with nothing to read must not become NaN.
+            bias = bias.masked_fill(~mask, torch.finfo(bias.dtype).min)
+        mixed, probabilities = self._attend(query, key, value, bias)
+        if mask is not None:
+            # Such a row has read evenly; what it read is taken away.
+            mixed = mixed * mask.any(dim=-1, keepdim=True)
+        mixed = mixed.transpose(1, 2).flatten(2)
+        return self.dropout(self.post_norm(self.projection(mixed))), probabilities
+
+    def _split(self, states: Tensor) -> Tensor:
+        """(..., seq, width) as (..., heads, seq, d_head)."""
+        return states.reshape(*states.shape[:-1], self.heads, -1).transpose(-3, -2)
+
+    def _position_bias(self, query: Tensor, key: Tensor, positions: Tensor, buckets: Tensor) -> Tensor:
+        """What distance adds to the scores, scaled: (batch, heads, seq, seq)."""
+        rows = self.query_key(self.dropout(positions))
+        position_query, position_key = (self._split(part) for part in rows.chunk(2, dim=-1))
+        index = buckets.expand(*query.shape[:2], -1, -1)
+        asked = torch.matmul(query, position_key.transpose(-1, -2)).gather(-1, index)
+        offered = torch.matmul(key, position_query.transpose(-1, -2)).gather(-1, index.transpose(-1, -2))
+        return (asked + offered.transpose(-1, -2)) * self.scale
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> tuple[Tensor, Tensor | None]:
+        dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
+        if self.config._attn_implementation == "sdpa":
+            mixed = functional.scaled_dot_product_attention(
+                query, key, value, attn_mask=bias, dropout_p=dropout, scale=self.scale
+            )
+            return mixed, None
+        scores = torch.matmul(query, key.transpose(-1, -2)) * self.scale + bias
+        probabilities = functional.dropout(scores.softmax(dim=-1), dropout)
+        return torch.matmul(probabilities, value), probabilities

@@ -1,0 +1,178 @@
+"""The encoder: embeddings without positions, layers that read each other, and the weights by which they do.
+
+Everything here keeps the conventions of transformers: batch first, an attention mask that is 1 where a token is real,
+outputs in named fields, `from_pretrained` and `save_pretrained` with safetensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import capture_outputs
+
+from layerwise.errors import ModelError
+from layerwise.models.elc.attention import SelfAttention, bucket_table
+from layerwise.models.elc.configuration import ElcConfig
+from layerwise.models.elc.layers import DeepLinear, Layer, LayerWeights, MixingLayer
+from layerwise.stack.record import Record
+
+
+class Embedding(nn.Module):
+    """Token vectors, normalised, and the table of distances that all layers share."""
+
+    def __init__(self, config: ElcConfig) -> None:
+        super().__init__()
+        self.config = config
+        width, eps = config.hidden_size, config.layer_norm_eps
+        self.words = nn.Embedding(config.vocab_size, width)
+        self.norm = nn.LayerNorm(width, eps=eps, elementwise_affine=False)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.positions = nn.Parameter(torch.empty(2 * config.position_buckets - 1, width))
+        self.position_norm = nn.LayerNorm(width, eps=eps)
+        self.bucket_of: Tensor
+        self.register_buffer("bucket_of", bucket_table(config), persistent=False)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Token vectors (batch, seq, width) as the first layer reads them."""
+        return self.dropout(self.norm(vectors))
+
+    def distances(self, length: int) -> tuple[Tensor, Tensor]:
+        """The normalised table (2C - 1, width), and its row for each pair of `length` tokens (seq, seq)."""
+        longest = self.config.max_position_embeddings
+        places = torch.arange(length, device=self.bucket_of.device)
+        return self.position_norm(self.positions), self.bucket_of[places[:, None] - places + longest - 1]
+
+
+class ElcPreTrainedModel(PreTrainedModel):
+    """What every model of this architecture shares: its configuration, and how its weights begin.
+
+    Matrices and tables are drawn from a normal distribution of standard deviation sqrt(2 / (5 width)), cut at two of
+    them; both of a feed-forward half are scaled by sqrt(1 / (2 (1 + layer))). Biases begin at 0.
+    """
+
+    config: ElcConfig
+    config_class = ElcConfig
+    base_model_prefix = "encoder"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _no_split_modules = ["Layer", "MixingLayer"]  # noqa: RUF012
+    _can_record_outputs = {"hidden_states": [Layer, MixingLayer], "attentions": SelfAttention}  # noqa: RUF012
+
+    def layer_weights(self) -> Tensor | None:
+        """How much each reader takes of each source: (readers, layers + 1), lower triangular; `None` without a mix.
+
+        Row n is layer n, which reads the embedding (column 0) and the outputs of the layers before it (column k + 1
+        is layer k). Where the variant mixes its output too, the last row is that mixture.
+        """
+        encoder = self.base_model
+        readers = [layer.layer_weights for layer in encoder.layers if isinstance(layer, MixingLayer)]
+        if not readers:
+            return None
+        readers += [encoder.output_weights] if encoder.output_weights is not None else []
+        columns = self.config.num_hidden_layers + 1
+        rows = [reader() for reader in readers]
+        device = rows[-1].device
+        return torch.stack([nn.functional.pad(row.to(device), (0, columns - len(row))) for row in rows])
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        std = math.sqrt(2 / (5 * self.config.hidden_size))
+        if isinstance(module, nn.Linear | nn.Embedding):
+            std *= module.scale if isinstance(module, DeepLinear) else 1
+            init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                init.zeros_(module.bias)
+        elif isinstance(module, nn.LayerNorm) and module.elementwise_affine:
+            init.ones_(module.weight)
+            init.zeros_(module.bias)
+        elif isinstance(module, Embedding):
+            init.trunc_normal_(module.positions, std=std, a=-2 * std, b=2 * std)
+            init.copy_(module.bucket_of, bucket_table(self.config))
+        elif isinstance(module, LayerWeights):
+            init.copy_(module.scalars, module.beginning())
+
+
+class ElcModel(ElcPreTrainedModel):
+    """LTG-BERT or a variant of ELC-BERT, without a head: from token ids to states (batch, seq, width)."""
+
+    def __init__(self, config: ElcConfig) -> None:
+        super().__init__(config)
+        variant = config.reading
+        depth = config.num_hidden_layers
+        kind = MixingLayer if variant.mixes else Layer
+        self.embedding = Embedding(config)
+        self.layers = nn.ModuleList(kind(config, number) for number in range(depth))
+        self.output_weights = LayerWeights(config, depth + 1) if variant.mixes_output else None
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The table of token vectors (vocabulary, width)."""
+        return self.embedding.words
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Put another table of token vectors in its place."""
+        self.embedding.words = value
+
+    @merge_with_config_defaults  # type: ignore[untyped-decorator]
+    @capture_outputs  # type: ignore[untyped-decorator]
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutput:
+        """States of `input_ids` (batch, seq), or of token vectors given in their place.
+
+        `attention_mask` is 1 where a token is real: (batch, seq), or (batch, seq, seq) for masks of one's own.
+        `token_type_ids` are accepted, as tokenizers give them, and not used: the model knows no segments.
+        Raises `ModelError` for sequences longer than `max_position_embeddings`.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ModelError("give either input_ids or inputs_embeds, and not both")
+        vectors = self.embedding.words(input_ids) if inputs_embeds is None else inputs_embeds
+        length = vectors.shape[1]
+        if length > self.config.max_position_embeddings:
+            raise ModelError(
+                f"a sequence of {length} tokens was given, but the model's distances end at "
+                f"max_position_embeddings = {self.config.max_position_embeddings}; cut the texts "
+                "(truncation=True, max_length=...) or build the model for longer ones"
+            )
+        context = (_readable(attention_mask), *self.embedding.distances(length))
+        hidden = self._through_layers(self.embedding(vectors), context)
+        return BaseModelOutput(last_hidden_state=hidden)
+
+    def _through_layers(self, hidden: Tensor, context: tuple[Any, ...]) -> Tensor:
+        if not self.config.reading.mixes:
+            for layer in self.layers:
+                hidden = layer(hidden, *context)
+            return hidden
+        record = Record.of(hidden)
+        for layer in cast(Iterable[MixingLayer], self.layers):
+            hidden = layer(hidden, *context, record=record)
+            record = record.then(layer.number, hidden)
+        if self.output_weights is None:
+            return hidden
+        return record.read(self.output_weights(), self.config.missing)
+
+
+def _readable(attention_mask: Tensor | None) -> Tensor | None:
+    """Where a key may be read, (batch, 1, 1 or seq, seq), of a mask in the convention of transformers."""
+    if attention_mask is None:
+        return None
+    if attention_mask.dim() not in (2, 3):
+        raise ModelError(
+            f"an attention mask of shape {tuple(attention_mask.shape)} was given; give (batch, seq), 1 where a token "
+            "is real, or (batch, seq, seq), 1 where a token may read another"
+        )
+    mask = attention_mask.bool()
+    return mask[:, None, None, :] if mask.dim() == 2 else mask[:, None]

@@ -1,0 +1,115 @@
+"""The ways to read the layers below: seven names, each a row of one table.
+
+In LTG-BERT a layer reads the state that the layer before it left. In ELC-BERT (Charpentier & Samuel, 2023, "Not all
+layers are equally as important: Every Layer Counts BERT") it reads a learned mixture of everything left so far, and
+there is no other way around a layer. The paper's equation and the four model files that were published with it differ
+in what the feed-forward half reads; each is a variant of its own here. `denseformer` (Pagliardini et al., 2024) is the
+comparison that keeps the residual stream and mixes without constraint.
+
+With x_n the input of layer n, `a = attention(x_n)`, and h_n its output:
+
+| variant | x_n | h_n | first weights |
+|---|---|---|---|
+| `ltg` | h_{n-1} | y + ffn(y), y = x_n + a | none |
+| `elc` | softmax mixture | a + ffn(x_n + a) | biased |
+| `elc-base` | softmax mixture | a + ffn(a) | biased |
+| `zero` | softmax mixture | a + ffn(x_n + a) | zero |
+| `normalized` | softmax mixture | norm(a + ffn(x_n + a)) | zero |
+| `weighted-output` | softmax mixture, and one for the output | a + ffn(x_n + a) | zero |
+| `denseformer` | free mixture, and one for the output | y + ffn(y), y = x_n + a | identity |
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from layerwise.errors import ModelError, near_matches
+
+Mixture = Literal["none", "softmax", "free"]
+Block = Literal["residual", "mixture", "attention"]
+
+INITIALISATIONS = ("biased", "zero", "identity")
+
+# Softmax weights cannot be 1 and 0: "identity" gives the previous source this share of them, and the rest the others.
+NEARLY_ALL = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to read the layers below.
+
+    `mixture` is how a layer's input is made of the states so far: `none` takes the last one alone. `block` names what
+    the feed-forward half reads: the `residual` sum, which it also returns to, the `mixture` plus attention, or the
+    `attention` alone. `normalised` says whether a layer's output passes a LayerNorm before anyone reads it,
+    `mixes_output` whether the model's output is a mixture too.
+    """
+
+    name: str
+    mixture: Mixture = "softmax"
+    block: Block = "mixture"
+    initialisation: str = "zero"
+    normalised: bool = False
+    mixes_output: bool = False
+
+    @property
+    def mixes(self) -> bool:
+        """Whether layers have weights for what they read."""
+        return self.mixture != "none"
+
+
+VARIANTS = {
+    variant.name: variant
+    for variant in (
+        Variant("ltg", mixture="none", block="residual"),
+        Variant("elc", initialisation="biased"),
+        Variant("elc-base", block="attention", initialisation="biased"),
+        Variant("zero"),
+        Variant("normalized", normalised=True),
+        Variant("weighted-output", mixes_output=True),
+        Variant("denseformer", mixture="free", block="residual", initialisation="identity", mixes_output=True),
+    )
+}
+
+
+def find_variant(name: str) -> Variant:
+    """The variant called `name`; `ModelError` with the near spellings when there is none.
+
+    >>> find_variant("elc-base").block
+    'attention'
+    """
+    if name not in VARIANTS:
+        raise ModelError(f"there is no variant {name!r} of ELC-BERT; {near_matches(name, VARIANTS)}")
+    return VARIANTS[name]
+
+
+def first_scalars(initialisation: str, sources: int) -> list[float]:
+    """The scalars, before the softmax, with which a reader of `sources` states begins.
+
+    `zero` gives all the same weight. `biased`, the paper's, gives the previous source 1 and the others 0: a weight of
+    e / (e + sources - 1), which is mild in deep layers. `identity` gives the previous one nearly all.
+
+    >>> first_scalars("biased", 3)
+    [0.0, 0.0, 1.0]
+    """
+    if initialisation not in INITIALISATIONS:
+        known = near_matches(initialisation, INITIALISATIONS)
+        raise ModelError(f"layer weights cannot begin as {initialisation!r}; {known}")
+    others = [0.0] * (sources - 1)
+    if initialisation == "identity" and others:
+        return [*others, math.log(NEARLY_ALL / (1 - NEARLY_ALL) * len(others))]
+    return [*others, 1.0 if initialisation == "biased" else 0.0]
+
+
+def first_weights(initialisation: str, sources: int) -> list[float]:
+    """The weights themselves with which a reader without a softmax begins; `identity` is exact here.
+
+    >>> first_weights("identity", 3)
+    [0.0, 0.0, 1.0]
+    """
+    scalars = first_scalars(initialisation, sources)
+    if initialisation == "identity":
+        return [0.0] * (sources - 1) + [1.0]
+    total = sum(map(math.exp, scalars))
+    return [math.exp(scalar) / total for scalar in scalars]
