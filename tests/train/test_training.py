@@ -27,6 +27,7 @@ from layerwise.plan import Plan
 from layerwise.results.pedigree import FILE, MODEL, Pedigree, trained_models
 from layerwise.stack import load
 from layerwise.train import training
+from layerwise.train.folder import ASKED
 from layerwise.train.recipe import PredictionOptions, Recipe, Settings, recipe
 from layerwise.train.trained import open_trained
 from layerwise.train.training import Base, train
@@ -171,7 +172,7 @@ def test_what_is_saved_is_a_plain_model(make: Callable[[], PreTrainedModel], spl
     found = plain.eval()(**batch).logits
     assert torch.equal(found, opened[-1].eval()(**batch).logits)
     assert not torch.allclose(found, make()(**batch).logits)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [training.ASKED, MODEL]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [ASKED, MODEL]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -257,7 +258,7 @@ def _begun(folder: Path, asked: dict[str, Any], finished: bool) -> None:
             **record, arm="layershuffle", data_name="digits", steps=1, epochs=1, examples=1, seconds=1, best_step=1
         ).write(folder / MODEL)
     else:
-        (folder / training.ASKED).write_text(json.dumps(record))
+        (folder / ASKED).write_text(json.dumps(record))
 
 
 def test_a_torn_checkpoint_is_passed_over(losses: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,31 +10,28 @@ The same call on the same folder goes on from the last checkpoint, and does noth
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import PrinterCallback, TrainerCallback, TrainingArguments, set_seed
-from transformers.trainer import TRAINER_STATE_NAME
+from transformers import PrinterCallback, TrainingArguments, set_seed
 from transformers.utils import cached_file
 
 from layerwise.data.splits import Splits
 from layerwise.errors import TrainError
 from layerwise.plan.samplers import Draws
-from layerwise.results.pedigree import MODEL, Moment, Pedigree
-from layerwise.results.run import write_whole
+from layerwise.results.pedigree import MODEL, Pedigree
 from layerwise.stack import Stack
 from layerwise.train import position, prediction
+from layerwise.train.clock import Clock, Progress, moments, seconds_of
+from layerwise.train.folder import discard_checkpoints, hold, last_checkpoint, steps_of
 from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.replay import Epochs, ReadingOrder, Replayed
 from layerwise.train.trainer import PlanTrainer
 
-ASKED = "asked.json"
 PREPROCESSING = "preprocessor_config.json"
 _MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
 _PRECISION = {"float32": {}, "bfloat16": {"bf16": True}, "float16": {"fp16": True}}
@@ -52,10 +49,6 @@ class Base:
     place: str | None = None
 
 
-Progress = Callable[[int, int, float | None], None]
-"""Told the step, all steps, and the last training loss that was noted."""
-
-
 def train(
     base: Base,
     splits: Splits,
@@ -71,7 +64,7 @@ def train(
     `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. Raises
     `TrainError` when the folder holds another training, or at a loss that is not finite (see `PlanTrainer`).
     """
-    finished = _hold(folder, {"base": base.weights, "data": splits.digest, "recipe": recipe.to_json(), "seed": seed})
+    finished = hold(folder, {"base": base.weights, "data": splits.digest, "recipe": recipe.to_json(), "seed": seed})
     if finished is not None:
         return finished
     set_seed(seed)
@@ -94,41 +87,11 @@ def train(
         data_collator=splits.collate,
         train_dataset=examples,
         eval_dataset=splits.validation,
-        callbacks=[_Clock(progress), Epochs(examples)],
+        callbacks=[Clock(progress), Epochs(examples)],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=_last_checkpoint(folder))
+    trainer.train(resume_from_checkpoint=last_checkpoint(folder))
     return _publish(trainer, stack, base, splits, recipe, seed, folder)
-
-
-def _hold(folder: Path, asked: Mapping[str, Any]) -> Pedigree | None:
-    """Refuse a folder that is another training's, else claim it; the pedigree of the model if it is finished."""
-    finished = Pedigree.read(folder / MODEL)
-    claim = folder / ASKED
-    if finished is not None:
-        found = {name: getattr(finished, name) for name in asked}
-    else:
-        found = json.loads(claim.read_text()) if claim.is_file() else dict(asked)
-    for name, value in asked.items():
-        if found[name] != value:
-            raise TrainError(
-                f"{folder} holds another training: its {name} is not the one asked for; "
-                "choose another run folder, or discard this one with --fresh"
-            )
-    if finished is None and not claim.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(claim, (json.dumps(asked, indent=1) + "\n").encode())
-    return finished
-
-
-def _last_checkpoint(folder: Path) -> str | None:
-    """The checkpoint with the most steps among those that are whole: a Trainer writes its state last."""
-    whole = (path.parent for path in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}"))
-    return max(map(str, whole), key=_steps_of, default=None)
-
-
-def _steps_of(checkpoint: str) -> int:
-    return int(checkpoint.rsplit("-", 1)[1])
 
 
 def _redraw(stack: Stack) -> None:
@@ -219,9 +182,9 @@ def _publish(
         steps=state.global_step,
         epochs=float(state.epoch or 0.0),
         examples=state.global_step * recipe.settings.batch,
-        seconds=max((entry["seconds"] for entry in state.log_history if "seconds" in entry), default=0.0),
-        best_step=_steps_of(best) if best else state.global_step,
-        history=tuple(_moments(state.log_history)),
+        seconds=seconds_of(state.log_history),
+        best_step=steps_of(best) if best else state.global_step,
+        history=moments(state.log_history),
     )
     if trainer.is_world_process_zero():
         trained: Any = stack.model
@@ -232,40 +195,6 @@ def _publish(
         if settings is not None:
             shutil.copyfile(settings, model / PREPROCESSING)
         found.write(model)
-        for checkpoint in folder.glob("checkpoint-*"):
-            shutil.rmtree(checkpoint)
+        discard_checkpoints(folder)
     trainer.accelerator.wait_for_everyone()
     return found
-
-
-def _moments(history: list[dict[str, Any]]) -> list[Moment]:
-    kinds = {"loss": "train", "eval_loss": "validation"}
-    return [
-        Moment(int(entry["step"]), kind, float(entry[key]))
-        for entry in history
-        for key, kind in kinds.items()
-        if key in entry
-    ]
-
-
-class _Clock(TrainerCallback):
-    """Counts the seconds of all sittings into the log, and tells who watches."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.progress = progress
-        self.loss: float | None = None
-        self.begun = 0.0
-        self.before = 0.0
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.begun = time.perf_counter()
-        self.before = max((entry["seconds"] for entry in state.log_history if "seconds" in entry), default=0.0)
-
-    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        entry = state.log_history[-1]
-        entry["seconds"] = self.before + time.perf_counter() - self.begun
-        self.loss = entry.get("loss", self.loss)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.progress is not None:
-            self.progress(state.global_step, state.max_steps, self.loss)

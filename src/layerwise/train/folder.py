@@ -1,0 +1,59 @@
+"""The folder of one training: claimed by what is trained in it, resumed from its last checkpoint, emptied at the end.
+
+    FOLDER/asked.json         what this training is, so that no other goes on in its folder
+    FOLDER/checkpoint-120/    the Trainer's; gone when the training is done
+    FOLDER/model/             the finished model, with its pedigree
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers.trainer import TRAINER_STATE_NAME
+
+from layerwise.errors import TrainError
+from layerwise.results.pedigree import MODEL, Pedigree
+from layerwise.results.run import write_whole
+
+ASKED = "asked.json"
+
+
+def hold(folder: Path, asked: Mapping[str, Any]) -> Pedigree | None:
+    """Refuse a folder that is another training's, else claim it; the pedigree of the model if it is finished."""
+    finished = Pedigree.read(folder / MODEL)
+    claim = folder / ASKED
+    if finished is not None:
+        found = {name: getattr(finished, name) for name in asked}
+    else:
+        found = json.loads(claim.read_text()) if claim.is_file() else dict(asked)
+    for name, value in asked.items():
+        if found[name] != value:
+            raise TrainError(
+                f"{folder} holds another training: its {name} is not the one asked for; "
+                "choose another run folder, or discard this one with --fresh"
+            )
+    if finished is None and not claim.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(claim, (json.dumps(asked, indent=1) + "\n").encode())
+    return finished
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """The checkpoint with the most steps among those that are whole: a Trainer writes its state last."""
+    whole = (path.parent for path in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}"))
+    return max(map(str, whole), key=steps_of, default=None)
+
+
+def steps_of(checkpoint: str) -> int:
+    """The steps that a checkpoint was written after, by its name."""
+    return int(checkpoint.rsplit("-", 1)[1])
+
+
+def discard_checkpoints(folder: Path) -> None:
+    """Remove what a finished training no longer needs."""
+    for checkpoint in folder.glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
