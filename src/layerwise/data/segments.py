@@ -1,0 +1,237 @@
+"""Segments: what a masked language model reads at once, whole sentences of one document and never of two.
+
+A document becomes paragraphs, a paragraph sentences, a sentence token ids; `[PAR]` ends every paragraph. Sentences are
+put into a segment while they fit. The sentence that overflows begins the next segment whole, so that a model rarely
+sees half of one; only a sentence that is longer than a segment is cut. `[CLS]` and `[SEP]` are put around a segment
+when it is read, so a segment of length 128 holds at most 126 ids.
+
+The ids of all documents lie in one array, and a segment is a range of it: cutting the same text to 128 and to 512
+tokens costs two lists of numbers.
+
+Paragraphs are separated by empty lines, and the lines of one are joined; in a text without empty lines every line is a
+paragraph. The splitter of sentences is a rule of thumb for English: a full stop, question or exclamation mark before
+white space and a capital or a digit ends one, unless the word before it is an abbreviation or an initial.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.data.documents import Document
+from layerwise.data.splits import SPLITS, digest
+from layerwise.data.wordpiece import PARAGRAPH, TAB
+from layerwise.errors import DataError
+
+AROUND = 2
+"""The tokens around every segment: one that begins it, one that ends it."""
+
+_EMPTY_LINES = re.compile(r"\n[^\S\n]*\n\s*")
+_SPACES = re.compile(r"[^\S\t]+")
+_END = re.compile(r"""[.!?]+["')\]]*\s+(?=["'(\[]*[A-Z0-9])""")
+_LAST_WORD = re.compile(r"[\w.]*\Z")
+_ABBREVIATIONS = frozenset(
+    "Mr Mrs Ms Dr Prof St Rev Capt Col Gen Lieut Hon Messrs Jr Sr No vs cf e.g i.e etc viz Fig fig Vol vol "
+    "Jan Feb Aug Sept Oct Nov Dec".split()
+)
+_BATCH = 4_096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """Documents as token ids.
+
+    `ids` (tokens,) holds all of them one after another; sentence s is `ids[sentences[s]:sentences[s + 1]]`, document d
+    the sentences from `documents[d]` to `documents[d + 1]`; `names` are the documents' ids. `skipped` names documents
+    in which there was nothing to read.
+    """
+
+    ids: NDArray[np.int32]
+    sentences: NDArray[np.int64]
+    documents: NDArray[np.int64]
+    names: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segments:
+    """Ranges of the ids of `text`: segment s is `text.ids[starts[s]:ends[s]]`, of document `owners[s]`.
+
+    `length` counts the tokens of the longest segment with the two around it.
+    """
+
+    text: Encoded
+    length: int
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    owners: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def ids(self, number: int) -> NDArray[np.int32]:
+        """The token ids of one segment, shape (at most length - 2,)."""
+        return self.text.ids[self.starts[number] : self.ends[number]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PretrainingText:
+    """A text as three sets of documents that share none, under a name; `digest` is one of every document and its set.
+
+    What is learned is learned from `train`; `validation` is looked at on the way, `test` is reported.
+    """
+
+    name: str
+    digest: str
+    train: Encoded
+    validation: Encoded
+    test: Encoded
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """The documents in which there was nothing to read."""
+        return self.train.skipped + self.validation.skipped + self.test.skipped
+
+
+def pretraining_text(
+    tokenizer: PreTrainedTokenizerBase, name: str, parts: Mapping[str, Sequence[Document]]
+) -> PretrainingText:
+    """The documents of the parts `train`, `validation` and `test`, encoded; see `encode` for what it refuses."""
+    rows = ((split, each.id, each.text.encode()) for split in SPLITS for each in parts[split])
+    found = {split: encode(tokenizer, parts[split]) for split in SPLITS}
+    return PretrainingText(name, digest(rows), found["train"], found["validation"], found["test"])
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> Encoded:
+    """The documents as sentences of token ids; what only looks like a special token is text.
+
+    Documents without a token are skipped and named. Raises `DataError` when none is left.
+    """
+    paragraph, tab = (_special(tokenizer, text) for text in (PARAGRAPH, TAB))
+    pieces: list[NDArray[np.int32]] = []
+    lengths: list[int] = []
+    counts: list[int] = []
+    names: list[str] = []
+    skipped: list[str] = []
+    for document in documents:
+        marked = [each for block in paragraphs(document.text) for each in _marked(sentences(block))]
+        encoded = _encode(tokenizer, [text for text, _ in marked], tab)
+        rows = [
+            np.asarray(ids if paragraph is None or not last else [*ids, paragraph], dtype=np.int32)
+            for ids, (_, last) in zip(encoded, marked, strict=True)
+            if ids
+        ]
+        if not rows:
+            skipped.append(document.id)
+            continue
+        pieces += rows
+        lengths += map(len, rows)
+        counts.append(len(rows))
+        names.append(document.id)
+    if not names:
+        raise DataError(f"none of the {len(skipped)} document(s) holds a word: give at least one text with sentences")
+    return Encoded(np.concatenate(pieces), _offsets(lengths), _offsets(counts), tuple(names), tuple(skipped))
+
+
+def cut(text: Encoded, length: int) -> Segments:
+    """The documents in segments of at most `length` tokens, in order. Raises `DataError` for a length below 3."""
+    room = length - AROUND
+    if room < 1:
+        raise DataError(f"segments of {length} tokens have no room beside [CLS] and [SEP]: use a length of 3 or more")
+    ranges = [
+        (start, end, owner)
+        for owner, (first, last) in enumerate(pairwise(text.documents.tolist()))
+        for start, end in _ranges(text.sentences[first : last + 1].tolist(), room)
+    ]
+    starts, ends, owners = np.array(ranges, dtype=np.int64).reshape(-1, 3).T
+    return Segments(text, length, starts, ends, owners)
+
+
+def paragraphs(text: str) -> list[str]:
+    """The paragraphs of a text, each on one line, without those that hold nothing.
+
+    >>> paragraphs("A line\\nand its end.\\n\\nAnother."), paragraphs("One a line.\\nTwo.")
+    (['A line and its end.', 'Another.'], ['One a line.', 'Two.'])
+    """
+    blocks = _EMPTY_LINES.split(text.strip())
+    if len(blocks) == 1:
+        blocks = text.split("\n")
+    return [joined for joined in (_SPACES.sub(" ", block).strip() for block in blocks) if joined]
+
+
+def sentences(paragraph: str) -> list[str]:
+    """The sentences of a paragraph; joined by the white space between them they are the paragraph.
+
+    >>> sentences("Mr. Fox ran. He hid! Why?")
+    ['Mr. Fox ran.', 'He hid!', 'Why?']
+    """
+    found = []
+    start = 0
+    for end in _END.finditer(paragraph):
+        if not _is_abbreviation(paragraph, start, end):
+            found.append(paragraph[start : end.end()].strip())
+            start = end.end()
+    return [*found, paragraph[start:].strip()]
+
+
+def _is_abbreviation(paragraph: str, start: int, end: re.Match[str]) -> bool:
+    if end[0].rstrip() != ".":
+        return False
+    word = _LAST_WORD.search(paragraph[start : end.start()])
+    assert word is not None
+    return word[0] in _ABBREVIATIONS or (len(word[0]) == 1 and word[0].isupper() and word[0] != "I")
+
+
+def _marked(found: list[str]) -> Iterator[tuple[str, bool]]:
+    """Each sentence, and whether it is the last of its paragraph."""
+    return ((text, number == len(found)) for number, text in enumerate(found, start=1))
+
+
+def _special(tokenizer: PreTrainedTokenizerBase, text: str) -> int | None:
+    """The id of a token that not every tokenizer has."""
+    found: int | None = tokenizer.get_vocab().get(text)
+    return found
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str], tab: int | None) -> list[list[int]]:
+    """The ids of each text; where the tokenizer has a token for it, a tab is that."""
+    parts = [text.split("\t") if tab is not None else [text] for text in texts]
+    flat = [part for split in parts for part in split]
+    ids: list[list[int]] = []
+    for start in range(0, len(flat), _BATCH):
+        batch = flat[start : start + _BATCH]
+        ids += tokenizer(batch, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+    each = iter(ids)
+    return [_joined([next(each) for _ in split], tab) for split in parts]
+
+
+def _joined(rows: list[list[int]], tab: int | None) -> list[int]:
+    found = list(rows[0])
+    for row in rows[1:]:
+        found += row if tab is None else [tab, *row]
+    return found
+
+
+def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+
+
+def _ranges(bounds: list[int], room: int) -> Iterator[tuple[int, int]]:
+    """Segments of one document whose sentences begin and end at `bounds`."""
+    start = bounds[0]
+    for begin, end in pairwise(bounds):
+        if end - start > room:
+            if begin > start:
+                yield start, begin
+                start = begin
+            while end - start > room:
+                yield start, start + room
+                start += room
+    if bounds[-1] > start:
+        yield start, bounds[-1]
