@@ -1,0 +1,264 @@
+"""Which sentence of a minimal pair a model prefers, as rows: accuracy by paradigm, by phenomenon and over all.
+
+A pair counts 1 where the acceptable text is the more likely one, 1/2 where both are equally likely, else 0; a model
+that knows nothing is right half the time. One paradigm is a proportion with Wilson's interval. Several are averaged
+with equal weight, as BLiMP is reported, whatever number of pairs each has, and the interval is bootstrapped within the
+paradigms: the paradigms are what they are, their pairs are a sample.
+
+A model can fail on a pair because it does not know the words, so the rows say how many words it knows: `coverage` is
+the share of words that hold no unknown token, `whole_words` the share that are one token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.data.minimal_pairs import MinimalPair, PairSet
+from layerwise.data.passages import Passage, words
+from layerwise.errors import MeasureError
+from layerwise.measure.pseudo_likelihood import BATCH_TOKENS, Speaker, TooLong, log_likelihoods
+from layerwise.measure.robustness import over_seeds
+from layerwise.measure.statistics import wilson
+from layerwise.results.rows import Score
+
+CHANCE = 0.5
+ALL, PHENOMENON, PARADIGM = "all", "phenomenon:", "paradigm:"
+TIES, SKIPPED = "ties", "skipped"
+RESAMPLES = 10_000
+
+Judgements = NDArray[np.float64]
+"""One number a pair: 1 right, 0.5 undecided, 0 wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a model judged the pairs of one paradigm: `right`, `tied` and `wrong` of them; `skipped` were too long."""
+
+    paradigm: str
+    phenomenon: str
+    right: int
+    tied: int
+    wrong: int
+    skipped: int = 0
+
+    @property
+    def pairs(self) -> int:
+        """The pairs that were judged."""
+        return self.right + self.tied + self.wrong
+
+    @property
+    def accuracy(self) -> float:
+        """The share that was right, ties as half."""
+        return (self.right + 0.5 * self.tied) / self.pairs
+
+
+def judge(
+    speaker: Speaker,
+    pairs: Sequence[MinimalPair],
+    *,
+    temperature: float = 1.0,
+    batch_tokens: int = BATCH_TOKENS,
+    too_long: TooLong = "refuse",
+    progress: Callable[[float], None] | None = None,
+) -> Judgements:
+    """1, 0.5 or 0 for each pair, shape (pairs,), `nan` where one of its texts is too long and `too_long` is "skip".
+
+    Raises what `log_likelihoods` raises.
+    """
+    passages = [
+        passage
+        for pair in pairs
+        for passage in (Passage(pair.good, pair.good_start), Passage(pair.bad, pair.bad_start))
+    ]
+    found = log_likelihoods(
+        speaker, passages, temperature=temperature, batch_tokens=batch_tokens, too_long=too_long, progress=progress
+    )
+    good, bad = found.values[0::2], found.values[1::2]
+    return np.where(np.isnan(good + bad), np.nan, 0.5 + 0.5 * np.sign(good - bad))
+
+
+def verdict(pairs: Sequence[MinimalPair], judgements: Judgements) -> Verdict:
+    """The judgements of one paradigm, counted. Raises `MeasureError` when not one of its pairs was judged."""
+    right, tied, wrong = (int((judgements == value).sum()) for value in (1.0, 0.5, 0.0))
+    if not right + tied + wrong:
+        raise MeasureError(
+            f"every pair of {pairs[0].paradigm!r} is longer than the model's positions; leave the suite out, or take "
+            "a model with more positions"
+        )
+    skipped = int(np.isnan(judgements).sum())
+    return Verdict(pairs[0].paradigm, pairs[0].phenomenon, right, tied, wrong, skipped)
+
+
+def evaluate_pairs(
+    model: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    pairs: PairSet,
+    *,
+    subject: str,
+    temperature: float = 1.0,
+    batch_tokens: int = BATCH_TOKENS,
+    too_long: TooLong = "refuse",
+    seed: int = 0,
+    done: Mapping[str, Verdict] | None = None,
+    keep: Callable[[Verdict], None] | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> list[Score]:
+    """The rows of `model` on `pairs` under `subject`: accuracies, chance, coverage, temperature.
+
+    `done` holds the verdicts of paradigms that are not judged again, `keep` is given each new one as it is made, and
+    `progress` the paradigm in work and the share of all that is done. See the module for the metrics.
+
+    >>> from layerwise.data.grammar import generated_pairs      # doctest: +SKIP
+    >>> evaluate_pairs(model, tokenizer, generated_pairs(), subject="elc/0")[0].metric      # doctest: +SKIP
+    'accuracy'
+    """
+    speaker = Speaker.of(model, tokenizer)
+    found = dict(done or {})
+    paradigms = pairs.paradigms()
+    for number, (name, members) in enumerate(paradigms.items()):
+        if name in found:
+            continue
+
+        def told(share: float, name: str = name, number: int = number) -> None:
+            if progress is not None:
+                progress(name, (number + share) / len(paradigms))
+
+        judged = judge(
+            speaker, members, temperature=temperature, batch_tokens=batch_tokens, too_long=too_long, progress=told
+        )
+        found[name] = verdict(members, judged)
+        if keep is not None:
+            keep(found[name])
+    known = coverage(tokenizer, pairs)
+    measured = {"chance": CHANCE, "temperature": temperature, **known}
+    return [
+        *accuracy_rows(pairs.suite, subject, [found[name] for name in paradigms], seed=seed),
+        *(Score(pairs.suite, subject, ALL, metric, value) for metric, value in measured.items()),
+    ]
+
+
+def accuracy_rows(suite: str, subject: str, verdicts: Sequence[Verdict], *, seed: int = 0) -> list[Score]:
+    """Accuracy over all paradigms, then of each phenomenon, then of each paradigm, with intervals and pairs."""
+    phenomena: dict[str, list[Verdict]] = {}
+    for each in verdicts:
+        phenomena.setdefault(each.phenomenon, []).append(each)
+    groups = [(ALL, list(verdicts)), *((f"{PHENOMENON}{name}", members) for name, members in phenomena.items())]
+    rows = [_accuracy(suite, subject, task, members, seed) for task, members in groups]
+    return [*rows, *(row for each in verdicts for row in paradigm_rows(suite, subject, each))]
+
+
+def paradigm_rows(suite: str, subject: str, verdict: Verdict) -> list[Score]:
+    """The rows of one paradigm: its accuracy, the share of ties and, where there are any, the pairs skipped.
+
+    `verdict_in` reads them back, so what is in a run's store need not be judged again.
+    """
+    task, pairs = f"{PARADIGM}{verdict.paradigm}", verdict.pairs
+    rows = [
+        _accuracy(suite, subject, task, [verdict], 0),
+        Score(suite, subject, task, TIES, verdict.tied / pairs, documents=pairs),
+    ]
+    if verdict.skipped:
+        rows.append(Score(suite, subject, task, SKIPPED, float(verdict.skipped)))
+    return rows
+
+
+def verdict_in(rows: Sequence[Score], pairs: Sequence[MinimalPair]) -> Verdict | None:
+    """The verdict on `pairs`, those of one paradigm, in the rows of one subject; `None` where it is not there."""
+    task = f"{PARADIGM}{pairs[0].paradigm}"
+    found = {row.metric: row for row in rows if row.task == task}
+    accuracy, ties = found.get("accuracy"), found.get(TIES)
+    if accuracy is None or ties is None or accuracy.documents is None:
+        return None
+    tied = round(ties.value * accuracy.documents)
+    right = round(accuracy.value * accuracy.documents - tied / 2)
+    skipped = round(found[SKIPPED].value) if SKIPPED in found else 0
+    wrong = accuracy.documents - tied - right
+    return Verdict(pairs[0].paradigm, pairs[0].phenomenon, right, tied, wrong, skipped)
+
+
+def _accuracy(suite: str, subject: str, task: str, members: Sequence[Verdict], seed: int) -> Score:
+    value = float(np.mean([each.accuracy for each in members]))
+    low, high = interval(members, seed=seed)
+    return Score(suite, subject, task, "accuracy", value, low, high, documents=sum(each.pairs for each in members))
+
+
+def interval(verdicts: Sequence[Verdict], *, seed: int = 0) -> tuple[float, float]:
+    """The 95 % interval of the mean accuracy of paradigms: Wilson's of one, else a bootstrap within each of them.
+
+    Where every pair of every paradigm was judged alike there is nothing to resample, and Wilson's interval of all
+    pairs together is given.
+    """
+    pairs = sum(each.pairs for each in verdicts)
+    right = sum(each.pairs * each.accuracy for each in verdicts)
+    alike = max(sum(getattr(each, name) for each in verdicts) for name in ("right", "tied", "wrong")) == pairs
+    if len(verdicts) == 1 or alike:
+        found = wilson(right, pairs)
+        return float(found.low), float(found.high)
+    generator = np.random.default_rng(seed)
+    means = np.zeros(RESAMPLES)
+    for each in verdicts:
+        shares = np.array([each.right, each.tied, each.wrong]) / each.pairs
+        drawn = generator.multinomial(each.pairs, shares, size=RESAMPLES)
+        means += (drawn[:, 0] + 0.5 * drawn[:, 1]) / each.pairs / len(verdicts)
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def arm_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
+    """The rows of each arm from those of its seeds (`ARM/SEED`): the mean, with Student's interval over seeds.
+
+    An arm of one seed has that seed's interval. A row that some seed of the arm lacks is left out.
+    """
+    arms: dict[str, dict[str, dict[tuple[str, str], Score]]] = {}
+    for row in rows:
+        arm, slash, _ = row.subject.partition("/")
+        if slash and row.measure == suite:
+            arms.setdefault(arm, {}).setdefault(row.subject, {})[row.task, row.metric] = row
+    return [
+        _mean(suite, arm, [found[key] for found in seeds.values()])
+        for arm, seeds in arms.items()
+        for key in next(iter(seeds.values()))
+        if all(key in found for found in seeds.values())
+    ]
+
+
+def _mean(suite: str, arm: str, rows: Sequence[Score]) -> Score:
+    first, values = rows[0], [row.value for row in rows]
+    low, high = first.low, first.high
+    if len(values) > 1 and low is not None:
+        low, high = over_seeds(values)
+    return Score(suite, arm, first.task, first.metric, float(np.mean(values)), low, high, documents=first.documents)
+
+
+def coverage(tokenizer: PreTrainedTokenizerBase, pairs: PairSet) -> dict[str, float]:
+    """Of the words in `pairs`, as often as they occur: the share without an unknown token, and that of one token."""
+    texts = list(dict.fromkeys(text for pair in pairs.pairs for text in (pair.good, pair.bad)))
+    counted = known = whole = 0
+    for tokens, unknown in _tokens_of_words(tokenizer, texts):
+        counted += 1
+        known += not unknown
+        whole += tokens == 1 and not unknown
+    return {"coverage": known / counted, "whole_words": whole / counted} if counted else {}
+
+
+def _tokens_of_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[tuple[int, bool]]:
+    """For every word of every text how many tokens it takes, and whether one of them is the unknown one."""
+    unknown = tokenizer.unk_token_id
+    if not tokenizer.is_fast:
+        for word in (text[start:end] for text in texts for start, end in words(text)):
+            ids = tokenizer(word, add_special_tokens=False, verbose=False)["input_ids"]
+            yield len(ids), unknown in ids
+        return
+    encoding = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    for text, ids, offsets in zip(texts, encoding["input_ids"], encoding["offset_mapping"], strict=True):
+        places = [(start, end, token) for (start, end), token in zip(offsets, ids, strict=True) if end > start]
+        for start, end in words(text):
+            # A byte-level token begins with the space before its word: what counts is that the two overlap.
+            inside = [token for first, last, token in places if first < end and last > start]
+            yield len(inside), unknown in inside

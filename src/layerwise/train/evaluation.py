@@ -1,0 +1,145 @@
+"""The evaluation of a run's models on minimal pairs: every model on every suite, resumed where it was stopped.
+
+Each paradigm's rows go into the store as they are made, so a stopped evaluation goes on with the next paradigm. Rows
+stay only while they were made in the same way: a suite's note says which pairs and which temperature, and when it says
+something else than what is asked now, the suite begins anew. Models are opened one at a time, and only those of which
+something is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.data.minimal_pairs import PairSet
+from layerwise.errors import DataError, MeasureError
+from layerwise.measure.acceptability import (
+    ALL,
+    PARADIGM,
+    Verdict,
+    arm_rows,
+    evaluate_pairs,
+    paradigm_rows,
+    verdict_in,
+)
+from layerwise.measure.pseudo_likelihood import TooLong
+from layerwise.results import Run
+from layerwise.results.rows import Score
+
+Opened = tuple[nn.Module, PreTrainedTokenizerBase]
+_LAST = "temperature"
+"""The metric that is written when a model's suite is whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """How sentences are scored: the temperature of the softmax, and what is done about those too long for a model."""
+
+    temperature: float = 1.0
+    too_long: TooLong = "refuse"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise MeasureError(f"a temperature of {self.temperature} was asked for; give one above 0 (1 is the usual)")
+
+
+@dataclass(frozen=True, slots=True)
+class Examinee:
+    """A model to evaluate: `subject` is `ARM/SEED`, `open` gives the model with its tokenizer when it is its turn."""
+
+    subject: str
+    open: Callable[[], Opened]
+
+
+def evaluate_models(
+    examinees: Sequence[Examinee],
+    suites: Sequence[PairSet],
+    judging: Judging,
+    run: Run,
+    *,
+    progress: Callable[[str, float], None] | None = None,
+) -> None:
+    """Judge every suite with every model, and keep the rows of models and of arms in the store of `run`.
+
+    `progress` is told the model, suite and paradigm in work, and the share of the model's suite that is done.
+
+    Raises `DataError` for two suites of one name, and what `evaluate_pairs` raises.
+    """
+    names = [each.suite for each in suites]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(f"two sets of pairs are called {repeated[0]!r}; give one of them another file name")
+    for pairs in suites:
+        _begin(pairs, judging, run)
+    for examinee in examinees:
+        opened: Opened | None = None
+        for pairs in suites:
+            if _whole(pairs, examinee.subject, run):
+                continue
+            opened = opened or examinee.open()
+            _judge(opened, examinee.subject, pairs, judging, run, progress)
+    for pairs in suites:
+        rows = run.store.scores(pairs.suite)
+        own = [row for row in rows if "/" in row.subject]
+        run.store.replace_scores(pairs.suite, [*own, *arm_rows(pairs.suite, own)])
+
+
+def setting(pairs: PairSet, judging: Judging) -> str:
+    """In a sentence what the rows of a suite were measured on, and how; it is the suite's note in the run."""
+    said = (
+        f"{pairs.origin}: {len(pairs.pairs):,} pairs (digest {pairs.digest[:8]}), temperature {judging.temperature:g}"
+    )
+    if pairs.equal:
+        said += f"; {pairs.equal} of them hold one text twice, which counts as half right"
+    return f"{said}. Sentences too long for a model are {'left out' if judging.too_long == 'skip' else 'refused'}."
+
+
+def discard(suites: Sequence[PairSet], run: Run) -> None:
+    """Forget the rows of `suites`, so that they are judged anew."""
+    for pairs in suites:
+        run.store.replace_scores(pairs.suite, [])
+
+
+def _begin(pairs: PairSet, judging: Judging, run: Run) -> None:
+    """Keep the rows that were made in the same way; discard others."""
+    said = setting(pairs, judging)
+    if said not in [note.text for note in run.store.notes(pairs.suite)]:
+        run.store.replace_scores(pairs.suite, [])
+        run.store.replace_notes(pairs.suite, [said])
+
+
+def _whole(pairs: PairSet, subject: str, run: Run) -> bool:
+    return any(row.subject == subject for row in run.store.scores(pairs.suite, task=ALL, metric=_LAST))
+
+
+def _judge(
+    opened: Opened,
+    subject: str,
+    pairs: PairSet,
+    judging: Judging,
+    run: Run,
+    progress: Callable[[str, float], None] | None,
+) -> None:
+    """One model on one suite, paradigm after paradigm."""
+    stored = run.store.scores(pairs.suite)
+    others = [row for row in stored if row.subject != subject]
+    partial = [row for row in stored if row.subject == subject and row.task.startswith(PARADIGM)]
+    found = {name: verdict_in(partial, members) for name, members in pairs.paradigms().items()}
+
+    def keep(verdict: Verdict) -> None:
+        partial.extend(paradigm_rows(pairs.suite, subject, verdict))
+        run.store.replace_scores(pairs.suite, [*others, *partial])
+
+    def told(paradigm: str, share: float) -> None:
+        if progress is not None:
+            progress(f"{subject} {pairs.suite}: {paradigm}", share)
+
+    rows: list[Score] = evaluate_pairs(
+        *opened, pairs, subject=subject, temperature=judging.temperature, too_long=judging.too_long, seed=judging.seed,
+        done={name: verdict for name, verdict in found.items() if verdict is not None}, keep=keep, progress=told,
+    )  # fmt: skip
+    run.store.replace_scores(pairs.suite, [*others, *rows])
