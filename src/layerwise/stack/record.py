@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from layerwise.stack.mix import mix
+from layerwise.stack.mix import mix, shared
 
 Missing = Literal["renormalise", "keep"]
 
@@ -23,6 +23,8 @@ Missing = Literal["renormalise", "keep"]
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:
     """The states of `sources`, which ascend; `then` gives the record with one more and leaves this one as it is.
+
+    In training the states are not the tensors that came in but stand for them (`layerwise.stack.mix.shared`).
 
     >>> record = Record.of(torch.zeros(2)).then(0, torch.ones(2)).then(1, torch.full((2,), 4.0))
     >>> record.sources
@@ -39,7 +41,7 @@ class Record:
     @classmethod
     def of(cls, embedding: Tensor) -> Record:
         """The record before the first layer."""
-        return cls((0,), (embedding,))
+        return cls((0,), (shared(embedding),))
 
     def then(self, layer: int, state: Tensor) -> Record:
         """The record after a visit of `layer` that returned `state`; of several visits the latest is kept."""
@@ -48,7 +50,7 @@ class Record:
         after = before + (source in self.sources)
         return Record(
             (*self.sources[:before], source, *self.sources[after:]),
-            (*self.states[:before], state, *self.states[after:]),
+            (*self.states[:before], shared(state), *self.states[after:]),
         )
 
     def read(self, weights: Tensor, missing: Missing = "renormalise") -> Tensor:
