@@ -12,7 +12,7 @@ import pytest
 from layerwise.errors import PlanError, TrainError
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle, nodes_of
-from layerwise.train.recipe import METHODS, Recipe, Settings, recipe, retrained
+from layerwise.train.recipe import COMPARED, METHODS, Recipe, Settings, recipe, retrained
 
 DEPTH = 12
 
@@ -45,6 +45,8 @@ def test_every_method_is_a_frozen_recipe_under_its_own_name(method: str) -> None
         ("layerdrop-scratch", Drop(0.2), Fixed(), "plain"),
         ("layershuffle-layerdrop", Drop(0.2, of=Shuffle()), Shuffle(), "plain"),
         ("failout", Failout(((0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11)), 0.2), Fixed(), "plain"),
+        ("wiring-softmax", Fixed(), Fixed(), "wiring"),
+        ("wiring-identity", Fixed(), Fixed(), "wiring"),
     ],
 )
 def test_methods_are_as_published(method: str, training: Sampler, validation: Sampler, variant: str) -> None:
@@ -60,6 +62,21 @@ def test_epochs_are_one_for_the_baseline_and_more_from_scratch() -> None:
     assert recipe("layerdrop-scratch", settings, DEPTH).settings.epochs == 20
     others = set(METHODS) - {"baseline", "layerdrop-scratch"}
     assert {recipe(method, settings, DEPTH).settings for method in others} == {settings}
+
+
+def test_wirings_are_as_published_and_not_what_layershuffle_is_compared_with() -> None:
+    softmax, identity = (recipe(f"wiring-{name}", Settings(), DEPTH) for name in ("softmax", "identity"))
+    assert (softmax.wiring.kind, softmax.wiring.initialisation) == ("softmax", "biased")
+    assert identity.wiring.kind == "free"
+    assert not any(name.startswith("wiring") for name in COMPARED)
+    assert len(COMPARED) == 8
+
+
+def test_recipes_without_a_wiring_are_written_as_before_there_were_any() -> None:
+    assert "wiring" not in recipe("layershuffle", Settings(), DEPTH).to_json()
+    assert recipe("wiring-softmax", Settings(), DEPTH).to_json()["wiring"] == {
+        "kind": "softmax", "initialisation": "biased", "rate": 10.0,
+    }  # fmt: skip
 
 
 def test_a_retrained_model_is_trained_and_chosen_with_its_layers_alone() -> None:

@@ -13,6 +13,10 @@ functions below return complete recipes, one for each way of training that the l
     layerdrop-scratch        LayerDrop from random weights; its authors say that fine-tuning alone is not enough
     layershuffle-layerdrop   both at once, which the paper does not try
     failout                  whole nodes of layers lost at once (Yousefpour et al. 2020)
+    wiring-softmax           in order, every layer reading a learned mean of all states before it, as in ELC-BERT
+                             (Charpentier and Samuel 2023)
+    wiring-identity          the same with weights of any sign that begin as the plain model, and a mix before the head,
+                             as in DenseFormer (Pagliardini et al. 2024)
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from layerwise.plan.keeping import kept
 from layerwise.plan.samplers import Draws, Drop, Failout, Fixed, Sampler, Shuffle, nodes_of
 from layerwise.results.pedigree import RETRAINED, refined_at
 
-Variant = Literal["plain", "position", "predict"]
+Variant = Literal["plain", "position", "predict", "wiring"]
 Ranks = Literal["together", "apart"]
 Skipping = Literal["together", "apart", "preserved"]
 
@@ -112,6 +116,29 @@ class PredictionOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class WiringOptions:
+    """The layer weights of a learned wiring (see `layerwise.train.wiring`).
+
+    `kind` is how raw scalars become weights, `initialisation` where they begin: at 1 for the previous layer and 0 else
+    ("biased", for "free" weights the identity), or at 0. `rate` multiplies the learning rate for them alone: they are
+    few, each a sum over all tokens, and those of ELC-BERT learn at 1e-2. They never decay.
+
+    Raises `TrainError` for free weights that begin at 0: such a model computes nothing.
+    """
+
+    kind: Literal["softmax", "free"] = "softmax"
+    initialisation: Literal["biased", "zero"] = "biased"
+    rate: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.kind == "free" and self.initialisation == "zero":
+            raise TrainError(
+                "free layer weights of 0 pass nothing on; begin with the initialisation biased, which is the plain "
+                "model, or take the kind softmax"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """One way to train one model.
 
@@ -126,12 +153,15 @@ class Recipe:
     variant: Variant = "plain"
     position: PositionOptions = field(default_factory=PositionOptions)
     prediction: PredictionOptions = field(default_factory=PredictionOptions)
+    wiring: WiringOptions = field(default_factory=WiringOptions)
     from_scratch: bool = False
     ranks: Ranks = "together"
 
     def to_json(self) -> dict[str, Any]:
         """The recipe in plain values, as JSON gives them back; the samplers by what they print."""
         content = asdict(replace(self, sampler=Fixed(), validation=Fixed()))
+        if self.variant != "wiring":
+            del content["wiring"]  # trainings that were begun before there were wirings go on
         written = json.dumps({**content, "sampler": str(self.sampler), "validation": str(self.validation)})
         found: dict[str, Any] = json.loads(written)
         return found
@@ -200,6 +230,16 @@ def failout(settings: Settings, depth: int) -> Recipe:
     return Recipe("failout", settings, Failout(nodes_of(depth, min(4, depth)), settings.drop))
 
 
+def wiring_softmax(settings: Settings, depth: int) -> Recipe:
+    """Every layer reads a softmax mean of all states before it; in order, for all epochs."""
+    return Recipe("wiring-softmax", settings, variant="wiring", wiring=WiringOptions("softmax"))
+
+
+def wiring_identity(settings: Settings, depth: int) -> Recipe:
+    """Every layer, and the head, reads a free sum of all states before it that begins as the plain model."""
+    return Recipe("wiring-identity", settings, variant="wiring", wiring=WiringOptions("free"))
+
+
 def retrained(settings: Settings, layers: tuple[int, ...]) -> Recipe:
     """A model refined with `layers` alone: what a given depth can reach when it is known beforehand."""
     plan = Fixed(Plan.of(layers))
@@ -216,11 +256,14 @@ METHODS: Mapping[str, Callable[[Settings, int], Recipe]] = {
     "layerdrop-scratch": layerdrop_scratch,
     "layershuffle-layerdrop": layershuffle_layerdrop,
     "failout": failout,
+    "wiring-softmax": wiring_softmax,
+    "wiring-identity": wiring_identity,
 }
 """Every method that the command line offers, by name."""
 
-COMPARED = tuple(name for name in METHODS if name != "failout")
-"""The methods that LayerShuffle is compared with: failout asks which layers lie together, and needs an answer."""
+COMPARED = tuple(name for name in METHODS if name != "failout" and not name.startswith("wiring"))
+"""The methods that LayerShuffle is compared with. Failout asks which layers lie together, and needs an answer; learned
+wirings change what layers read, and not what they bear."""
 
 
 def recipe(

@@ -10,30 +10,36 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from layerwise.errors import CheckpointError, UnsupportedModel
+from layerwise.plan import Edges
 from layerwise.results.pedigree import Pedigree
 from layerwise.stack import Stack, load
-from layerwise.train import position, prediction
+from layerwise.train import position, prediction, wiring
 from layerwise.train.prediction import PositionPrediction
-from layerwise.train.recipe import PositionOptions, PredictionOptions
+from layerwise.train.recipe import PositionOptions, PredictionOptions, WiringOptions
+from layerwise.train.wiring import LayerWiring
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A model with its pedigree; `prediction` is there for models that predict their layers' positions."""
+    """A model with its pedigree; `prediction` is there for models that predict their layers' positions, `wiring` for
+    those whose layers read learned mixes.
+    """
 
     stack: Stack
     pedigree: Pedigree | None
     prediction: PositionPrediction | None = None
+    wiring: LayerWiring | None = None
 
 
 def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> Trained:
-    """The model in `folder` as it was trained: with its position encoding or prediction, where the recipe has one.
+    """The model in `folder` as it was trained: with its position encoding, prediction or wiring, if the recipe has one.
 
     Raises `CheckpointError` when their weights are not in the folder.
     """
     pedigree = Pedigree.read(folder)
     variant = "plain" if pedigree is None else pedigree.recipe["variant"]
-    stack = load(folder, device=device, dtype=dtype, adding=(position.NAME,) if variant == "position" else ())
+    adding = {"position": (position.NAME,), "wiring": (wiring.NAME,)}.get(variant, ())
+    stack = load(folder, device=device, dtype=dtype, adding=adding)
     if variant == "plain":
         return Trained(stack, pedigree)
     assert pedigree is not None
@@ -44,18 +50,40 @@ def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
         encoding = position.attach(stack, PositionOptions(**pedigree.recipe["position"]))
         _fill(encoding, folder, position.NAME)
         return Trained(stack, pedigree)
+    if variant == "wiring":
+        wired = wiring.attach(stack, WiringOptions(**pedigree.recipe["wiring"]))
+        _fill(wired, folder, wiring.NAME)
+        return Trained(stack, pedigree, wiring=wired)
     asked = prediction.attach(stack, PredictionOptions(**pedigree.recipe["prediction"]))
     _fill(asked, folder, prediction.NAME)
     return Trained(stack, pedigree, asked)
 
 
-def _fill(module: nn.Module, folder: Path, name: str) -> None:
-    """Load the tensors of an added module from a model folder."""
+def saved_edges(folder: Path) -> Edges | None:
+    """The learned wiring of the model in `folder`, read without opening the model; `None` for a model without one."""
+    pedigree = Pedigree.read(folder)
+    if pedigree is None or pedigree.recipe["variant"] != "wiring":
+        return None
+    found = _added(folder, wiring.NAME)
+    depth = found["raw"].shape[1] - 1 if "raw" in found else 1
+    wired = LayerWiring(depth, WiringOptions(**pedigree.recipe["wiring"]))
+    _fill(wired, folder, wiring.NAME)
+    return wired.edges()
+
+
+def _added(folder: Path, name: str) -> dict[str, Tensor]:
+    """The tensors of an added module in a model folder, by their names in the module."""
     found: dict[str, Tensor] = {}
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as tensors:
             keys = [key for key in tensors.keys() if key.startswith(f"{name}.")]  # noqa: SIM118  (it is no mapping)
             found |= {key.removeprefix(f"{name}."): tensors.get_tensor(key) for key in keys}
+    return found
+
+
+def _fill(module: nn.Module, folder: Path, name: str) -> None:
+    """Load the tensors of an added module from a model folder."""
+    found = _added(folder, name)
     missing = sorted(set(module.state_dict()) - set(found))
     if missing:
         raise CheckpointError(

@@ -1,11 +1,12 @@
 """The Hugging Face Trainer, with a plan for every pass.
 
-`PlanTrainer` adds three things to its parent and takes nothing away, so mixed precision, accumulation, DDP and FSDP
+`PlanTrainer` adds four things to its parent and takes nothing away, so mixed precision, accumulation, DDP and FSDP
 through accelerate or torchrun, resume, trackers and callbacks are the parent's own:
 
 - a training pass runs, forward and backward, with the drawn plan in place; the place of a draw is (optimiser step, pass
   within the step), so a resumed training draws what it would have drawn, and every process draws the same;
 - validation runs under plans drawn by the batch, the same ones at every validation, so that losses compare;
+- layer weights, where there are some, have a learning rate of their own and do not decay;
 - a loss that is not finite stops the training before it reaches the weights, with the step and the plan in the message.
 
 Outside a pass the model is the plain model: parameter names, checkpoints and optimiser state are as ever.
@@ -25,14 +26,15 @@ from layerwise.errors import TrainError
 from layerwise.plan.samplers import Draws
 from layerwise.stack import Stack
 from layerwise.train.prediction import PositionPrediction
+from layerwise.train.wiring import LayerWiring
 
 
 class PlanTrainer(Trainer):
     """A Trainer over the model of `stack` that draws the plan of every pass.
 
     `draws` are those of training, `validation` those of validation; `prediction`, where there is one, adds its loss to
-    the task's; `order` is that in which training examples are read, the parent's if there is none. Everything else is
-    the parent's.
+    the task's; `wiring`, where there is one, is optimised as its options say; `order` is that in which training
+    examples are read, the parent's if there is none. Everything else is the parent's.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class PlanTrainer(Trainer):
         draws: Draws,
         validation: Draws,
         prediction: PositionPrediction | None = None,
+        wiring: LayerWiring | None = None,
         order: Sampler[int] | None = None,
         **options: Any,
     ) -> None:
@@ -50,6 +53,7 @@ class PlanTrainer(Trainer):
         self.draws = draws
         self.validation = validation
         self.prediction = prediction
+        self.wiring = wiring
         self.order = order
         self._step = -1
         self._pass = 0
@@ -57,6 +61,19 @@ class PlanTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
         return super()._get_train_sampler(train_dataset) if self.order is None else self.order
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
+        """The parent's optimiser; layer weights leave its groups for one of their own."""
+        first = self.optimizer is None
+        optimizer = super().create_optimizer(*args, **kwargs)
+        if self.wiring is None or not first:
+            return optimizer
+        raw = self.wiring.raw
+        for group in optimizer.param_groups:
+            group["params"] = [parameter for parameter in group["params"] if parameter is not raw]
+        rate = self.args.learning_rate * self.wiring.options.rate
+        optimizer.add_param_group({"params": [raw], "lr": rate, "weight_decay": 0.0})
+        return optimizer
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """One pass forward and backward, with its plan in place. Raises `TrainError` at a loss that is not finite."""

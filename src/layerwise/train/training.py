@@ -25,7 +25,7 @@ from layerwise.errors import TrainError
 from layerwise.plan.samplers import Draws
 from layerwise.results.pedigree import MODEL, Pedigree
 from layerwise.stack import Stack
-from layerwise.train import position, prediction
+from layerwise.train import position, prediction, wiring
 from layerwise.train.clock import Clock, Progress, moments, seconds_of
 from layerwise.train.folder import discard_checkpoints, hold, last_checkpoint, steps_of
 from layerwise.train.recipe import Recipe, Settings
@@ -71,17 +71,20 @@ def train(
     stack = base.open()
     if recipe.from_scratch:
         _redraw(stack)
-    asked = None
+    asked = wired = None
     if recipe.variant == "position":
         position.attach(stack, recipe.position)
     elif recipe.variant == "predict":
         asked = prediction.attach(stack, recipe.prediction)
+    elif recipe.variant == "wiring":
+        wired = wiring.attach(stack, recipe.wiring)
     examples = Replayed(splits.train, seed)
     trainer = PlanTrainer(
         stack=stack,
         draws=Draws(recipe.sampler, stack.depth, seed, stream=_stream(recipe)),
         validation=Draws(recipe.validation, stack.depth, 0, stream="validation"),
         prediction=asked,
+        wiring=wired,
         order=ReadingOrder(examples, alike=None if splits.classes else recipe.settings.batch),
         args=_arguments(recipe.settings, recipe, len(splits.train), seed, folder, dict(arguments or {})),
         data_collator=splits.collate,
