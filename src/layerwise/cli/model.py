@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from transformers.utils import logging
 
+import layerwise.models  # noqa: F401  (its architectures become known to transformers)
 from layerwise.data.tokenizer import load_tokenizer
 from layerwise.stack import Stack, load
 

@@ -32,6 +32,9 @@ REFUSED_TYPES = {
     "xlnet": "its blocks carry a second stream beside the hidden state, and keep memories by position",
 }
 
+# How the names of the model types begin that layerwise itself makes known to transformers (`layerwise.models`).
+OWN_TYPES = "layerwise-"
+
 # What a training may add to a model that its layers then cannot do without, by the name of the submodule.
 ADDED_PARTS = {
     "layer_positions": "an encoding of their positions",
@@ -189,7 +192,7 @@ def _pretrained(
 def _model_class(config: Any, trust_remote_code: bool) -> Any | None:
     """The class that the configuration names, else the automatic one for its head."""
     for name in getattr(config, "architectures", None) or ():
-        kind = getattr(transformers, name, None)
+        kind = getattr(transformers, name, None) or _registered(name, config)
         if kind is not None:
             return kind
         automatic = {"ForCausalLM": "AutoModelForCausalLM", "ForMaskedLM": "AutoModelForMaskedLM"}
@@ -197,6 +200,14 @@ def _model_class(config: Any, trust_remote_code: bool) -> Any | None:
             if trust_remote_code and name.endswith(suffix):
                 return getattr(transformers, automatic_name)
     return transformers.AutoModel
+
+
+def _registered(name: str, config: Any) -> Any | None:
+    """The class called `name` that somebody registered with transformers for this kind of configuration."""
+    automatic = (getattr(transformers, each) for each in dir(transformers) if each.startswith("AutoModel"))
+    mappings = [kind._model_mapping for kind in automatic if hasattr(kind, "_model_mapping")]
+    kinds = (mapping.get(type(config), None) for mapping in mappings)
+    return next((kind for kind in kinds if getattr(kind, "__name__", None) == name), None)
 
 
 def _tokenizer(module: nn.Module, place: str, revision: str | None, trust_remote_code: bool) -> Any | None:
@@ -214,6 +225,10 @@ def _explained(place: str, error: Exception) -> ModelError:
     reason = text[0] if text else type(error).__name__
     if "trust_remote_code" in str(error):
         return ModelError(f"{place} comes with its own code, which is not run unless you ask: --trust-remote-code")
+    if f"`{OWN_TYPES}" in str(error):
+        return ModelError(
+            f"{place} holds a model of layerwise's own kind: `import layerwise.models` before it is loaded"
+        )
     if "safetensors" in str(error):
         return CheckpointError(f"{place} has no safetensors weights ({reason}); pickled weights are refused")
     return CheckpointError(

@@ -64,6 +64,8 @@ class ElcPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _no_split_modules = ["Layer", "MixingLayer"]  # noqa: RUF012
+    # Whether a loss is divided by the labels of all batches of a step: the masked-token head's alone is.
+    accepts_loss_kwargs = False
     _can_record_outputs = {"hidden_states": [Layer, MixingLayer], "attentions": SelfAttention}  # noqa: RUF012
 
     def layer_weights(self) -> Tensor | None:
@@ -81,6 +83,17 @@ class ElcPreTrainedModel(PreTrainedModel):
         rows = [reader() for reader in readers]
         device = rows[-1].device
         return torch.stack([nn.functional.pad(row.to(device), (0, columns - len(row))) for row in rows])
+
+    def activation_checkpointing_enable(
+        self, activation_checkpointing_kwargs: dict[str, Any] | None = None, **options: Any
+    ) -> None:
+        """As in transformers, but without the reentrant kind: it would lose the gradients of what is mixed."""
+        if (activation_checkpointing_kwargs or {}).get("use_reentrant") and self.config.reading.mixes:
+            raise ModelError(
+                f"reentrant checkpointing sees no gradient for the states that layers of {self.config.variant} mix; "
+                'give {"use_reentrant": False}, which is also the default'
+            )
+        super().activation_checkpointing_enable(activation_checkpointing_kwargs, **options)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -157,12 +170,44 @@ class ElcModel(ElcPreTrainedModel):
                 hidden = layer(hidden, *context)
             return hidden
         record = Record.of(hidden)
-        for layer in cast(Iterable[MixingLayer], self.layers):
+        still_read = self._still_read()
+        for place, layer in enumerate(cast(Iterable[MixingLayer], self.layers)):
             hidden = layer(hidden, *context, record=record)
             record = record.then(layer.number, hidden)
+            if still_read is not None:
+                record = _only(record, still_read[place])
         if self.output_weights is None:
             return hidden
         return record.read(self.output_weights(), self.config.missing)
+
+    @torch.no_grad()
+    def _still_read(self) -> list[frozenset[int]] | None:
+        """For each place in the list, the sources with a weight that is not negligible for some reader after it.
+
+        `None` in training, where every weight has a gradient and every state is kept for it, and while compiling,
+        where a graph cannot depend on the weights' values.
+        """
+        if self.training or torch.compiler.is_compiling():
+            return None
+        readers = [layer.layer_weights() for layer in cast(Iterable[MixingLayer], self.layers)]
+        readers += [self.output_weights()] if self.output_weights is not None else []
+        sizes = torch.cat(readers).abs().tolist()
+        later: frozenset[int] = frozenset()
+        found = []
+        for reader in reversed(readers):
+            found.append(later)
+            own = sizes[-len(reader) :]
+            del sizes[-len(reader) :]
+            # However small they are, a reader's largest is read.
+            least = min(self.config.negligible, math.nextafter(max(own), 0))
+            later |= {source for source, size in enumerate(own) if size > least}
+        return found[::-1][: len(self.layers)]
+
+
+def _only(record: Record, sources: frozenset[int]) -> Record:
+    """The record without what nobody reads any more."""
+    kept = [pair for pair in zip(record.sources, record.states, strict=True) if pair[0] in sources]
+    return Record(tuple(source for source, _ in kept), tuple(state for _, state in kept))
 
 
 def _readable(attention_mask: Tensor | None) -> Tensor | None:

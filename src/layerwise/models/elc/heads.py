@@ -48,6 +48,7 @@ class Head(nn.Module):
 class ElcForMaskedLM(ElcPreTrainedModel):
     """Predicts masked tokens; its output table is the token vectors' own."""
 
+    accepts_loss_kwargs = True
     _tied_weights_keys = {"head.projection.weight": "encoder.embedding.words.weight"}  # noqa: RUF012
 
     def __init__(self, config: ElcConfig) -> None:

@@ -1,0 +1,216 @@
+"""Published pre-training checkpoints of ELC-BERT and LTG-BERT, as models of ours that compute the same.
+
+The four model files that were published share their tensor names but not their arithmetic, so the caller says which of
+them a checkpoint belongs to: only `weighted-output` and a plain `ltg` can be told by their tensors, and those two are
+checked. What the tensors do not say either is the number of heads (64 numbers wide in everything published) and the id
+of the padding token, which comes from the tokenizer: the published configurations name another token there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.errors import CheckpointError
+from layerwise.models.elc.attention import bucket_table
+from layerwise.models.elc.configuration import ElcConfig
+from layerwise.models.elc.heads import ElcForMaskedLM
+from layerwise.models.elc.variants import find_variant
+
+HEAD_WIDTH = 64
+"""How wide a head is in everything that was published."""
+
+_NAMES = {
+    "embedding.word_embedding.weight": "encoder.embedding.words.weight",
+    "embedding.relative_embedding": "encoder.embedding.positions",
+    "embedding.relative_layer_norm.weight": "encoder.embedding.position_norm.weight",
+    "embedding.relative_layer_norm.bias": "encoder.embedding.position_norm.bias",
+    "transformer.prev_layer_weights": "encoder.output_weights.scalars",
+    "classifier.nonlinearity.1.weight": "head.dense.weight",
+    "classifier.nonlinearity.1.bias": "head.dense.bias",
+    "classifier.nonlinearity.5.weight": "head.projection.weight",
+    "classifier.nonlinearity.5.bias": "head.projection.bias",
+}
+_LAYER_NAMES = {
+    "prev_layer_weights": "layer_weights.scalars",
+    "attention.in_proj_qk.weight": "attention.query_key.weight",
+    "attention.in_proj_qk.bias": "attention.query_key.bias",
+    "attention.in_proj_v.weight": "attention.value.weight",
+    "attention.in_proj_v.bias": "attention.value.bias",
+    "attention.out_proj.weight": "attention.projection.weight",
+    "attention.out_proj.bias": "attention.projection.bias",
+    "attention.post_layer_norm.weight": "attention.post_norm.weight",
+    "attention.post_layer_norm.bias": "attention.post_norm.bias",
+    "mlp.mlp.1.weight": "feed_forward.up.weight",
+    "mlp.mlp.4.weight": "feed_forward.down.weight",
+}
+_LAYER = re.compile(r"transformer\.layers\.(\d+)\.(.+)")
+_WORDS, _POSITIONS = "embedding.word_embedding.weight", "embedding.relative_embedding"
+_TIED, _DISTANCES = "classifier.nonlinearity.5.weight", "attention.position_indices"
+
+
+def convert_elc(
+    state_dict: Mapping[str, Tensor],
+    *,
+    variant: str,
+    heads: int | None = None,
+    longest: int | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    pad_token_id: int | None = None,
+) -> ElcForMaskedLM:
+    """The model of a published checkpoint's tensors, in evaluation mode, computing what the published file computed.
+
+    `variant` is the file that the checkpoint was trained with. `heads` is by default the width divided by 64, `longest`
+    (the longest sequence) that of the position indices in the checkpoint, or 512 where it has none. The padding id is
+    the tokenizer's, or `pad_token_id`.
+
+    Raises `CheckpointError` naming tensors that are missing, surplus, of another shape, or of another variant.
+    """
+    given = {name.removeprefix("module."): tensor for name, tensor in state_dict.items()}
+    config = _configuration(given, variant, heads, longest)
+    config.pad_token_id = _padding(tokenizer, config.vocab_size) if tokenizer is not None else pad_token_id
+    _check_buckets(given, config)
+    renamed = {_renamed(name): tensor for name, tensor in given.items() if not name.endswith(_DISTANCES)}
+    # Checkpoints may leave out the second name of the shared table.
+    renamed.setdefault(_NAMES[_TIED], given[_WORDS])
+    if not torch.equal(renamed[_NAMES[_TIED]], given[_WORDS]):
+        raise CheckpointError(f"{_TIED} differs from {_WORDS}; in every published model they are one table")
+    with torch.device("meta"):
+        model = ElcForMaskedLM(config)
+    _check_names(renamed, model, variant)
+    model = ElcForMaskedLM(config)
+    model.load_state_dict(renamed)
+    return model.eval()
+
+
+def read_checkpoint(file: Path) -> dict[str, Tensor]:
+    """The tensors of a checkpoint: a safetensors file, or one of torch, from which nothing but tensors is read.
+
+    A training checkpoint of torch keeps the model's tensors under `model`. Raises `CheckpointError`.
+    """
+    if not file.is_file():
+        raise CheckpointError(
+            f"there is no checkpoint file {file}; give a .safetensors file, or a .bin or .pt of torch"
+        )
+    try:
+        if file.suffix == ".safetensors":
+            return load_file(file)
+        content: Any = torch.load(file, map_location="cpu", weights_only=True)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{file} is not a whole safetensors file ({error}); fetch it again") from error
+    except Exception as error:  # torch raises many kinds for what is cut short or is more than tensors
+        raise CheckpointError(
+            f"{file} could not be read as tensors alone ({str(error).strip().splitlines()[0]}); a file that holds code "
+            "is never run: save the model's state_dict by itself, best as safetensors"
+        ) from error
+    if isinstance(content, dict) and isinstance(content.get("model"), dict):
+        content = content["model"]
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise CheckpointError(f"{file} holds no table of tensors by name; give a model's state_dict")
+    return content
+
+
+def _configuration(given: Mapping[str, Tensor], variant: str, heads: int | None, longest: int | None) -> ElcConfig:
+    """The shape of the model, read off its tensors."""
+    if find_variant(variant).mixture == "free":
+        raise CheckpointError(f"no checkpoint of {variant} was published in this form; give the variant it belongs to")
+    numbers = [int(match[1]) for name in given if (match := _LAYER.fullmatch(name))]
+    up = "transformer.layers.0.mlp.mlp.1.weight"
+    absent = [name for name in (_WORDS, _POSITIONS, up) if name not in given]
+    if absent:
+        raise CheckpointError(
+            f"the checkpoint has no tensor {absent[0]} (its first is {next(iter(given), 'none')}); "
+            "give a pre-training checkpoint of ELC-BERT or LTG-BERT"
+        )
+    vocabulary, width = given[_WORDS].shape
+    if heads is None and width % HEAD_WIDTH:
+        raise CheckpointError(f"a width of {width} does not say how many heads there are; name them with heads=...")
+    distances = given.get(f"transformer.layers.0.{_DISTANCES}")
+    return ElcConfig(
+        variant=variant, vocab_size=vocabulary, hidden_size=width, num_hidden_layers=max(numbers) + 1,
+        num_attention_heads=heads or width // HEAD_WIDTH, intermediate_size=given[up].shape[0] // 2,
+        position_buckets=(given[_POSITIONS].shape[0] + 1) // 2,
+        max_position_embeddings=longest or (512 if distances is None else distances.shape[0]),
+    )  # fmt: skip
+
+
+def _renamed(name: str) -> str:
+    match = _LAYER.fullmatch(name)
+    if match is not None and match[2] in _LAYER_NAMES:
+        return f"encoder.layers.{match[1]}.{_LAYER_NAMES[match[2]]}"
+    return _NAMES.get(name, name)
+
+
+def _published(name: str) -> str:
+    """What a tensor of ours is called in the published files."""
+    own = {ours: theirs for theirs, ours in _NAMES.items()}
+    layers = {ours: theirs for theirs, ours in _LAYER_NAMES.items()}
+    _, _, rest = name.partition("encoder.layers.")
+    number, _, inner = rest.partition(".")
+    return f"transformer.layers.{number}.{layers[inner]}" if inner in layers else own.get(name, name)
+
+
+def _check_names(renamed: Mapping[str, Tensor], model: ElcForMaskedLM, variant: str) -> None:
+    """Every tensor of the model is there, in its shape, and no other."""
+    expected = model.state_dict()
+    missing = sorted(_published(name) for name in expected.keys() - renamed.keys())
+    surplus = sorted(_published(name) for name in renamed.keys() - expected.keys())
+    if missing or surplus:
+        found = [f"lacks {_listed(missing)}"] if missing else []
+        found += [f"has {_listed(surplus)} besides"] if surplus else []
+        raise CheckpointError(f"as {variant} the checkpoint {' and '.join(found)}; {_likely(renamed)}")
+    for name, tensor in expected.items():
+        if tensor.shape != renamed[name].shape:
+            raise CheckpointError(
+                f"{_published(name)} has the shape {tuple(renamed[name].shape)}, and {tuple(tensor.shape)} is needed"
+            )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _likely(renamed: Mapping[str, Tensor]) -> str:
+    """Which variants have tensors of these kinds."""
+    if _NAMES["transformer.prev_layer_weights"] in renamed:
+        return "a mixture for the output belongs to weighted-output"
+    if any(name.endswith("layer_weights.scalars") for name in renamed):
+        return "layer weights without a mixture for the output belong to elc, elc-base, zero or normalized"
+    return "without layer weights it is ltg"
+
+
+def _padding(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> int:
+    if not isinstance(tokenizer.pad_token_id, int):
+        raise CheckpointError(
+            "the tokenizer has no padding token; set one (tokenizer.pad_token = '[PAD]') or name its id"
+        )
+    if len(tokenizer) > vocabulary:
+        raise CheckpointError(
+            f"the tokenizer has {len(tokenizer)} tokens and the checkpoint a table of {vocabulary}; "
+            "give the tokenizer that it was trained with"
+        )
+    return tokenizer.pad_token_id
+
+
+def _check_buckets(given: Mapping[str, Tensor], config: ElcConfig) -> None:
+    """The distance buckets that a checkpoint brings along are those that we compute."""
+    length = config.max_position_embeddings
+    table = bucket_table(config)
+    for name, stored in given.items():
+        if name.endswith(_DISTANCES):
+            places = torch.arange(length)
+            if stored.shape != (length, length) or not torch.equal(
+                stored.long(), table[places[:, None] - places + length - 1]
+            ):
+                raise CheckpointError(
+                    f"{name} has other distance buckets than {config.position_buckets} for up to {length} tokens give; "
+                    "name the longest sequence with longest=..."
+                )

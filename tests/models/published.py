@@ -1,0 +1,177 @@
+"""The arithmetic of LTG-BERT and the ELC-BERT variants a second time, written from the equations and nothing else.
+
+Sequence first, in float64, one head and one source at a time where a loop says it most plainly; tensors by the names of
+the published checkpoints. Nothing here is shared with the package, the distance buckets least of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from layerwise.models import ElcConfig, ElcForMaskedLM
+
+EPS = 1e-7
+# What the feed-forward half reads, and what it is added to, of (mix, attended).
+BLOCKS = {
+    "ltg": lambda mix, attended: (mix + attended, mix + attended),
+    "elc": lambda mix, attended: (mix + attended, attended),
+    "elc-base": lambda mix, attended: (attended, attended),
+    "zero": lambda mix, attended: (mix + attended, attended),
+    "normalized": lambda mix, attended: (mix + attended, attended),
+    "weighted-output": lambda mix, attended: (mix + attended, attended),
+    "denseformer": lambda mix, attended: (mix + attended, mix + attended),
+}
+
+
+def logits(
+    tensors: Mapping[str, Tensor], ids: Tensor, real: Tensor, *, variant: str, heads: int, mistake: str = ""
+) -> Tensor:
+    """Logits (batch, seq, vocabulary) of token ids (batch, seq), where `real` is False for padding."""
+    states = [norm(tensors["embedding.word_embedding.weight"][ids.T])]
+    positions = norm(tensors["embedding.relative_embedding"])
+    positions = (
+        positions * tensors["embedding.relative_layer_norm.weight"] + tensors["embedding.relative_layer_norm.bias"]
+    )
+    for number in range(depth(tensors)):
+        layer = f"transformer.layers.{number}."
+        mixed = reading(tensors.get(layer + "prev_layer_weights"), states, variant, mistake)
+        attended = attention(tensors, layer + "attention.", mixed, positions, real, heads, mistake)
+        read, kept = BLOCKS[variant](mixed, attended)
+        state = kept + feed_forward(tensors, layer + "mlp.mlp.", read)
+        states.append(norm(state) if variant == "normalized" else state)
+    last = states[-1]
+    if variant in ("weighted-output", "denseformer"):
+        last = reading(tensors["transformer.prev_layer_weights"], states, variant, mistake)
+    hidden = norm(last) @ tensors["classifier.nonlinearity.1.weight"].T + tensors["classifier.nonlinearity.1.bias"]
+    hidden = norm(hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2)
+    vocabulary = hidden @ tensors["embedding.word_embedding.weight"].T + tensors["classifier.nonlinearity.5.bias"]
+    return vocabulary.transpose(0, 1)
+
+
+def reading(scalars: Tensor | None, states: list[Tensor], variant: str, mistake: str) -> Tensor:
+    """What a reader takes of the states so far: the last alone where it has no scalars."""
+    if scalars is None:
+        return states[-1]
+    exponentials = scalars.exp()
+    weights = scalars if variant == "denseformer" or mistake == "no softmax" else exponentials / exponentials.sum()
+    total = torch.zeros_like(states[0])
+    for weight, state in zip(weights, states, strict=True):
+        total = total + weight * state
+    return total
+
+
+def attention(
+    tensors: Mapping[str, Tensor], name: str, states: Tensor, positions: Tensor, real: Tensor, heads: int, mistake: str
+) -> Tensor:
+    """The attention half, head by head, with every pair of tokens' own row of the position table."""
+    length, _, width = states.shape
+    each = width // heads
+    weight, bias = tensors[name + "in_proj_qk.weight"], tensors[name + "in_proj_qk.bias"]
+    normed = norm(states)
+    query, key = (normed @ weight[:width].T + bias[:width], normed @ weight[width:].T + bias[width:])
+    place_query, place_key = (positions @ weight[:width].T + bias[:width], positions @ weight[width:].T + bias[width:])
+    value = normed @ tensors[name + "in_proj_v.weight"].T + tensors[name + "in_proj_v.bias"]
+    rows = torch.tensor([[row(i - j) for j in range(length)] for i in range(length)])
+    rows = rows.T if mistake == "the other direction" else rows
+    parts = []
+    for head in range(heads):
+        own = slice(head * each, (head + 1) * each)
+        q, k = query[:, :, own], key[:, :, own]
+        scores = torch.einsum("ibd,jbd->bij", q, k)
+        scores = scores + torch.einsum("ibd,ijd->bij", q, place_key[:, own][rows])
+        scores = scores + torch.einsum("jbd,ijd->bij", k, place_query[:, own][rows])
+        scores = scores / math.sqrt((1 if mistake == "scale" else 3) * each)
+        exponentials = scores.exp() * (1 if mistake == "no padding" else real[:, None, :])
+        share = exponentials / exponentials.sum(dim=-1, keepdim=True)
+        parts.append(torch.einsum("bij,jbd->ibd", share, value[:, :, own]))
+    output = torch.cat(parts, dim=-1) @ tensors[name + "out_proj.weight"].T + tensors[name + "out_proj.bias"]
+    return norm(output) * tensors[name + "post_layer_norm.weight"] + tensors[name + "post_layer_norm.bias"]
+
+
+def feed_forward(tensors: Mapping[str, Tensor], name: str, states: Tensor) -> Tensor:
+    """The gated half, with the tanh approximation of GELU written out."""
+    up = norm(states) @ tensors[name + "1.weight"].T
+    value, gate = up[..., : up.shape[-1] // 2], up[..., up.shape[-1] // 2 :]
+    smooth = gate * (1 + torch.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3))) / 2
+    return norm(value * smooth) @ tensors[name + "4.weight"].T
+
+
+def norm(states: Tensor) -> Tensor:
+    """Mean 0 and variance 1 in each row."""
+    centred = states - states.mean(dim=-1, keepdim=True)
+    return centred / (centred.pow(2).mean(dim=-1, keepdim=True) + EPS).sqrt()
+
+
+def row(distance: int) -> int:
+    """The row of the table of 63 for a distance: 16 near ones to each side, then 15 that grow logarithmically."""
+    size = abs(distance)
+    if size > 16:
+        size = 16 + math.ceil(math.log(size / 16) / math.log(511 / 16) * 15)
+    return 31 + size * (1 if distance > 0 else -1)
+
+
+def depth(tensors: Mapping[str, Tensor]) -> int:
+    return len([name for name in tensors if name.endswith("attention.in_proj_v.weight")])
+
+
+def small_config(variant: str, **changes: object) -> ElcConfig:
+    """Three narrow layers with the published buckets."""
+    settings = {
+        "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 40,
+        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0, "pad_token_id": 3,
+    }  # fmt: skip
+    return ElcConfig(variant=variant, **{**settings, **changes})
+
+
+def randomise(model: torch.nn.Module, seed: int = 0) -> None:
+    """Give every parameter a value that matters: biases and scales too, which begin as 0 and 1."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype), alpha=0.3)
+
+
+def random_model(variant: str, **changes: object) -> ElcForMaskedLM:
+    """A model of `small_config` in float64 and evaluation mode, with random parameters throughout."""
+    model = ElcForMaskedLM(small_config(variant, **changes)).double().eval()
+    randomise(model)
+    return model
+
+
+def as_published(model: ElcForMaskedLM) -> dict[str, Tensor]:
+    """The parameters of a model of ours, themselves, under the names of the published files."""
+    names = {
+        "attention.query_key": "attention.in_proj_qk",
+        "attention.value": "attention.in_proj_v",
+        "attention.projection": "attention.out_proj",
+        "attention.post_norm": "attention.post_layer_norm",
+        "feed_forward.up": "mlp.mlp.1",
+        "feed_forward.down": "mlp.mlp.4",
+        "layer_weights.scalars": "prev_layer_weights",
+        "encoder.layers": "transformer.layers",
+        "encoder.output_weights.scalars": "transformer.prev_layer_weights",
+        "encoder.embedding.words": "embedding.word_embedding",
+        "encoder.embedding.positions": "embedding.relative_embedding",
+        "encoder.embedding.position_norm": "embedding.relative_layer_norm",
+        "head.dense": "classifier.nonlinearity.1",
+        "head.projection": "classifier.nonlinearity.5",
+    }
+    found = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        for ours, theirs in names.items():
+            name = name.replace(ours, theirs)
+        found[name] = parameter
+    return found
+
+
+def padded_batch(length: int, vocabulary: int = 61) -> tuple[Tensor, Tensor]:
+    """Token ids (3, length) and the mask of what is real: a whole row, and rows padded on either side."""
+    ids = torch.randint(5, vocabulary, (3, length), generator=torch.Generator().manual_seed(length))
+    real = torch.ones(3, length, dtype=torch.long)
+    real[1, length // 3 :] = 0
+    real[2, : length // 4] = 0
+    return ids, real

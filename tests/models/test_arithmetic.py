@@ -1,0 +1,94 @@
+"""Every variant against the second writing of its equations: values and gradients, with padding, short and long."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from layerwise.models import VARIANTS, ElcForMaskedLM
+from models.published import as_published, logits, padded_batch, random_model
+
+BAR = 1e-6
+# How many readers of three layers have something to learn; the first of denseformer has not.
+READERS = {"ltg": 0, "elc": 3, "elc-base": 3, "zero": 3, "normalized": 3, "weighted-output": 4, "denseformer": 3}
+MISTAKES = ("the other direction", "scale", "no padding", "no softmax")
+
+
+def difference(found: Tensor, expected: Tensor) -> float:
+    """The largest difference as a share of the largest value."""
+    return float((found - expected).abs().max() / expected.abs().max())
+
+
+def both(model: ElcForMaskedLM, variant: str, length: int, mistake: str = "") -> tuple[Tensor, Tensor]:
+    ids, real = padded_batch(length)
+    expected = logits(as_published(model), ids, real.bool(), variant=variant, heads=2, mistake=mistake)
+    return model(ids, attention_mask=real).logits, expected
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("length", [128, 512])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_variant_equals_its_equations(variant: str, length: int, implementation: str) -> None:
+    model = random_model(variant)
+    model.set_attn_implementation(implementation)
+    with torch.no_grad():
+        found, expected = both(model, variant, length)
+    assert difference(found, expected) < BAR
+
+
+@pytest.mark.parametrize("length", [128, 512])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradients_equal_those_of_the_equations(variant: str, length: int) -> None:
+    model = random_model(variant)
+    found, expected = both(model, variant, length)
+    weights = torch.randn(found.shape, generator=torch.Generator().manual_seed(1), dtype=found.dtype)
+    parameters = dict(model.named_parameters())
+    own = torch.autograd.grad((found * weights).sum(), list(parameters.values()), allow_unused=True)
+    theirs = torch.autograd.grad((expected * weights).sum(), list(parameters.values()), allow_unused=True)
+    scalars = [name for name in parameters if name.endswith("scalars")]
+    assert len(scalars) == READERS[variant]
+    for name, gradient, other in zip(parameters, own, theirs, strict=True):
+        # A lone source has a weight of one whatever its scalar.
+        if float(other.abs().max()) > 1e-9:
+            assert difference(gradient, other) < BAR, name
+        else:
+            assert float(gradient.abs().max()) < 1e-9, name
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_the_equations_would_be_seen(mistake: str) -> None:
+    with torch.no_grad():
+        found, wrong = both(random_model("elc"), "elc", 40, mistake)
+    assert difference(found, wrong) > 1e-3
+
+
+@pytest.mark.parametrize(("variant", "other"), [("elc", "elc-base"), ("elc", "normalized"), ("denseformer", "zero")])
+def test_another_variant_would_be_seen(variant: str, other: str) -> None:
+    with torch.no_grad():
+        found, wrong = both(random_model(variant), other, 40)
+    assert difference(found, wrong) > 1e-3
+
+
+def test_a_text_of_padding_alone_has_numbers_and_gradients() -> None:
+    ids, _ = padded_batch(9)
+    for implementation in ("sdpa", "eager"):
+        model = random_model("elc")
+        model.set_attn_implementation(implementation)
+        mask = torch.ones_like(ids)
+        mask[0] = 0
+        found = model(ids, attention_mask=mask).logits
+        found.sum().backward()
+        assert found.isfinite().all()
+        assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+        alone = model(ids[1:], attention_mask=mask[1:]).logits
+        assert torch.allclose(found[1:], alone, atol=1e-12)
+
+
+def test_a_mask_of_pairs_is_the_mask_of_tokens_said_at_length() -> None:
+    model = random_model("zero")
+    ids, real = padded_batch(20)
+    with torch.no_grad():
+        by_token = model(ids, attention_mask=real).logits
+        by_pair = model(ids, attention_mask=real[:, None, :].expand(-1, 20, -1)).logits
+    assert torch.equal(by_token, by_pair)

@@ -1,0 +1,156 @@
+"""Published checkpoints: the same function under our names, and clear words for files that are not what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import AutoModelForMaskedLM
+
+from cli.command import layerwise, refused
+from layerwise.cli.convert import PUBLISHED
+from layerwise.errors import CheckpointError, ModelError
+from layerwise.models.elc.convert import convert_elc, read_checkpoint
+from models.published import as_published, logits, padded_batch, random_model, row
+from tiny_tokenizers import word_tokenizer
+
+INDICES = torch.tensor([[row(i - j) for j in range(512)] for i in range(512)])
+
+
+def checkpoint(variant: str) -> dict[str, Tensor]:
+    """A checkpoint as published, with random tensors: buffers, shared table and all."""
+    tensors = {name: tensor.detach().clone() for name, tensor in as_published(random_model(variant)).items()}
+    for number in range(3):
+        tensors[f"transformer.layers.{number}.attention.position_indices"] = INDICES.clone()
+    return tensors
+
+
+@pytest.mark.parametrize("variant", PUBLISHED)
+def test_a_converted_checkpoint_computes_what_the_published_file_did(variant: str) -> None:
+    tensors = checkpoint(variant)
+    model = convert_elc(
+        {
+            f"module.{name}": tensor.float() if tensor.is_floating_point() else tensor
+            for name, tensor in tensors.items()
+        },
+        variant=variant,
+        heads=2,
+        pad_token_id=3,
+    )
+    assert (model.config.pad_token_id, model.config.position_buckets, model.config.intermediate_size) == (3, 32, 40)
+    ids, real = padded_batch(50)
+    with torch.no_grad():
+        found = model.double()(ids, attention_mask=real).logits
+        expected = logits(
+            {name: tensor.float().double() for name, tensor in tensors.items()},
+            ids,
+            real.bool(),
+            variant=variant,
+            heads=2,
+        )
+    assert float((found - expected).abs().max() / expected.abs().max()) < 1e-9
+    assert model.head.projection.weight is model.encoder.embedding.words.weight
+
+
+def test_the_padding_id_is_the_tokenizers() -> None:
+    tokenizer = word_tokenizer(["tree", "bird"])
+    model = convert_elc(checkpoint("elc"), variant="elc", heads=2, tokenizer=tokenizer, pad_token_id=4)
+    assert model.config.pad_token_id == tokenizer.pad_token_id == 0
+    tokenizer.pad_token = None
+    with pytest.raises(CheckpointError, match="the tokenizer has no padding token"):
+        convert_elc(checkpoint("elc"), variant="elc", heads=2, tokenizer=tokenizer)
+    with pytest.raises(CheckpointError, match="the tokenizer has 106 tokens and the checkpoint a table of 61"):
+        many = word_tokenizer([f"w{number}" for number in range(100)])
+        convert_elc(checkpoint("elc"), variant="elc", heads=2, tokenizer=many)
+
+
+@pytest.mark.parametrize(
+    ("of", "asked", "message"),
+    [
+        ("weighted-output", "elc", r"has transformer\.prev_layer_weights besides; .* belongs to weighted-output"),
+        ("elc", "weighted-output", r"lacks transformer\.prev_layer_weights; .* belong to elc, elc-base, zero or"),
+        ("ltg", "elc", r"lacks transformer\.layers\.0\.prev_layer_weights, .*; without layer weights it is ltg"),
+        ("elc", "ltg", r"has transformer\.layers\.0\.prev_layer_weights, .* besides"),
+        ("elc", "denseformer", "no checkpoint of denseformer was published"),
+    ],
+)
+def test_a_checkpoint_of_another_variant_is_refused(of: str, asked: str, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        convert_elc(checkpoint(of), variant=asked, heads=2)
+
+
+def test_an_unknown_variant_is_answered_with_the_near_ones() -> None:
+    with pytest.raises(ModelError, match="did you mean zero"):
+        convert_elc(checkpoint("zero"), variant="zeros", heads=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda given: given.pop("classifier.nonlinearity.1.bias"), r"lacks classifier\.nonlinearity\.1\.bias"),
+        (lambda given: given.pop("embedding.word_embedding.weight"), r"no tensor embedding\.word_embedding\.weight"),
+        (lambda given: given.update(pooler=torch.ones(2)), "has pooler besides"),
+        (lambda given: given.update({"classifier.nonlinearity.5.weight": torch.ones(61, 32)}), "they are one table"),
+        (lambda given: given.update({"classifier.nonlinearity.5.bias": torch.ones(7)}), r"shape \(7,\), and \(61,\)"),
+        (
+            lambda given: given.update({"transformer.layers.1.attention.position_indices": INDICES.T.contiguous()}),
+            "has other distance buckets than 32",
+        ),
+    ],
+)  # fmt: skip
+def test_tensors_that_do_not_fit_are_named(change: object, message: str) -> None:
+    tensors = checkpoint("elc")
+    change(tensors)  # type: ignore[operator]
+    with pytest.raises(CheckpointError, match=message):
+        convert_elc(tensors, variant="elc", heads=2)
+
+
+def test_without_a_shared_copy_of_the_table_it_is_the_table() -> None:
+    tensors = checkpoint("elc")
+    del tensors["classifier.nonlinearity.5.weight"]
+    assert convert_elc(tensors, variant="elc", heads=2).config.vocab_size == 61
+
+
+def test_the_number_of_heads_is_asked_for_where_the_width_does_not_tell() -> None:
+    with pytest.raises(CheckpointError, match="name them with heads="):
+        convert_elc(checkpoint("elc"), variant="elc")
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "bin", "training.pt"])
+def test_the_command_writes_a_folder_that_transformers_opens(tmp_path: Path, kind: str) -> None:
+    tensors = checkpoint("zero")
+    file = tmp_path / f"model.{kind}"
+    if kind == "safetensors":
+        del tensors["classifier.nonlinearity.5.weight"]
+        save_file(tensors, file)
+    else:
+        torch.save({"model": tensors} if kind.startswith("training") else tensors, file)
+    word_tokenizer(["tree"]).save_pretrained(tmp_path / "words")
+    options = ("--variant", "zero", "--tokenizer", tmp_path / "words", "--heads", "2", "--out", tmp_path / "out")
+    ended = layerwise("convert", file, *options)
+    assert ended.code == 0, ended.err
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").double()
+    assert (model.config.variant, model.config.pad_token_id) == ("zero", 0)
+    ids, real = padded_batch(20)
+    with torch.no_grad():
+        found = model(ids, attention_mask=real).logits
+        expected = logits(tensors, ids, real.bool(), variant="zero", heads=2)
+    assert float((found - expected).abs().max()) < 1e-4
+    assert "is there already and is not empty" in refused("convert", file, *options)
+
+
+def test_files_that_hold_no_tensors_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="there is no checkpoint file"):
+        read_checkpoint(tmp_path / "none.bin")
+    (tmp_path / "cut.safetensors").write_bytes(b"short")
+    with pytest.raises(CheckpointError, match="is not a whole safetensors file"):
+        read_checkpoint(tmp_path / "cut.safetensors")
+    torch.save({"model": Path("somewhere")}, tmp_path / "code.bin")
+    with pytest.raises(CheckpointError, match="could not be read as tensors alone"):
+        read_checkpoint(tmp_path / "code.bin")
+    torch.save([1, 2], tmp_path / "list.bin")
+    with pytest.raises(CheckpointError, match="holds no table of tensors"):
+        read_checkpoint(tmp_path / "list.bin")
