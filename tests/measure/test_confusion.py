@@ -65,6 +65,13 @@ def test_an_interval_holds_the_value_and_has_a_width_everywhere(cells: list[int]
     assert interval(name, counts) == (low, high)
 
 
+@pytest.mark.parametrize("name", sorted(METRICS))
+def test_twenty_right_answers_do_not_prove_that_all_are(name: str) -> None:
+    low, high = interval(name, [[10, 0], [0, 10]])
+    assert 0.6 < low < 0.95
+    assert high == 1.0
+
+
 @pytest.mark.parametrize("name", ["mcc", "f1"])
 def test_an_interval_covers_the_truth_as_often_as_it_says(name: str) -> None:
     chances = np.array([0.35, 0.15, 0.2, 0.3])
