@@ -62,6 +62,11 @@ class LayerWiring(nn.Module):
         self.raw = nn.Parameter(torch.zeros_like(eye) if options.initialisation == "zero" else eye)
         self.register_buffer("kept", torch.ones_like(eye, dtype=torch.bool).tril())
 
+    @property
+    def renormalises(self) -> bool:
+        """Whether rows are means, which a cut edge must leave means."""
+        return self.options.kind == "softmax"
+
     def layer_weights(self) -> Tensor:
         """alpha, of shape (readers, depth + 1): lower triangular, zero where nothing is read; differentiable."""
         if self.options.kind == "free":

@@ -1,0 +1,65 @@
+"""The layer weights of an ELC-BERT as one wiring: read as a value, replaced, and cut for good.
+
+A weight of a softmax is exactly 0 where its scalar is minus infinity, and stays 0 in further training, since its
+gradient is 0. An encoder that is not training lets a state go when no later reader has a weight for it, so a model with
+cut edges, saved and loaded as ever, holds fewer states.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from layerwise.errors import ModelError, PlanError
+from layerwise.models.elc.encoder import ElcPreTrainedModel
+from layerwise.models.elc.layers import LayerWeights, MixingLayer
+from layerwise.plan import Edges
+
+
+class ElcWiring(nn.Module):
+    """The readers of `model`, one after another, the output's last if it is mixed; the weights are the model's own.
+
+    Raises `ModelError` for the variant without layer weights.
+    """
+
+    def __init__(self, model: ElcPreTrainedModel) -> None:
+        super().__init__()
+        encoder = model.base_model
+        readers = [layer.layer_weights for layer in encoder.layers if isinstance(layer, MixingLayer)]
+        if not readers:
+            raise ModelError(
+                f"a model of the variant {model.config.variant} has no layer weights; give one of another variant, "
+                "such as elc, or train some into it: layerwise train wiring-identity"
+            )
+        self.depth = len(readers)
+        self.readers = nn.ModuleList(readers if encoder.output_weights is None else [*readers, encoder.output_weights])
+
+    @property
+    def renormalises(self) -> bool:
+        """Whether rows are means, which a cut edge must leave means."""
+        return all(reader.softmax for reader in self._rows())
+
+    def edges(self) -> Edges:
+        """The wiring as it is now, as a value."""
+        with torch.no_grad():
+            weights = [reader().tolist() for reader in self._rows()]
+        columns = self.depth + 1
+        return Edges.of([row + [0.0] * (columns - len(row)) for row in weights], self.depth)
+
+    @torch.no_grad()
+    def set_edges(self, edges: Edges) -> None:
+        """Take the weights of `edges` and no other edge. Raises `PlanError` for a wiring of another shape."""
+        rows = self._rows()
+        if (edges.depth, len(edges.rows)) != (self.depth, len(rows)):
+            raise PlanError(
+                f"a wiring of {edges.depth} layers and {len(edges.rows)} readers does not fit a model of {self.depth} "
+                f"layers and {len(rows)} readers"
+            )
+        for reader, row in zip(rows, edges.matrix(), strict=True):
+            weights = torch.tensor(row[: reader.sources], dtype=torch.float64)
+            if reader.softmax and (weights < 0).any():
+                raise PlanError("weights of a softmax are not negative: this wiring is of another variant")
+            reader.scalars.copy_(weights.log() if reader.softmax else weights)
+
+    def _rows(self) -> list[LayerWeights]:
+        return [reader for reader in self.readers if isinstance(reader, LayerWeights)]
