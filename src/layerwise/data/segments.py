@@ -36,10 +36,10 @@ _EMPTY_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _SPACES = re.compile(r"[^\S\t]+")
 _END = re.compile(r"""[.!?]+["')\]]*\s+(?=["'(\[]*[A-Z0-9])""")
 _LAST_WORD = re.compile(r"[\w.]*\Z")
-_ABBREVIATIONS = frozenset(
-    "Mr Mrs Ms Dr Prof St Rev Capt Col Gen Lieut Hon Messrs Jr Sr No vs cf e.g i.e etc viz Fig fig Vol vol "
-    "Jan Feb Aug Sept Oct Nov Dec".split()
-)
+_ABBREVIATIONS = """
+    Mr Mrs Ms Dr Prof St Rev Capt Col Gen Lieut Hon Messrs Jr Sr No vs cf e.g i.e etc viz Fig fig Vol vol
+    Jan Feb Aug Sept Oct Nov Dec
+"""
 _BATCH = 4_096
 
 
@@ -185,7 +185,7 @@ def _is_abbreviation(paragraph: str, start: int, end: re.Match[str]) -> bool:
         return False
     word = _LAST_WORD.search(paragraph[start : end.start()])
     assert word is not None
-    return word[0] in _ABBREVIATIONS or (len(word[0]) == 1 and word[0].isupper() and word[0] != "I")
+    return word[0] in _ABBREVIATIONS.split() or (len(word[0]) == 1 and word[0].isupper() and word[0] != "I")
 
 
 def _marked(found: list[str]) -> Iterator[tuple[str, bool]]:

@@ -129,20 +129,29 @@ class MaskedSegments(Dataset[Example]):
 
 
 class FixedMasks(Examples):
-    """Held-out examples: every segment whole, always with the same masks."""
+    """Held-out examples: every segment whole, always with the same masks; at most `limit`, spread over the text.
 
-    def __init__(self, segments: Segments, masking: SpanMasking, tokenizer: PreTrainedTokenizerBase) -> None:
+    `owners` (examples,) tells the document that each is of.
+    """
+
+    def __init__(
+        self, segments: Segments, masking: SpanMasking, tokenizer: PreTrainedTokenizerBase, limit: int | None = None
+    ) -> None:
         self.segments = segments
         self.masking = masking
         self.around = _around(tokenizer)
+        count = min(len(segments), limit or len(segments))
+        self.numbers = np.linspace(0, len(segments) - 1, count).round().astype(np.int64)
+        self.owners = segments.owners[self.numbers]
 
     def __len__(self) -> int:
-        return len(self.segments)
+        return len(self.numbers)
 
     def __getitem__(self, index: int) -> Example:
         """`{"input_ids": int64 (seq,), "labels": int64 (seq,)}`."""
-        random = np.random.default_rng((0, HELD_OUT, 0, index))
-        return _example(self.segments.ids(index), self.around, self.masking, random)
+        number = int(self.numbers[index])
+        random = np.random.default_rng((0, HELD_OUT, 0, number))
+        return _example(self.segments.ids(number), self.around, self.masking, random)
 
 
 @dataclass(frozen=True, slots=True)

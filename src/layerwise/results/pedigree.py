@@ -39,7 +39,8 @@ class Pedigree:
 
     `base` is the weight hash of the model it was refined from, `data` the digest of the splits, `recipe` everything
     that decided the training, `examples` how many the training read. `best_step` is the step whose checkpoint was
-    kept, `seconds` the training time over all sittings, validation included.
+    kept, `seconds` the training time over all sittings, validation included. `figures` are further numbers by name that
+    a kind of training has to tell, such as the tokens that a pretraining saw.
     """
 
     arm: str
@@ -54,6 +55,7 @@ class Pedigree:
     seconds: float
     best_step: int
     history: tuple[Moment, ...] = field(default=(), repr=False)
+    figures: Mapping[str, float] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Put the pedigree beside the weights, whole or not at all."""

@@ -113,6 +113,7 @@ def training_rows(pedigrees: Mapping[str, Pedigree]) -> list[Score]:
             "seconds": pedigree.seconds,
             "best_step": pedigree.best_step,
             "examples": pedigree.examples,
+            **pedigree.figures,
         }
         found += [Score("training", label, "all", name, float(value)) for name, value in taken.items()]
         noted = {(moment.step, moment.kind): moment.loss for moment in pedigree.history}

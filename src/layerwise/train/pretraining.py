@@ -1,0 +1,138 @@
+"""Recipes of pretraining: everything that decides it but the text, the tokenizer and the seed, as one frozen value.
+
+They are those of LTG-BERT and ELC-BERT: LAMB in two groups of parameters (`layerwise.train.lamb`), a rate that rises
+over 1.6 % of the steps and falls in half a cosine to a tenth, gradients cut at a norm of 2, span masking
+(`layerwise.data.span_masking`), short segments for the first 90 % of the steps and long ones for the rest
+(`layerwise.train.phases`). `layerwise.train.pretrainer` runs them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.errors import TrainError, near_matches
+from layerwise.models import ElcConfig, ElcForMaskedLM
+from layerwise.models.elc.variants import find_variant
+from layerwise.train.phases import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Pretraining:
+    """One way to pretrain one model; the defaults are those of the published small model.
+
+    `arm` is what its models are called together, by default the variant. A step reads `batch` segments of
+    `lengths[0]` tokens, in `accumulation` equal pieces that run one after another; after the share `short` of the steps
+    a quarter as many of `lengths[1]`. `learning_rate` is the highest, `floor` the share of it at the end, `warmup` the
+    share of the steps over which it rises. `masked` is the share of tokens to fill in. `checks` is how often a training
+    is validated (on `validation` segments) and saved. With `seconds`, the steps are as many as fit; see the module.
+    `vocabulary` is the size of the tokenizer to learn, by default as the text can bear.
+    """
+
+    arm: str = "elc"
+    size: str = "small"
+    variant: str = "elc"
+    initialisation: str | None = None
+    steps: int = 31_250
+    batch: int = 8_192
+    lengths: tuple[int, int] = (128, 512)
+    short: float = 0.9
+    learning_rate: float = 5e-3
+    floor: float = 0.1
+    warmup: float = 0.016
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-6
+    weight_decay: float = 0.4
+    gradient_norm: float = 2.0
+    masked: float = 0.15
+    accumulation: int = 1
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    compiled: bool = False
+    checks: int = 20
+    validation: int = 2_048
+    seconds: float | None = None
+    vocabulary: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "learning_rate", "accumulation", "checks", "validation"):
+            if getattr(self, name) <= 0:
+                raise TrainError(f"{name} is {getattr(self, name)}; write a number above 0")
+        if self.batch % 4:
+            raise TrainError(
+                f"a batch of {self.batch} has no whole quarter for the long segments; write a multiple of 4"
+            )
+        if self.seconds is not None and self.seconds <= 0:
+            raise TrainError(f"a training of {self.seconds} seconds was asked for; write a number above 0")
+
+    def to_json(self) -> dict[str, Any]:
+        """The recipe in plain values, as JSON gives them back; `variant` there says that nothing was added to it."""
+        found: dict[str, Any] = json.loads(json.dumps({"variant": "plain", "pretraining": asdict(self)}))
+        return found
+
+    @property
+    def switch(self) -> int:
+        """The first step, from 0, that reads long segments."""
+        return round(self.short * self.steps)
+
+    def phases(self, counts: Sequence[int]) -> tuple[Phase, ...]:
+        """The phases that have a step, of a text that gives `counts` segments of either length.
+
+        Raises `TrainError` when those are fewer than a batch takes.
+        """
+        edges = (0, self.switch, self.steps)
+        sizes = zip(self.lengths, (self.batch, self.batch // 4), edges, edges[1:], counts, strict=False)
+        return tuple(
+            Phase(length, batch, first, end, count) for length, batch, first, end, count in sizes if end > first
+        )
+
+    @property
+    def examples(self) -> int:
+        """Segments that the whole training reads."""
+        return self.switch * self.batch + (self.steps - self.switch) * (self.batch // 4)
+
+
+PRESETS: Mapping[str, Pretraining] = {
+    "tiny": Pretraining(
+        size="tiny", steps=600, batch=64, lengths=(32, 128), learning_rate=2e-2, warmup=0.05, weight_decay=0.1,
+        checks=6, validation=256, vocabulary=2_048,
+    ),
+    "small": Pretraining(),
+    "base": Pretraining(size="base", steps=15_625, batch=32_768, learning_rate=1e-2, weight_decay=0.1),
+}  # fmt: skip
+"""Recipes by size: the published ones, and one of ours that takes minutes on two cores.
+
+The small model's steps, batch and decay are those that its paper is remembered for; see the reference in the docs.
+"""
+
+
+def pretraining(size: str = "small", variant: str = "elc", *, arm: str | None = None, **changes: Any) -> Pretraining:
+    """The recipe of a size (`tiny`, `small`, `base`) for a variant; `changes` replace any other setting.
+
+    Raises `TrainError` with the near matches for an unknown size, and `ModelError` for an unknown variant.
+
+    >>> pretraining("base", "ltg", steps=1_000).switch
+    900
+    """
+    if size not in PRESETS:
+        raise TrainError(f"there is no size {size!r} to pretrain; {near_matches(size, PRESETS)}")
+    find_variant(variant)
+    return replace(PRESETS[size], arm=arm or variant, variant=variant, **changes)
+
+
+def new_model(recipe: Pretraining, tokenizer: PreTrainedTokenizerBase) -> ElcForMaskedLM:
+    """The model of a recipe with random weights, for a tokenizer: its ids of padding, start and end are the model's."""
+    config = ElcConfig.of_size(
+        recipe.size,
+        variant=recipe.variant,
+        vocab_size=len(tokenizer),
+        initialisation=recipe.initialisation,
+        max_position_embeddings=max(512, *recipe.lengths),
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.cls_token_id,
+        eos_token_id=tokenizer.sep_token_id,
+    )
+    return ElcForMaskedLM(config)
