@@ -62,6 +62,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     return ("sweep", model, "--text", texts, "--length", "60", "--batch-tokens", "240")
 
 
+@pytest.mark.slow
 def test_two_kills(command: Command, tmp_path: Path) -> None:
     """The quick version: one folder killed twice, among its rows and after them, the rest in this process."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"

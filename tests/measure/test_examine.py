@@ -106,9 +106,8 @@ def test_another_seed_moves_measured_effects_within_their_intervals(
     assert any(before.value != after.value for before, after in random if before.task == "all")
 
 
-@pytest.mark.parametrize(
-    "part", ["racing", *(pytest.param(part, marks=pytest.mark.slow) for part in ("structure", "pruning"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["racing", "structure", "pruning"])
 def test_a_stopped_examination_ends_with_the_same_rows(
     stack: Stack, reading: Reading, whole: list[Score], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:

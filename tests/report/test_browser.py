@@ -123,6 +123,7 @@ def diagnosis() -> str:
     return render(diagnosed.diagnosis(12))
 
 
+@pytest.mark.slow
 def test_a_diagnosis_is_drawn_and_answers(diagnosis: str, tmp_path: Path) -> None:
     result, console = checked(diagnosis, tmp_path)
     assert console == []
@@ -154,6 +155,7 @@ def test_a_robustness_run_is_drawn_and_answers(robustness: str, tmp_path: Path) 
     assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sweep", "diagnosis", "robustness"])
 def test_nothing_sticks_out_on_a_phone(html: str, diagnosis: str, robustness: str, tmp_path: Path, kind: str) -> None:
     inner = {"sweep": html, "diagnosis": diagnosis, "robustness": robustness}[kind].replace(
