@@ -11,11 +11,12 @@ import pytest
 import typer
 
 from cli.command import layerwise, refused
-from layerwise.cli import knobs, options, screen, train
+from layerwise.cli import convert, knobs, options, screen, train
 from layerwise.cli.app import app
 from layerwise.data.augmentation import AUGMENTATIONS
 from layerwise.measure import study
 from layerwise.measure.reading import WINDOW
+from layerwise.models import VARIANTS
 from layerwise.plan import FAMILIES
 from layerwise.stack.load import DEVICES, DTYPES
 from layerwise.train.recipe import METHODS
@@ -40,6 +41,10 @@ FLAGS = {
     "robustness": MODEL_FLAGS - {"--trust-remote-code"}
     | {"--images", "--text", "--unreadable", "--limit", "--length", "--orders", "--draws", "--seeds"}
     | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
+    "evaluate": MODEL_FLAGS - {"--layers"}
+    | {"--suite", "--data", "--password", "--temperature", "--too-long", "--limit", "--seeds"}
+    | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
+    "convert": {"--variant", "--tokenizer", "--out", "--heads"},
     "report": {"--to", "--markdown"},
     "export": {"--to", "--format"},
 }
@@ -75,6 +80,7 @@ def test_no_verb_gets_the_help() -> None:
 def test_choices_in_the_help_are_those_of_the_code() -> None:
     assert (options.DEVICES, options.DTYPES) == (DEVICES, DTYPES)
     assert knobs.AUGMENTATIONS == AUGMENTATIONS
+    assert set(convert.PUBLISHED) == set(VARIANTS) - {"denseformer"}
     assert all(name in layerwise("train", "--help").out for name in METHODS)
     shown = layerwise("sweep", "--help").out
     assert all(name in shown for name in FAMILIES)
@@ -108,7 +114,8 @@ def test_what_needs_no_torch_does_not_wait_for_it() -> None:
 import sys
 from layerwise.cli.app import main
 for words in (["plan", "0-13 18-31"], ["sweep", "--help"], ["sweep", "x", "--families", "painter"],
-              ["train", "layershufle", "--model", "x"], ["train", "--help"], ["robustness", "--help"]):
+              ["train", "layershufle", "--model", "x"], ["train", "--help"], ["robustness", "--help"],
+              ["evaluate", "--help"], ["evaluate", "x", "--suite", "blmp"]):
     sys.argv = ["layerwise", *words]
     try:
         main()

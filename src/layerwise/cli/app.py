@@ -11,7 +11,20 @@ import sys
 
 import typer
 
-from layerwise.cli import diagnose, export, merge, plan, report, robustness, sweep, train, verify
+from layerwise.cli import (
+    convert,
+    diagnose,
+    evaluate,
+    export,
+    merge,
+    plan,
+    report,
+    robustness,
+    sweep,
+    train,
+    verify,
+    wiring,
+)
 from layerwise.cli.screen import errors, write
 from layerwise.errors import LayerwiseError
 
@@ -50,6 +63,9 @@ for verb in (
     train.train,
     robustness.robustness,
     merge.merge,
+    wiring.wiring,
+    convert.convert,
+    evaluate.evaluate,
 ):
     app.command(verb.__name__)(verb)
 
