@@ -7,7 +7,7 @@ the published checkpoints. Nothing here is shared with the package, the distance
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -28,40 +28,53 @@ BLOCKS = {
 
 
 def logits(
-    tensors: Mapping[str, Tensor], ids: Tensor, real: Tensor, *, variant: str, heads: int, mistake: str = ""
+    tensors: Mapping[str, Tensor],
+    ids: Tensor,
+    real: Tensor,
+    *,
+    variant: str,
+    heads: int,
+    order: Sequence[int] | None = None,
+    missing: str = "renormalise",
+    mistake: str = "",
 ) -> Tensor:
-    """Logits (batch, seq, vocabulary) of token ids (batch, seq), where `real` is False for padding."""
-    states = [norm(tensors["embedding.word_embedding.weight"][ids.T])]
+    """Logits (batch, seq, vocabulary) of token ids (batch, seq), where `real` is False for padding.
+
+    The layers run in `order`; what each leaves behind replaces what it left before.
+    """
+    state = norm(tensors["embedding.word_embedding.weight"][ids.T])
+    states = {0: state}
     positions = norm(tensors["embedding.relative_embedding"])
     positions = (
         positions * tensors["embedding.relative_layer_norm.weight"] + tensors["embedding.relative_layer_norm.bias"]
     )
-    for number in range(depth(tensors)):
+    for number in range(depth(tensors)) if order is None else order:
         layer = f"transformer.layers.{number}."
-        mixed = reading(tensors.get(layer + "prev_layer_weights"), states, variant, mistake)
+        below = {source: left for source, left in states.items() if source <= number}
+        scalars = tensors.get(layer + "prev_layer_weights")
+        if variant == "denseformer" and number == 0:
+            scalars = torch.ones(1)
+        mixed = state if variant == "ltg" else reading(scalars, below, variant, missing, mistake)
         attended = attention(tensors, layer + "attention.", mixed, positions, real, heads, mistake)
         read, kept = BLOCKS[variant](mixed, attended)
         state = kept + feed_forward(tensors, layer + "mlp.mlp.", read)
-        states.append(norm(state) if variant == "normalized" else state)
-    last = states[-1]
+        state = norm(state) if variant == "normalized" else state
+        states[number + 1] = state
     if variant in ("weighted-output", "denseformer"):
-        last = reading(tensors["transformer.prev_layer_weights"], states, variant, mistake)
-    hidden = norm(last) @ tensors["classifier.nonlinearity.1.weight"].T + tensors["classifier.nonlinearity.1.bias"]
+        state = reading(tensors["transformer.prev_layer_weights"], states, variant, missing, mistake)
+    hidden = norm(state) @ tensors["classifier.nonlinearity.1.weight"].T + tensors["classifier.nonlinearity.1.bias"]
     hidden = norm(hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2)
     vocabulary = hidden @ tensors["embedding.word_embedding.weight"].T + tensors["classifier.nonlinearity.5.bias"]
     return vocabulary.transpose(0, 1)
 
 
-def reading(scalars: Tensor | None, states: list[Tensor], variant: str, mistake: str) -> Tensor:
-    """What a reader takes of the states so far: the last alone where it has no scalars."""
-    if scalars is None:
-        return states[-1]
+def reading(scalars: Tensor, states: Mapping[int, Tensor], variant: str, missing: str, mistake: str) -> Tensor:
+    """What a reader takes of the states that are there; all its weights together stay what they were, or each does."""
     exponentials = scalars.exp()
     weights = scalars if variant == "denseformer" or mistake == "no softmax" else exponentials / exponentials.sum()
-    total = torch.zeros_like(states[0])
-    for weight, state in zip(weights, states, strict=True):
-        total = total + weight * state
-    return total
+    present = sum(weights[source] for source in states)
+    share = weights.sum() / present if missing == "renormalise" and mistake != "no renormalising" else 1.0
+    return sum(weights[source] * share * state for source, state in states.items())
 
 
 def attention(

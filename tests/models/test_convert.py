@@ -62,8 +62,8 @@ def test_the_padding_id_is_the_tokenizers() -> None:
     tokenizer.pad_token = None
     with pytest.raises(CheckpointError, match="the tokenizer has no padding token"):
         convert_elc(checkpoint("elc"), variant="elc", heads=2, tokenizer=tokenizer)
+    many = word_tokenizer([f"w{number}" for number in range(100)])
     with pytest.raises(CheckpointError, match="the tokenizer has 106 tokens and the checkpoint a table of 61"):
-        many = word_tokenizer([f"w{number}" for number in range(100)])
         convert_elc(checkpoint("elc"), variant="elc", heads=2, tokenizer=many)
 
 
