@@ -153,3 +153,12 @@ def test_weights_that_do_not_learn_get_no_gradient() -> None:
     mix(weights, states).sum().backward()
     assert weights.grad is None
     torch.testing.assert_close(states[1].grad, torch.full(SHAPE, 0.5, dtype=torch.float64))
+
+
+def test_a_compiler_gets_one_graph_with_the_same_gradients() -> None:
+    embedding = drawn(1)[0].requires_grad_()
+    weights = [torch.randn(n + 1, dtype=torch.float64).requires_grad_() for n in range(3)]
+    compiled = torch.compile(recorded_chain, fullgraph=True, backend="aot_eager")
+    found = gradients_of(compiled(embedding, weights), [embedding, *weights])
+    for mine, own in zip(found, gradients_of(recorded_chain(embedding, weights), [embedding, *weights]), strict=True):
+        torch.testing.assert_close(mine, own)

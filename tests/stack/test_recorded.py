@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
+from layerwise.models.elc import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
-from layerwise.stack import Stack, load
+from layerwise.stack import Stack, load, verify
 from layerwise.stack.graph import Walk, build
 from layerwise.stack.inputs import main_tensor
 from stack.mixing import MixingModel, inputs
@@ -30,6 +31,23 @@ orders = st.lists(st.integers(0, DEPTH - 1), min_size=1, max_size=8).map(Plan.of
 @cache
 def stack_of(missing: str, mixes_output: bool) -> Stack:
     return load(MixingModel(DEPTH, missing, mixes_output), device="cpu")  # type: ignore[arg-type]
+
+
+@cache
+def elc(variant: str) -> ElcForMaskedLM:
+    """A small ELC-BERT whose weights are not those it begins with: under them no plan differs from another by much."""
+    torch.manual_seed(0)
+    model = ElcForMaskedLM(
+        ElcConfig(
+            variant=variant, vocab_size=61, hidden_size=32, intermediate_size=64, num_hidden_layers=DEPTH,
+            num_attention_heads=2,
+        )
+    ).eval()  # fmt: skip
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("scalars"):
+                parameter.add_(torch.randn_like(parameter))
+    return model
 
 
 def in_place(stack: Stack, plan: Plan, batch: dict[str, Tensor], single_pass: bool = False) -> Tensor:
@@ -114,6 +132,15 @@ def test_a_plan_with_a_skip_differs_between_renormalise_and_keep() -> None:
     with torch.no_grad():
         one, other = (stack_of(missing, False).logits(plan, **batch) for missing in ("renormalise", "keep"))
     assert not torch.allclose(one, other)
+
+
+@pytest.mark.parametrize("variant", ["elc", "normalized", "weighted-output", "denseformer"])
+@pytest.mark.parametrize("text", ["0-1 3-4", "4-0", "0-2 2*2 4 3 0"])
+def test_the_laws_hold_of_the_variants_of_elc_bert(variant: str, text: str) -> None:
+    stack = load(elc(variant), device="cpu")
+    assert stack.head_by_token
+    broken = [law for law in verify(stack, Plan.parse(text)) if law.holds is False]
+    assert broken == []
 
 
 @pytest.mark.parametrize("output", [False, True])
