@@ -65,10 +65,11 @@ def test_models_of_different_base_are_refused_and_unknown_bases_are_said() -> No
     assert check_one_base({"a": Lender("models", "A", None)}) == ()
 
 
-def test_layers_that_are_told_positions_are_known() -> None:
-    assert Lender("arm", "A", pedigree("arm", variant="position")).told_positions
-    assert not Lender("arm", "A", pedigree("arm", variant="predict")).told_positions
-    assert not Lender("models", "A", None).told_positions
+def test_layers_that_need_a_part_of_their_own_model_are_known() -> None:
+    assert Lender("arm", "A", pedigree("arm", variant="position")).added == "a position encoding"
+    assert Lender("arm", "A", pedigree("arm", variant="wiring")).added == "learned layer weights"
+    assert Lender("arm", "A", pedigree("arm", variant="predict")).added is None
+    assert Lender("models", "A", None).added is None
 
 
 def test_there_are_names_for_any_number() -> None:

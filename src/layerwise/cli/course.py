@@ -22,6 +22,7 @@ from layerwise.cli.screen import PartBar, duration, errors, output, write
 from layerwise.cli.sitting import begin, speaker
 from layerwise.data.splits import Splits
 from layerwise.errors import RunError
+from layerwise.measure.edges import ALPHA, alpha_rows
 from layerwise.measure.provenance import folder_of
 from layerwise.measure.survey import Questions, conditions
 from layerwise.merge.lenders import Lender, by_arm
@@ -31,7 +32,7 @@ from layerwise.results.pedigree import Pedigree, refined_at, trained_models
 from layerwise.stack import Stack
 from layerwise.train.assessment import Candidate, Watcher, assess, training_rows
 from layerwise.train.recipe import Recipe
-from layerwise.train.trained import Trained, open_trained
+from layerwise.train.trained import Trained, open_trained, saved_edges
 from layerwise.train.training import Base, train
 
 FAMILY = "robustness"
@@ -73,7 +74,7 @@ def hold(course: Course, stack: Stack, questions: Questions, folder: Path | None
     say = speaker(quiet)
     with begin(folder, manifest, fresh) as run:
         if fresh:
-            _discard_models(folder)
+            discard_models(folder)
         _announce(course, stack, run, say)
         try:
             with PartBar(quiet) as bar:
@@ -99,6 +100,10 @@ def review(
     pedigrees = {each.label: Pedigree.read(each.folder) for each in candidates}
     known = {label: pedigree for label, pedigree in pedigrees.items() if pedigree is not None}
     run.store.replace_scores("training", training_rows(known))
+    wirings = {each.label: saved_edges(each.folder) for each in candidates}
+    alpha = [row for label, edges in wirings.items() if edges is not None for row in alpha_rows(label, edges)]
+    if alpha:
+        run.store.replace_scores(ALPHA, alpha)
     watcher = Watcher(say, lambda label, done, total: bar.update(f"surveying {label}", done / total))
     fresh = assess(candidates, splits, questions, run, watcher, open_model=open_model)
     if questions.layers and (fresh or not run.store.scores(MERGING)):
@@ -153,7 +158,8 @@ def _announce(course: Course, stack: Stack, run: Run, say: Callable[[str], None]
         say(f"note: {change}")
 
 
-def _discard_models(folder: Path) -> None:
+def discard_models(folder: Path) -> None:
+    """Remove every training of a course, finished or not."""
     for place in folder.glob("*/seed-*"):
         shutil.rmtree(place)
 

@@ -28,10 +28,10 @@ def lend(
     for arm, found in arms.items():
         if len(found) < 2:
             continue
-        told_positions = any(lender.told_positions for lender in found.values())
-        if told_positions:
+        added = next((lender.added for lender in found.values() if lender.added), None)
+        if added:
             notes.append(
-                f"{arm}: each layer was trained with a position encoding of its own model, so its models were asked "
+                f"{arm}: each layer was trained with {added} of its own model, so its models were asked "
                 "together but not merged"
             )
 
@@ -39,7 +39,7 @@ def lend(
             bar.update(f"merging {arm}", done / parts)
 
         stacks = {name: open_stack(lender) for name, lender in found.items()}
-        rows += merging(arm, stacks, splits, draws=0 if told_positions else draws, seed=seed, tell=show)
+        rows += merging(arm, stacks, splits, draws=0 if added else draws, seed=seed, tell=show)
     for measure in (MEASURE, DRAWN):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     run.store.replace_notes(MEASURE, notes)

@@ -69,9 +69,10 @@ class Union:
                 f"models of {len(self.arms)} arms were given; name one: --arm {' or --arm '.join(self.arms)}"
             )
         (found,) = self.arms.values()
-        if any(lender.told_positions for lender in found.values()):
+        added = next((lender.added for lender in found.values() if lender.added), None)
+        if added:
             raise ModelError(
-                "these layers were trained with a position encoding, which no ordinary checkpoint holds; "
+                f"these layers were trained with {added}, which no ordinary checkpoint holds; "
                 "write out models of another arm"
             )
         stacks = self._open(found)
@@ -150,7 +151,7 @@ class Union:
         return {name: self._stack(lender) for name, lender in found.items()}
 
     def _stack(self, lender: Lender) -> Stack:
-        if lender.told_positions:
+        if lender.added:
             return open_trained(Path(lender.place), device=self.device, dtype=self.dtype).stack
         return open_model(lender.place, None, None, self.device, self.dtype, None, False)
 

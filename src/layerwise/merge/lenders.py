@@ -29,9 +29,10 @@ class Lender:
     pedigree: Pedigree | None
 
     @property
-    def told_positions(self) -> bool:
-        """Whether its layers were trained with a position encoding of its own, which they cannot take elsewhere."""
-        return self.pedigree is not None and self.pedigree.recipe.get("variant") == "position"
+    def added(self) -> str | None:
+        """What of its own model its layers were trained with and cannot take elsewhere; `None` for plain layers."""
+        variant = None if self.pedigree is None else self.pedigree.recipe.get("variant")
+        return {"position": "a position encoding", "wiring": "learned layer weights"}.get(str(variant))
 
 
 def lenders(places: Sequence[str]) -> tuple[Lender, ...]:

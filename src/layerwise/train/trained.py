@@ -37,12 +37,12 @@ def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
     Raises `CheckpointError` when their weights are not in the folder.
     """
     pedigree = Pedigree.read(folder)
-    variant = "plain" if pedigree is None else pedigree.recipe["variant"]
-    adding = {"position": (position.NAME,), "wiring": (wiring.NAME,)}.get(variant, ())
+    variant = "plain" if pedigree is None else pedigree.recipe.get("variant")
+    adding = {"position": (position.NAME,), "wiring": (wiring.NAME,)}.get(str(variant), ())
     stack = load(folder, device=device, dtype=dtype, adding=adding)
-    if variant == "plain":
+    if pedigree is None or variant not in ("position", "predict", "wiring"):
+        # Pretraining names variants of an architecture, which its own class brings with it.
         return Trained(stack, pedigree)
-    assert pedigree is not None
     with suppress(UnsupportedModel):
         # The branches are proved on the plain blocks, before anything is told or asked in between.
         stack.branches()
@@ -62,7 +62,7 @@ def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
 def saved_edges(folder: Path) -> Edges | None:
     """The learned wiring of the model in `folder`, read without opening the model; `None` for a model without one."""
     pedigree = Pedigree.read(folder)
-    if pedigree is None or pedigree.recipe["variant"] != "wiring":
+    if pedigree is None or pedigree.recipe.get("variant") != "wiring":
         return None
     found = _added(folder, wiring.NAME)
     depth = found["raw"].shape[1] - 1 if "raw" in found else 1

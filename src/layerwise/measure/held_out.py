@@ -1,0 +1,83 @@
+"""Held-out losses: what a model, as it is at the moment, loses on examples that are read once and kept.
+
+Measurements that change a model and ask again, edge by edge, need the same batches dozens of times. They are collated
+once, at most `EXAMPLES` of them spread evenly over what there is, and what is counted is summed over the documents that
+windows of text are from: windows of one document err together and are one unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from layerwise.data.splits import Example
+from layerwise.errors import MeasureError
+from layerwise.measure.edges import Losses
+from layerwise.measure.judgement import Outcome, joined, scored
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating, main_tensor
+
+EXAMPLES = 500
+"""Images or windows that are kept, at most."""
+BATCH = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """Batches of a model's arguments with labels, and for each example the number of its unit, shape (examples,).
+
+    Labels of `filled_in` examples are of the very positions they stand at, as masked language models have them; else
+    those of a text are the next tokens.
+    """
+
+    batches: tuple[Example, ...]
+    units: NDArray[np.int64]
+    filled_in: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        examples: Any,
+        collate: Callable[[Sequence[Any]], Example],
+        *,
+        owners: Sequence[Hashable] | None = None,
+        filled_in: bool = False,
+        limit: int = EXAMPLES,
+    ) -> HeldOut:
+        """Keep at most `limit` of `examples`; `owners` tell the unit of each, by default each is its own."""
+        places = np.unique(np.linspace(0, len(examples) - 1, min(limit, len(examples))).round().astype(int))
+        names = [owners[place] if owners is not None else place for place in places]
+        order = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        parts = (places[start : start + BATCH] for start in range(0, len(places), BATCH))
+        batches = tuple(collate([examples[int(place)] for place in part]) for part in parts)
+        return cls(batches, np.array([order[name] for name in names]), filled_in)
+
+    def ask(self, stack: Stack) -> Losses:
+        """What the model of `stack` loses now. Raises `MeasureError` where that is not finite."""
+        parts = []
+        with evaluating(stack.model), torch.inference_mode():
+            for batch in self.batches:
+                labels = batch["labels"].to(stack.device)
+                inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+                parts.append(self._outcome(main_tensor(stack.model(**inputs)), labels))
+        found = joined(parts)
+        if not np.isfinite(found.nll).all():
+            raise MeasureError(f"the loss of {stack.source.name} is not finite: its edges cannot be told apart")
+        nll, counted = (np.bincount(self.units, weights=values) for values in (found.nll, found.scored))
+        return Losses(nll.astype(np.float64), counted.astype(np.float64))
+
+    def _outcome(self, logits: Tensor, labels: Tensor) -> Outcome:
+        if not self.filled_in:
+            return scored(logits, labels)
+        each = scored(logits.flatten(0, 1), labels.flatten())
+        rows = (len(labels), -1)
+        return replace(
+            each, hits=each.hits.reshape(rows).sum(1), hits_top5=None, nll=each.nll.reshape(rows).sum(1),
+            scored=each.scored.reshape(rows).sum(1),
+        )  # fmt: skip
