@@ -75,15 +75,20 @@ def test_every_example_label_and_set_counts_in_the_digest() -> None:
     assert _task().digest == _task().digest
 
 
-def test_a_limit_keeps_training_even_and_leaves_the_selection_alone() -> None:
-    skewed = _task(train=(*_rows(0, 10), *(Labelled(f"more {number}", None, 1) for number in range(90))))
-    small = skewed.limited(train=8, test=6)
-    assert Counter(row.label for row in small.train) == {0: 4, 1: 4}
-    assert len(small.test) == 6
+def test_a_limit_keeps_the_share_of_labels_and_leaves_the_selection_alone() -> None:
+    skewed = _task(train=(*_rows(0, 10), *(Labelled(f"more {number}", None, 1) for number in range(390))))
+    small = skewed.limited(train=200, test=6)
+    assert Counter(row.label for row in small.train)[1] > 180
+    assert [len(small.train), len(small.test)] == [200, 6]
+    assert set(small.train) < set(skewed.train)
     assert set(small.test) < set(skewed.test)
     assert small.selection == skewed.selection
-    assert skewed.limited() == skewed
-    assert skewed.limited(train=1000, test=1000) == skewed
+    assert small.commonest == skewed.commonest
+    assert small == skewed.limited(train=200, test=6)
+    assert small != skewed.limited(train=200, test=6, seed=1)
+    assert skewed.limited() == skewed == skewed.limited(train=1000, test=1000)
+    with pytest.raises(DataError, match="0 examples were asked for"):
+        skewed.limited(train=0)
 
 
 def test_the_commonest_label_is_of_training_and_the_smaller_of_two_that_tie() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple
 
-from layerwise.data.splits import digest, limited, stratified
+from layerwise.data.splits import digest, stratified
 from layerwise.errors import DataError, near_matches
 
 METRICS = ("mcc", "f1", "accuracy")
@@ -103,18 +103,23 @@ class Task:
         return min(counts, key=lambda label: (-counts[label], label))
 
     def limited(self, train: int | None = None, test: int | None = None, seed: int = 0) -> Task:
-        """The task with at most so many training and test examples.
+        """The task with at most so many training and test examples, drawn from `seed`, in the order they stand in.
 
-        Training examples are drawn with the labels as even as they come, test examples plainly, because the share of
-        each label among them is part of what a metric means.
+        They are drawn plainly: the share of each label is part of what a task asks and of what a metric means.
         """
-        kept = limited([example.label for example in self.train], train, seed)
-        places = range(len(self.test))
-        if test is not None and test < len(self.test):
-            places = sorted(Random(f"{seed}/test").sample(places, test))  # type: ignore[assignment]
         return replace(
-            self, train=tuple(self.train[place] for place in kept), test=tuple(self.test[place] for place in places)
+            self,
+            train=_drawn(self.train, train, f"{seed}/train"),
+            test=_drawn(self.test, test, f"{seed}/test"),
         )
+
+
+def _drawn(examples: tuple[Labelled, ...], limit: int | None, seed: str) -> tuple[Labelled, ...]:
+    if limit is None or limit >= len(examples):
+        return examples
+    if limit < 1:
+        raise DataError(f"{limit} examples were asked for; give a limit of 1 or more")
+    return tuple(examples[place] for place in sorted(Random(seed).sample(range(len(examples)), limit)))
 
 
 def without(examples: Sequence[Labelled], others: Sequence[Labelled]) -> tuple[Labelled, ...]:
