@@ -107,7 +107,7 @@ class ElcForSequenceClassification(ElcPreTrainedModel):
     def __init__(self, config: ElcConfig) -> None:
         super().__init__(config)
         self.encoder = ElcModel(config)
-        self.head = Head(config, config.num_labels, config.classifier_dropout)
+        self.classifier = Head(config, config.num_labels, config.classifier_dropout)
         self.post_init()
 
     @can_return_tuple  # type: ignore[untyped-decorator]
@@ -128,7 +128,7 @@ class ElcForSequenceClassification(ElcPreTrainedModel):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        logits = self.head(outputs.last_hidden_state[:, 0])
+        logits = self.classifier(outputs.last_hidden_state[:, 0])
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
@@ -143,7 +143,7 @@ class ElcForTokenClassification(ElcPreTrainedModel):
     def __init__(self, config: ElcConfig) -> None:
         super().__init__(config)
         self.encoder = ElcModel(config)
-        self.head = Head(config, config.num_labels, config.classifier_dropout)
+        self.classifier = Head(config, config.num_labels, config.classifier_dropout)
         self.post_init()
 
     @can_return_tuple  # type: ignore[untyped-decorator]
@@ -164,7 +164,7 @@ class ElcForTokenClassification(ElcPreTrainedModel):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        logits = self.head(outputs.last_hidden_state)
+        logits = self.classifier(outputs.last_hidden_state)
         loss = None if labels is None else self.loss_function(logits, labels, self.config)
         return TokenClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
@@ -177,7 +177,7 @@ class ElcForQuestionAnswering(ElcPreTrainedModel):
     def __init__(self, config: ElcConfig) -> None:
         super().__init__(config)
         self.encoder = ElcModel(config)
-        self.head = Head(config, 2, config.classifier_dropout)
+        self.classifier = Head(config, 2, config.classifier_dropout)
         self.post_init()
 
     @can_return_tuple  # type: ignore[untyped-decorator]
@@ -199,7 +199,7 @@ class ElcForQuestionAnswering(ElcPreTrainedModel):
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        start, end = self.head(outputs.last_hidden_state).unbind(dim=-1)
+        start, end = self.classifier(outputs.last_hidden_state).unbind(dim=-1)
         loss = None
         if start_positions is not None and end_positions is not None:
             loss = self.loss_function(start, end, start_positions, end_positions)
@@ -215,7 +215,7 @@ class ElcForMultipleChoice(ElcPreTrainedModel):
     def __init__(self, config: ElcConfig) -> None:
         super().__init__(config)
         self.encoder = ElcModel(config)
-        self.head = Head(config, 1, config.classifier_dropout)
+        self.classifier = Head(config, 1, config.classifier_dropout)
         self.post_init()
 
     @can_return_tuple  # type: ignore[untyped-decorator]
@@ -238,7 +238,7 @@ class ElcForMultipleChoice(ElcPreTrainedModel):
             inputs_embeds=None if inputs_embeds is None else inputs_embeds.flatten(0, 1),
             **kwargs,
         )
-        logits = self.head(outputs.last_hidden_state[:, 0]).unflatten(0, (-1, choices)).squeeze(-1)
+        logits = self.classifier(outputs.last_hidden_state[:, 0]).unflatten(0, (-1, choices)).squeeze(-1)
         loss = None if labels is None else functional.cross_entropy(logits, labels)
         return MultipleChoiceModelOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions

@@ -1,0 +1,151 @@
+"""The encoder as transformers uses it: lengths, masks, recorded states, checkpointing, compiling, states let go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from layerwise.errors import ModelError
+from layerwise.models import VARIANTS, ElcForMaskedLM, ElcModel
+from layerwise.models.elc import encoder as encoder_module
+from layerwise.stack.record import Record
+from models.published import padded_batch, random_model, small_config
+
+
+def test_a_sequence_that_is_too_long_is_refused_with_both_numbers() -> None:
+    model = random_model("elc", max_position_embeddings=20)
+    with torch.no_grad():
+        assert model(torch.ones(1, 20, dtype=torch.long)).logits.shape == (1, 20, 61)
+    with pytest.raises(ModelError, match=r"a sequence of 21 tokens .* max_position_embeddings = 20; cut the texts"):
+        model(torch.ones(1, 21, dtype=torch.long))
+
+
+def test_a_mask_of_another_shape_and_two_kinds_of_input_are_refused() -> None:
+    model, (ids, real) = random_model("elc"), padded_batch(6)
+    with pytest.raises(ModelError, match=r"an attention mask of shape \(18,\)"):
+        model(ids, attention_mask=real.flatten())
+    with pytest.raises(ModelError, match="either input_ids or inputs_embeds"):
+        model()
+
+
+def test_token_vectors_are_as_good_as_ids() -> None:
+    model, (ids, real) = random_model("elc"), padded_batch(9)
+    with torch.no_grad():
+        vectors = model.get_input_embeddings()(ids)
+        by_vector = model(inputs_embeds=vectors, attention_mask=real, token_type_ids=torch.zeros_like(ids)).logits
+        assert torch.equal(by_vector, model(ids, attention_mask=real).logits)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_hidden_states_and_attentions_are_returned_when_asked_for(variant: str) -> None:
+    model, (ids, real) = random_model(variant), padded_batch(9)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        found = model.encoder(ids, attention_mask=real, output_hidden_states=True, output_attentions=True)
+        plain = model.encoder(ids, attention_mask=real)
+    assert len(found.hidden_states) == 4
+    assert torch.equal(found.hidden_states[-1], plain.last_hidden_state)
+    assert [tuple(each.shape) for each in found.attentions] == [(3, 2, 9, 9)] * 3
+    assert torch.allclose(found.attentions[0].sum(dim=-1), torch.ones((), dtype=torch.float64))
+    assert plain.hidden_states is None
+    assert isinstance(model(ids, return_dict=False), tuple)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_layer_weights_are_those_that_are_read(variant: str) -> None:
+    model = random_model(variant)
+    weights = model.layer_weights()
+    if variant == "ltg":
+        assert weights is None
+        return
+    assert weights is not None
+    assert weights.shape == (3 + VARIANTS[variant].mixes_output, 4)
+    assert torch.equal(weights, weights.tril())
+    if VARIANTS[variant].mixture == "softmax":
+        assert torch.allclose(weights.sum(dim=1), torch.ones(len(weights), dtype=weights.dtype))
+    assert torch.equal(weights, model.encoder.layer_weights())
+
+
+@pytest.mark.parametrize("variant", ["ltg", "elc", "weighted-output", "denseformer"])
+def test_checkpointing_changes_no_gradient(variant: str) -> None:
+    model, (ids, real) = random_model(variant).train(), padded_batch(16)
+
+    def gradients() -> list[Tensor]:
+        model.zero_grad()
+        model(ids, attention_mask=real, labels=ids).loss.backward()
+        return [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+
+    plain = gradients()
+    model.activation_checkpointing_enable()
+    assert model.encoder.layers[0].gradient_checkpointing
+    assert all(torch.allclose(one, other, atol=1e-12) for one, other in zip(plain, gradients(), strict=True))
+
+
+def test_checkpointing_that_would_lose_gradients_is_refused() -> None:
+    with pytest.raises(ModelError, match=r'give {"use_reentrant": False}'):
+        random_model("elc").activation_checkpointing_enable({"use_reentrant": True})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_compiles_as_one_graph(variant: str) -> None:
+    torch._dynamo.reset()
+    model, (ids, real) = random_model(variant), padded_batch(16)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        expected = model(ids, attention_mask=real).logits
+        assert torch.allclose(compiled(ids, attention_mask=real).logits, expected, atol=1e-9)
+    model.train()
+    loss = compiled(ids, attention_mask=real, labels=ids).loss
+    loss.backward()
+    assert loss.item() == pytest.approx(model(ids, attention_mask=real, labels=ids).loss.item(), rel=1e-9)
+
+
+def kept_sources(model: ElcForMaskedLM, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The sources that stay in the record behind each layer."""
+    kept = []
+
+    def only(record: Record, sources: frozenset[int]) -> Record:
+        kept.append(original(record, sources).sources)
+        return original(record, sources)
+
+    original = encoder_module._only
+    monkeypatch.setattr(encoder_module, "_only", only)
+    ids, real = padded_batch(9)
+    with torch.no_grad():
+        model(ids, attention_mask=real)
+    return kept
+
+
+def test_states_that_nobody_reads_any_more_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, (ids, real) = random_model("weighted-output"), padded_batch(9)
+    assert kept_sources(model, monkeypatch) == [(0, 1), (0, 1, 2), (0, 1, 2, 3)]
+    scalars = [layer.layer_weights.scalars for layer in model.encoder.layers]
+    with torch.no_grad():
+        scalars[2][1] = -torch.inf
+        model.encoder.output_weights.scalars[:2] = -torch.inf
+        expected = model.train()(ids, attention_mask=real).logits
+        found = model.eval()(ids, attention_mask=real).logits
+    assert kept_sources(model, monkeypatch) == [(0, 1), (0, 2), (2, 3)]
+    assert torch.allclose(found, expected, atol=1e-12)
+
+
+def test_negligible_weights_are_let_go_on_demand_but_never_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model("zero", negligible=1.0)
+    kept = kept_sources(model, monkeypatch)
+    weights = model.layer_weights()
+    assert weights is not None
+    best = weights.argmax(dim=1).tolist()
+    assert kept == [tuple(sorted({best[1], best[2]} & {0, 1})), (best[2],), ()]
+
+
+def test_a_reloaded_encoder_has_its_buckets_and_its_weights(tmp_path: Path) -> None:
+    model = ElcModel(small_config("denseformer")).eval()
+    model.save_pretrained(tmp_path)
+    again = ElcModel.from_pretrained(tmp_path)
+    assert torch.equal(again.embedding.bucket_of, model.embedding.bucket_of)
+    assert torch.equal(again.layer_weights(), model.layer_weights())
+    assert not [name for name in again.state_dict() if "bucket" in name]
