@@ -28,9 +28,12 @@ def report_data(run: Run) -> pages.ReportData:
 def headline(data: pages.ReportData) -> str:
     """What was found: of a diagnosis what became of the claims, of a sweep its findings, one sentence a line.
 
-    A robustness run is told as a table, where each of its arms stands.
+    A robustness run is told as a table, where each of its arms stands; pre-trained models as theirs, and whether their
+    layer weights are worth it.
     """
     evidence = pages.Evidence.of(data)
+    if evidence.pretraining.measures:
+        return "\n".join(pages.worth_lines(evidence.pretraining))
     lines = pages.claim_lines(data) or [finding.text for finding in pages.findings(evidence)]
     return "\n".join([*pages.standing_lines(evidence.robustness), *(f"- {line}" for line in lines)])
 

@@ -7,8 +7,11 @@ claims      rules that decide what became of the published claims
 robustness  the rows of a robustness run, looked up by arm and condition
 survival    rules that decide which arm survives what
 standings   the tables of a robustness run, as text
+pretraining the rows of pre-trained models, looked up by arm, benchmark and seed
+worth       rules that say what pre-training gave, and whether the layer weights are worth it
+accounts    the tables of pre-trained models, as text
 figures     plotly figures, each also of use alone
-wiring      a plan drawn as its matrix
+wiring      a plan drawn as its matrix; weights, learned layer weights drawn alike
 chapters    what the page says, in groups: one for each kind of run
 page        render and write
 markdown    the same findings and tables as text
@@ -26,6 +29,7 @@ from layerwise.report.markdown import markdown
 from layerwise.report.page import render, write
 from layerwise.report.standings import standing_lines
 from layerwise.report.wiring import wiring
+from layerwise.report.worth import worth_lines
 
 __all__ = [
     "Claim",
@@ -39,5 +43,6 @@ __all__ = [
     "render",
     "standing_lines",
     "wiring",
+    "worth_lines",
     "write",
 ]

@@ -31,6 +31,13 @@ ARMS: dict[str, Arm] = {
     "layershuffle-layerdrop": Arm(8, "a new random order for every batch, from which layers are left out at random"),
     "layerdrop": Arm(1, "layers are left out at random, the others stay in order"),
     "layerdrop-scratch": Arm(7, "the same from the first step, not only in the refinement"),
+    "ltg": Arm(5, "the backbone: every layer reads the state before it, with a plain residual stream"),
+    "elc": Arm(0, "every layer reads a learned mix of all states before it, by the paper's equation"),
+    "elc-base": Arm(6, "the same as the published file has it: the mix reaches the attention's norm alone"),
+    "zero": Arm(2, "the learned mix, with equal weights at first"),
+    "normalized": Arm(3, "the same, every layer's output normalised before anyone reads it"),
+    "weighted-output": Arm(4, "the same, and what follows the last layer reads a mix too"),
+    "denseformer": Arm(1, "learned weights of any sign after every layer, at first the identity"),
     "retrained": Arm(4, "for each number of layers a model of its own, refined with exactly those layers"),
 }
 SPARE = (10, 9, 11)  # colours that no known arm has

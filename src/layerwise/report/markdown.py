@@ -10,14 +10,17 @@ import re
 from collections.abc import Sequence
 
 from layerwise.plan import PARTS
+from layerwise.report.accounts import PARADIGM, PHENOMENON, cost_rows, outcome_rows, study_rows, suite_rows
+from layerwise.report.accounts import benchmark_rows as fine_tuned
 from layerwise.report.chapters import present_groups
 from layerwise.report.chapters.sweep import SWEEP
 from layerwise.report.claims import claims
 from layerwise.report.data import DELTA, Evidence, ReportData
 from layerwise.report.diagnosis import Diagnosis
-from layerwise.report.headline import findings
+from layerwise.report.headline import Finding, findings
 from layerwise.report.layers import single_skips
 from layerwise.report.notation import between, probability, verdict
+from layerwise.report.pretraining import suite_name
 from layerwise.report.robustness import CONDITIONS, RULES
 from layerwise.report.standings import kept_rows, matrix_rows, merging_rows, order_rows, training_rows
 from layerwise.report.survival import sentence, summary, survival
@@ -25,6 +28,7 @@ from layerwise.report.tasks import Rows, benchmark_rows, task_rows
 from layerwise.report.verdicts import verdict_rows
 from layerwise.report.window import half_window
 from layerwise.report.wording import counted, label
+from layerwise.report.worth import worth
 from layerwise.results.rows import Score
 
 
@@ -35,6 +39,7 @@ def markdown(data: ReportData) -> str:
         _title(evidence),
         *_diagnosis(evidence),
         *_robustness(evidence),
+        *_pretraining(evidence),
         *_sweep(evidence),
     )
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -57,7 +62,7 @@ def _diagnosis(evidence: Evidence) -> tuple[str, ...]:
 
 def _robustness(evidence: Evidence) -> tuple[str, ...]:
     found = evidence.robustness
-    if not found.measures:
+    if not found.measures or evidence.pretraining.measures:
         return ()
     matrix = survival(found)
     told = [f"- **{_escaped(arm)}** {_escaped(''.join(sentence(found, matrix, arm)))}" for arm in matrix.cells]
@@ -73,6 +78,29 @@ def _robustness(evidence: Evidence) -> tuple[str, ...]:
         _section("Merging", merging_rows(found)),
         _section("Training", training_rows(found)),
     )
+
+
+def _pretraining(evidence: Evidence) -> tuple[str, ...]:
+    found = evidence.pretraining
+    if not found.measures:
+        return ()
+    told = "\n".join(_finding(finding) for finding in worth(found))
+    return (
+        told,
+        _section("Arms", outcome_rows(found)),
+        _section("Differences", study_rows(found)),
+        _section("Cost", cost_rows(found)),
+        *(
+            _section(f"{suite_name(suite)} by {prefix.removesuffix(':')}", suite_rows(found, suite, prefix))
+            for suite in found.suites
+            for prefix in (PHENOMENON, PARADIGM)
+        ),
+        *(_section(suite_name(suite), fine_tuned(found, suite)) for suite in found.tasks),
+    )
+
+
+def _finding(finding: Finding) -> str:
+    return f"- **{_escaped(finding.question)}** ({finding.state}) {_escaped(finding.text)}"
 
 
 def _ablation_rows(found: Diagnosis) -> Rows:
@@ -116,9 +144,7 @@ def _findings(evidence: Evidence) -> str:
     found = findings(evidence)
     if not found:
         return "No finding: the run has no effects yet."
-    return "\n".join(
-        f"- **{_escaped(finding.question)}** ({finding.state}) {_escaped(finding.text)}" for finding in found
-    )
+    return "\n".join(_finding(finding) for finding in found)
 
 
 def _tasks(evidence: Evidence) -> str:

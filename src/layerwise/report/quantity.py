@@ -17,6 +17,12 @@ PERCENT = 100.0
 WHOLE_SPAN = (-2.0, 102.0)  # nothing to all, with air for the dots at either end
 
 
+def scaled(score: Score, scale: float) -> Score:
+    """The score and its interval, times `scale`."""
+    low, high = (None if bound is None else scale * bound for bound in (score.low, score.high))
+    return replace(score, value=scale * score.value, low=low, high=high)
+
+
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """A metric of the rows as it is shown: its scale, its decimals, its axis, and which way is better.
@@ -35,8 +41,7 @@ class Quantity:
 
     def shown(self, score: Score) -> Score:
         """The score in the unit of the axis."""
-        low, high = (None if bound is None else self.scale * bound for bound in (score.low, score.high))
-        return replace(score, value=self.scale * score.value, low=low, high=high)
+        return scaled(score, self.scale)
 
     def told(self, score: Score | None, *, signed: bool = False) -> str:
         """The value with its unit, and its interval.

@@ -29,14 +29,14 @@ def standing_lines(found: Robustness) -> tuple[str, ...]:
     if not found.measures:
         return ()
     if found.only_trained:
-        return (*_aligned(course_rows(found)), "What the arms survive is not measured yet: layerwise robustness RUN")
+        return (*aligned(course_rows(found)), "What the arms survive is not measured yet: layerwise robustness RUN")
     rows = order_rows(found)
     chance = "" if found.reference is None else f"; chance {found.reference:.3g}"
     above = f"; {ABOVE}: any order, paired, {found.above.axis}" if ABOVE in rows.head else ""
     if rows.body:
-        return (f"{found.quantity.axis}{chance}{above}", *_aligned(rows))
+        return (f"{found.quantity.axis}{chance}{above}", *aligned(rows))
     merged = merging_rows(found)
-    return _aligned(Rows(merged.head[:4], tuple(row[:4] for row in merged.body))) if merged.body else ()
+    return aligned(Rows(merged.head[:4], tuple(row[:4] for row in merged.body))) if merged.body else ()
 
 
 def order_rows(found: Robustness) -> Rows:
@@ -139,7 +139,7 @@ def _spread(quantity: Quantity, score: Score | None) -> str:
     return "–" if score is None else f"± {quantity.bare(score)}"
 
 
-def _aligned(rows: Rows) -> tuple[str, ...]:
+def aligned(rows: Rows) -> tuple[str, ...]:
     """The rows as lines of text: the first column to the left, every other one as wide as it needs."""
     table = [[_shortened(row[0]), *row[1:]] for row in (rows.head, *rows.body)]
     widths = [max(len(row[column]) for row in table) for column in range(len(rows.head))]

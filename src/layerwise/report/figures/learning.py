@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from statistics import fmean
@@ -51,18 +51,24 @@ def mean_course(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
 
 
 def _ticks(losses: Sequence[float]) -> dict[str, object]:
-    """Ticks at one, two and five times the powers of ten that the losses span, written out.
+    """Ticks at one, two and five times the powers of ten that the losses span, written out; at every whole multiple
+    where those would be fewer than three.
 
-    >>> _ticks([0.3, 2.0])["ticktext"]
-    ['0.2', '0.5', '1', '2']
+    >>> _ticks([0.3, 2.0])["ticktext"], _ticks([4.1, 8.7])["ticktext"]
+    (['0.2', '0.5', '1', '2'], ['3', '4', '5', '6', '7', '8'])
     """
     positive = [loss for loss in losses if loss > 0.0]
     if not positive:
         return {}
     powers = range(math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive))) + 1)
-    ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    spanned = [tick for tick in _multiples(powers, (1, 2, 5)) if min(positive) <= tick <= max(positive)]
+    ticks = _multiples(powers, (1, 2, 5) if len(spanned) > 2 or max(positive) > 4 * min(positive) else range(1, 10))
     shown = [tick for tick in ticks if min(positive) / 2 <= tick <= max(positive)]
     return {"tickmode": "array", "tickvals": shown, "ticktext": [f"{tick:g}" for tick in shown]}
+
+
+def _multiples(powers: Iterable[int], digits: Iterable[int]) -> list[float]:
+    return [digit * 10.0**power for power in powers for digit in tuple(digits)]
 
 
 def _seed(course: Course, name: str) -> go.Scatter:

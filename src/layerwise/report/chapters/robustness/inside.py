@@ -13,10 +13,9 @@ from layerwise.report.figures.lines import common_span, lined, telling
 from layerwise.report.figures.places import place_grid
 from layerwise.report.markup import Safe, element
 from layerwise.report.picture import Choice, Picture
-from layerwise.report.quantity import PERCENT
+from layerwise.report.quantity import PERCENT, scaled
 from layerwise.report.robustness import CONDITIONS, WHOLE, Robustness
 from layerwise.report.series import Line
-from layerwise.results.rows import Score
 
 ANCHOR, TITLE, SHORT = "inside", "What goes on inside", "Inside"
 BRANCHES = {
@@ -106,17 +105,12 @@ def _worth(found: Robustness, metric: str, scale: float) -> list[Line]:
     lines = []
     for arm in found.arms:
         rows = {
-            int(layer): _scaled(score, scale)
+            int(layer): scaled(score, scale)
             for layer, score in found.subjects("contribution", metric, arm).items()
             if layer.isdecimal()
         }
         lines += [Line(arm, rows, slots[arm])] if rows else []
     return lines
-
-
-def _scaled(score: Score, scale: float) -> Score:
-    low, high = (None if bound is None else scale * bound for bound in (score.low, score.high))
-    return Score(score.measure, score.subject, score.task, score.metric, scale * score.value, low, high)
 
 
 def _embedding(found: Robustness) -> Part:

@@ -1,0 +1,136 @@
+"""Dots in rows, one for each arm: what was measured with its interval, its seeds as faint dots, and the chance line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+import plotly.graph_objects as go
+
+from layerwise.report.figures.frame import framed, limits, series_style
+from layerwise.report.notation import between
+from layerwise.report.palette import faded, light
+from layerwise.results.rows import Score
+
+LANE = 13  # height of one arm within a row
+AIR = 16  # between rows
+EDGES = 52  # the axis and its title
+SEED_SIZE, SIZE = 5, 9
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """One arm: a score for every row that it has, and those of its seeds."""
+
+    name: str
+    slot: int
+    rows: Mapping[str, Score]
+    seeds: Mapping[str, Sequence[Score]] = field(default_factory=dict)
+
+
+def dots(
+    arms: Sequence[Dots],
+    *,
+    across: str,
+    reference: float | None = None,
+    chance: Mapping[str, float] | None = None,
+    from_zero: bool = False,
+    signed: bool = False,
+) -> go.Figure:
+    """A row for each name that any arm has, a lane in it for each arm.
+
+    `reference` is a dotted line through all rows, `chance` a short dotted line in each; `from_zero` keeps zero on the
+    axis, `signed` shows the sign in the hover text.
+    """
+    names = list(dict.fromkeys(name for arm in arms for name in arm.rows))
+    places = {name: at for at, name in enumerate(names)}
+    crowded = max((sum(name in arm.rows for arm in arms) for name in names), default=1)
+    height = AIR + LANE * crowded
+    figure = framed(
+        EDGES + len(names) * height,
+        x={"title": across, "range": _span(arms, reference, chance or {}, from_zero)},
+        y={
+            "range": [len(names) - 0.5, -0.5],
+            "tickmode": "array",
+            "tickvals": list(range(len(names))),
+            "ticktext": [escape(name) for name in names],
+            "tickfont": {"color": light("ink"), "size": 12},
+            "showgrid": False,
+            "zeroline": False,
+        },
+        margin={"l": 8, "r": 16, "t": 8, "b": 44},
+    )
+    # Where no row is shared (a row an arm) every dot stands in the middle of its own.
+    lanes = [(at - (len(arms) - 1) / 2) * LANE / height if crowded > 1 else 0.0 for at in range(len(arms))]
+    figure.add_traces(
+        [trace for arm, lane in zip(arms, lanes, strict=True) for trace in _arm(arm, places, lane, signed)]
+    )
+    if chance:
+        figure.add_trace(_chance({places[name]: value for name, value in chance.items() if name in places}))
+    if reference is not None:
+        figure.add_vline(x=reference, line={"color": light("ink"), "dash": "dot", "width": 1.5}, opacity=0.6)
+    return figure
+
+
+def _span(
+    arms: Sequence[Dots], reference: float | None, chance: Mapping[str, float], from_zero: bool
+) -> tuple[float, float] | None:
+    """All dots, whiskers and chances, with a little air; zero only where it is asked for."""
+    scores = [score for arm in arms for score in (*arm.rows.values(), *(s for of in arm.seeds.values() for s in of))]
+    bounds = [bound for score in scores for bound in (score.value, score.low, score.high) if bound is not None]
+    bounds += [*chance.values(), *([] if reference is None else [reference])]
+    if from_zero or not bounds:
+        return limits(bounds)
+    air = 0.06 * (max(bounds) - min(bounds)) or 0.5
+    return min(bounds) - air, max(bounds) + air
+
+
+def _arm(arm: Dots, places: Mapping[str, int], lane: float, signed: bool) -> list[go.Scatter]:
+    colour, _, symbol = series_style(arm.slot)
+    faint = [(places[name] + lane, name, score) for name, of in arm.seeds.items() if name in places for score in of]
+    scores = list(arm.rows.values())
+    shared = {"legendgroup": arm.name, "hovertemplate": "%{text}<extra></extra>", "name": escape(arm.name)}
+    seeds = go.Scatter(
+        x=[score.value for _, _, score in faint],
+        y=[place for place, _, _ in faint],
+        mode="markers",
+        marker={"color": faded(colour, 0.35), "size": SEED_SIZE, "line": {"width": 0}},
+        text=[_told(score.subject, name, score, signed) for _, name, score in faint],
+        **shared,
+    )
+    means = go.Scatter(
+        x=[score.value for score in scores],
+        y=[places[name] + lane for name in arm.rows],
+        mode="markers",
+        marker={"color": colour, "symbol": symbol, "size": SIZE},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [0.0 if s.high is None else max(0.0, s.high - s.value) for s in scores],
+            "arrayminus": [0.0 if s.low is None else max(0.0, s.value - s.low) for s in scores],
+            "color": colour,
+            "thickness": 2,
+            "width": 0,
+        },
+        text=[_told(arm.name, name, score, signed) for name, score in arm.rows.items()],
+        **shared,
+    )
+    return [seeds, means] if faint else [means]
+
+
+def _told(who: str, row: str, score: Score, signed: bool) -> str:
+    shown = between(score.value, score.low, score.high, signed=signed)
+    return f"<b>{escape(who)}</b>, {escape(row)}<br>{shown}"
+
+
+def _chance(values: Mapping[int, float]) -> go.Scatter:
+    """A short upright line in each row that has one."""
+    return go.Scatter(
+        x=[part for value in values.values() for part in (value, value, None)],
+        y=[part for at in values for part in (at - 0.42, at + 0.42, None)],
+        mode="lines",
+        line={"color": light("ink"), "dash": "dot", "width": 1.5},
+        opacity=0.6,
+        hoverinfo="skip",
+    )

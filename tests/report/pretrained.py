@@ -1,0 +1,196 @@
+"""A pre-training that never happened: rows of every measure of it, the same on every call.
+
+The truth is planted: `elc` is a little better than the backbone at equal tokens and no better at equal seconds;
+its seeds share a pattern beyond their start; agreement is known far above chance and islands not at all; the greatest
+weights are not the greatest effects.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+
+from layerwise.report import ReportData
+from layerwise.results.rows import Note, Score
+
+SEEDS = (0, 1, 2)
+LOSSES = {"ltg": 4.112, "elc": 4.089, "zero": 4.118, "denseformer": 4.094}
+MIXING = ("elc", "zero", "denseformer")
+PHENOMENA = {
+    "anaphor_agreement": 0.81,
+    "argument_structure": 0.66,
+    "binding": 0.63,
+    "control_raising": 0.61,
+    "determiner_noun_agreement": 0.86,
+    "ellipsis": 0.58,
+    "filler_gap_dependency": 0.6,
+    "irregular_forms": 0.83,
+    "island_effects": 0.48,
+    "npi_licensing": 0.52,
+    "quantifiers": 0.63,
+    "subject_verb_agreement": 0.69,
+}
+GLUE = {
+    "cola": {"mcc": (0.18, 0.0)},
+    "sst2": {"accuracy": (0.83, 0.51)},
+    "mrpc": {"f1": (0.81, 0.8), "accuracy": (0.72, 0.67)},
+    "rte": {"accuracy": (0.56, 0.53)},
+}
+OURS = {
+    "control main_verb": 0.97,
+    "control lexical_content_the": 1.0,
+    "ambiguous main_verb_lexical_content_the": -0.62,
+    "ambiguous main_verb_relative_position": -0.31,
+}
+
+
+def scores(depth: int = 12) -> list[Score]:
+    """The rows of a pre-training of four arms, three seeds each, evaluated, studied and pruned."""
+    draw = random.Random(0)
+    return [
+        *_training(draw),
+        *_held_out(draw),
+        *(row for arm in MIXING for row in alpha(arm, depth, draw)),
+        *_suite("pairs", ("determiner", "anaphor", "agreement"), draw),
+        *_suite("blimp", tuple(PHENOMENA), draw),
+        *_benchmarks(draw),
+        *_study(),
+        *_likeness(),
+        *edges(depth, draw),
+    ]
+
+
+def run(depth: int = 12) -> ReportData:
+    """The whole run with its manifest."""
+    manifest: dict[str, object] = {
+        "model": "elc small",
+        "corpus": "gutenberg, 24 M words",
+        "depth": depth,
+        "seed": 0,
+        "command": ["layerwise", "train", "elc", "--text", "gutenberg", "--size", "small"],
+    }
+    return ReportData(manifest, (), tuple(scores(depth)), notes=(Note("blimp", "Pairs of 65 of 67 paradigms fit."),))
+
+
+def only(data: ReportData, *measures: str) -> ReportData:
+    """The same run with these measures alone."""
+    return ReportData(data.manifest, (), tuple(score for score in data.scores if score.measure in measures))
+
+
+def without(data: ReportData, *measures: str) -> ReportData:
+    """The same run with some measures never taken."""
+    return only(data, *{score.measure for score in data.scores} - set(measures))
+
+
+def row(measure: str, subject: str, task: str, metric: str, value: float, half: float | None = None) -> Score:
+    """A score with an interval of `half` to either side, where it is given."""
+    low, high = (None, None) if half is None else (value - half, value + half)
+    return Score(measure, subject, task, metric, value, low, high)
+
+
+def alpha(arm: str, depth: int, draw: random.Random) -> Iterator[Score]:
+    """Weights of three seeds about one pattern; those of `denseformer` are of any sign and its output mixes too."""
+    free = arm == "denseformer"
+    readers = depth + free
+    pattern = [[draw.gauss(0.0, 0.9) for _ in range(reader + 1)] for reader in range(readers)]
+    for seed in SEEDS:
+        for reader, wanted in enumerate(pattern):
+            raw = [value + draw.gauss(0.0, 0.25) for value in wanted]
+            raw[-1] += 1.0
+            total = sum(math.exp(value) for value in raw)
+            for source, value in enumerate(raw):
+                weight = float(source == reader) + 0.12 * value if free else math.exp(value) / total
+                yield row("alpha", f"{arm}/{seed}", "out" if reader == depth else str(reader), str(source), weight)
+
+
+def _training(draw: random.Random) -> Iterator[Score]:
+    for arm, loss in LOSSES.items():
+        for seed in SEEDS:
+            name = f"{arm}/{seed}"
+            for step in range(0, 2001, 100):
+                at = loss + 4.5 * math.exp(-step / 350) + draw.gauss(0.0, 0.02)
+                yield row("training", name, f"step {step}", "train_loss", at)
+                yield row("training", name, f"step {step}", "validation_loss", at + 0.08)
+            slower = 1.0 if arm == "ltg" else 1.07
+            costs = {
+                "steps": 2000.0, "seconds": 905.0 * slower, "tokens": 8.2e6, "parameters": 23.8e6 + (arm != "ltg") * 78,
+                "step_seconds": 0.45 * slower, "peak_bytes": 1.9e9 * slower, "latency_seconds": 0.021 * slower,
+            }  # fmt: skip
+            for metric, value in costs.items():
+                yield row("training", name, "all", metric, value)
+
+
+def _held_out(draw: random.Random) -> Iterator[Score]:
+    for arm, loss in LOSSES.items():
+        yield row("masked_lm", arm, "test", "nll", loss, 0.009)
+        for seed in SEEDS:
+            yield row("masked_lm", f"{arm}/{seed}", "test", "nll", loss + draw.gauss(0.0, 0.004), 0.02)
+
+
+def _suite(suite: str, phenomena: tuple[str, ...], draw: random.Random) -> Iterator[Score]:
+    for at, arm in enumerate(LOSSES):
+        for name in (arm, *(f"{arm}/{seed}" for seed in SEEDS)):
+            known = {phenomenon: PHENOMENA.get(phenomenon, 0.78) + 0.008 * at for phenomenon in phenomena}
+            tasks = {"all": sum(known.values()) / len(known)}
+            tasks |= {f"phenomenon:{phenomenon}": share for phenomenon, share in known.items()}
+            tasks |= {f"paradigm:{name}_{part}": share for name, share in known.items() for part in (1, 2)}
+            for task, share in tasks.items():
+                value = share + draw.gauss(0.0, 0.006)
+                size = 1000 if task.startswith("paradigm") else 2000
+                half = 0.006 if task == "all" else 0.018
+                yield Score(suite, name, task, "accuracy", value, value - half, value + half, documents=size)
+            for metric, value in {"chance": 0.5, "coverage": 0.993, "whole_words": 0.81, "temperature": 1.0}.items():
+                yield row(suite, name, "all", metric, value)
+
+
+def _benchmarks(draw: random.Random) -> Iterator[Score]:
+    for arm in LOSSES:
+        for name in (arm, f"{arm}/0", f"{arm}/0.0", f"{arm}/0.1"):
+            for task, metrics in GLUE.items():
+                for metric, (value, chance) in metrics.items():
+                    yield row("glue", name, task, metric, value + draw.gauss(0.0, 0.01), 0.03)
+                    yield row("glue", name, task, f"{metric}@chance", chance)
+            for task, value in OURS.items():
+                yield row("msgs-ours", name, task, "mcc", min(1.0, value + draw.gauss(0.0, 0.03)), 0.05)
+                yield row("msgs-ours", name, task, "mcc@chance", 0.0)
+
+
+def _study() -> Iterator[Score]:
+    for arm, tokens, p in (("elc", -0.023, 0.008), ("zero", 0.006, 0.31), ("denseformer", -0.018, 0.02)):
+        subject = f"{arm} - ltg"
+        yield Score("study", subject, "masked_lm tokens", "difference", tokens, tokens - 0.012, tokens + 0.012, p)
+        yield Score("study", subject, "pairs tokens", "difference", 0.008, -0.006, 0.022, 0.2)
+        seconds = tokens + 0.02
+        yield Score("study", subject, "masked_lm seconds", "difference", seconds, seconds - 0.03, seconds + 0.03, 0.4)
+        yield Score("study", subject, "pairs seconds", "difference", 0.001, -0.013, 0.015, 0.8)
+        yield Score("study", subject, "time", "ratio", 1.07, 1.05, 1.09)
+        yield Score("study", subject, "latency", "ratio", 1.05, 1.02, 1.08)
+
+
+def _likeness() -> Iterator[Score]:
+    tasks = {
+        "seeds": ("correlation", 0.71, 0.0005),
+        "seeds beyond the start": ("correlation", 0.63, 0.0005),
+        "grouping": ("contrast", 0.22, 0.03),
+        "grouping beyond distance": ("contrast", 0.04, 0.31),
+    }
+    for arm in MIXING:
+        for task, (metric, value, p) in tasks.items():
+            yield Score("likeness", arm, task, metric, value, p=p)
+            yield Score("likeness", arm, task, f"{metric}@shuffled", 0.0, -0.18, 0.19)
+
+
+def edges(depth: int, draw: random.Random) -> Iterator[Score]:
+    """Every edge with its weight and its effect, and what is left after cutting most of them."""
+    for reader in range(1, depth):
+        for source in range(reader + 1):
+            name, weight = f"{reader}<-{source}", abs(draw.gauss(0.0, 0.3))
+            yield row("edges", name, "all", "weight", weight)
+            yield row("edges", name, "all", "effect", 0.04 * weight + abs(draw.gauss(0.0, 0.02)), 0.008)
+    yield Score("edges", "all", "all", "rank_correlation", 0.31, 0.08, 0.5, 0.01)
+    yield row("edges", "pruned", "all", "edges", 30.0)
+    yield row("edges", "pruned", "all", "difference", 0.021, 0.009)
+    yield row("edges", "pruned", "all", "difference@size", 0.064, 0.014)
+    yield row("edges", "pruned", "all", "difference@random", 0.31, 0.18)
+    yield row("edges", "pruned", "all", "less_than_by_size", 0.043, 0.012)
