@@ -15,7 +15,7 @@ from typing import Any
 from pytorch_optimizer import Lamb
 from torch import nn
 
-PLAIN = ("bias", "norm", "embedding", "layer_weights")
+PLAIN = ("bias", "norm", "embedding", "scalars")
 """A parameter whose name holds one of these is updated by plain Adam, without decay."""
 
 
@@ -39,7 +39,7 @@ def parameter_groups(named: Iterable[tuple[str, nn.Parameter]], weight_decay: fl
 def is_plain(name: str) -> bool:
     """Whether the parameter of this name is updated by plain Adam.
 
-    >>> is_plain("encoder.layers.0.layer_weights.scalars"), is_plain("encoder.layers.0.attention.value.weight")
+    >>> is_plain("encoder.output_weights.scalars"), is_plain("encoder.layers.0.attention.value.weight")
     (True, False)
     """
     return any(part in word for word in name.lower().split(".") for part in PLAIN)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.errors import TrainError, near_matches
@@ -30,13 +31,15 @@ class Pretraining:
     a quarter as many of `lengths[1]`. `learning_rate` is the highest, `floor` the share of it at the end, `warmup` the
     share of the steps over which it rises. `masked` is the share of tokens to fill in. `checks` is how often a training
     is validated (on `validation` segments) and saved. With `seconds`, the steps are as many as fit; see the module.
-    `vocabulary` is the size of the tokenizer to learn, by default as the text can bear.
+    `vocabulary` is the size of the tokenizer to learn, by default as the text can bear. `held` layer weights stay as
+    they begin.
     """
 
     arm: str = "elc"
     size: str = "small"
     variant: str = "elc"
     initialisation: str | None = None
+    held: bool = False
     steps: int = 31_250
     batch: int = 8_192
     lengths: tuple[int, int] = (128, 512)
@@ -100,12 +103,14 @@ PRESETS: Mapping[str, Pretraining] = {
         size="tiny", steps=600, batch=64, lengths=(32, 128), learning_rate=2e-2, warmup=0.05, weight_decay=0.1,
         checks=6, validation=256, vocabulary=2_048,
     ),
-    "small": Pretraining(),
-    "base": Pretraining(size="base", steps=15_625, batch=32_768, learning_rate=1e-2, weight_decay=0.1),
+    "small": Pretraining(accumulation=32),
+    "base": Pretraining(
+        size="base", steps=15_625, batch=32_768, learning_rate=1e-2, weight_decay=0.1, accumulation=128
+    ),
 }  # fmt: skip
 """Recipes by size: the published ones, and one of ours that takes minutes on two cores.
 
-The small model's steps, batch and decay are those that its paper is remembered for; see the reference in the docs.
+The published ones run 256 segments at once; with several processes, lower the accumulation accordingly.
 """
 
 
@@ -135,4 +140,14 @@ def new_model(recipe: Pretraining, tokenizer: PreTrainedTokenizerBase) -> ElcFor
         bos_token_id=tokenizer.cls_token_id,
         eos_token_id=tokenizer.sep_token_id,
     )
-    return ElcForMaskedLM(config)
+    model = ElcForMaskedLM(config)
+    if recipe.held:
+        hold_weights(model)
+    return model
+
+
+def hold_weights(model: nn.Module) -> None:
+    """Take the layer weights of a model out of its training: they stay as they are."""
+    for name, parameter in model.named_parameters():
+        if name.endswith(".scalars"):
+            parameter.requires_grad_(False)

@@ -1,0 +1,164 @@
+"""Are layer weights worth it? The arms of a study that could say no, and the differences that answer.
+
+Every arm is the same architecture, trained on the same segments under the same masks, and differs from the backbone
+`ltg` in one thing:
+
+    elc             learned softmax weights that prefer the previous layer at first, as in the paper
+    zero            the same, all equal at first
+    elc-identity    the same, the previous layer nearly alone at first
+    elc-held        the first weights of `elc`, never trained: what the mixture is worth without learning
+    denseformer     weights of any sign beside a residual stream, the plain model at first
+    elc-seconds     `elc` with as many steps as fit into the backbone's time
+
+and in fine-tuning, from the models of `ltg` and `elc`,
+
+    ltg             no weights at all
+    ltg-rewired     weights in fine-tuning only: denseformer's, which change nothing before they are taught
+    elc-kept        weights in pretraining only: fine-tuned as they came out
+    elc             weights in both
+
+Differences are paired by seed (`layerwise.measure.seeds`), and the p of a question are corrected over its arms (Holm).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from layerwise.data.classification import Task
+from layerwise.data.mixed_signals import Sizes, mixed_signals
+from layerwise.measure.overhead import Overhead, ratio
+from layerwise.measure.seeds import SeedDifference, seed_difference
+from layerwise.measure.statistics import holm
+from layerwise.results.rows import Score
+from layerwise.train.pretraining import Pretraining, pretraining
+
+MEASURE = "study"
+BACKBONE = "ltg"
+TIMED = "elc"
+SECONDS = "elc-seconds"
+"""The arm of `TIMED` that is given the backbone's time instead of its steps."""
+
+TOKENS, TIME = "tokens", "seconds"
+"""On which terms arms were compared: the last word of a study's task."""
+
+REWIRED, KEPT = "ltg-rewired", "elc-kept"
+SIZES = Sizes(train=600, selection=150, test=300)
+TASKS = (
+    "control main_verb",
+    "control syntactic_category",
+    "ambiguous main_verb_lexical_content_the",
+    "ambiguous syntactic_category_relative_position",
+)
+
+
+def arms(size: str, **changes: Any) -> tuple[Pretraining, ...]:
+    """The recipes that are trained for the same number of steps, the backbone first."""
+    return (
+        pretraining(size, BACKBONE, **changes),
+        pretraining(size, TIMED, **changes),
+        pretraining(size, "zero", **changes),
+        pretraining(size, TIMED, arm="elc-identity", initialisation="identity", **changes),
+        pretraining(size, TIMED, arm="elc-held", held=True, **changes),
+        pretraining(size, "denseformer", **changes),
+    )
+
+
+def at_equal_seconds(recipe: Pretraining, slower: float) -> Pretraining:
+    """The recipe with as many steps as fit into the time of a backbone whose step is faster by the factor `slower`."""
+    return replace(recipe, arm=SECONDS, steps=max(1, round(recipe.steps / slower)))
+
+
+def tasks(seed: int) -> tuple[Task, ...]:
+    """What models are fine-tuned on: mixed signals of our own, controls and ambiguous ones."""
+    return tuple(mixed_signals(TASKS, SIZES, seed=seed))
+
+
+def batch(recipe: Pretraining, vocabulary: int) -> dict[str, torch.Tensor]:
+    """A batch of the recipe's first phase, of random tokens, a sixth of them asked: what steps are timed on."""
+    shape = (recipe.batch // recipe.accumulation, recipe.lengths[0])
+    ids = torch.randint(0, vocabulary, shape, generator=torch.Generator().manual_seed(0))
+    asked = torch.arange(shape[1]).expand(shape) % 6 == 0
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids.masked_fill(~asked, -100)}
+
+
+def cost_rows(found: Mapping[str, Overhead]) -> list[Score]:
+    """What every arm costs against the backbone: a step, a pass, and the bytes a step keeps, as ratios."""
+    base = found[BACKBONE]
+    rows = []
+    for arm, own in found.items():
+        if arm == BACKBONE:
+            continue
+        subject = f"{arm} - {BACKBONE}"
+        for task, seconds, against in (
+            ("training step", own.step_seconds, base.step_seconds),
+            ("forward pass", own.pass_seconds, base.pass_seconds),
+        ):
+            timed = ratio(seconds, against)
+            rows.append(Score(MEASURE, subject, task, "ratio", timed.value, timed.low, timed.high))
+        rows.append(Score(MEASURE, subject, "memory of a step", "ratio", own.kept_bytes / base.kept_bytes))
+    return rows
+
+
+def difference_rows(rows: Iterable[Score]) -> list[Score]:
+    """The differences from the backbone in held-out loss (nats), accuracy on pairs, and correlation on tasks.
+
+    `rows` are those of the models, `ARM/SEED`. Each question's p are corrected over the arms that it was asked of.
+    """
+    rows = list(rows)
+    compared = {
+        "masked_lm": _by_arm(row for row in rows if (row.measure, row.metric) == ("masked_lm", "nll")),
+        "pairs": _by_arm(row for row in rows if (row.measure, row.task, row.metric) == ("pairs", "all", "accuracy")),
+        "control tasks": _by_arm(_fine_tuned(rows, "control")),
+        "linguistic generalisation": _by_arm(_fine_tuned(rows, "ambiguous")),
+    }
+    found = []
+    for task, values in compared.items():
+        for terms in (TOKENS, TIME):
+            arms = [arm for arm in values if arm != BACKBONE and (arm == SECONDS) == (terms == TIME)]
+            if BACKBONE in values:
+                found += _against_backbone(f"{task} {terms}", values, arms)
+    return found
+
+
+def _against_backbone(task: str, values: Mapping[str, Mapping[int, float]], arms: Sequence[str]) -> list[Score]:
+    differences = {
+        arm: seed_difference(values[arm], values[BACKBONE]) for arm in arms if set(values[arm]) & set(values[BACKBONE])
+    }
+    tested = {arm: each.p for arm, each in differences.items() if each.p is not None}
+    adjusted = dict(zip(tested, holm(list(tested.values())).tolist(), strict=True)) if tested else {}
+    return [_difference_row(arm, task, each, adjusted.get(arm)) for arm, each in differences.items()]
+
+
+def _difference_row(arm: str, task: str, found: SeedDifference, adjusted: float | None) -> Score:
+    subject = f"{TIMED if arm == SECONDS else arm} - {BACKBONE}"
+    return Score(
+        MEASURE, subject, task, "difference", found.value, found.low, found.high, found.p, adjusted, found.resolution
+    )
+
+
+def _fine_tuned(rows: Iterable[Score], kind: str) -> list[Score]:
+    """The mean of each model's correlations over the tasks of a kind, as rows of one task."""
+    own: dict[str, list[float]] = {}
+    for row in rows:
+        if row.measure == "msgs-ours" and row.metric == "mcc" and row.task.startswith(kind) and _is_model(row):
+            own.setdefault(row.subject, []).append(row.value)
+    return [Score("msgs-ours", subject, kind, "mcc", float(np.mean(values))) for subject, values in own.items()]
+
+
+def _by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
+    found: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if _is_model(row):
+            arm, _, seed = row.subject.rpartition("/")
+            found.setdefault(arm, {})[int(seed)] = row.value
+    return found
+
+
+def _is_model(row: Score) -> bool:
+    """Whether a row is of one model: neither of an arm, nor of one of a model's fine-tunings."""
+    return row.subject.rpartition("/")[2].isdigit() and "/" in row.subject
