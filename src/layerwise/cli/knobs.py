@@ -73,3 +73,37 @@ Extra = Annotated[
     ),
 ]
 Alone = Annotated[bool, typer.Option("--alone", help="Train no baseline beside them.", rich_help_panel=TRAINING)]
+
+ELC = "elc"
+"""The method that begins from random weights."""
+
+VARIANTS = ("ltg", "elc")
+"""What is pretrained unless `--variants` says otherwise: the backbone, and the paper's layer weights."""
+
+PRETRAINING = "The pretraining (elc)"
+SIZES = ("tiny", "small", "base")
+"""Those of `layerwise.train.pretraining`, which is too heavy for a help text; a test compares them."""
+
+Size = Annotated[
+    str | None, typer.Option(metavar="NAME", help=f"One of {', '.join(SIZES)}.", rich_help_panel=PRETRAINING)
+]
+Variants = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help=f"Ways to connect the layers; by default {', '.join(VARIANTS)}.",
+        rich_help_panel=PRETRAINING,
+    ),
+]
+Initialisation = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="How layer weights begin: biased, zero, identity.", rich_help_panel=PRETRAINING),
+]
+Steps = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Steps of every training.", rich_help_panel=PRETRAINING)
+]
+Seconds = Annotated[
+    float | None,
+    typer.Option(metavar="X", help="In place of steps: as many as fit, timed first.", rich_help_panel=PRETRAINING),
+]
+Compiled = Annotated[bool, typer.Option("--compile", help="With torch.compile.", rich_help_panel=PRETRAINING)]

@@ -23,7 +23,9 @@ from layerwise.data.splits import SPLITS, Example, Examples, Splits, digest, str
 from layerwise.data.tokens import Objective, Window, windows
 from layerwise.errors import DataError
 
-_SHARES = (0.8, 0.1, 0.1)
+SHARES = (0.8, 0.1, 0.1)
+"""Of the documents: to train, to select, to report."""
+
 _SHARED_TASK = ""
 """Tasks with too few documents to be split by themselves are split together, under this name."""
 
@@ -69,7 +71,7 @@ def text_splits(
     Raises `DataError` for fewer than 3 different documents, for a masked-token objective, and where
     `layerwise.data.tokens.windows` does.
     """
-    parts = dict(zip(SPLITS, _split(corpus, _SHARES, seed), strict=True))
+    parts = dict(zip(SPLITS, divided(corpus, SHARES, seed), strict=True))
     return _splits(tokenizer, corpus.name, parts, length, positions, objective)
 
 
@@ -88,7 +90,7 @@ def demo_text_splits(
     training and selection; what is reported is always the same (`demo_corpus()`), and no model of the demo has seen it.
     """
     seen = demo_corpus("train", texts=texts, questions=questions, seed=seed)
-    train, validation = _split(seen, (0.9, 0.1), seed)
+    train, validation = divided(seen, (0.9, 0.1), seed)
     parts = {"train": train, "validation": validation, "test": demo_corpus().documents}
     return _splits(tokenizer, "demo", parts, length, None, "next_token")
 
@@ -121,8 +123,11 @@ def _splits(
     )
 
 
-def _split(corpus: Corpus, shares: Sequence[float], seed: int) -> list[tuple[Document, ...]]:
-    """The documents in as many parts as there are shares; those with the same text fall together."""
+def divided(corpus: Corpus, shares: Sequence[float], seed: int) -> list[tuple[Document, ...]]:
+    """The documents in as many parts as there are shares, drawn from `seed`; those with the same text fall together.
+
+    Raises `DataError` for fewer different documents than parts.
+    """
     same: dict[str, list[Document]] = defaultdict(list)
     for document in corpus.documents:
         same[document.text].append(document)

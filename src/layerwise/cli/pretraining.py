@@ -1,0 +1,222 @@
+"""Pretrainings side by side: several variants and seeds on one text, then what each knows, and the report.
+
+Every training resumes by itself, so a command that was stopped goes on where it was. Under torchrun every process
+takes part in the trainings, and the first one alone writes rows and speaks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.cli.course import candidates_of, discard_models, tell
+from layerwise.cli.exam import standing
+from layerwise.cli.model import hush
+from layerwise.cli.screen import PartBar, duration, errors, output, write
+from layerwise.cli.sitting import begin, speaker
+from layerwise.data import stdlib
+from layerwise.data.corpus import Corpus, read_corpus
+from layerwise.data.documents import Document
+from layerwise.data.grammar import generated_pairs
+from layerwise.data.segments import PretrainingText, cut, pretraining_text
+from layerwise.data.splits import SPLITS
+from layerwise.data.texts import SHARES, divided
+from layerwise.data.tokenizer import load_tokenizer
+from layerwise.data.wordpiece import check_tokenizer, train_wordpiece
+from layerwise.measure.provenance import folder_of
+from layerwise.models import ElcForMaskedLM
+from layerwise.results import Manifest, Run
+from layerwise.results.pedigree import Pedigree
+from layerwise.stack.load import resolve_device
+from layerwise.train.assessment import training_rows
+from layerwise.train.evaluation import Examinee, Judging, Opened, evaluate_models
+from layerwise.train.pretrained import ALPHA, HELD_OUT, LATENCY, TRAINING, arm_means, pretrained_rows
+from layerwise.train.pretrainer import pretrain
+from layerwise.train.pretraining import Pretraining, pretraining
+
+FAMILY = "pretraining"
+"""What the manifest of such a run calls itself."""
+
+PAIRS = 100
+"""Minimal pairs of each paradigm that models are asked at the end; `layerwise evaluate` asks more."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Programme:
+    """What is pretrained: recipes, each with every seed from 0 on, on one text with one tokenizer.
+
+    `arguments` are further `TrainingArguments`, which win over the recipes'.
+    """
+
+    recipes: tuple[Pretraining, ...]
+    seeds: int
+    tokenizer: PreTrainedTokenizerBase
+    text: PretrainingText
+    device: str = "cpu"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+def recipes_of(
+    size: str, variants: tuple[str, ...], initialisation: str | None, changes: Mapping[str, Any]
+) -> tuple[Pretraining, ...]:
+    """The recipe of every variant, `changes` made to each; an initialisation is part of what an arm is called.
+
+    Raises `TrainError` and `ModelError` for what there is not, with the near matches.
+    """
+    found = []
+    for variant in variants:
+        wired = initialisation is not None and variant != "ltg"
+        arm = f"{variant}-{initialisation}" if wired else variant
+        more = {"initialisation": initialisation} if wired else {}
+        found.append(pretraining(size, variant, arm=arm, **more, **changes))
+    return tuple(found)
+
+
+def programme_of(
+    recipes: tuple[Pretraining, ...],
+    seeds: int,
+    text: Path | None,
+    tokenizer: str | None,
+    *,
+    epochs: float | None,
+    seed: int,
+    device: str,
+    arguments: Mapping[str, Any],
+    say: Say,
+) -> Programme:
+    """Read the text, learn the tokenizer or open the one that is named, and encode; `epochs` replaces the steps."""
+    name, parts = _documents(text, seed)
+    if tokenizer is None:
+        say(f"learning a vocabulary from {len(parts['train']):,} documents of {name}")
+        speller: PreTrainedTokenizerBase = train_wordpiece(
+            (each.text for each in parts["train"]), vocabulary=recipes[0].vocabulary
+        )
+    else:
+        speller = load_tokenizer(tokenizer)
+        check_tokenizer(speller, tokenizer)
+    encoded = pretraining_text(speller, name, parts)
+    if epochs is not None:
+        segments = len(cut(encoded.train, recipes[0].lengths[0]))
+        recipes = tuple(replace(each, steps=max(1, math.ceil(epochs * segments / each.batch))) for each in recipes)
+    return Programme(recipes, seeds, speller, encoded, str(resolve_device(device)), arguments)
+
+
+def hold(programme: Programme, folder: Path | None, *, seed: int, fresh: bool, quiet: bool) -> None:
+    """Pretrain what is not trained yet into `folder`, or into one named by what is learned, and tell what it knows."""
+    hush()
+    manifest = _manifest_of(programme, seed)
+    folder = folder or folder_of(manifest)
+    if int(os.environ.get("RANK", "0")) > 0:
+        _train(programme, folder, lambda label, share: None, lambda text: None)
+        return
+    say = speaker(quiet)
+    with begin(folder, manifest, fresh) as run:
+        if fresh:
+            discard_models(folder)
+        _announce(programme, run, say)
+        try:
+            with PartBar(quiet) as bar:
+                _train(programme, folder, bar.update, say)
+                _assess(programme, run, bar.update)
+        except KeyboardInterrupt:
+            write(errors, "stopped: finished models and checkpoints are kept; the same command goes on from here")
+            raise
+        write(output, standing(run, generated_pairs(PAIRS)))
+        tell(run)
+
+
+def _documents(text: Path | None, seed: int) -> tuple[str, dict[str, tuple[Document, ...]]]:
+    """The name of the text, and its documents in three parts; without a path, those that every machine has."""
+    if text is not None:
+        corpus = read_corpus(text)
+        return corpus.name, dict(zip(SPLITS, divided(corpus, SHARES, seed), strict=True))
+    seen, held_out = (
+        tuple(Document(f"stdlib/{each.module}", each.text) for each in stdlib.documents(split, "prose"))
+        for split in stdlib.SPLITS
+    )
+    train, validation = divided(Corpus("stdlib", seen), (0.9, 0.1), seed)
+    return "standard library", {"train": train, "validation": validation, "test": held_out}
+
+
+def _manifest_of(programme: Programme, seed: int) -> Manifest:
+    recipe, text = programme.recipes[0], programme.text
+    content = json.dumps([recipe.size, sorted(programme.tokenizer.get_vocab().items())])
+    return Manifest(
+        model=f"elc-{recipe.size}", revision=None, weight_hash=hashlib.sha256(content.encode()).hexdigest(),
+        dtype="float32", device=programme.device, corpus=text.name, corpus_hash=text.digest,
+        documents=len(text.test.names), tokens=len(text.test.ids), window=recipe.lengths[0], families=(FAMILY,),
+        tasks=(), seed=seed, layers="encoder.layers", command=tuple(sys.argv),
+    )  # fmt: skip
+
+
+def _announce(programme: Programme, run: Run, say: Say) -> None:
+    text, recipe = programme.text, programme.recipes[0]
+    sizes = ", ".join(
+        f"{len(part.names):,} {role}" for part, role in
+        ((text.train, "to train"), (text.validation, "to look at"), (text.test, "to report"))
+    )  # fmt: skip
+    skipped = f"; {len(text.skipped):,} without a word were skipped" if text.skipped else ""
+    say(f"{text.name}: documents {sizes}{skipped}")
+    say(f"{len(text.train.ids):,} tokens to train on, a vocabulary of {len(programme.tokenizer):,}")
+    arms = ", ".join(each.arm for each in programme.recipes)
+    length = f"{recipe.seconds:,.0f} seconds" if recipe.seconds else f"{recipe.steps:,} steps"
+    say(f"{arms}; {programme.seeds} seed{'s' * (programme.seeds != 1)} each, {length}")
+    say(f"run folder: {run.folder}")
+    for change in run.changes:
+        say(f"note: {change}")
+
+
+def _train(programme: Programme, folder: Path, progress: Callable[[str, float], None], say: Say) -> None:
+    for seed in range(programme.seeds):
+        for recipe in programme.recipes:
+            label = f"{recipe.arm}/{seed}"
+
+            def told(step: int, steps: int, loss: float | None, label: str = label) -> None:
+                progress(label if loss is None else f"{label}  loss {loss:.3f}", step / steps)
+
+            place = folder / recipe.arm / f"seed-{seed}"
+            done = pretrain(
+                programme.tokenizer, programme.text, recipe, seed, place, progress=told, arguments=programme.arguments
+            )
+            looked = [moment.loss for moment in done.history if moment.kind == "validation"]
+            say(
+                f"{label}: {done.steps:,} step{'s' * (done.steps != 1)} in {duration(done.seconds)}"
+                + (f", validation loss {looked[0]:.3f} at first and {looked[-1]:.3f} at last" if looked else "")
+            )
+
+
+def _assess(programme: Programme, run: Run, progress: Callable[[str, float], None]) -> None:
+    """The rows of every finished model in the run; those that are there already are kept."""
+    models = candidates_of(run.folder)
+    stored = [row for measure in (HELD_OUT, ALPHA) for row in run.store.scores(measure)]
+    stored += run.store.scores(TRAINING, metric=LATENCY)
+    known = {row.subject for row in stored}
+    rows = [row for row in stored if "/" in row.subject]
+    length = programme.recipes[0].lengths[0]
+    for number, each in enumerate(models):
+        if each.label not in known:
+            progress(f"{each.label}  held-out text", number / len(models))
+            rows += pretrained_rows(each.label, each.folder, programme.text.test, length, device=programme.device)
+    pedigrees = {each.label: Pedigree.read(each.folder) for each in models}
+    rows += arm_means(rows)
+    rows += training_rows({label: pedigree for label, pedigree in pedigrees.items() if pedigree is not None})
+    for measure in (HELD_OUT, ALPHA, TRAINING):
+        run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
+    examinees = [Examinee(each.label, partial(_opened, each.folder, programme)) for each in models]
+    evaluate_models(examinees, [generated_pairs(PAIRS)], Judging(), run, progress=progress)
+
+
+def _opened(folder: Path, programme: Programme) -> Opened:
+    return ElcForMaskedLM.from_pretrained(folder).to(programme.device), programme.tokenizer
