@@ -18,17 +18,17 @@ def alpha_map(edges: Edges) -> Text:
     """The weights as shaded cells, read from top to bottom; a cut edge is a dot, a negative weight has a minus.
 
     >>> print(alpha_map(Edges.of([[1, 0], [0.25, 0.75], [0, -0.5, 0.5]], depth=2)))
-         emb   0   1
-      0   1.
-      1  .25 .75
-    out    · -.50 .50
+          emb    0    1
+      0    1.
+      1   .25  .75
+    out     · -.50  .50
     """
     wide = edges.depth + 1 > _DIGITS_UNTIL
     drawn = Text(no_wrap=True)
     names = ["emb", *map(str, range(edges.depth))][: max(map(len, edges.matrix()))]
     last = max(edge.source for edge in edges)
     if not wide:
-        drawn.append("     " + " ".join(f"{name:>3}" for name in names[: last + 1]) + "\n", "dim")
+        drawn.append("    " + "".join(f" {name:>4}" for name in names[: last + 1]) + "\n", "dim")
     for reader, row in enumerate(edges.matrix()):
         drawn.append(f"{edges.reader_name(reader):>3} ")
         for weight in row[: reader + 1]:
@@ -40,16 +40,16 @@ def alpha_map(edges: Edges) -> Text:
 
 def _cell(weight: float, wide: bool) -> tuple[str, str]:
     if weight == 0:
-        return ("·" if wide else "   ·"), "dim"
+        return ("·" if wide else "    ·"), "dim"
     if wide:
         return next(shade for least, shade in _SHADES if abs(weight) >= least), "red" if weight < 0 else ""
     step = min(len(_RAMP) - 1, int(abs(weight) * len(_RAMP)))
     front = "black" if step >= len(_RAMP) // 2 else "white"
-    return f" {_hundredths(weight):>3}", f"{front} on color({_RAMP[step]})" if weight > 0 else "red"
+    return f" {_hundredths(weight):>4}", f"{front} on color({_RAMP[step]})" if weight > 0 else "red"
 
 
 def _hundredths(weight: float) -> str:
-    """A weight in three characters where it has a size below one.
+    """A weight in four characters, if it has a size below a hundred.
 
     >>> _hundredths(0.254), _hundredths(1.0), _hundredths(-0.5), _hundredths(0.001)
     ('.25', '1.', '-.50', '.00')
