@@ -51,7 +51,7 @@ def evaluate(
         int, typer.Option(min=1, metavar="N", help="Fine-tunings of each model on a task.", rich_help_panel=ASKED)
     ] = 3,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Draws our own pairs, and resamples.", rich_help_panel=ASKED)
+        int, typer.Option(metavar="N", help="Draws our own pairs, and selection sets.", rich_help_panel=ASKED)
     ] = 0,
     run: OwnRun = None,
     fresh: Annotated[

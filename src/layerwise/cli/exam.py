@@ -131,7 +131,7 @@ class Exam:
         """
         hush()
         pairs, tasks = self.sources.pairs, self.sources.tasks  # what is not there is said before a model is opened
-        judging = Judging(self.temperature, self.too_long, self.sources.seed)
+        judging = Judging(self.temperature, self.too_long)
         if (Path(model) / "manifest.json").is_file():
             if folder is not None:
                 raise RunError(f"what is found goes into the run that was given, {model}: leave out --run {folder}")

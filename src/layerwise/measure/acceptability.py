@@ -2,8 +2,9 @@
 
 A pair counts 1 where the acceptable text is the more likely one, 1/2 where both are equally likely, else 0; a model
 that knows nothing is right half the time. One paradigm is a proportion with Wilson's interval. Several are averaged
-with equal weight, as BLiMP is reported, whatever number of pairs each has, and the interval is bootstrapped within the
-paradigms: the paradigms are what they are, their pairs are a sample.
+with equal weight, as BLiMP is reported, whatever number of pairs each has, and so are their intervals (`interval`): the
+paradigms are what they are, their pairs are a sample. A bootstrap within paradigms says the same of a thousand pairs
+each; of few it is too narrow, and has no width at all where each paradigm's pairs agree with one another.
 
 A model can fail on a pair because it does not know the words, so the rows say how many words it knows: `coverage` is
 the share of words that hold no unknown token, `whole_words` the share that are one token.
@@ -30,7 +31,6 @@ from layerwise.results.rows import Score
 CHANCE = 0.5
 ALL, PHENOMENON, PARADIGM = "all", "phenomenon:", "paradigm:"
 TIES, SKIPPED = "ties", "skipped"
-RESAMPLES = 10_000
 
 Judgements = NDArray[np.float64]
 """One number a pair: 1 right, 0.5 undecided, 0 wrong."""
@@ -104,7 +104,6 @@ def evaluate_pairs(
     temperature: float = 1.0,
     batch_tokens: int = BATCH_TOKENS,
     too_long: TooLong = "refuse",
-    seed: int = 0,
     done: Mapping[str, Verdict] | None = None,
     keep: Callable[[Verdict], None] | None = None,
     progress: Callable[[str, float], None] | None = None,
@@ -138,18 +137,18 @@ def evaluate_pairs(
     known = coverage(tokenizer, pairs)
     measured = {"chance": CHANCE, "temperature": temperature, **known}
     return [
-        *accuracy_rows(pairs.suite, subject, [found[name] for name in paradigms], seed=seed),
+        *accuracy_rows(pairs.suite, subject, [found[name] for name in paradigms]),
         *(Score(pairs.suite, subject, ALL, metric, value) for metric, value in measured.items()),
     ]
 
 
-def accuracy_rows(suite: str, subject: str, verdicts: Sequence[Verdict], *, seed: int = 0) -> list[Score]:
+def accuracy_rows(suite: str, subject: str, verdicts: Sequence[Verdict]) -> list[Score]:
     """Accuracy over all paradigms, then of each phenomenon, then of each paradigm, with intervals and pairs."""
     phenomena: dict[str, list[Verdict]] = {}
     for each in verdicts:
         phenomena.setdefault(each.phenomenon, []).append(each)
     groups = [(ALL, list(verdicts)), *((f"{PHENOMENON}{name}", members) for name, members in phenomena.items())]
-    rows = [_accuracy(suite, subject, task, members, seed) for task, members in groups]
+    rows = [_accuracy(suite, subject, task, members) for task, members in groups]
     return [*rows, *(row for each in verdicts for row in paradigm_rows(suite, subject, each))]
 
 
@@ -160,7 +159,7 @@ def paradigm_rows(suite: str, subject: str, verdict: Verdict) -> list[Score]:
     """
     task, pairs = f"{PARADIGM}{verdict.paradigm}", verdict.pairs
     rows = [
-        _accuracy(suite, subject, task, [verdict], 0),
+        _accuracy(suite, subject, task, [verdict]),
         Score(suite, subject, task, TIES, verdict.tied / pairs, documents=pairs),
     ]
     if verdict.skipped:
@@ -182,32 +181,26 @@ def verdict_in(rows: Sequence[Score], pairs: Sequence[MinimalPair]) -> Verdict |
     return Verdict(pairs[0].paradigm, pairs[0].phenomenon, right, tied, wrong, skipped)
 
 
-def _accuracy(suite: str, subject: str, task: str, members: Sequence[Verdict], seed: int) -> Score:
+def _accuracy(suite: str, subject: str, task: str, members: Sequence[Verdict]) -> Score:
     value = float(np.mean([each.accuracy for each in members]))
-    low, high = interval(members, seed=seed)
+    low, high = interval(members)
     return Score(suite, subject, task, "accuracy", value, low, high, documents=sum(each.pairs for each in members))
 
 
-def interval(verdicts: Sequence[Verdict], *, seed: int = 0) -> tuple[float, float]:
-    """The 95 % interval of the mean accuracy of paradigms: Wilson's of one, else a bootstrap within each of them.
+def interval(verdicts: Sequence[Verdict]) -> tuple[float, float]:
+    """The 95 % interval of the mean accuracy of paradigms, each a sample of its own: Wilson's intervals put together.
 
-    Where every pair of every paradigm was judged alike there is nothing to resample, and Wilson's interval of all
-    pairs together is given.
+        low = mean - sqrt(sum_k (accuracy_k - low_k)^2) / n        high = mean + sqrt(sum_k (high_k - accuracy_k)^2) / n
+
+    (Zou and Donner 2008, "method of variance estimates recovery".) Of one paradigm it is Wilson's own interval.
     """
-    pairs = sum(each.pairs for each in verdicts)
-    right = sum(each.pairs * each.accuracy for each in verdicts)
-    alike = max(sum(getattr(each, name) for each in verdicts) for name in ("right", "tied", "wrong")) == pairs
-    if len(verdicts) == 1 or alike:
-        found = wilson(right, pairs)
-        return float(found.low), float(found.high)
-    generator = np.random.default_rng(seed)
-    means = np.zeros(RESAMPLES)
-    for each in verdicts:
-        shares = np.array([each.right, each.tied, each.wrong]) / each.pairs
-        drawn = generator.multinomial(each.pairs, shares, size=RESAMPLES)
-        means += (drawn[:, 0] + 0.5 * drawn[:, 1]) / each.pairs / len(verdicts)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return float(low), float(high)
+    found = [wilson(each.accuracy * each.pairs, each.pairs) for each in verdicts]
+    shares, lows, highs = (
+        np.array([float(getattr(each, name)) for each in found]) for name in ("value", "low", "high")
+    )
+    mean, count = float(shares.mean()), len(verdicts)
+    below, above = np.square(shares - lows).sum(), np.square(highs - shares).sum()
+    return mean - float(np.sqrt(below)) / count, mean + float(np.sqrt(above)) / count
 
 
 def arm_rows(suite: str, rows: Sequence[Score]) -> list[Score]:

@@ -40,7 +40,6 @@ class Judging:
 
     temperature: float = 1.0
     too_long: TooLong = "refuse"
-    seed: int = 0
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
@@ -139,7 +138,7 @@ def _judge(
             progress(f"{subject} {pairs.suite}: {paradigm}", share)
 
     rows: list[Score] = evaluate_pairs(
-        *opened, pairs, subject=subject, temperature=judging.temperature, too_long=judging.too_long, seed=judging.seed,
+        *opened, pairs, subject=subject, temperature=judging.temperature, too_long=judging.too_long,
         done={name: verdict for name, verdict in found.items() if verdict is not None}, keep=keep, progress=told,
     )  # fmt: skip
     run.store.replace_scores(pairs.suite, [*others, *rows])
