@@ -217,3 +217,26 @@ def test_a_layer_that_returns_its_state_untouched_is_a_source_all_the_same() -> 
     plan = Plan.parse("0 2 1 2 4")
     with torch.no_grad():
         assert torch.equal(stack.logits(plan, **batch), in_place(stack, plan, batch))
+        captured = stack.capture(**batch)
+        before = stack.apply(0, captured.state, captured)
+        stack.apply(2, before, captured)
+        # The state before it has not come through it, although it is the same tensor that came out.
+        after = stack.finish(stack.apply(4, before, captured), batch)
+        assert torch.equal(main_tensor(after), stack.logits(Plan.parse("0 4"), **batch))
+
+
+def test_what_an_intervention_makes_of_a_state_stands_for_the_layer() -> None:
+    """Layer 1 adds one more to what it returns; those behind it read that as source 2."""
+    stack, batch = stack_of("renormalise", True), inputs()
+    with torch.no_grad():
+        captured = stack.capture(**batch)
+        before = stack.apply(0, captured.state, captured)
+        state = stack.note(1, before, stack.apply(1, before, captured) + 1)
+        for layer in range(2, DEPTH):
+            state = stack.apply(layer, state, captured)
+        found = main_tensor(stack.finish(state, batch))
+        hook = stack.model.encoder.layers[1].register_forward_hook(lambda module, args, output: output + 1)  # type: ignore[union-attr]
+        try:
+            torch.testing.assert_close(found, main_tensor(stack.model(**batch)))
+        finally:
+            hook.remove()

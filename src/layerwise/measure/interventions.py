@@ -182,6 +182,8 @@ class _Walk:
         found: list[list[Loss]] = []
         for batch, one in zip(self.batches, scene.clean, strict=True):
             state = apply(one.state, one.captured)
+            if state is not one.state:
+                state = self.stack.note(scene.layer, one.state, state)
             for layer in range(scene.layer + 1, self.stack.depth):
                 state = self._apply(layer, state, one.captured)
             losses = self._losses(state, batch)
