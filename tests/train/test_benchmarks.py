@@ -16,11 +16,12 @@ from transformers.utils import logging
 from layerwise.data.classification import Labelled, Task
 from layerwise.data.mixed_signals import Sizes, mixed_signals
 from layerwise.errors import CheckpointError, TrainError
+from layerwise.measure.confusion import confusion, metric_of
 from layerwise.measure.robustness import over_seeds
 from layerwise.results import Run
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Score
-from layerwise.train import benchmarks
+from layerwise.train import benchmarks, finetuning
 from layerwise.train.benchmarks import PREDICTIONS, averaged, benchmark, described, rows_of, run_benchmarks
 from layerwise.train.finetuning import FineTuning, Outcome, fine_tune
 from tiny_tokenizers import character_tokenizer
@@ -117,6 +118,19 @@ def test_the_test_set_is_not_used_to_select(bert: Path) -> None:
     flipped = replace(task, test=tuple(row._replace(label=1 - row.label) for row in task.test))
     first, second = (fine_tune(bert, each, QUICK, 0, device="cpu") for each in (task, flipped))
     assert (first.predictions, first.selection, first.epoch) == (second.predictions, second.selection, second.epoch)
+
+
+def test_the_epoch_that_selected_best_answers_the_test(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked the selection set in place of the test set, the model has the score that it was kept for."""
+    coin = planted(random_labels=True)
+    encode, encoded = finetuning._encoded, []
+    monkeypatch.setattr(finetuning, "_encoded", lambda *given: encoded.append(encode(*given)) or encoded[-1])
+    answer = finetuning._answers
+    monkeypatch.setattr(finetuning, "_answers", lambda model, _, *rest: answer(model, encoded[1], *rest))
+    outcome = fine_tune(bert, coin, QUICK, 0, device="cpu")
+    assert outcome.epoch < QUICK.epochs
+    labels = [row.label for row in coin.selection]
+    assert float(metric_of("mcc")(confusion(labels, outcome.predictions, 2))) == pytest.approx(outcome.selection)
 
 
 def test_patience_ends_the_teaching(bert: Path) -> None:

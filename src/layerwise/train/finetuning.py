@@ -216,7 +216,7 @@ def _arguments(
         save_strategy="epoch",
         save_total_limit=1,
         save_only_model=True,
-        load_best_model_at_end=False,
+        load_best_model_at_end=True,
         metric_for_best_model=metric,
         greater_is_better=True,
         logging_strategy="no",
