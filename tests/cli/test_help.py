@@ -45,6 +45,8 @@ FLAGS = {
     | {"--suite", "--data", "--password", "--temperature", "--too-long", "--limit", "--seeds"}
     | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "convert": {"--variant", "--tokenizer", "--out", "--heads"},
+    "wiring": {"--keep", "--tolerance", "--rounds", "--save", "--images", "--text", "--unreadable", "--limit"}
+    | {"--length", "--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},
     "report": {"--to", "--markdown"},
     "export": {"--to", "--format"},
 }

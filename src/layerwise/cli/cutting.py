@@ -20,13 +20,14 @@ from layerwise.cli.alpha import alpha_map
 from layerwise.cli.course import candidates_of, manifest_of
 from layerwise.cli.materials import DIGITS, Material
 from layerwise.cli.model import hush, open_model
+from layerwise.cli.pretraining import documents_of
 from layerwise.cli.screen import PartBar, output, write
 from layerwise.cli.sitting import begin, speaker, stopped_in_peace
 from layerwise.data.batches import IGNORED
 from layerwise.data.corpus import read_corpus
 from layerwise.data.documents import Document
 from layerwise.data.segments import cut as cut_segments
-from layerwise.data.segments import encode
+from layerwise.data.segments import digest_of, encode
 from layerwise.data.span_masking import FixedMasks, Padding, SpanMasking
 from layerwise.data.splits import Splits, digest
 from layerwise.errors import DataError, ModelError, RunError
@@ -183,38 +184,47 @@ class Cutting:
                 stack.source = replace(stack.source, name=str(known))
         splits = material.splits(stack, str(subject.folder), quiet=self.quiet)
         if subject.pedigree is not None and subject.pedigree.data != splits.digest:
-            raise RunError(
-                f"{subject.folder} was trained on {known} with other splits than these ({splits.name}), so its edges "
-                "would be judged on examples that it learned from. Give the --images or --text, --limit and --seed of "
-                "its training"
-            )
+            raise _learned(subject, subject.pedigree, splits.name, "--images or --text, --limit and --seed")
         choosing, judging = (_kept(part, splits) for part in (splits.validation, splits.test))
         manifest = manifest_of(stack, weight_hash(stack.model), splits)
         return lambda: choosing.ask(stack), lambda: judging.ask(stack), manifest
 
     def _masked(self, subject: Subject) -> tuple[Ask, Ask, Manifest]:
-        """Halves of the documents of a text, with tokens to fill in."""
-        stack, text = subject.stack, self.material.text
-        if text is None:
-            raise DataError("a text that the model was not trained on is needed: --text FILE_OR_FOLDER")
+        """Tokens to fill in: in the documents that the training held out, or of a stranger in halves of a text."""
+        stack = subject.stack
         if stack.tokenizer is None:
             raise DataError(f"{subject.folder} has no tokenizer beside it, so it cannot read text")
-        corpus = read_corpus(text)
-        if len(corpus.documents) < 4:
-            raise DataError(
-                f"{text} holds {len(corpus.documents)} document(s); edges are chosen on one half and judged on the "
-                "other: give 4 or more"
-            )
-        halves = [self._fill_ins(stack, corpus.documents[start::2]) for start in (0, 1)]
-        content = digest((f"half {place % 2}", "", each.text.encode()) for place, each in enumerate(corpus.documents))
+        name, content, parts = self._documents(subject)
+        halves = [self._fill_ins(stack, part) for part in parts]
         manifest = Manifest(
             model=stack.source.name, revision=stack.source.revision, weight_hash=weight_hash(stack.model),
-            dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=corpus.name,
-            corpus_hash=content, documents=len(corpus.documents), tokens=sum(map(_scored, halves)),
+            dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=name,
+            corpus_hash=content, documents=sum(map(len, parts)), tokens=sum(map(_scored, halves)),
             window=self.material.length or MASKED_LENGTH, families=(FAMILY,), tasks=(), seed=0, layers=stack.path,
             command=tuple(sys.argv),
         )  # fmt: skip
         return lambda: halves[0].ask(stack), lambda: halves[1].ask(stack), manifest
+
+    def _documents(self, subject: Subject) -> tuple[str, str, list[Sequence[Document]]]:
+        """The name and the digest of a text, the documents that choose, and those that judge."""
+        text = self.material.text
+        if subject.pedigree is not None:
+            name, parts = documents_of(text, self.material.seed)
+            found = digest_of(parts)
+            if subject.pedigree.data != found:
+                raise _learned(subject, subject.pedigree, name, "--text and --seed")
+            return name, found, [parts["validation"], parts["test"]]
+        if text is None:
+            raise DataError("a text that the model was not trained on is needed: --text FILE_OR_FOLDER")
+        corpus = read_corpus(text)
+        count = len(corpus.documents)
+        if count < 4:
+            raise DataError(
+                f"{text} holds {count} document(s); edges are chosen on one half and judged on the other: "
+                "give 4 or more"
+            )
+        content = digest((str(place % 2), "", each.text.encode()) for place, each in enumerate(corpus.documents))
+        return corpus.name, content, [corpus.documents[start::2] for start in (0, 1)]
 
     def _fill_ins(self, stack: Stack, documents: Sequence[Document]) -> HeldOut:
         tokenizer = stack.tokenizer
@@ -253,6 +263,13 @@ _HOW = (
     "train some into a model with `layerwise train wiring-identity --model MODEL`, or give an ELC-BERT other than the "
     "variant ltg"
 )
+
+
+def _learned(subject: Subject, pedigree: Pedigree, name: str, options: str) -> RunError:
+    return RunError(
+        f"{subject.folder} was trained on {pedigree.data_name} with other splits than these ({name}), so its edges "
+        f"would be judged on examples that it learned from. Give the {options} of its training"
+    )
 
 
 def _scored(held_out: HeldOut) -> int:

@@ -97,7 +97,7 @@ def programme_of(
     say: Say,
 ) -> Programme:
     """Read the text, learn the tokenizer or open the one that is named, and encode; `epochs` replaces the steps."""
-    name, parts = _documents(text, seed)
+    name, parts = documents_of(text, seed)
     if tokenizer is None:
         say(f"learning a vocabulary from {len(parts['train']):,} documents of {name}")
         speller: PreTrainedTokenizerBase = train_wordpiece(
@@ -137,7 +137,7 @@ def hold(programme: Programme, folder: Path | None, *, seed: int, fresh: bool, q
         tell(run)
 
 
-def _documents(text: Path | None, seed: int) -> tuple[str, dict[str, tuple[Document, ...]]]:
+def documents_of(text: Path | None, seed: int) -> tuple[str, dict[str, tuple[Document, ...]]]:
     """The name of the text, and its documents in three parts; without a path, those that every machine has."""
     if text is not None:
         corpus = read_corpus(text)

@@ -103,9 +103,13 @@ def pretraining_text(
     tokenizer: PreTrainedTokenizerBase, name: str, parts: Mapping[str, Sequence[Document]]
 ) -> PretrainingText:
     """The documents of the parts `train`, `validation` and `test`, encoded; see `encode` for what it refuses."""
-    rows = ((split, each.id, each.text.encode()) for split in SPLITS for each in parts[split])
     found = {split: encode(tokenizer, parts[split]) for split in SPLITS}
-    return PretrainingText(name, digest(rows), found["train"], found["validation"], found["test"])
+    return PretrainingText(name, digest_of(parts), found["train"], found["validation"], found["test"])
+
+
+def digest_of(parts: Mapping[str, Sequence[Document]]) -> str:
+    """The digest of a `PretrainingText` of these documents: known before anything is encoded."""
+    return digest((split, each.id, each.text.encode()) for split in SPLITS for each in parts[split])
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> Encoded:
