@@ -44,6 +44,8 @@ FLAGS = {
     "evaluate": MODEL_FLAGS - {"--layers"}
     | {"--suite", "--data", "--password", "--temperature", "--too-long", "--limit", "--seeds"}
     | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
+    "study": {"--text", "--size", "--seeds", "--steps", "--batch", "--accumulation", "--learning-rate", "--precision"}
+    | {"--set", "--run", "--fresh", "--seed", "--quiet", "--tokenizer", "--device"},
     "convert": {"--variant", "--tokenizer", "--out", "--heads"},
     "wiring": {"--keep", "--tolerance", "--rounds", "--save", "--images", "--text", "--unreadable", "--limit"}
     | {"--length", "--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},

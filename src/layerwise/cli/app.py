@@ -20,6 +20,7 @@ from layerwise.cli import (
     plan,
     report,
     robustness,
+    study,
     sweep,
     train,
     verify,
@@ -66,6 +67,7 @@ for verb in (
     wiring.wiring,
     convert.convert,
     evaluate.evaluate,
+    study.study,
 ):
     app.command(verb.__name__)(verb)
 

@@ -116,20 +116,20 @@ def programme_of(
 def hold(programme: Programme, folder: Path | None, *, seed: int, fresh: bool, quiet: bool) -> None:
     """Pretrain what is not trained yet into `folder`, or into one named by what is learned, and tell what it knows."""
     hush()
-    manifest = _manifest_of(programme, seed)
+    manifest = manifest_of(programme, seed)
     folder = folder or folder_of(manifest)
     if int(os.environ.get("RANK", "0")) > 0:
-        _train(programme, folder, lambda label, share: None, lambda text: None)
+        pretrain_all(programme, folder, lambda label, share: None, lambda text: None)
         return
     say = speaker(quiet)
     with begin(folder, manifest, fresh) as run:
         if fresh:
             discard_models(folder)
-        _announce(programme, run, say)
+        announce(programme, run, say)
         try:
             with PartBar(quiet) as bar:
-                _train(programme, folder, bar.update, say)
-                _assess(programme, run, bar.update)
+                pretrain_all(programme, folder, bar.update, say)
+                assess(programme, run, bar.update)
         except KeyboardInterrupt:
             write(errors, "stopped: finished models and checkpoints are kept; the same command goes on from here")
             raise
@@ -150,7 +150,8 @@ def documents_of(text: Path | None, seed: int) -> tuple[str, dict[str, tuple[Doc
     return "standard library", {"train": train, "validation": validation, "test": held_out}
 
 
-def _manifest_of(programme: Programme, seed: int) -> Manifest:
+def manifest_of(programme: Programme, seed: int) -> Manifest:
+    """The provenance of a programme; variants and seeds can be added later."""
     recipe, text = programme.recipes[0], programme.text
     content = json.dumps([recipe.size, sorted(programme.tokenizer.get_vocab().items())])
     return Manifest(
@@ -161,7 +162,8 @@ def _manifest_of(programme: Programme, seed: int) -> Manifest:
     )  # fmt: skip
 
 
-def _announce(programme: Programme, run: Run, say: Say) -> None:
+def announce(programme: Programme, run: Run, say: Say) -> None:
+    """Say what will be learned from what, and where it will lie."""
     text, recipe = programme.text, programme.recipes[0]
     sizes = ", ".join(
         f"{len(part.names):,} {role}" for part, role in
@@ -178,7 +180,8 @@ def _announce(programme: Programme, run: Run, say: Say) -> None:
         say(f"note: {change}")
 
 
-def _train(programme: Programme, folder: Path, progress: Callable[[str, float], None], say: Say) -> None:
+def pretrain_all(programme: Programme, folder: Path, progress: Callable[[str, float], None], say: Say) -> None:
+    """Every recipe with every seed, into `FOLDER/ARM/seed-N`; what is finished is not trained again."""
     for seed in range(programme.seeds):
         for recipe in programme.recipes:
             label = f"{recipe.arm}/{seed}"
@@ -197,7 +200,7 @@ def _train(programme: Programme, folder: Path, progress: Callable[[str, float], 
             )
 
 
-def _assess(programme: Programme, run: Run, progress: Callable[[str, float], None]) -> None:
+def assess(programme: Programme, run: Run, progress: Callable[[str, float], None]) -> None:
     """The rows of every finished model in the run; those that are there already are kept."""
     models = candidates_of(run.folder)
     stored = [row for measure in (HELD_OUT, ALPHA) for row in run.store.scores(measure)]

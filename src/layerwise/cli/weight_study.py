@@ -24,7 +24,7 @@ from layerwise.train.benchmarks import run_benchmarks
 from layerwise.train.finetuning import FineTuning
 from layerwise.train.pretraining import Pretraining, new_model
 
-FINE_TUNING = FineTuning(learning_rates=(3e-4,), batch=32, epochs=6, patience=2, length=48)
+FINE_TUNING = FineTuning(learning_rates=(3e-4,), batch=32, epochs=4, patience=2, length=48)
 REWIRED = "rewired"
 """The folder of models that were given layer weights after their pretraining."""
 
@@ -80,7 +80,7 @@ def _carry_out(programme: Programme, run: Run, seed: int, progress: Callable[[st
 
 
 def _timed(programme: Programme, run: Run, say: Say) -> float:
-    """How much slower a step with layer weights is than the backbone's; timed once, since it decides what is trained."""
+    """How much slower a step with layer weights is than the backbone's; timed once: it decides what is trained."""
     stored = run.store.scores(study.MEASURE, metric="ratio")
     if not stored:
         say("timing a step of every arm, round by round")

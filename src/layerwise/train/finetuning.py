@@ -51,7 +51,8 @@ class FineTuning:
     With several `learning_rates` each is tried, and the one with the best selection score is kept: for every seed and
     model anew, so that no arm is taught with another's rate. `epochs` bounds the teaching and `patience` ends it; a
     text, or a pair together, is cut to `length` tokens. `warmup` is a share of all steps. `training_limit` and
-    `test_limit` bound the examples: a number made with either is not the published task's.
+    `test_limit` bound the examples: a number made with either is not the published task's. Weights whose names end in
+    one of `held` stay as they are.
     """
 
     learning_rates: tuple[float, ...] = (5e-5,)
@@ -63,6 +64,7 @@ class FineTuning:
     weight_decay: float = 0.01
     training_limit: int | None = None
     test_limit: int | None = None
+    held: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.learning_rates or min(self.learning_rates) <= 0:
@@ -128,6 +130,8 @@ def _taught(
     """The best selection score, its epoch, and that epoch's answers to the test set."""
     set_seed(seed)
     model, tokenizer = _with_head(place, task)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not name.endswith(settings.held))
     sets = {split: _encoded(examples, model, tokenizer, settings) for split, examples in task.sets.items()}
     collate = DataCollatorWithPadding(tokenizer)
     metric, classes = metric_of(task.metric), len(task.labels)
