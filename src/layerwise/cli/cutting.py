@@ -6,9 +6,7 @@ architecture (ELC-BERT); both are asked alike. Edges are chosen on one set of ex
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -17,26 +15,16 @@ from typing import Any
 from rich.table import Table
 
 from layerwise.cli.alpha import alpha_map
-from layerwise.cli.course import candidates_of, manifest_of
-from layerwise.cli.materials import DIGITS, Material
-from layerwise.cli.model import hush, open_model
-from layerwise.cli.pretraining import documents_of
+from layerwise.cli.course import candidates_of
+from layerwise.cli.materials import Material
 from layerwise.cli.screen import PartBar, output, write
 from layerwise.cli.sitting import begin, speaker, stopped_in_peace
-from layerwise.data.batches import IGNORED
-from layerwise.data.corpus import read_corpus
-from layerwise.data.documents import Document
-from layerwise.data.segments import cut as cut_segments
-from layerwise.data.segments import digest_of, encode
-from layerwise.data.span_masking import FixedMasks, Padding, SpanMasking
-from layerwise.data.splits import Splits, digest
-from layerwise.errors import DataError, ModelError, RunError
+from layerwise.cli.subject import FAMILY, HOW, Subject, examples_of, has_wiring, open_subject
+from layerwise.errors import ModelError, RunError
 from layerwise.measure.edges import (
     ALPHA,
     MEASURE,
-    Ask,
     Ranked,
-    Wired,
     alpha_rows,
     prune,
     pruned_rows,
@@ -44,39 +32,17 @@ from layerwise.measure.edges import (
     ranking_rows,
     wired_as,
 )
-from layerwise.measure.held_out import HeldOut
 from layerwise.measure.provenance import folder_of
-from layerwise.models.elc.encoder import ElcPreTrainedModel
-from layerwise.models.elc.wiring import ElcWiring
 from layerwise.plan import Edges
 from layerwise.results import Manifest, Run
-from layerwise.results.pedigree import Pedigree
 from layerwise.results.rows import Score
 from layerwise.results.run import MANIFEST
-from layerwise.stack import Stack, weight_hash
-from layerwise.stack.load import EMBEDDED
-from layerwise.train.trained import open_trained
-
-FAMILY = "wiring"
-"""What the manifest of a single model's edges calls itself."""
 
 FILE = "wiring.json"
 """The sparse wiring beside the weights of a model that was pruned to it."""
 
-MASKED_LENGTH = 128
 TOLD = 8
 """Edges that are printed, of those with the largest effect."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A model with a learned wiring: what its rows are called, where it lies, and its weights as a `Wired`."""
-
-    label: str
-    folder: Path
-    stack: Stack
-    wired: Wired
-    pedigree: Pedigree | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +64,9 @@ class Cutting:
         """Every finished model of a run that has a wiring, into that run."""
         with Run.open(folder) as recorded:
             manifest = recorded.manifest
-        candidates = [each for each in candidates_of(folder) if _has_wiring(each.folder)]
+        candidates = [each for each in candidates_of(folder) if has_wiring(each.folder)]
         if not candidates:
-            raise RunError(f"{folder} holds no finished model with learned layer weights; {_HOW}")
+            raise RunError(f"{folder} holds no finished model with learned layer weights; {HOW}")
         if self.save is not None and len(candidates) > 1:
             raise RunError(
                 f"{folder} holds {len(candidates)} models with learned layer weights, and one is saved: give its "
@@ -118,8 +84,6 @@ class Cutting:
     def of_model(self, model: str, folder: Path | None) -> None:
         """One model, into a run of its own."""
         place = Path(model).expanduser()
-        if not _has_wiring(place):
-            raise ModelError(f"{model} has no learned layer weights; {_HOW}")
         subject = self._opened(place, "all")
         rows, manifest = self._asked(subject, task="all")
         manifest = replace(manifest, families=(FAMILY,), seed=self.material.seed)
@@ -129,19 +93,11 @@ class Cutting:
         write(output, f"rows: {folder}")
 
     def _opened(self, folder: Path, label: str) -> Subject:
-        hush()
-        pedigree = Pedigree.read(folder)
-        if _is_elc(folder):
-            stack = open_model(str(folder), None, None, self.device, self.dtype, None, False)
-            assert isinstance(stack.model, ElcPreTrainedModel)
-            return Subject(label, folder, stack, ElcWiring(stack.model), pedigree)
-        trained = open_trained(folder, device=self.device, dtype=self.dtype)
-        assert trained.wiring is not None, "a pedigree that tells of a wiring is one of a model that has it"
-        return Subject(label, folder, trained.stack, trained.wiring, pedigree)
+        return open_subject(folder, label, device=self.device, dtype=self.dtype)
 
     def _asked(self, subject: Subject, task: str) -> tuple[list[Score], Manifest]:
         """Draw, rank, prune and save one model; its rows, and what they are measured on."""
-        choosing, judging, manifest = self._examples(subject)
+        choosing, judging, manifest = examples_of(subject, self.material, quiet=self.quiet)
         wired, seed = subject.wired, self.material.seed
         wiring = wired.edges()
         say = speaker(self.quiet)
@@ -170,70 +126,6 @@ class Cutting:
                     self._write(subject, pruned)
         return [*rows, *alpha_rows(subject.label, wiring)], manifest
 
-    # -- what is read ---------------------------------------------------------------------------------------------
-
-    def _examples(self, subject: Subject) -> tuple[Ask, Ask, Manifest]:
-        stack, material = subject.stack, self.material
-        if type(stack.model).__name__.endswith("ForMaskedLM"):
-            return self._masked(subject)
-        known = subject.pedigree.data_name if subject.pedigree is not None else None
-        if material.images is None and material.text is None:
-            if known == DIGITS:
-                material = replace(material, images=DIGITS)
-            elif known in EMBEDDED:
-                stack.source = replace(stack.source, name=str(known))
-        splits = material.splits(stack, str(subject.folder), quiet=self.quiet)
-        if subject.pedigree is not None and subject.pedigree.data != splits.digest:
-            raise _learned(subject, subject.pedigree, splits.name, "--images or --text, --limit and --seed")
-        choosing, judging = (_kept(part, splits) for part in (splits.validation, splits.test))
-        manifest = manifest_of(stack, weight_hash(stack.model), splits)
-        return lambda: choosing.ask(stack), lambda: judging.ask(stack), manifest
-
-    def _masked(self, subject: Subject) -> tuple[Ask, Ask, Manifest]:
-        """Tokens to fill in: in the documents that the training held out, or of a stranger in halves of a text."""
-        stack = subject.stack
-        if stack.tokenizer is None:
-            raise DataError(f"{subject.folder} has no tokenizer beside it, so it cannot read text")
-        name, content, parts = self._documents(subject)
-        halves = [self._fill_ins(stack, part) for part in parts]
-        manifest = Manifest(
-            model=stack.source.name, revision=stack.source.revision, weight_hash=weight_hash(stack.model),
-            dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=name,
-            corpus_hash=content, documents=sum(map(len, parts)), tokens=sum(map(_scored, halves)),
-            window=self.material.length or MASKED_LENGTH, families=(FAMILY,), tasks=(), seed=0, layers=stack.path,
-            command=tuple(sys.argv),
-        )  # fmt: skip
-        return lambda: halves[0].ask(stack), lambda: halves[1].ask(stack), manifest
-
-    def _documents(self, subject: Subject) -> tuple[str, str, list[Sequence[Document]]]:
-        """The name and the digest of a text, the documents that choose, and those that judge."""
-        text = self.material.text
-        if subject.pedigree is not None:
-            name, parts = documents_of(text, self.material.seed)
-            found = digest_of(parts)
-            if subject.pedigree.data != found:
-                raise _learned(subject, subject.pedigree, name, "--text and --seed")
-            return name, found, [parts["validation"], parts["test"]]
-        if text is None:
-            raise DataError("a text that the model was not trained on is needed: --text FILE_OR_FOLDER")
-        corpus = read_corpus(text)
-        count = len(corpus.documents)
-        if count < 4:
-            raise DataError(
-                f"{text} holds {count} document(s); edges are chosen on one half and judged on the other: "
-                "give 4 or more"
-            )
-        content = digest((str(place % 2), "", each.text.encode()) for place, each in enumerate(corpus.documents))
-        return corpus.name, content, [corpus.documents[start::2] for start in (0, 1)]
-
-    def _fill_ins(self, stack: Stack, documents: Sequence[Document]) -> HeldOut:
-        tokenizer = stack.tokenizer
-        assert tokenizer is not None, "it was asked for above"
-        segments = cut_segments(encode(tokenizer, documents), self.material.length or MASKED_LENGTH)
-        masks = FixedMasks(segments, SpanMasking.of(tokenizer), tokenizer)
-        padding = Padding(int(tokenizer.pad_token_id))
-        return HeldOut.of(masks, padding, owners=masks.owners.tolist(), filled_in=True)
-
     # -- what is written ------------------------------------------------------------------------------------------
 
     def _write(self, subject: Subject, pruned: Edges) -> None:
@@ -257,46 +149,6 @@ class Cutting:
         write(
             output, f"{self.save}: {len(pruned)} edges, {pruned.live_states()} live states; opened again and compared"
         )
-
-
-_HOW = (
-    "train some into a model with `layerwise train wiring-identity --model MODEL`, or give an ELC-BERT other than the "
-    "variant ltg"
-)
-
-
-def _learned(subject: Subject, pedigree: Pedigree, name: str, options: str) -> RunError:
-    return RunError(
-        f"{subject.folder} was trained on {pedigree.data_name} with other splits than these ({name}), so its edges "
-        f"would be judged on examples that it learned from. Give the {options} of its training"
-    )
-
-
-def _scored(held_out: HeldOut) -> int:
-    return sum(int((batch["labels"] != IGNORED).sum()) for batch in held_out.batches)
-
-
-def _kept(examples: object, splits: Splits) -> HeldOut:
-    windows = getattr(examples, "windows", None)
-    owners = None if windows is None else [(window.task, window.document) for window in windows]
-    return HeldOut.of(examples, splits.collate, owners=owners)
-
-
-def _is_elc(folder: Path) -> bool:
-    return _config(folder).get("model_type") == "layerwise-elc"
-
-
-def _has_wiring(folder: Path) -> bool:
-    if _is_elc(folder):
-        return _config(folder).get("variant") != "ltg"
-    pedigree = Pedigree.read(folder)
-    return pedigree is not None and pedigree.recipe.get("variant") == "wiring"
-
-
-def _config(folder: Path) -> dict[str, object]:
-    path = folder / "config.json"
-    found: dict[str, object] = json.loads(path.read_text()) if path.is_file() else {}
-    return found
 
 
 def is_run(place: str) -> bool:
