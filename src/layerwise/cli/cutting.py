@@ -77,7 +77,7 @@ class Cutting:
             for each in candidates:
                 subject = self._opened(each.folder, each.label)
                 subject.stack.source = replace(subject.stack.source, name=manifest.model)
-                rows += self._asked(subject, task=each.label)[0]
+                rows += self._asked(subject, task="all" if len(candidates) == 1 else each.label)[0]
             _store(run, rows)
         write(output, f"rows: {folder}")
 
