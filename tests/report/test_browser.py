@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from layerwise.report import ReportData, render
-from report import diagnosed, robust, synthetic
+from report import diagnosed, pretrained, robust, synthetic
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)
@@ -155,12 +155,26 @@ def test_a_robustness_run_is_drawn_and_answers(robustness: str, tmp_path: Path) 
     assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
 
 
+@pytest.fixture(scope="module")
+def pretraining() -> str:
+    return render(pretrained.run(12))
+
+
+def test_a_pretraining_is_drawn_and_answers(pretraining: str, tmp_path: Path) -> None:
+    result, console = checked(pretraining, tmp_path)
+    assert console == []
+    assert result["failures"] == []
+    assert result["drawn"] == result["places"] > 11
+    assert result["overflow"] <= 0
+    assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
+    assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sweep", "diagnosis", "robustness"])
-def test_nothing_sticks_out_on_a_phone(html: str, diagnosis: str, robustness: str, tmp_path: Path, kind: str) -> None:
-    inner = {"sweep": html, "diagnosis": diagnosis, "robustness": robustness}[kind].replace(
-        "</body>", f"<script>{SELFCHECK.read_text()}</script></body>"
-    )
+@pytest.mark.parametrize("kind", ["html", "diagnosis", "robustness", "pretraining"])
+def test_nothing_sticks_out_on_a_phone(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    page: str = request.getfixturevalue(kind)
+    inner = page.replace("</body>", f"<script>{SELFCHECK.read_text()}</script></body>")
     (tmp_path / "report.html").write_text(inner, encoding="utf-8")
     outer = tmp_path / "phone.html"
     outer.write_text(

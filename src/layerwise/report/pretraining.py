@@ -102,8 +102,9 @@ class Pretraining:
 
     @property
     def is_pretrained(self) -> bool:
-        """Whether models were pre-trained in this run."""
-        return HELD_OUT in self.measures or (ALPHA in self.measures and EDGES not in self.measures)
+        """Whether models were trained in this run; weights with edges alone are a wiring that was measured."""
+        trained = TRAINING in self.measures or EDGES not in self.measures
+        return HELD_OUT in self.measures or (ALPHA in self.measures and trained)
 
     @property
     def is_evaluated(self) -> bool:

@@ -52,12 +52,14 @@ def study_findings(found: Pretraining) -> Iterator[Finding]:
     """One finding for each pair of arms and each set of terms, then one for what all of them cost."""
     keyed: dict[tuple[str, str], list[tuple[str, str, Score]]] = {}
     costs: dict[str, list[str]] = {}
+    bounded = True
     for task in found.tasks_of(STUDY):
         what, terms = studied(task)
         for metric in found.metrics_of(STUDY, task):
             for subject, score in found.subjects(STUDY, metric, task).items():
                 if metric == "ratio":
                     costs.setdefault(subject, []).append(f"{what} {difference(task, metric, score)}")
+                    bounded = bounded and score.low is not None
                 else:
                     keyed.setdefault((subject, terms), []).append((task, metric, score))
     for (subject, terms), rows in sorted(keyed.items(), key=lambda item: item[0][0] != ELC):
@@ -65,7 +67,7 @@ def study_findings(found: Pretraining) -> Iterator[Finding]:
     if costs:
         told = "; ".join(f"{subject.partition(' - ')[0]} {listed(of)}" for subject, of in costs.items())
         against = listed(list(dict.fromkeys(subject.partition(" - ")[2] for subject in costs)))
-        yield Finding(f"What do they cost against {against}?", (f"{told}.",), "described")
+        yield Finding(f"What do they cost against {against}?", (f"{told}.",), "resolved" if bounded else "described")
 
 
 def _verdict(found: Pretraining, subject: str, terms: str, rows: list[tuple[str, str, Score]]) -> Finding:

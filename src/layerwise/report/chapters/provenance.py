@@ -28,6 +28,12 @@ ROBUST_METHOD = (
     "Draws that happened to be the order of training are left out of “any order” and counted apart.",
     "Checkpoints are selected on one split of the examples and reported on another.",
 )
+PRETRAINED_METHOD = (
+    "An arm is one wiring of one architecture; with several seeds its interval is Student's t over the seeds.",
+    "One seed has an interval over held-out documents, over pairs drawn again within each paradigm, or over examples.",
+    "Differences of arms are taken seed for seed; their intervals and p are over seeds.",
+    "Likeness across seeds is judged against shuffles of the sources of whole seeds, one-sided.",
+)
 GLOSSARY = (
     ("plan", "which layers run, in which order and mixture, as text: 0-13 (14|15|16|17)*3 18-31"),
     ("Δ NLL", "negative log-likelihood under a plan minus that of the untouched model, nats per token"),
@@ -56,6 +62,17 @@ ROBUST_GLOSSARY = (
     ("chance", "what a model gets that knows nothing: the largest class, or a uniform guess of the next token"),
 )
 
+PRETRAINED_GLOSSARY = (
+    ("layer weights", "alpha: how much of each earlier state a layer reads; source 0 is the embedding"),
+    ("held-out loss", "negative log-likelihood of masked tokens of documents not trained on, nats per token"),
+    ("minimal pair", "two sentences that differ in one point, of which one is right"),
+    ("paradigm, phenomenon", "minimal pairs of one pattern, and the patterns of one matter of grammar"),
+    ("coverage", "the share of a suite's words that the tokenizer has no unknown pieces in"),
+    ("mcc", "Matthews' correlation of answers and labels: 1 is perfect, 0 is chance"),
+    ("chance", "what guessing gives: a half of minimal pairs, else what the commonest label scores"),
+    ("likeness", "mean rank correlation of the layer weights of two seeds, over rows of at least three sources"),
+)
+
 
 def provenance(evidence: Evidence) -> Chapter:
     """Everything needed to run it again, and to read it right."""
@@ -65,8 +82,8 @@ def provenance(evidence: Evidence) -> Chapter:
     )
     run = evidence.scores("run")
     measured = simple_table(("quantity", "value"), [(label(s.metric), tidy(s.value)) for s in run]) if run else Safe("")
-    robust = bool(evidence.robustness.measures)
-    method = element("ul", *(element("li", line) for line in (ROBUST_METHOD if robust else METHOD)))
+    lines, words = _explained(evidence)
+    method = element("ul", *(element("li", line) for line in lines))
     level = element("p", f"Significance level: {percent(evidence.data.level)}.")
     body = (
         lead("What ran, on what, and how the numbers were made."),
@@ -76,16 +93,23 @@ def provenance(evidence: Evidence) -> Chapter:
         element(
             "div",
             element("h3", "Glossary"),
-            element("dl", *_pairs(_arms(evidence) if robust else GLOSSARY), class_="glossary"),
+            element("dl", *_pairs(words), class_="glossary"),
         ),
     )
     return Chapter("provenance", "Provenance", "Provenance", body)
 
 
-def _arms(evidence: Evidence) -> tuple[tuple[str, str], ...]:
-    """The words of a robustness run: its own arms, and what they are put to."""
-    arms = tuple((arm, ARMS[arm].meaning) for arm in evidence.robustness.arms if arm in ARMS)
-    return (*arms, *ROBUST_GLOSSARY)
+def _explained(evidence: Evidence) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """How the intervals of this kind of run are made, and its words: its own arms first."""
+    if evidence.pretraining.measures:
+        return PRETRAINED_METHOD, (*_arms(evidence.pretraining.arms), *PRETRAINED_GLOSSARY)
+    if evidence.robustness.measures:
+        return ROBUST_METHOD, (*_arms(evidence.robustness.arms), *ROBUST_GLOSSARY)
+    return METHOD, GLOSSARY
+
+
+def _arms(named: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return ((arm, ARMS[arm].meaning) for arm in named if arm in ARMS)
 
 
 def _pairs(rows: Iterable[tuple[str, str]]) -> Iterator[Safe]:

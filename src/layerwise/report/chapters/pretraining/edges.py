@@ -5,8 +5,8 @@ from __future__ import annotations
 from layerwise.report.chapters.chapter import Chapter, card, depth_key, lead, missing, note
 from layerwise.report.chapters.pretraining.answers import answers
 from layerwise.report.data import Evidence
+from layerwise.report.figures.dots import Dots, dots
 from layerwise.report.figures.edges import EDGE, edge_scatter
-from layerwise.report.figures.levels import Level, levels
 from layerwise.report.markup import element, join
 from layerwise.report.picture import Picture
 from layerwise.report.pretraining import ALL, EDGES, Pretraining
@@ -14,11 +14,7 @@ from layerwise.report.worth import edge_findings
 
 TITLE, SHORT = "What each edge is worth", "Edges"
 CUT = "pruned"
-WAYS = {
-    "difference": ("cut by measured effect", False),
-    "difference@size": ("cut by size", False),
-    "difference@random": ("cut at random", True),
-}
+WAYS = {"difference": "cut by measured effect", "difference@size": "cut by size", "difference@random": "cut at random"}
 
 
 def edges(evidence: Evidence) -> Chapter:
@@ -31,6 +27,7 @@ def edges(evidence: Evidence) -> Chapter:
     body = (
         lead("A great weight is no proof of an effect: each edge is cut alone, and the loss is measured again."),
         answers(edge_findings(found)),
+        pictures[0].controls(),
         element("div", *(card(picture.alternative, picture.html()) for picture in pictures), class_="grid pair"),
         element("div", depth_key(max(evidence.depth, 1), element("span", grey)), class_="spaced"),
         note(
@@ -52,11 +49,11 @@ def _scatter(found: Pretraining, depth: int) -> Picture | None:
 
 def _left(found: Pretraining) -> Picture | None:
     marks = [
-        Level(words, {"all cut edges together": score}, slot=slot, null=null)
-        for slot, (metric, (words, null)) in enumerate(WAYS.items())
+        Dots(words, slot, {words: score})
+        for slot, (metric, words) in enumerate(WAYS.items())
         if (score := found.score(EDGES, metric, CUT, ALL)) is not None
     ]
     if not marks:
         return None
-    figure = levels(marks, across="nats lost", reference=0.0)
+    figure = dots(marks, across="nats lost", reference=0.0, signed=True)
     return Picture("edges-cut", "What the sparse wiring loses", {(): figure})

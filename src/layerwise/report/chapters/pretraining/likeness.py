@@ -41,9 +41,9 @@ def likeness(evidence: Evidence) -> Chapter:
         element("div", *(card(picture.alternative, picture.html()) for picture in pictures), class_="grid pair"),
         note(
             "Grey is where 95 of 100 shuffles lie. Seeds that share their start are alike before they learn anything,"
-            " so the second row compares how far each has moved from it. Surface layers are the first five of twelve"
-            " and linguistic ones the next five, as the ELC-BERT paper posits, in proportion; neighbours weigh more"
-            " whatever they mean, so the last row takes distance off first."
+            " so “beyond the start” compares how far each has moved from it. Surface layers are the first five of"
+            " twelve and linguistic ones the next five, as the ELC-BERT paper posits, in proportion; neighbours weigh"
+            " more whatever they mean, so “beyond distance” takes that off first."
         ),
     )
     return Chapter(LIKENESS, TITLE, SHORT, body, pictures)

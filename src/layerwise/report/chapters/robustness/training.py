@@ -16,6 +16,7 @@ from layerwise.report.standings import by_step, training_rows
 from layerwise.report.table import simple_table
 
 TITLE, SHORT = "How the arms were trained", "Training"
+SELECTED = "The checkpoint with the best validation loss is the one that was tested."
 LOSSES = {"validation_loss": "validation loss", "train_loss": "training loss"}
 
 
@@ -30,7 +31,7 @@ def training(evidence: Evidence) -> Chapter:
     pictures = (_picture(courses),) if courses else ()
     slots = {course.name: course.slot for drawn in courses.values() for course in drawn}
     body = (
-        lead("Loss by step. The checkpoint with the best validation loss is the one that was tested."),
+        lead("Loss by step." if evidence.pretraining.measures else f"Loss by step. {SELECTED}"),
         *(part for picture in pictures for part in (picture.controls(), legend(slots, (picture.name,)))),
         *(card(None, picture.html()) for picture in pictures),
         note(
