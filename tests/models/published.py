@@ -52,7 +52,7 @@ def logits(
         layer = f"transformer.layers.{number}."
         below = {source: left for source, left in states.items() if source <= number}
         scalars = tensors.get(layer + "prev_layer_weights")
-        if variant == "denseformer" and number == 0:
+        if scalars is None and variant != "ltg":  # the first layer of a denseformer has nothing to learn
             scalars = torch.ones(1)
         mixed = state if variant == "ltg" else reading(scalars, below, variant, missing, mistake)
         attended = attention(tensors, layer + "attention.", mixed, positions, real, heads, mistake)

@@ -69,7 +69,17 @@ def test_weights_of_any_sum_keep_it_where_some_are_missing() -> None:
     torch.testing.assert_close(record.read(weights, "keep"), state(2.0))
 
 
-@pytest.mark.parametrize("missing", ["renormalise", "keep"])
+@given(visits, st.integers(0, DEPTH))
+@settings(deadline=None)
+def test_a_missing_sources_weight_falls_to_the_state_before_it(order: list[int], reader: int) -> None:
+    record, left = walked(order)
+    weights = torch.linspace(-1, 2, reader + 1, dtype=torch.float64)
+    heirs = [max(source for source in left if source <= missing) for missing in range(reader + 1)]
+    expected = sum(float(weight) * left[heir] for weight, heir in zip(weights, heirs, strict=True))
+    torch.testing.assert_close(record.read(weights, "inherit"), expected)
+
+
+@pytest.mark.parametrize("missing", ["renormalise", "keep", "inherit"])
 def test_reading_with_a_source_missing_is_differentiable_in_all_weights_that_matter(missing: str) -> None:
     embedding, other = (torch.randn(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
     scalars = torch.randn(4, dtype=torch.float64, requires_grad=True)

@@ -10,14 +10,15 @@ that comes too late is not read, and of one that ran twice its latest output is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from layerwise.stack.mix import mix, shared
 
-Missing = Literal["renormalise", "keep"]
+Missing = Literal["renormalise", "keep", "inherit"]
+MISSING: tuple[Missing, ...] = get_args(Missing)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,13 +58,22 @@ class Record:
         """What reader n reads, for its n + 1 `weights`: the weighted sum over the sources 0..n that are present.
 
         Where some are missing, "renormalise" scales the weights of those present so that they sum to what all of them
-        summed to (weights of a softmax: to one), and "keep" leaves them as they are.
+        summed to (weights of a softmax: to one), "keep" leaves them as they are, and "inherit" gives the weight of each
+        missing source to the newest present one before it, which is what a residual stream carries past a layer that is
+        skipped. Weights of any sign may sum to nothing, so they are not renormalised but inherited.
         """
         count = sum(source < len(weights) for source in self.sources)
         states = self.states[:count]
         if count == len(weights):
             return mix(weights, states)
+        if missing == "inherit":
+            return mix(self._inherited(weights, count), states)
         present = torch.stack([weights[source] for source in self.sources[:count]])
         if missing == "renormalise":
             present = present * (weights.sum() / present.sum())
         return mix(present, states)
+
+    def _inherited(self, weights: Tensor, count: int) -> Tensor:
+        """The weights of the first `count` sources here, each with those of the missing ones behind it."""
+        ends = (*self.sources[1:count], len(weights))
+        return torch.stack([weights[first:end].sum() for first, end in zip(self.sources[:count], ends, strict=True)])

@@ -24,7 +24,6 @@ reader.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import Any
 
 import torch
@@ -107,11 +106,7 @@ class LayerWiring(nn.Module):
             return record.states[0]
         weights = alpha[reader, : reader + 1].to(record.states[0].dtype)
         present = [source for source in record.sources if source <= reader]
-        if len(present) < len(weights) and self._inherits(reader, present):
-            heirs = [present[bisect_right(present, source) - 1] for source in range(len(weights))]
-            places = torch.tensor(heirs, device=weights.device)
-            return record.read(torch.zeros_like(weights).index_add(0, places, weights), "keep")
-        return record.read(weights, "renormalise")
+        return record.read(weights, "inherit" if self._inherits(reader, present) else "renormalise")
 
     def _inherits(self, reader: int, present: list[int]) -> bool:
         """Whether a missing source's weight falls to the state before it: nothing else is left to spread it over."""

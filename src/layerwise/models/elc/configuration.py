@@ -6,13 +6,14 @@ The two sizes that were published are `small` (24M parameters, trained on 10M wo
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, cast
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
 from layerwise.errors import ModelError, near_matches
 from layerwise.models.elc.variants import INITIALISATIONS, Variant, find_variant
+from layerwise.stack.record import MISSING, Missing
 
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"num_hidden_layers": 6, "hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 344},
@@ -20,8 +21,6 @@ SIZES: dict[str, dict[str, int]] = {
     "base": {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 2048},
 }
 _VOCABULARY = {"tiny": 4096, "small": 6144, "base": 16384}
-
-MISSING = ("renormalise", "keep")
 
 
 @strict
@@ -32,8 +31,9 @@ class ElcConfig(PreTrainedConfig):
     variant's layer weights begin. `position_buckets` is C: distances up to C/2 have a bucket each, further ones share
     buckets on a logarithmic scale that ends at `max_position_embeddings`, the longest sequence the model takes.
     `missing_sources` says what a layer does about the states of layers that a plan leaves out: `renormalise` spreads
-    their weight over those present, `keep` leaves the others' weights as they are. In evaluation, states whose weights
-    for all layers to come are at most `negligible` are let go; 0 lets go what is not read at all.
+    their weight over those present, `keep` leaves the others' weights as they are, `inherit` gives it to the state
+    before; by default weights of a softmax are renormalised and free ones inherited. In evaluation, states whose
+    weights for all layers to come are at most `negligible` are let go; 0 lets go what is not read at all.
 
     Raises `ModelError` for an unknown variant or initialisation, and for shapes that do not divide.
 
@@ -57,7 +57,7 @@ class ElcConfig(PreTrainedConfig):
     attention_probs_dropout_prob: float = 0.1
     classifier_dropout: float = 0.2
     layer_norm_eps: float = 1e-7
-    missing_sources: str = "renormalise"
+    missing_sources: str | None = None
     negligible: float = 0.0
     pad_token_id: int | None = None
     bos_token_id: int | None = None
@@ -85,16 +85,17 @@ class ElcConfig(PreTrainedConfig):
         return find_variant(self.variant)
 
     @property
-    def missing(self) -> Literal["renormalise", "keep"]:
+    def missing(self) -> Missing:
         """What is done about states that are not there."""
-        return "keep" if self.missing_sources == "keep" else "renormalise"
+        default = "inherit" if self.reading.mixture == "free" else "renormalise"
+        return cast(Missing, self.missing_sources or default)
 
     def _check(self) -> None:
         find_variant(self.variant)
         if self.initialisation is not None and self.initialisation not in INITIALISATIONS:
             known = near_matches(self.initialisation, INITIALISATIONS)
             raise ModelError(f"layer weights cannot begin as {self.initialisation!r}; {known}")
-        if self.missing_sources not in MISSING:
+        if self.missing_sources is not None and self.missing_sources not in MISSING:
             known = near_matches(self.missing_sources, MISSING)
             raise ModelError(f"missing_sources cannot be {self.missing_sources!r}; {known}")
         if self.hidden_size % self.num_attention_heads:

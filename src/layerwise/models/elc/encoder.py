@@ -189,19 +189,34 @@ class ElcModel(ElcPreTrainedModel):
         """
         if self.training or torch.compiler.is_compiling():
             return None
-        readers = [layer.layer_weights() for layer in cast(Iterable[MixingLayer], self.layers)]
+        layers = list(cast(Iterable[MixingLayer], self.layers))
+        readers = [layer.layer_weights() for layer in layers]
         readers += [self.output_weights()] if self.output_weights is not None else []
-        sizes = torch.cat(readers).abs().tolist()
+        weights = torch.cat(readers).tolist()
+        left = {0}
+        needed = []
+        for place, reader in enumerate(readers):
+            own, weights = weights[: len(reader)], weights[len(reader) :]
+            needed.append(self._needed(own, left))
+            left |= {layers[place].number + 1} if place < len(layers) else set()
         later: frozenset[int] = frozenset()
         found = []
-        for reader in reversed(readers):
+        for sources in reversed(needed):
             found.append(later)
-            own = sizes[-len(reader) :]
-            del sizes[-len(reader) :]
-            # However small they are, a reader's largest is read.
-            least = min(self.config.negligible, math.nextafter(max(own), 0))
-            later |= {source for source, size in enumerate(own) if size > least}
-        return found[::-1][: len(self.layers)]
+            later |= sources
+        return found[::-1][: len(layers)]
+
+    def _needed(self, weights: list[float], left: set[int]) -> frozenset[int]:
+        """The sources that a reader with `weights` reads, when those of `left` have been left behind."""
+        sizes = dict.fromkeys(sorted(source for source in left if source < len(weights)), 0.0)
+        for source, weight in enumerate(weights):
+            if source in sizes:
+                sizes[source] += abs(weight)
+            elif self.config.missing == "inherit":
+                sizes[max(heir for heir in sizes if heir < source)] += abs(weight)
+        # However small they are, a reader's largest is read.
+        least = min(self.config.negligible, math.nextafter(max(sizes.values()), 0))
+        return frozenset(source for source, size in sizes.items() if size > least)
 
 
 def _only(record: Record, sources: frozenset[int]) -> Record:
