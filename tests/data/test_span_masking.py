@@ -89,6 +89,12 @@ def test_a_share_that_is_none_is_refused(share: float) -> None:
         SpanMasking.of(TOKENIZER, share)
 
 
+@pytest.mark.parametrize("stop", [0.0, 1.5])
+def test_a_stop_that_is_no_chance_is_refused(stop: float) -> None:
+    with pytest.raises(DataError, match="above 0 and up to 1"):
+        SpanMasking.of(TOKENIZER, stop=stop)
+
+
 def test_the_place_decides_a_training_example() -> None:
     read = MaskedSegments([SEGMENTS], MASKING, TOKENIZER, seed=3)
     one, same = read[Draw(48, 0, 5, 1)], MaskedSegments([SEGMENTS], MASKING, TOKENIZER, seed=3)[Draw(48, 0, 5, 1)]

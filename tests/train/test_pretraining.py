@@ -48,7 +48,15 @@ TEXT = pretraining_text(
     TOKENIZER, "words", {"train": documents(0, 16), "validation": documents(16, 3), "test": documents(19, 4)}
 )
 RECIPE = pretraining(
-    "tiny", steps=STEPS, batch=8, lengths=(16, 48), short=0.67, checks=3, learning_rate=5e-3, vocabulary=None
+    "tiny",
+    steps=STEPS,
+    batch=8,
+    lengths=(16, 48),
+    short=0.67,
+    checks=3,
+    learning_rate=5e-3,
+    dropout=0.1,
+    vocabulary=None,
 )
 
 
@@ -89,7 +97,8 @@ def test_the_published_sizes_have_the_published_settings() -> None:
     assert (base.steps, base.batch, base.learning_rate, base.weight_decay) == (15_625, 32_768, 1e-2, 0.1)
     for each in (small, base):
         assert (each.betas, each.epsilon, each.gradient_norm, each.floor) == ((0.9, 0.98), 1e-6, 2.0, 0.1)
-        assert (each.lengths, each.short, each.warmup, each.masked) == ((128, 512), 0.9, 0.016, 0.15)
+        assert (each.lengths, each.short, each.warmup, each.dropout) == ((128, 512), 0.9, 0.016, 0.1)
+        assert (each.masked, each.stop) == (0.15, 1 / 3)
     assert set(PRESETS) == set(SIZES)
     assert {name: preset.size for name, preset in PRESETS.items()} == {name: name for name in SIZES}
 
@@ -145,7 +154,7 @@ def test_rows_tell_what_it_took(tmp_path: Path) -> None:
 
 def test_held_out_rows_and_layer_weights(tmp_path: Path) -> None:
     run(tmp_path)
-    found = pretrained_rows("elc/0", tmp_path / MODEL, TEXT.test, 16)
+    found = pretrained_rows("elc/0", tmp_path / MODEL, TEXT.test, RECIPE)
     nll = next(row for row in found if row.measure == "masked_lm")
     assert nll.low is not None
     assert nll.high is not None

@@ -207,11 +207,11 @@ def assess(programme: Programme, run: Run, progress: Callable[[str, float], None
     stored += run.store.scores(TRAINING, metric=LATENCY)
     known = {row.subject for row in stored}
     rows = [row for row in stored if "/" in row.subject]
-    length = programme.recipes[0].lengths[0]
+    recipe = programme.recipes[0]  # all read and mask alike
     for number, each in enumerate(models):
         if each.label not in known:
             progress(f"{each.label}  held-out text", number / len(models))
-            rows += pretrained_rows(each.label, each.folder, programme.text.test, length, device=programme.device)
+            rows += pretrained_rows(each.label, each.folder, programme.text.test, recipe, device=programme.device)
     pedigrees = {each.label: Pedigree.read(each.folder) for each in models}
     rows += arm_means(rows)
     rows += training_rows({label: pedigree for label, pedigree in pedigrees.items() if pedigree is not None})

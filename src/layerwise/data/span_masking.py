@@ -58,13 +58,18 @@ class SpanMasking:
     longest: int = LONGEST
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase, share: float = 0.15) -> SpanMasking:
-        """The masking for a tokenizer. Raises `DataError` for one without a mask, and for a share outside (0, 1)."""
+    def of(cls, tokenizer: PreTrainedTokenizerBase, share: float = 0.15, stop: float = 1 / 3) -> SpanMasking:
+        """The masking for a tokenizer.
+
+        Raises `DataError` for a tokenizer without a mask, for a share outside (0, 1) and for a stop outside (0, 1].
+        """
         if not 0 < share < 1:
             raise DataError(f"a share of {share} was to be masked; write a number between 0 and 1, such as 0.15")
+        if not 0 < stop <= 1:
+            raise DataError(f"spans were to stop with a chance of {stop}; write a number above 0 and up to 1")
         special = set(tokenizer.all_special_ids)
         ordinary = [number for number in range(len(tokenizer)) if number not in special]
-        return cls(masking_id(tokenizer), np.array(ordinary, dtype=np.int64), share)
+        return cls(masking_id(tokenizer), np.array(ordinary, dtype=np.int64), share, stop)
 
     def draw(self, ids: Ids, random: np.random.Generator) -> tuple[Ids, Ids]:
         """What is shown and what is asked, both of the shape (seq,) of `ids`; what is not asked is `IGNORED`.

@@ -27,6 +27,7 @@ from layerwise.measure.statistics import paired_bootstrap
 from layerwise.models import ElcForMaskedLM
 from layerwise.results.rows import Score
 from layerwise.stack.inputs import evaluating
+from layerwise.train.pretraining import Pretraining
 
 HELD_OUT, ALPHA, TRAINING, OUTPUT = "masked_lm", "alpha", "training", "out"
 LATENCY = "latency_seconds"
@@ -37,12 +38,13 @@ _PASSES = 15
 
 
 def pretrained_rows(
-    subject: str, folder: Path, test: Encoded, length: int, *, limit: int | None = None, device: str = "cpu"
+    subject: str, folder: Path, test: Encoded, recipe: Pretraining, *, limit: int | None = None, device: str = "cpu"
 ) -> list[Score]:
-    """Every row of the model in `folder`, on `test` in segments of `length` tokens (at most `limit` of them)."""
+    """Every row of the model in `folder` that `recipe` has made, on `test` in its short segments (at most `limit`)."""
     model = ElcForMaskedLM.from_pretrained(folder).to(device)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    examples = FixedMasks(cut(test, length), SpanMasking.of(tokenizer), tokenizer, limit)
+    masking = SpanMasking.of(tokenizer, recipe.masked, recipe.stop)
+    examples = FixedMasks(cut(test, recipe.lengths[0]), masking, tokenizer, limit)
     with evaluating(model), torch.inference_mode():
         found = [masked_loss(model, subject, examples, Padding(int(tokenizer.pad_token_id)))]
         seconds = _latency(model)

@@ -64,7 +64,7 @@ def pretrain(
     asked = {
         "base": _origin(recipe, tokenizer), "data": text.digest, "recipe": recipe.to_json(), "seed": seed,
     }  # fmt: skip
-    masking = SpanMasking.of(tokenizer, recipe.masked)
+    masking = SpanMasking.of(tokenizer, recipe.masked, recipe.stop)
     segments = [cut(text.train, length) for length in recipe.lengths]
     counts = [len(each) for each in segments]
     recipe.phases(counts)  # a text that is too short is refused before the folder is claimed

@@ -1,0 +1,134 @@
+"""`layerwise train elc` as a user meets it: what it leaves, that it goes on where it was, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForMaskedLM, PreTrainedTokenizerFast
+
+from cli.command import Ended, layerwise, refused
+from layerwise.cli import knobs, pretraining
+from layerwise.data.wordpiece import NEEDED, train_wordpiece
+from layerwise.models import VARIANTS
+from layerwise.results import Run
+from layerwise.train.pretraining import PRESETS
+
+WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
+SHORT = ("--steps", "3", "--batch", "8", "--checks", "1", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty documents in one file, of which the last holds no word."""
+    folder = tmp_path_factory.mktemp("texts")
+    documents = ["\n".join(WORDS[(n + k) % 4] for k in range(30 + n)) for n in range(30)]
+    (folder / "words.txt").write_text("\n<|endoftext|>\n".join(documents) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def few_pairs(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """One pair of each paradigm in place of a hundred."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pretraining, "PAIRS", 1)
+        yield
+
+
+@pytest.fixture(scope="module")
+def pretrained(texts: Path, few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+    folder = tmp_path_factory.mktemp("runs") / "elc"
+    ended = layerwise("train", "elc", "--text", texts, *SHORT, "--run", folder)
+    assert ended.code == 0, ended.err
+    return folder, ended
+
+
+def test_it_says_what_it_read_and_what_became_of_it(pretrained: tuple[Path, Ended]) -> None:
+    folder, ended = pretrained
+    assert "documents 24 to train, 3 to look at, 3 to report" in ended.err
+    assert "ltg, elc; 1 seed each, 3 steps" in ended.err
+    assert "elc/0: 3 steps in" in ended.err
+    assert "pairs (generated pairs" in ended.out
+    assert ended.out.splitlines()[-1] == f"report: {folder}/report.html"
+
+
+def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
+    folder, _ = pretrained
+    for arm in ("ltg", "elc"):
+        assert AutoModelForMaskedLM.from_pretrained(folder / arm / "seed-0" / "model").config.variant == arm
+    with Run.open(folder) as run:
+        subjects = {measure: {row.subject for row in run.store.scores(measure)} for measure in ("masked_lm", "pairs")}
+        assert subjects == {"masked_lm": {"ltg", "elc", "ltg/0", "elc/0"}, "pairs": {"ltg", "elc", "ltg/0", "elc/0"}}
+        assert {row.subject for row in run.store.scores("alpha")} == {"elc/0"}
+        metrics = {row.metric for row in run.store.scores("training", task="all") if row.subject == "elc/0"}
+        assert {"tokens", "parameters", "step_seconds", "peak_bytes", "latency_seconds", "seconds"} <= metrics
+        assert run.manifest.families == (pretraining.FAMILY,)
+
+
+def test_the_same_command_computes_nothing_again(
+    pretrained: tuple[Path, Ended], texts: Path, few_pairs: object
+) -> None:
+    folder, _ = pretrained
+    times = {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")}
+    with Run.open(folder) as run:
+        before = run.store.scores()
+    assert layerwise("train", "elc", "--text", texts, *SHORT, "--run", folder).code == 0
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")} == times
+    with Run.open(folder) as run:
+        assert run.store.scores() == before
+
+
+def test_an_initialisation_names_the_arm() -> None:
+    recipes = pretraining.recipes_of("tiny", ("ltg", "elc"), "zero", {})
+    assert [(each.arm, each.initialisation) for each in recipes] == [("ltg", None), ("elc-zero", "zero")]
+
+
+def test_choices_are_those_of_the_package() -> None:
+    assert set(knobs.SIZES) == set(PRESETS)
+    assert set(knobs.VARIANTS) <= set(VARIANTS)
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--size", "smal"), "did you mean small"),
+        (("--variants", "ltg,denseformr"), "did you mean denseformer"),
+        (("--initialisation", "biazed"), "did you mean biased"),
+        (("--model", "demo"), "--model says nothing to a training of elc"),
+        (("--epochs", "2", "--steps", "2"), "give one of them"),
+        (("--steps", "2", "--batch", "6"), "no whole quarter"),
+        (("--tokenizer", "/nowhere"), "no tokenizer could be loaded from /nowhere"),
+    ],
+)
+def test_what_cannot_be_is_refused(texts: Path, options: tuple[str, ...], said: str) -> None:
+    assert said in refused("train", "elc", "--text", texts, *options)
+
+
+def test_other_methods_take_none_of_its_options() -> None:
+    assert "--size says nothing to a training of layershuffle" in refused(
+        "train", "layershuffle", "--model", "demo-vit", "--size", "tiny"
+    )
+    assert "a model to train is needed" in refused("train", "layershuffle")
+    assert "train them by two commands" in refused("train", "elc,layershuffle")
+
+
+def test_a_tokenizer_without_a_mask_is_refused_by_name(texts: Path, tmp_path: Path) -> None:
+    core = train_wordpiece(WORDS * 10, vocabulary=280).backend_tokenizer
+    lacking = {role: text for role, text in NEEDED.items() if role != "mask_token"}
+    PreTrainedTokenizerFast(tokenizer_object=core, **lacking).save_pretrained(tmp_path)
+    said = refused("train", "elc", "--text", texts, "--tokenizer", tmp_path)
+    assert f"the tokenizer {tmp_path} has no mask_token (usually [MASK])" in said
+
+
+def test_texts_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    assert "holds no text file" in refused("train", "elc", "--text", tmp_path)
+    (tmp_path / "blank.txt").write_text(" \n")
+    assert "blank.txt is empty" in refused("train", "elc", "--text", tmp_path)
+
+
+def test_a_text_smaller_than_a_batch_is_refused_with_figures(texts: Path) -> None:
+    said = refused("train", "elc", "--text", texts, "--batch", "4096")
+    assert "fewer than one batch of 4,096" in said
