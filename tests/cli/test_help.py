@@ -37,6 +37,7 @@ FLAGS = {
     | {"--model", "--images", "--text", "--unreadable", "--limit", "--length", "--seeds", "--epochs", "--batch"}
     | {"--accumulation", "--learning-rate", "--schedule", "--augmentation", "--precision", "--checks", "--set"}
     | {"--drop", "--reach", "--skipping", "--position-table", "--prediction-loss", "--prediction-reads", "--alone"}
+    | {"--size", "--variants", "--initialisation", "--steps", "--seconds", "--compile"}
     | {"--new-head", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "robustness": MODEL_FLAGS - {"--trust-remote-code"}
     | {"--images", "--text", "--unreadable", "--limit", "--length", "--orders", "--draws", "--seeds"}

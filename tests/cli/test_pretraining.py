@@ -103,8 +103,10 @@ def test_choices_are_those_of_the_package() -> None:
         (("--tokenizer", "/nowhere"), "no tokenizer could be loaded from /nowhere"),
     ],
 )
-def test_what_cannot_be_is_refused(texts: Path, options: tuple[str, ...], said: str) -> None:
-    assert said in refused("train", "elc", "--text", texts, *options)
+def test_what_cannot_be_is_refused(texts: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    run = tmp_path / "run"
+    assert said in refused("train", "elc", "--text", texts, "--run", run, *options)
+    assert not run.exists()
 
 
 def test_other_methods_take_none_of_its_options() -> None:
@@ -129,6 +131,8 @@ def test_texts_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     assert "blank.txt is empty" in refused("train", "elc", "--text", tmp_path)
 
 
-def test_a_text_smaller_than_a_batch_is_refused_with_figures(texts: Path) -> None:
-    said = refused("train", "elc", "--text", texts, "--batch", "4096")
+def test_a_text_smaller_than_a_batch_is_refused_with_figures(texts: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    said = refused("train", "elc", "--text", texts, "--batch", "4096", "--run", run)
+    assert not run.exists()
     assert "fewer than one batch of 4,096" in said

@@ -108,6 +108,8 @@ def test_unknown_names_are_refused_with_the_near_ones() -> None:
         pretraining("smal")
     with pytest.raises(ModelError, match="denseformer"):
         pretraining("tiny", "densformer")
+    with pytest.raises(TrainError, match="did you mean biased"):
+        pretraining("tiny", initialisation="biazed")
 
 
 @pytest.mark.parametrize(

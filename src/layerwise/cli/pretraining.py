@@ -107,9 +107,11 @@ def programme_of(
         speller = load_tokenizer(tokenizer)
         check_tokenizer(speller, tokenizer)
     encoded = pretraining_text(speller, name, parts)
+    counts = [len(cut(encoded.train, length)) for length in recipes[0].lengths]
     if epochs is not None:
-        segments = len(cut(encoded.train, recipes[0].lengths[0]))
+        segments = counts[0]
         recipes = tuple(replace(each, steps=max(1, math.ceil(epochs * segments / each.batch))) for each in recipes)
+    recipes[0].phases(counts)  # a text smaller than a batch is refused before there is a run folder
     return Programme(recipes, seeds, speller, encoded, str(resolve_device(device)), arguments)
 
 

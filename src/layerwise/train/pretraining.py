@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from layerwise.errors import TrainError, near_matches
 from layerwise.models import ElcConfig, ElcForMaskedLM
-from layerwise.models.elc.variants import find_variant
+from layerwise.models.elc.variants import INITIALISATIONS, find_variant
 from layerwise.train.phases import Phase
 
 
@@ -124,7 +124,8 @@ The published ones run 256 segments at once; with several processes, lower the a
 def pretraining(size: str = "small", variant: str = "elc", *, arm: str | None = None, **changes: Any) -> Pretraining:
     """The recipe of a size (`tiny`, `small`, `base`) for a variant; `changes` replace any other setting.
 
-    Raises `TrainError` with the near matches for an unknown size, and `ModelError` for an unknown variant.
+    Raises `TrainError` with the near matches for an unknown size or initialisation, and `ModelError` for an unknown
+    variant.
 
     >>> pretraining("base", "ltg", steps=1_000).switch
     900
@@ -132,7 +133,11 @@ def pretraining(size: str = "small", variant: str = "elc", *, arm: str | None = 
     if size not in PRESETS:
         raise TrainError(f"there is no size {size!r} to pretrain; {near_matches(size, PRESETS)}")
     find_variant(variant)
-    return replace(PRESETS[size], arm=arm or variant, variant=variant, **changes)
+    found = replace(PRESETS[size], arm=arm or variant, variant=variant, **changes)
+    if found.initialisation is not None and found.initialisation not in INITIALISATIONS:
+        known = near_matches(found.initialisation, INITIALISATIONS)
+        raise TrainError(f"layer weights cannot begin as {found.initialisation!r}; {known}")
+    return found
 
 
 def new_model(recipe: Pretraining, tokenizer: PreTrainedTokenizerBase) -> ElcForMaskedLM:
