@@ -37,6 +37,7 @@ def test_examples_are_numbered_and_short() -> None:
     ),
     ids=lambda each: each.stem if isinstance(each, Path) else "",
 )
+@pytest.mark.slow
 def test_an_example_runs(model: Path, example: Path, expected: str) -> None:
     own_module = "[MODEL]" not in example.read_text()
     ended = subprocess.run(

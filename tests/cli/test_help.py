@@ -38,7 +38,8 @@ FLAGS = {
     | {"--accumulation", "--learning-rate", "--schedule", "--augmentation", "--precision", "--checks", "--set"}
     | {"--drop", "--reach", "--skipping", "--position-table", "--prediction-loss", "--prediction-reads", "--alone"}
     | {"--size", "--variants", "--initialisation", "--steps", "--seconds", "--compile"}
-    | {"--new-head", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
+    | {"--new-head", "--run", "--fresh", "--seed", "--quiet", "--tokenizer", "--size", "--variants"}
+    | {"--initialisation", "--steps", "--seconds", "--compile"},
     "robustness": MODEL_FLAGS - {"--trust-remote-code"}
     | {"--images", "--text", "--unreadable", "--limit", "--length", "--orders", "--draws", "--seeds"}
     | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},

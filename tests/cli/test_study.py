@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from cli.command import layerwise, refused
-from layerwise.cli import pretraining
 from layerwise.data.mixed_signals import Sizes
 from layerwise.results import Run
 from layerwise.train import weight_study
@@ -23,7 +22,7 @@ def test_a_study_that_there_is_not() -> None:
 
 @pytest.mark.slow
 def test_the_study_of_layer_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretraining, "PAIRS", 1)
+    monkeypatch.setattr(weight_study, "PAIRS", 1)
     monkeypatch.setattr(weight_study, "SIZES", Sizes(16, 8, 8))
     texts, folder = tmp_path / "words.txt", tmp_path / "run"
     documents = ["\n".join(WORDS[(n + k) % 4] for k in range(30 + n)) for n in range(30)]

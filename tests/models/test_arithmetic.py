@@ -37,7 +37,7 @@ def test_a_variant_equals_its_equations(variant: str, length: int, implementatio
     assert difference(found, expected) < BAR
 
 
-@pytest.mark.parametrize("length", [128, 512])
+@pytest.mark.parametrize("length", [128, pytest.param(512, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gradients_equal_those_of_the_equations(variant: str, length: int) -> None:
     model = random_model(variant)

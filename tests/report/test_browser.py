@@ -142,6 +142,7 @@ def robustness() -> str:
     return render(robust.run(12))
 
 
+@pytest.mark.slow
 def test_a_robustness_run_is_drawn_and_answers(robustness: str, tmp_path: Path) -> None:
     result, console = checked(robustness, tmp_path)
     assert console == []

@@ -202,8 +202,11 @@ def pretrain_all(programme: Programme, folder: Path, progress: Callable[[str, fl
             )
 
 
-def assess(programme: Programme, run: Run, progress: Callable[[str, float], None]) -> None:
-    """The rows of every finished model in the run; those that are there already are kept."""
+def assess(programme: Programme, run: Run, progress: Callable[[str, float], None], pairs: int | None = None) -> None:
+    """The rows of every finished model in the run; those that are there already are kept.
+
+    `pairs` is the number of minimal pairs of each paradigm, unless it is that of a pretraining.
+    """
     models = candidates_of(run.folder)
     stored = [row for measure in (HELD_OUT, ALPHA) for row in run.store.scores(measure)]
     stored += run.store.scores(TRAINING, metric=LATENCY)
@@ -220,7 +223,7 @@ def assess(programme: Programme, run: Run, progress: Callable[[str, float], None
     for measure in (HELD_OUT, ALPHA, TRAINING):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     examinees = [Examinee(each.label, partial(_opened, each.folder, programme)) for each in models]
-    evaluate_models(examinees, [generated_pairs(PAIRS)], Judging(), run, progress=progress)
+    evaluate_models(examinees, [generated_pairs(pairs or PAIRS)], Judging(), run, progress=progress)
 
 
 def _opened(folder: Path, programme: Programme) -> Opened:

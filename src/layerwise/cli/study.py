@@ -12,7 +12,7 @@ from layerwise.cli.train import settings_of
 from layerwise.errors import TrainError, near_matches
 
 TOPICS = ("layer-weights",)
-STEPS = 240
+STEPS = 400
 """Steps of every training of the tiny model, so that the whole study takes less than half an hour on two cores."""
 
 

@@ -71,7 +71,7 @@ def _carry_out(programme: Programme, run: Run, seed: int, progress: Callable[[st
     timed = next(recipe for recipe in programme.recipes if recipe.arm == study.TIMED)
     later = replace(programme, recipes=(study.at_equal_seconds(timed, slower),))
     pretrain_all(later, run.folder, progress, say)
-    assess(programme, run, progress)
+    assess(programme, run, progress, study.PAIRS)
     _fine_tune(programme, run, seed, progress)
     _find_likeness(programme, run)
     costs = [row for row in run.store.scores(study.MEASURE) if row.metric == "ratio"]

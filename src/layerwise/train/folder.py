@@ -1,8 +1,8 @@
 """The folder of one training: claimed by what is trained in it, resumed from its last checkpoint, emptied at the end.
 
-    FOLDER/asked.json         what this training is, so that no other goes on in its folder
-    FOLDER/checkpoint-120/    the Trainer's; gone when the training is done
-    FOLDER/model/             the finished model, with its pedigree
+FOLDER/asked.json         what this training is, so that no other goes on in its folder
+FOLDER/checkpoint-120/    the Trainer's; gone when the training is done
+FOLDER/model/             the finished model, with its pedigree
 """
 
 from __future__ import annotations
