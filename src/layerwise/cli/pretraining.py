@@ -33,16 +33,19 @@ from layerwise.data.splits import SPLITS
 from layerwise.data.texts import SHARES, divided
 from layerwise.data.tokenizer import load_tokenizer
 from layerwise.data.wordpiece import check_tokenizer, train_wordpiece
+from layerwise.measure.likeness import MEASURE as LIKENESS
+from layerwise.measure.likeness import likeness_scores, weights_by_seed
 from layerwise.measure.provenance import folder_of
 from layerwise.models import ElcForMaskedLM
 from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import Pedigree
+from layerwise.results.rows import Score
 from layerwise.stack.load import resolve_device
 from layerwise.train.assessment import training_rows
 from layerwise.train.evaluation import Examinee, Judging, Opened, evaluate_models
 from layerwise.train.pretrained import ALPHA, HELD_OUT, LATENCY, TRAINING, arm_means, pretrained_rows
 from layerwise.train.pretrainer import pretrain
-from layerwise.train.pretraining import Pretraining, pretraining
+from layerwise.train.pretraining import Pretraining, new_model, pretraining
 
 FAMILY = "pretraining"
 """What the manifest of such a run calls itself."""
@@ -223,7 +226,19 @@ def assess(programme: Programme, run: Run, progress: Callable[[str, float], None
     for measure in (HELD_OUT, ALPHA, TRAINING):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     examinees = [Examinee(each.label, partial(_opened, each.folder, programme)) for each in models]
+    run.store.replace_scores(LIKENESS, _likeness(programme, rows))
     evaluate_models(examinees, [generated_pairs(pairs or PAIRS)], Judging(), run, progress=progress)
+
+
+def _likeness(programme: Programme, rows: list[Score]) -> list[Score]:
+    """Whether the seeds of each arm that learns layer weights have learned the same ones."""
+    found = []
+    for recipe in programme.recipes:
+        first = new_model(recipe, programme.tokenizer).layer_weights()
+        if first is not None and not recipe.held:
+            weights = weights_by_seed(rows, recipe.arm)
+            found += likeness_scores(recipe.arm, weights, initial=first.detach().numpy())
+    return found
 
 
 def _opened(folder: Path, programme: Programme) -> Opened:

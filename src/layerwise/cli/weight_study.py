@@ -14,7 +14,6 @@ from layerwise.cli.model import hush
 from layerwise.cli.pretraining import Programme, announce, assess, manifest_of, pretrain_all, programme_of
 from layerwise.cli.screen import PartBar, errors, write
 from layerwise.cli.sitting import begin, speaker
-from layerwise.measure.likeness import likeness_scores, weights_by_seed
 from layerwise.measure.overhead import overhead
 from layerwise.measure.provenance import folder_of
 from layerwise.models import ElcForMaskedLM
@@ -73,7 +72,6 @@ def _carry_out(programme: Programme, run: Run, seed: int, progress: Callable[[st
     pretrain_all(later, run.folder, progress, say)
     assess(programme, run, progress, study.PAIRS)
     _fine_tune(programme, run, seed, progress)
-    _find_likeness(programme, run)
     costs = [row for row in run.store.scores(study.MEASURE) if row.metric == "ratio"]
     models = [row for name in ("masked_lm", "pairs", "msgs-ours") for row in run.store.scores(name)]
     run.store.replace_scores(study.MEASURE, [*costs, *study.difference_rows(models)])
@@ -125,14 +123,3 @@ def _rewired(place: Path, folder: Path, seed: int) -> Path:
         rewired(ElcForMaskedLM.from_pretrained(place)).save_pretrained(found)
         AutoTokenizer.from_pretrained(place).save_pretrained(found)
     return found
-
-
-def _find_likeness(programme: Programme, run: Run) -> None:
-    """Whether the seeds of each arm that learns layer weights have learned the same ones."""
-    alphas = run.store.scores("alpha")
-    found = []
-    for recipe in programme.recipes:
-        first = new_model(recipe, programme.tokenizer).layer_weights()
-        if first is not None and not recipe.held:
-            found += likeness_scores(recipe.arm, weights_by_seed(alphas, recipe.arm), initial=first.detach().numpy())
-    run.store.replace_scores("likeness", found)
