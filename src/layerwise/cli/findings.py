@@ -32,8 +32,10 @@ def headline(data: pages.ReportData) -> str:
     layer weights are worth it.
     """
     evidence = pages.Evidence.of(data)
-    if evidence.pretraining.measures:
-        return "\n".join(pages.worth_lines(evidence.pretraining))
+    pretrained = evidence.pretraining
+    if pretrained.measures:
+        standing = () if pretrained.is_pretrained else pages.standing_lines(evidence.robustness)
+        return "\n".join([*standing, *pages.worth_lines(pretrained)])
     lines = pages.claim_lines(data) or [finding.text for finding in pages.findings(evidence)]
     return "\n".join([*pages.standing_lines(evidence.robustness), *(f"- {line}" for line in lines)])
 

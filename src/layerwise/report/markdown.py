@@ -62,7 +62,7 @@ def _diagnosis(evidence: Evidence) -> tuple[str, ...]:
 
 def _robustness(evidence: Evidence) -> tuple[str, ...]:
     found = evidence.robustness
-    if not found.measures or evidence.pretraining.measures:
+    if not found.measures or evidence.pretraining.is_pretrained:
         return ()
     matrix = survival(found)
     told = [f"- **{_escaped(arm)}** {_escaped(''.join(sentence(found, matrix, arm)))}" for arm in matrix.cells]

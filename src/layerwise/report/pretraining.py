@@ -102,9 +102,13 @@ class Pretraining:
 
     @property
     def is_pretrained(self) -> bool:
-        """Whether models were trained in this run; weights with edges alone are a wiring that was measured."""
-        trained = TRAINING in self.measures or EDGES not in self.measures
-        return HELD_OUT in self.measures or (ALPHA in self.measures and trained)
+        """Whether models were pre-trained in this run, and not refined with layer weights of their own."""
+        return HELD_OUT in self.measures or LIKENESS in self.measures
+
+    @property
+    def is_wired(self) -> bool:
+        """Whether a wiring was measured, or learned by models that were refined; a pre-training tells of its own."""
+        return EDGES in self.measures or (ALPHA in self.measures and not self.is_pretrained)
 
     @property
     def is_evaluated(self) -> bool:

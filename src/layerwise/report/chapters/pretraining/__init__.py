@@ -18,7 +18,7 @@ from layerwise.report.chapters.pretraining.study import study
 from layerwise.report.chapters.pretraining.weights import weights
 from layerwise.report.chapters.robustness.training import training
 from layerwise.report.data import Evidence
-from layerwise.report.pretraining import EDGES, TRAINING
+from layerwise.report.pretraining import TRAINING
 from layerwise.report.wording import counted, listed
 
 
@@ -76,7 +76,7 @@ EVALUATED = Group(
 WIRED = Group(
     "wiring",
     (weights, edges),
-    present=lambda evidence: EDGES in evidence.pretraining.measures,
+    present=lambda evidence: evidence.pretraining.is_wired,
     tiles=_tiles,
     unfinished=_nothing_waits,
     counts=(),

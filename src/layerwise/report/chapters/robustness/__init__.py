@@ -65,7 +65,7 @@ ROBUSTNESS = Group(
 TRAINED = Group(
     "training",
     (training, *_TESTED),
-    present=lambda evidence: evidence.robustness.only_trained and not evidence.pretraining.measures,
+    present=lambda evidence: evidence.robustness.only_trained and not evidence.pretraining.is_pretrained,
     tiles=_tiles,
     unfinished=_unfinished,
     counts=(),
