@@ -5,13 +5,15 @@ from __future__ import annotations
 import doctest
 import subprocess
 import sys
+from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import pytest
 import typer
 
 from cli.command import layerwise, refused
-from layerwise.cli import convert, knobs, options, screen, train
+from layerwise.cli import convert, knobs, options, refine, screen, train
 from layerwise.cli.app import app
 from layerwise.data.augmentation import AUGMENTATIONS
 from layerwise.measure import study
@@ -33,20 +35,30 @@ FLAGS = {
     | {"--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},
     "plan": {"--depth"},
     "verify": MODEL_FLAGS | {"--plan"},
-    "train": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
+    "train METHODS": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
     | {"--model", "--images", "--text", "--unreadable", "--limit", "--length", "--seeds", "--epochs", "--batch"}
     | {"--accumulation", "--learning-rate", "--schedule", "--augmentation", "--precision", "--checks", "--set"}
     | {"--drop", "--reach", "--skipping", "--position-table", "--prediction-loss", "--prediction-reads", "--alone"}
-    | {"--size", "--variants", "--initialisation", "--steps", "--seconds", "--compile"}
-    | {"--new-head", "--run", "--fresh", "--seed", "--quiet", "--tokenizer", "--size", "--variants"}
-    | {"--initialisation", "--steps", "--seconds", "--compile"},
+    | {"--new-head", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
+    "train elc": {"--text", "--size", "--variants", "--initialisation", "--seeds", "--steps", "--epochs", "--seconds"}
+    | {"--batch", "--accumulation", "--learning-rate", "--precision", "--checks", "--compile", "--set", "--run"}
+    | {"--fresh", "--seed", "--quiet", "--tokenizer", "--device"},
     "robustness": MODEL_FLAGS - {"--trust-remote-code"}
     | {"--images", "--text", "--unreadable", "--limit", "--length", "--orders", "--draws", "--seeds"}
     | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "evaluate": MODEL_FLAGS - {"--layers"}
     | {"--suite", "--data", "--password", "--temperature", "--too-long", "--limit", "--seeds"}
     | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
-    "study": {"--text", "--size", "--seeds", "--steps", "--batch", "--accumulation", "--learning-rate", "--precision"}
+    "study layer-weights": {
+        "--text",
+        "--size",
+        "--seeds",
+        "--steps",
+        "--batch",
+        "--accumulation",
+        "--learning-rate",
+        "--precision",
+    }
     | {"--set", "--run", "--fresh", "--seed", "--quiet", "--tokenizer", "--device"},
     "convert": {"--variant", "--tokenizer", "--out", "--heads"},
     "wiring": {"--keep", "--tolerance", "--rounds", "--save", "--images", "--text", "--unreadable", "--limit"}
@@ -58,17 +70,25 @@ FLAGS = {
 
 def test_verbs_and_flags_are_these() -> None:
     """A flag that disappears breaks someone's script: change this list on purpose or not at all."""
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     found = {
         name: {flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")}
-        for name, command in commands.items()
+        for name, command in commands(typer.main.get_command(app))
     }
     assert found == FLAGS
 
 
+def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command by the words that call it, those of groups among them."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
+
+
 @pytest.mark.parametrize("verb", FLAGS)
 def test_every_help_has_an_example_and_fits_eighty_columns(verb: str) -> None:
-    ended = layerwise(verb, "--help")
+    ended = layerwise(*verb.split(), "--help")
     assert ended.code == 0
     assert f" layerwise {verb} " in ended.out.partition("Usage")[2].partition("\n")[2]
     assert max(map(len, ended.out.splitlines())) <= 80
@@ -78,7 +98,7 @@ def test_every_help_has_an_example_and_fits_eighty_columns(verb: str) -> None:
 
 def test_no_verb_gets_the_help() -> None:
     ended = layerwise()
-    assert all(f" {verb} " in ended.out + ended.err for verb in FLAGS)
+    assert all(f" {verb.split()[0]} " in ended.out + ended.err for verb in FLAGS)
     assert "layerwise sweep demo" in ended.out + ended.err
     assert layerwise("-h").code == 0
 
@@ -87,7 +107,8 @@ def test_choices_in_the_help_are_those_of_the_code() -> None:
     assert (options.DEVICES, options.DTYPES) == (DEVICES, DTYPES)
     assert knobs.AUGMENTATIONS == AUGMENTATIONS
     assert set(convert.PUBLISHED) == set(VARIANTS) - {"denseformer"}
-    assert all(name in layerwise("train", "--help").out for name in METHODS)
+    assert all(name in layerwise("train", "METHODS", "--help").out for name in METHODS)
+    assert {*refine.APART, train.METHODS} == set(typer.main.get_command(train.train).commands)  # type: ignore[attr-defined]
     shown = layerwise("sweep", "--help").out
     assert all(name in shown for name in FAMILIES)
     assert f"by default {WINDOW} tokens" in shown
@@ -120,7 +141,8 @@ def test_what_needs_no_torch_does_not_wait_for_it() -> None:
 import sys
 from layerwise.cli.app import main
 for words in (["plan", "0-13 18-31"], ["sweep", "--help"], ["sweep", "x", "--families", "painter"],
-              ["train", "layershufle", "--model", "x"], ["train", "--help"], ["robustness", "--help"],
+              ["train", "layershufle", "--model", "x"], ["train", "METHODS", "--help"],
+              ["train", "elc", "--help"], ["study", "layer-weights", "--help"], ["robustness", "--help"],
               ["evaluate", "--help"], ["evaluate", "x", "--suite", "blmp"]):
     sys.argv = ["layerwise", *words]
     try:
@@ -138,7 +160,7 @@ def test_a_misspelt_family_is_answered_before_the_model_is_looked_for() -> None:
     assert "did you mean painters?" in refused("sweep", "no-such-model", "--text", "none", "--families", "painter")
 
 
-@pytest.mark.parametrize("module", [options, screen, study, train], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [knobs, options, screen, study], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_hold(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert found.attempted

@@ -61,15 +61,15 @@ for verb in (
     verify.verify,
     report.report,
     export.export,
-    train.train,
     robustness.robustness,
     merge.merge,
     wiring.wiring,
     convert.convert,
     evaluate.evaluate,
-    study.study,
 ):
     app.command(verb.__name__)(verb)
+for name, group in (("train", train.train), ("study", study.study)):
+    app.add_typer(group, name=name)
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-import layerwise.models  # noqa: F401  (registers the architectures of the package)
 from layerwise.cli.course import candidates_of, tell
 from layerwise.cli.model import hush, open_model
 from layerwise.cli.screen import PartBar, errors, output, write

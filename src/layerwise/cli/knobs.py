@@ -1,10 +1,14 @@
-"""The knobs of a training, as options: each overrides one field of `Settings`, or one choice of a method."""
+"""The knobs of a training, as options: each overrides one field of its recipe, or one choice of a method."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from typing import Annotated, Any, Literal
 
 import typer
+
+from layerwise.cli.options import RUN
+from layerwise.errors import TrainError
 
 # Those of `layerwise.data.augmentation`, which is too heavy for a help text.
 AUGMENTATIONS = ("none", "crop", "crop+flip")
@@ -12,6 +16,9 @@ AUGMENTATIONS = ("none", "crop", "crop+flip")
 TRAINING = "The training"
 METHOD = "The method"
 
+Seeds = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Trainings of every kind, each with its seed.", rich_help_panel=TRAINING)
+]
 Epochs = Annotated[
     float | None, typer.Option(metavar="X", help="How often each image or text is read.", rich_help_panel=TRAINING)
 ]
@@ -74,36 +81,51 @@ Extra = Annotated[
 ]
 Alone = Annotated[bool, typer.Option("--alone", help="Train no baseline beside them.", rich_help_panel=TRAINING)]
 
-ELC = "elc"
-"""The method that begins from random weights."""
-
-VARIANTS = ("ltg", "elc")
+VARIANTS = "ltg,elc"
 """What is pretrained unless `--variants` says otherwise: the backbone, and the paper's layer weights."""
 
-PRETRAINING = "The pretraining (elc)"
+PRETRAINING = "The model that is pretrained"
 SIZES = ("tiny", "small", "base")
 """Those of `layerwise.train.pretraining`, which is too heavy for a help text; a test compares them."""
 
-Size = Annotated[
-    str | None, typer.Option(metavar="NAME", help=f"One of {', '.join(SIZES)}.", rich_help_panel=PRETRAINING)
-]
+Size = Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(SIZES)}.", rich_help_panel=PRETRAINING)]
 Variants = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMES",
-        help=f"Ways to connect the layers; by default {', '.join(VARIANTS)}.",
-        rich_help_panel=PRETRAINING,
-    ),
+    str, typer.Option(metavar="NAMES", help="Ways to connect the layers, by commas.", rich_help_panel=PRETRAINING)
 ]
 Initialisation = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="How layer weights begin: biased, zero, identity.", rich_help_panel=PRETRAINING),
 ]
 Steps = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Steps of every training.", rich_help_panel=PRETRAINING)
+    int | None, typer.Option(min=1, metavar="N", help="Steps of every training.", rich_help_panel=TRAINING)
 ]
 Seconds = Annotated[
     float | None,
-    typer.Option(metavar="X", help="In place of steps: as many as fit, timed first.", rich_help_panel=PRETRAINING),
+    typer.Option(metavar="X", help="In place of steps: as many as fit, timed first.", rich_help_panel=TRAINING),
 ]
-Compiled = Annotated[bool, typer.Option("--compile", help="With torch.compile.", rich_help_panel=PRETRAINING)]
+Compiled = Annotated[bool, typer.Option("--compile", help="With torch.compile.", rich_help_panel=TRAINING)]
+
+FreshModels = Annotated[
+    bool, typer.Option("--fresh", help="Discard the models and rows of the run folder.", rich_help_panel=RUN)
+]
+SplitSeed = Annotated[int, typer.Option(metavar="N", help="Draws the splits and the questions.", rich_help_panel=RUN)]
+
+
+def trainer_arguments(texts: list[str] | None, device: str) -> dict[str, Any]:
+    """`NAME=VALUE` texts as `TrainingArguments` by name; values are read as JSON where they are JSON.
+
+    Raises `TrainError` for a text of another form.
+
+    >>> trainer_arguments(["report_to=tensorboard", "dataloader_num_workers=4", "fsdp=full_shard"], "auto")
+    {'report_to': 'tensorboard', 'dataloader_num_workers': 4, 'fsdp': 'full_shard'}
+    """
+    found: dict[str, Any] = {"use_cpu": True} if device == "cpu" else {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise TrainError(f"--set takes NAME=VALUE, as in --set report_to=tensorboard; found {text!r}")
+        try:
+            found[name] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name] = value
+    return found

@@ -9,6 +9,7 @@ from pathlib import Path
 from safetensors import safe_open
 from torch import Tensor, nn
 
+import layerwise.models  # noqa: F401  (registers the architectures that trainings leave)
 from layerwise.errors import CheckpointError, UnsupportedModel
 from layerwise.plan import Edges
 from layerwise.results.pedigree import Pedigree

@@ -1,0 +1,62 @@
+"""`layerwise train elc`: a masked language model from random weights, with and without learned layer weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from layerwise.cli import knobs
+from layerwise.cli.options import Device, OwnRun, Quiet, Tokenizer, TrainingText, names
+from layerwise.cli.screen import errors, write
+from layerwise.errors import TrainError
+
+
+def elc(
+    text: TrainingText = None,
+    size: knobs.Size = "tiny",
+    variants: knobs.Variants = knobs.VARIANTS,
+    initialisation: knobs.Initialisation = None,
+    seeds: knobs.Seeds = 1,
+    steps: knobs.Steps = None,
+    epochs: knobs.Epochs = None,
+    seconds: knobs.Seconds = None,
+    batch: knobs.Batch = None,
+    accumulation: knobs.Accumulation = None,
+    learning_rate: knobs.LearningRate = None,
+    precision: knobs.Precision = None,
+    checks: knobs.Checks = None,
+    compiled: knobs.Compiled = False,
+    extra: knobs.Extra = None,
+    run: OwnRun = None,
+    fresh: knobs.FreshModels = False,
+    seed: knobs.SplitSeed = 0,
+    quiet: Quiet = False,
+    tokenizer: Tokenizer = None,
+    device: Device = "auto",
+) -> None:
+    """Pretrain ELC-BERT and its backbone on a text: a tokenizer, the models, what they know, their layer weights.
+
+    Killed or stopped, the same command goes on where it was. Without a text it reads one that every machine has.
+
+    [dim]layerwise train elc[/]                                minutes on two cores
+
+    [dim]layerwise train elc --text FOLDER --size small --precision bfloat16 --seeds 3[/]
+
+    [dim]torchrun --nproc-per-node 8 -m layerwise train elc --text FOLDER --size base[/]
+    """
+    chosen = {
+        "batch": batch, "accumulation": accumulation, "learning_rate": learning_rate, "precision": precision,
+        "checks": checks, "steps": steps, "seconds": seconds, "compiled": compiled or None,
+    }  # fmt: skip
+    changes: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    if sum(length is not None for length in (epochs, steps, seconds)) > 1:
+        raise TrainError("--epochs, --steps and --seconds each say how long to train; give one of them")
+    arguments = knobs.trainer_arguments(extra, device)
+    if not quiet:
+        write(errors, "loading torch")
+    from layerwise.cli.pretraining import hold, programme_of, recipes_of
+
+    programme = programme_of(
+        recipes_of(size, names(variants), initialisation, changes), seeds, text, tokenizer, epochs=epochs, seed=seed,
+        device=device, arguments=arguments, say=lambda said: None if quiet else write(errors, said),
+    )  # fmt: skip
+    hold(programme, run, seed=seed, fresh=fresh, quiet=quiet)
