@@ -199,7 +199,10 @@ class Phase:
             self.refuse(f"every is a number of steps, 1 or more, not {shown(self.every)}")
         if self.every > 1 and self.sample is None:
             self.refuse("every says how often the layers of sample are drawn; write sample too, or leave every out")
-        wrong = f"drop is two probabilities from 0 and below 1, at its first and last step, not {shown(self.drop)}"
+        wrong = (
+            "drop is two probabilities from 0 and below 1, at its first and its last step, as in (0.0, 0.5), not "
+            f"{shown(self.drop)}"
+        )
         if type(self.drop) is not tuple or len(self.drop) != 2:
             self.refuse(wrong)
         if not all(_is_number(chance) and 0 <= chance < 1 for chance in self.drop):

@@ -1,0 +1,254 @@
+"""From importance to a schedule: how much of the training each layer is given, by one rule that can be read.
+
+Importance is what skipping a layer costs, in nats per token, with its interval; `layerwise.measure.importance` takes it
+from the rows of a diagnosis. The rule:
+
+    s_l   the effect of layer l where one is detected (its interval lies above 0 and not wholly below the margin, as in
+          the verdict *matters*), and 0 where none is
+    b_l   (s_l / s_max) ** p    the share of the steps in which layer l learns: the last ones
+    b_l   0                     where s_l is 0: such a layer never learns
+
+The embedding and the head learn throughout, and so does the most important layer, so that no step is without a layer
+that learns. The shares are rounded to `levels` equal parts of the training, one at least, which makes at most so many
+phases: each lets some layers begin to learn, and none stops.
+
+The *sharpness* p is the only freedom. At 0 every layer with an effect learns all the time, at 1 as long as it is
+important, above that differences are exaggerated. It follows from the budget: with a `spend` it is the least p whose
+rounded shares are that much of all layer-steps or less (uniform training spends 1). Without one it is `SHARPNESS`: if
+what a layer still costs falls as s / b with the share b that it is given, the sum is least where b goes as the square
+root of s.
+
+What the rule cannot know: importance says what a layer has learned, not what it could learn. A layer that never learns
+keeps the weights that it begins with. Whether such a schedule is any good is asked by training it beside the same
+schedule with the roles of the layers exchanged (`GrowthSchedule.permuted`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from layerwise.errors import PlanError
+from layerwise.plan.growth.phase import Phase
+from layerwise.plan.growth.schedule import GrowthSchedule
+from layerwise.plan.limits import shown
+
+SHARPNESS = 0.5
+"""The sharpness where no spend asks for another: the best one if what a layer still costs falls as s / b."""
+
+LEVELS = 4
+"""Equal parts of the training that shares are rounded to, unless said otherwise."""
+
+MARGIN = 0.01
+"""The smallest effect that counts, in nats per token, unless said otherwise; a diagnosis has the same."""
+
+_HALVINGS = 60
+"""Of the bracket around the sharpness: as far as a float can tell two numbers apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """The effect of skipping one layer, in nats per token, and the interval it lies in.
+
+    >>> Importance(0.3, 0.2, 0.4).detected(margin=0.01), Importance(0.3, -0.1, 0.7).detected(margin=0.01)
+    (True, False)
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(bound) for bound in (self.value, self.low, self.high)) or self.low > self.high:
+            raise PlanError(f"importance is an effect in nats with the interval it lies in, low first; found {self}")
+
+    def detected(self, margin: float) -> bool:
+        """Whether the interval lies above 0, and not wholly below the margin."""
+        return self.low > 0 and self.high >= margin
+
+    def __str__(self) -> str:
+        return f"{self.value:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What each layer is given, and by which numbers: `parts[l]` of `levels` equal parts of the training, the last ones.
+
+    `spend` is the budget that was asked for, `None` for none; `sharpness` is the p of the rule.
+    """
+
+    importance: tuple[Importance, ...]
+    margin: float
+    levels: int
+    spend: float | None
+    sharpness: float
+    parts: tuple[int, ...]
+
+    @property
+    def depth(self) -> int:
+        """The number of layers."""
+        return len(self.parts)
+
+    @property
+    def spent(self) -> float:
+        """The share of all layer-steps in which a layer learns; 1 in uniform training."""
+        return sum(self.parts) / (self.levels * self.depth)
+
+    def schedule(self, name: str = "importance") -> GrowthSchedule:
+        """The allocation as phases: one begins wherever a layer begins to learn."""
+        begins = sorted({self.levels - parts for parts in self.parts if parts})
+        phases = []
+        for first, end in pairwise([*begins, self.levels]):
+            trains = tuple(layer for layer, parts in enumerate(self.parts) if parts >= self.levels - first)
+            phases.append(Phase(_counted(len(trains), "layer"), (end - first) / self.levels, trains))
+        return GrowthSchedule(name, self.depth, tuple(phases))
+
+
+def allocate(
+    importance: Sequence[Importance], *, margin: float = MARGIN, levels: int = LEVELS, spend: float | None = None
+) -> GrowthSchedule:
+    """The schedule of `allocation`, which says what is raised and `explain_allocation` why it is so.
+
+    >>> found = allocate([Importance(0.4, 0.3, 0.5), Importance(0.0, -0.1, 0.1), Importance(0.1, 0.05, 0.15)])
+    >>> [(phase.share, phase.trains) for phase in found.phases]
+    [(0.5, (0,)), (0.5, (0, 2))]
+    """
+    return allocation(importance, margin=margin, levels=levels, spend=spend).schedule()
+
+
+def allocation(
+    importance: Sequence[Importance], *, margin: float = MARGIN, levels: int = LEVELS, spend: float | None = None
+) -> Allocation:
+    """What each layer is given by the rule of the module, from its importance, in the order of the layers.
+
+    `margin` is the smallest effect that counts, in nats per token; `levels` the parts of the training that shares are
+    rounded to; `spend` the share of all layer-steps that is spent at most.
+
+    Raises `PlanError` where no layer has an effect, and for a spend that no sharpness meets, with the least that one
+    does. A spend that is more than letting every layer with an effect learn all the time is not spent.
+    """
+    _check(importance, margin, levels, spend)
+    strongest = max((each.value for each in importance if each.detected(margin)), default=0.0)
+    if strongest <= 0:
+        _refuse_nothing(importance, margin)
+    strengths = [each.value / strongest if each.detected(margin) else 0.0 for each in importance]
+    sharpness = SHARPNESS if spend is None else _sharpness(strengths, levels, spend)
+    parts = tuple(_parts(strengths, levels, sharpness))
+    return Allocation(tuple(importance), margin, levels, spend, sharpness, parts)
+
+
+def explain_allocation(found: Allocation) -> str:
+    """The allocation as a table of layers, with the rule and the budget beneath it.
+
+    >>> importance = [Importance(0.4, 0.3, 0.5), Importance(0.0, -0.1, 0.1), Importance(0.1, 0.05, 0.15)]
+    >>> print(explain_allocation(allocation(importance)))
+    layer  effect of skipping it, nats per token  share  learns
+        0  +0.4000 [+0.3000, +0.5000]             1.000  in all of the steps
+        1  +0.0000 [-0.1000, +0.1000]                 0  never: no effect above 0.01 nats is detected
+        2  +0.1000 [+0.0500, +0.1500]             0.500  in the last 2/4 of the steps
+    rule: share = (effect / largest effect) ** 0.5, rounded to quarters of the training, one at least
+    budget: 0.5 of all layer-steps (uniform training: 1); no spend was asked for, so the power is the default
+    layers that never learn keep the weights they begin with; the embedding and the head learn throughout
+    """
+    effects = [str(each) for each in found.importance]
+    title = "effect of skipping it, nats per token"
+    width = max(map(len, (title, *effects)))
+    lines = [f"layer  {title:<{width}}  share  learns"]
+    strongest = max(each.value for each in found.importance if each.detected(found.margin))
+    for layer, (each, effect, parts) in enumerate(zip(found.importance, effects, found.parts, strict=True)):
+        share = f"{(each.value / strongest) ** found.sharpness:.3f}" if parts else "0"
+        lines.append(f"{layer:>5}  {effect:<{width}}  {share:>5}  {_learns(each, parts, found)}")
+    return "\n".join([*lines, *_terms(found)])
+
+
+def _learns(each: Importance, parts: int, found: Allocation) -> str:
+    if parts == found.levels:
+        return "in all of the steps"
+    if parts:
+        return f"in the last {parts}/{found.levels} of the steps"
+    if each.high < 0:
+        return "never: the model is better without it"
+    return f"never: no effect above {found.margin:g} nats is detected"
+
+
+def _terms(found: Allocation) -> list[str]:
+    """The rule with its number, the budget, and what becomes of the layers without one."""
+    fractions = {1: "the whole", 2: "halves", 3: "thirds", 4: "quarters"}
+    rounded = fractions.get(found.levels, f"{found.levels} equal parts")
+    exaggerated = "; above 1, differences are exaggerated" if found.sharpness > 1 else ""
+    lines = [
+        f"rule: share = (effect / largest effect) ** {found.sharpness:.3g}, rounded to {rounded} of the training, one "
+        f"at least{exaggerated}",
+        f"budget: {found.spent:.3g} of all layer-steps (uniform training: 1); {_asked(found)}",
+    ]
+    if 0 in found.parts:
+        lines.append("layers that never learn keep the weights they begin with; the embedding and the head learn "
+                     "throughout")  # fmt: skip
+    else:
+        lines.append("the embedding and the head learn throughout")
+    return lines
+
+
+def _asked(found: Allocation) -> str:
+    if found.spend is None:
+        return "no spend was asked for, so the power is the default"
+    if found.sharpness == 0 and found.spent < found.spend:
+        return f"{found.spend:g} was asked for, and there are no more layers with an effect to spend it on"
+    return f"at most {found.spend:g} was asked for"
+
+
+def _sharpness(strengths: Sequence[float], levels: int, spend: float) -> float:
+    """The least p whose rounded shares spend no more than `spend`."""
+    budget = spend * levels * len(strengths)
+
+    def affordable(sharpness: float) -> bool:
+        return sum(_parts(strengths, levels, sharpness)) <= budget
+
+    if affordable(0.0):
+        return 0.0
+    least = sum(levels if strength == 1 else 1 for strength in strengths if strength)
+    if least > budget:
+        raise PlanError(
+            f"a spend of {spend:g} was asked for, and the least is {math.ceil(1000 * least / levels / len(strengths)) / 1000:g}: "
+            f"{_counted(sum(strength > 0 for strength in strengths), 'layer')} of {len(strengths)} have an effect, the "
+            f"most important learns throughout, and each of the others in 1/{levels} of the steps or more; allow more, "
+            "or more levels"
+        )
+    below, above = 0.0, 1.0
+    while not affordable(above):
+        below, above = above, 2 * above
+    for _ in range(_HALVINGS):
+        middle = (below + above) / 2
+        below, above = (below, middle) if affordable(middle) else (middle, above)
+    return above
+
+
+def _parts(strengths: Sequence[float], levels: int, sharpness: float) -> list[int]:
+    """Of `levels` parts, so many for each layer: its share to the nearest, one at least where there is an effect."""
+    return [max(1, round(levels * strength**sharpness)) if strength else 0 for strength in strengths]
+
+
+def _check(importance: Sequence[Importance], margin: float, levels: int, spend: float | None) -> None:
+    if not importance:
+        raise PlanError("the importance of no layer was given; give one for every layer of the model, in order")
+    if type(levels) is not int or levels < 1:
+        raise PlanError(f"levels are parts of the training that shares are rounded to, 1 or more, not {shown(levels)}")
+    for what, value, bound in (("margin", margin, math.inf), ("spend", spend, 1.0)):
+        if value is not None and not 0 < value <= bound:
+            unit = "a share of all layer-steps, above 0 and up to 1" if bound == 1 else "an effect in nats, above 0"
+            raise PlanError(f"a {what} is {unit}, not {shown(value)}")
+
+
+def _refuse_nothing(importance: Sequence[Importance], margin: float) -> None:
+    largest = max(range(len(importance)), key=lambda layer: importance[layer].value)
+    raise PlanError(
+        f"no layer has an effect above {margin:g} nats per token that can be detected (the largest is that of layer "
+        f"{largest}, {importance[largest]}), so nothing says which of them should learn; measure on more text, or a "
+        "model that has learned more"
+    )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
