@@ -24,22 +24,34 @@ ASKED = "asked.json"
 
 def hold(folder: Path, asked: Mapping[str, Any]) -> Pedigree | None:
     """Refuse a folder that is another training's, else claim it; the pedigree of the model if it is finished."""
+    finished = occupant(folder, asked)
+    if finished is None:
+        claim(folder, asked)
+    return finished
+
+
+def occupant(folder: Path, asked: Mapping[str, Any]) -> Pedigree | None:
+    """Refuse a folder that is another training's; the pedigree of the model if it is finished. Nothing is written."""
     finished = Pedigree.read(folder / MODEL)
-    claim = folder / ASKED
+    claimed = folder / ASKED
     if finished is not None:
         found = {name: getattr(finished, name) for name in asked}
     else:
-        found = json.loads(claim.read_text()) if claim.is_file() else dict(asked)
+        found = json.loads(claimed.read_text()) if claimed.is_file() else dict(asked)
     for name, value in asked.items():
         if found[name] != value:
             raise TrainError(
                 f"{folder} holds another training: its {name} is not the one asked for; "
                 "choose another run folder, or discard this one with --fresh"
             )
-    if finished is None and not claim.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(claim, (json.dumps(asked, indent=1) + "\n").encode())
     return finished
+
+
+def claim(folder: Path, asked: Mapping[str, Any]) -> None:
+    """Write down what is trained in the folder."""
+    if not (folder / ASKED).is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / ASKED, (json.dumps(asked, indent=1) + "\n").encode())
 
 
 def last_checkpoint(folder: Path) -> str | None:

@@ -1,8 +1,8 @@
 """The pace of a training: how long a step takes, and how much memory at most; noted in the Trainer's own log.
 
-A step is timed from the end of the one before, reading of data included, and the median is kept, which does not mind
-the steps that were preceded by a validation. Memory is that of the accelerator where there is one, else the highest
-resident memory of the process (on Linux since the training began, elsewhere since the process did).
+A step is timed from the end of the one before, or of the validation and saving between them, reading of data included;
+the median is kept, which does not mind a few that were disturbed. Memory is that of the accelerator where there is one,
+else the highest resident memory of the process (on Linux since the training began, elsewhere since the process did).
 """
 
 from __future__ import annotations
@@ -38,6 +38,14 @@ class Pace(TrainerCallback):
             self.taken.append(now - self.before)
         self.before = now
 
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A validation is no part of the step that follows it."""
+        self.before = time.perf_counter()
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Nor is the writing of a checkpoint."""
+        self.before = time.perf_counter()
+
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Note what was measured beside what was logged."""
         entry = state.log_history[-1]
@@ -45,6 +53,12 @@ class Pace(TrainerCallback):
         if self.taken:
             entry["step_seconds"] = median(self.taken)
             self.taken.clear()
+
+
+def seconds_a_step(history: Sequence[dict[str, Any]], first: int, end: int) -> float | None:
+    """The median of what was noted of the steps from `first` up to `end`; `None` where none was noted."""
+    noted = [entry for entry in history if "step_seconds" in entry and first < int(entry["step"]) <= end]
+    return median(float(entry["step_seconds"]) for entry in noted) if noted else None
 
 
 def figures_of(history: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -29,11 +29,13 @@ from typing import Any, Literal
 
 from layerwise.errors import TrainError, near_matches
 from layerwise.plan import Plan
+from layerwise.plan.growth import GrowthSchedule
+from layerwise.plan.growth.cost import ModelCost
 from layerwise.plan.keeping import kept
 from layerwise.plan.samplers import Draws, Drop, Failout, Fixed, Sampler, Shuffle, nodes_of
 from layerwise.results.pedigree import RETRAINED, refined_at
 
-Variant = Literal["plain", "position", "predict", "wiring"]
+Variant = Literal["plain", "position", "predict", "wiring", "growth"]
 Ranks = Literal["together", "apart"]
 Skipping = Literal["together", "apart", "preserved"]
 
@@ -139,11 +141,33 @@ class WiringOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Growth:
+    """A schedule of phases over so many `steps` of a model whose layers have this `cost`.
+
+    Raises `PlanError` for a schedule of another depth than the cost, and for a phase that would have no step.
+    """
+
+    schedule: GrowthSchedule
+    steps: int
+    cost: ModelCost
+
+    def __post_init__(self) -> None:
+        self.schedule.check(len(self.cost.layers))
+        self.schedule.bounds(self.steps)
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain values."""
+        return {"schedule": self.schedule.to_json(), "steps": self.steps, "cost": asdict(self.cost)}
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """One way to train one model.
 
     `sampler` draws the plan of every training pass, `validation` that of every validation batch; the checkpoint with
     the least validation loss is kept. With `ranks="apart"` every process of a distributed training draws for itself.
+    With a `growth` its schedule says which layers run, in order, and for how many steps, and the last weights are kept:
+    what a schedule does is known at its end.
     """
 
     arm: str
@@ -156,12 +180,26 @@ class Recipe:
     wiring: WiringOptions = field(default_factory=WiringOptions)
     from_scratch: bool = False
     ranks: Ranks = "together"
+    growth: Growth | None = None
+
+    def __post_init__(self) -> None:
+        if (self.growth is None) == (self.variant == "growth"):
+            raise TrainError("the variant growth and a growth schedule come together; write grown(settings, growth)")
+        if self.growth is not None and (self.sampler, self.validation) != (Fixed(), Fixed()):
+            raise TrainError(
+                f"a growth schedule says which layers run, and the sampler {self.sampler} would too; leave one of them "
+                "out"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """The recipe in plain values, as JSON gives them back; the samplers by what they print."""
         content = asdict(replace(self, sampler=Fixed(), validation=Fixed()))
+        # Trainings that were begun before there were wirings and schedules go on.
         if self.variant != "wiring":
-            del content["wiring"]  # trainings that were begun before there were wirings go on
+            del content["wiring"]
+        del content["growth"]
+        if self.growth is not None:
+            content["growth"] = self.growth.to_json()
         written = json.dumps({**content, "sampler": str(self.sampler), "validation": str(self.validation)})
         found: dict[str, Any] = json.loads(written)
         return found
@@ -169,7 +207,7 @@ class Recipe:
     @property
     def leaves_out(self) -> bool:
         """Whether a pass may run without some of the parameters, so that DDP must look for the unused ones."""
-        return _leaves_out(self.sampler)
+        return self.growth is not None or _leaves_out(self.sampler)
 
 
 def _leaves_out(sampler: Sampler) -> bool:
@@ -244,6 +282,11 @@ def retrained(settings: Settings, layers: tuple[int, ...]) -> Recipe:
     """A model refined with `layers` alone: what a given depth can reach when it is known beforehand."""
     plan = Fixed(Plan.of(layers))
     return Recipe(f"{RETRAINED}-{len(layers)}", settings, plan, plan)
+
+
+def grown(settings: Settings, growth: Growth, arm: str | None = None) -> Recipe:
+    """In order, in the phases of a schedule; called by the schedule's name if not by another."""
+    return Recipe(arm or growth.schedule.name, settings, variant="growth", growth=growth)
 
 
 METHODS: Mapping[str, Callable[[Settings, int], Recipe]] = {

@@ -15,7 +15,7 @@ Outside a pass the model is the plain model: parameter names, checkpoints and op
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +23,18 @@ from torch.utils.data import Sampler
 from transformers import Trainer
 
 from layerwise.errors import TrainError
-from layerwise.plan.samplers import Draws
+from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.train.prediction import PositionPrediction
 from layerwise.train.wiring import LayerWiring
+
+
+class Plans(Protocol):
+    """Plans by place: `layerwise.plan.samplers.Draws`, or the phases of a schedule."""
+
+    def at(self, *place: int) -> Plan:
+        """The plan of a training pass at (step, pass within the step), or of a validation batch at (batch)."""
+        ...
 
 
 class PlanTrainer(Trainer):
@@ -41,8 +49,8 @@ class PlanTrainer(Trainer):
         self,
         *,
         stack: Stack,
-        draws: Draws,
-        validation: Draws,
+        draws: Plans,
+        validation: Plans,
         prediction: PositionPrediction | None = None,
         wiring: LayerWiring | None = None,
         order: Sampler[int] | None = None,
@@ -74,6 +82,10 @@ class PlanTrainer(Trainer):
         rate = self.args.learning_rate * self.wiring.options.rate
         optimizer.add_param_group({"params": [raw], "lr": rate, "weight_decay": 0.0})
         return optimizer
+
+    def figures(self) -> dict[str, float]:
+        """What this kind of training has to tell when it is done, by name; nothing that the log does not."""
+        return {}
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """One pass forward and backward, with its plan in place. Raises `TrainError` at a loss that is not finite."""

@@ -2,6 +2,7 @@
 
     FOLDER/asked.json         what this training is, so that no other goes on in its folder
     FOLDER/checkpoint-120/    the Trainer's, the last one and the best one; gone when the training is done
+    FOLDER/states/            what a growth schedule keeps of frozen layers; gone when the phase is done
     FOLDER/model/             the model with the least validation loss, as plain transformers loads it
     FOLDER/model/training.json    its pedigree, written last
 
@@ -27,14 +28,21 @@ from layerwise.results.pedigree import MODEL, Pedigree
 from layerwise.stack import Stack
 from layerwise.train import position, prediction, wiring
 from layerwise.train.clock import Clock, Progress, moments, seconds_of
-from layerwise.train.folder import discard_checkpoints, hold, last_checkpoint, steps_of
+from layerwise.train.folder import claim, discard_checkpoints, last_checkpoint, occupant, steps_of
+from layerwise.train.growing import growing
+from layerwise.train.growth_trainer import GrowthTrainer
 from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.replay import Epochs, ReadingOrder, Replayed
 from layerwise.train.trainer import PlanTrainer
 
 PREPROCESSING = "preprocessor_config.json"
+STATES = "states"
 _MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
 _PRECISION = {"float32": {}, "bfloat16": {"bf16": True}, "float16": {"fp16": True}}
+_GROWN = {
+    "load_best_model_at_end": False, "metric_for_best_model": None, "include_num_input_tokens_seen": "non_padding",
+}  # fmt: skip
+"""A schedule is judged by what it ends with, and by the tokens that it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,40 +66,51 @@ def train(
     *,
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
+    states: Path | None = None,
 ) -> Pedigree:
     """Train `recipe` with `seed` into `folder`, or carry on what is there; returns the pedigree of the model.
 
-    `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. Raises
+    `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. `states` is
+    where cached phases of a growth schedule keep what frozen layers compute, `folder`/states if not said. Raises
     `TrainError` when the folder holds another training, or at a loss that is not finite (see `PlanTrainer`).
     """
-    finished = hold(folder, {"base": base.weights, "data": splits.digest, "recipe": recipe.to_json(), "seed": seed})
+    asked = {"base": base.weights, "data": splits.digest, "recipe": recipe.to_json(), "seed": seed}
+    finished = occupant(folder, asked)
     if finished is not None:
         return finished
     set_seed(seed)
     stack = base.open()
     if recipe.from_scratch:
         _redraw(stack)
-    asked = wired = None
+    predicted = wired = None
     if recipe.variant == "position":
         position.attach(stack, recipe.position)
     elif recipe.variant == "predict":
-        asked = prediction.attach(stack, recipe.prediction)
+        predicted = prediction.attach(stack, recipe.prediction)
     elif recipe.variant == "wiring":
         wired = wiring.attach(stack, recipe.wiring)
     examples = Replayed(splits.train, seed)
-    trainer = PlanTrainer(
-        stack=stack,
-        draws=Draws(recipe.sampler, stack.depth, seed, stream=_stream(recipe)),
-        validation=Draws(recipe.validation, stack.depth, 0, stream="validation"),
-        prediction=asked,
-        wiring=wired,
-        order=ReadingOrder(examples, alike=None if splits.classes else recipe.settings.batch),
-        args=_arguments(recipe.settings, recipe, len(splits.train), seed, folder, dict(arguments or {})),
-        data_collator=splits.collate,
-        train_dataset=examples,
-        eval_dataset=splits.validation,
-        callbacks=[Clock(progress), Epochs(examples)],
-    )
+    options: dict[str, Any] = {
+        "stack": stack,
+        "order": ReadingOrder(examples, alike=None if splits.classes else recipe.settings.batch),
+        "args": _arguments(recipe.settings, recipe, len(splits.train), seed, folder, dict(arguments or {})),
+        "data_collator": splits.collate,
+        "train_dataset": examples,
+        "eval_dataset": splits.validation,
+        "callbacks": [Clock(progress), Epochs(examples)],
+    }
+    if recipe.growth is not None:
+        grows = growing(stack, recipe.growth, splits, asked, states or folder / STATES)
+        trainer: PlanTrainer = GrowthTrainer(growing=grows, **options)
+    else:
+        trainer = PlanTrainer(
+            draws=Draws(recipe.sampler, stack.depth, seed, stream=_stream(recipe)),
+            validation=Draws(recipe.validation, stack.depth, 0, stream="validation"),
+            prediction=predicted,
+            wiring=wired,
+            **options,
+        )
+    claim(folder, asked)
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=last_checkpoint(folder))
     return _publish(trainer, stack, base, splits, recipe, seed, folder)
@@ -125,6 +144,8 @@ def _arguments(
             f"{settings.accumulation} passes; write a batch that is a multiple of {settings.accumulation * processes}"
         )
     steps = max(1, math.ceil(settings.epochs * math.ceil(examples / settings.batch)))
+    if recipe.growth is not None:
+        steps = recipe.growth.steps
     every = max(1, math.ceil(steps / settings.checks))
     found = TrainingArguments(
         **{
@@ -159,6 +180,7 @@ def _arguments(
             "dataloader_pin_memory": False,
             **_PRECISION[settings.precision],
             **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
+            **({} if recipe.growth is None else _GROWN),
             **more,
         }
     )
@@ -170,7 +192,7 @@ def _arguments(
 def _publish(
     trainer: PlanTrainer, stack: Stack, base: Base, splits: Splits, recipe: Recipe, seed: int, folder: Path
 ) -> Pedigree:
-    """Write the best model and its pedigree, then let the checkpoints go."""
+    """Write the model, the best or of a growth schedule the last, and its pedigree, then let the checkpoints go."""
     model = folder / MODEL
     weights = trainer.accelerator.get_state_dict(trainer.model)
     state = trainer.state
@@ -188,6 +210,7 @@ def _publish(
         seconds=seconds_of(state.log_history),
         best_step=steps_of(best) if best else state.global_step,
         history=moments(state.log_history),
+        figures=trainer.figures(),
     )
     if trainer.is_world_process_zero():
         trained: Any = stack.model
