@@ -13,6 +13,7 @@
     samplers    from chance to the plan of one pass: `Shuffle`, `Drop`, `Failout`, and `Draws` that ties one to a seed
     keeping     which layers are kept when there must be fewer
     families    from a depth to the plans of one study: `painters` (the published grid), `kendall`, ...
+    growth      training in phases: which layers learn when, what that costs, and how it is told
     explain     a plan in words
     picture     its wiring as text
 
@@ -21,7 +22,7 @@ Standard library only: no torch, no model.
 
 from __future__ import annotations
 
-from layerwise.plan import edits, families, samplers
+from layerwise.plan import edits, families, growth, samplers
 from layerwise.plan.cost import Cost
 from layerwise.plan.edges import Edge, Edges
 from layerwise.plan.families import FAMILIES, family
@@ -52,6 +53,7 @@ __all__ = [
     "edits",
     "families",
     "family",
+    "growth",
     "parse",
     "samplers",
     "write",
