@@ -42,7 +42,7 @@ class Phase:
     | `rate` | times the learning rate of the training |
     | `shape` | `run`: the training's own curve over all steps; `constant`, `linear` and `cosine`: a curve over this phase, the last two down to 0 at its end |
     | `warmup` | the share of this phase's steps over which a curve of its own rises from 0 |
-    | `optimizer` | whether the moments of what learns are kept or dropped when the phase begins |
+    | `optimizer` | whether the moments of what learns are kept or dropped when the phase begins; layers that are copied into or redrawn have none left in any case |
     | `redraw` | layers given new random weights when the phase begins |
     | `scale` | (layer, factor): all matrices of the layer, times the factor, when the phase begins |
     | `copies` | (layer, from): `from`'s weights, as they were before the phase, copied into `layer` when it begins |
