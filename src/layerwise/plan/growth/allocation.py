@@ -29,8 +29,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NoReturn
 
 from layerwise.errors import PlanError
+from layerwise.plan.growth.cost import ModelCost, share_of_uniform
 from layerwise.plan.growth.phase import Phase
 from layerwise.plan.growth.schedule import GrowthSchedule
 from layerwise.plan.limits import shown
@@ -74,9 +76,10 @@ class Importance:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What each layer is given, and by which numbers: `parts[l]` of `levels` equal parts of the training, the last ones.
+    """What each layer is given, and by which numbers.
 
-    `spend` is the budget that was asked for, `None` for none; `sharpness` is the p of the rule.
+    Layer l learns in the last `parts[l]` of `levels` equal parts of the training. `spend` is the budget
+    that was asked for, `None` for none; `sharpness` is the p of the rule.
     """
 
     importance: tuple[Importance, ...]
@@ -90,6 +93,12 @@ class Allocation:
     def depth(self) -> int:
         """The number of layers."""
         return len(self.parts)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The share of the steps that the rule gives each layer, before it is rounded."""
+        strengths = _strengths(self.importance, self.margin)
+        return tuple(strength**self.sharpness if strength else 0.0 for strength in strengths)
 
     @property
     def spent(self) -> float:
@@ -129,14 +138,23 @@ def allocation(
     Raises `PlanError` where no layer has an effect, and for a spend that no sharpness meets, with the least that one
     does. A spend that is more than letting every layer with an effect learn all the time is not spent.
     """
-    _check(importance, margin, levels, spend)
-    strongest = max((each.value for each in importance if each.detected(margin)), default=0.0)
-    if strongest <= 0:
-        _refuse_nothing(importance, margin)
-    strengths = [each.value / strongest if each.detected(margin) else 0.0 for each in importance]
+    if not importance:
+        raise PlanError("the importance of no layer was given; give one for every layer of the model, in order")
+    check_terms(margin=margin, levels=levels, spend=spend)
+    strengths = _strengths(importance, margin)
     sharpness = SHARPNESS if spend is None else _sharpness(strengths, levels, spend)
     parts = tuple(_parts(strengths, levels, sharpness))
     return Allocation(tuple(importance), margin, levels, spend, sharpness, parts)
+
+
+def check_terms(*, margin: float, levels: int, spend: float | None) -> None:
+    """Raise `PlanError` for terms that no allocation can be made by, whatever the importance."""
+    if type(levels) is not int or levels < 1:
+        raise PlanError(f"levels are parts of the training that shares are rounded to, 1 or more, not {shown(levels)}")
+    if not 0 < margin < math.inf:
+        raise PlanError(f"a margin is an effect in nats, above 0, such as {MARGIN:g}; not {shown(margin)}")
+    if spend is not None and not 0 < spend <= 1:
+        raise PlanError(f"a spend is a share of all layer-steps, above 0 and up to 1, not {shown(spend)}")
 
 
 def explain_allocation(found: Allocation) -> str:
@@ -150,16 +168,16 @@ def explain_allocation(found: Allocation) -> str:
         2  +0.1000 [+0.0500, +0.1500]             0.500  in the last 2/4 of the steps
     rule: share = (effect / largest effect) ** 0.5, rounded to quarters of the training, one at least
     budget: 0.5 of all layer-steps (uniform training: 1); no spend was asked for, so the power is the default
+    cost: 0.833 of uniform training's operations in the layers, since one that rests passes gradients on
     layers that never learn keep the weights they begin with; the embedding and the head learn throughout
     """
     effects = [str(each) for each in found.importance]
     title = "effect of skipping it, nats per token"
     width = max(map(len, (title, *effects)))
     lines = [f"layer  {title:<{width}}  share  learns"]
-    strongest = max(each.value for each in found.importance if each.detected(found.margin))
-    for layer, (each, effect, parts) in enumerate(zip(found.importance, effects, found.parts, strict=True)):
-        share = f"{(each.value / strongest) ** found.sharpness:.3f}" if parts else "0"
-        lines.append(f"{layer:>5}  {effect:<{width}}  {share:>5}  {_learns(each, parts, found)}")
+    for layer, share in enumerate(found.shares):
+        words = _learns(found.importance[layer], found.parts[layer], found)
+        lines.append(f"{layer:>5}  {effects[layer]:<{width}}  {f'{share:.3f}' if share else '0':>5}  {words}")
     return "\n".join([*lines, *_terms(found)])
 
 
@@ -169,7 +187,7 @@ def _learns(each: Importance, parts: int, found: Allocation) -> str:
     if parts:
         return f"in the last {parts}/{found.levels} of the steps"
     if each.high < 0:
-        return "never: the model is better without it"
+        return "never: the effect lies below 0"
     return f"never: no effect above {found.margin:g} nats is detected"
 
 
@@ -178,10 +196,13 @@ def _terms(found: Allocation) -> list[str]:
     fractions = {1: "the whole", 2: "halves", 3: "thirds", 4: "quarters"}
     rounded = fractions.get(found.levels, f"{found.levels} equal parts")
     exaggerated = "; above 1, differences are exaggerated" if found.sharpness > 1 else ""
+    layers_alone = ModelCost((1.0,) * found.depth, embedding=0.0, head=0.0)
+    cost = share_of_uniform(found.schedule(), layers_alone)
     lines = [
         f"rule: share = (effect / largest effect) ** {found.sharpness:.3g}, rounded to {rounded} of the training, one "
         f"at least{exaggerated}",
         f"budget: {found.spent:.3g} of all layer-steps (uniform training: 1); {_asked(found)}",
+        f"cost: {cost:.3g} of uniform training's operations in the layers, since one that rests passes gradients on",
     ]
     if 0 in found.parts:
         lines.append("layers that never learn keep the weights they begin with; the embedding and the head learn "
@@ -199,6 +220,15 @@ def _asked(found: Allocation) -> str:
     return f"at most {found.spend:g} was asked for"
 
 
+def _strengths(importance: Sequence[Importance], margin: float) -> list[float]:
+    """Every effect as a share of the largest; 0 where none is detected."""
+    effects = [each.value if each.detected(margin) else 0.0 for each in importance]
+    strongest = max(effects)
+    if strongest <= 0:
+        _refuse_nothing(importance, margin)
+    return [effect / strongest for effect in effects]
+
+
 def _sharpness(strengths: Sequence[float], levels: int, spend: float) -> float:
     """The least p whose rounded shares spend no more than `spend`."""
     budget = spend * levels * len(strengths)
@@ -210,11 +240,12 @@ def _sharpness(strengths: Sequence[float], levels: int, spend: float) -> float:
         return 0.0
     least = sum(levels if strength == 1 else 1 for strength in strengths if strength)
     if least > budget:
+        bound = math.ceil(1000 * least / levels / len(strengths)) / 1000
+        having = _counted(sum(strength > 0 for strength in strengths), "layer")
         raise PlanError(
-            f"a spend of {spend:g} was asked for, and the least is {math.ceil(1000 * least / levels / len(strengths)) / 1000:g}: "
-            f"{_counted(sum(strength > 0 for strength in strengths), 'layer')} of {len(strengths)} have an effect, the "
-            f"most important learns throughout, and each of the others in 1/{levels} of the steps or more; allow more, "
-            "or more levels"
+            f"a spend of {spend:g} was asked for, and the least is {bound:g}: {having} of {len(strengths)} have an "
+            f"effect, the most important learns throughout, and each of the others in 1/{levels} of the steps or more; "
+            "spend more, or ask for more levels"
         )
     below, above = 0.0, 1.0
     while not affordable(above):
@@ -230,18 +261,7 @@ def _parts(strengths: Sequence[float], levels: int, sharpness: float) -> list[in
     return [max(1, round(levels * strength**sharpness)) if strength else 0 for strength in strengths]
 
 
-def _check(importance: Sequence[Importance], margin: float, levels: int, spend: float | None) -> None:
-    if not importance:
-        raise PlanError("the importance of no layer was given; give one for every layer of the model, in order")
-    if type(levels) is not int or levels < 1:
-        raise PlanError(f"levels are parts of the training that shares are rounded to, 1 or more, not {shown(levels)}")
-    for what, value, bound in (("margin", margin, math.inf), ("spend", spend, 1.0)):
-        if value is not None and not 0 < value <= bound:
-            unit = "a share of all layer-steps, above 0 and up to 1" if bound == 1 else "an effect in nats, above 0"
-            raise PlanError(f"a {what} is {unit}, not {shown(value)}")
-
-
-def _refuse_nothing(importance: Sequence[Importance], margin: float) -> None:
+def _refuse_nothing(importance: Sequence[Importance], margin: float) -> NoReturn:
     largest = max(range(len(importance)), key=lambda layer: importance[layer].value)
     raise PlanError(
         f"no layer has an effect above {margin:g} nats per token that can be detected (the largest is that of layer "
