@@ -30,7 +30,7 @@ FLAGS = {
     | {"--task-limit", "--run", "--fresh", "--no-similarity", "--seed", "--quiet", "--tokenizer"},
     "diagnose": MODEL_FLAGS
     | {"--text", "--tokens", "--length", "--batch-tokens", "--parts", "--budget", "--margin", "--curve-tokens"}
-    | {"--thorough", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
+    | {"--thorough", "--emit-schedule", "--spend", "--levels", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "merge": {"--draws", "--save", "--plan", "--arm", "--images", "--text", "--unreadable", "--limit", "--length"}
     | {"--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},
     "plan": {"--depth"},

@@ -18,8 +18,11 @@ from layerwise.measure.reading import read
 from layerwise.stack import Stack
 
 
-def consult(stack: Stack, corpus: Corpus, asked: Examination, folder: Path | None, *, fresh: bool, quiet: bool) -> None:
-    """Carry `asked` out into `folder`, or into one named by what is measured; print the claims, write the report."""
+def consult(stack: Stack, corpus: Corpus, asked: Examination, folder: Path | None, *, fresh: bool, quiet: bool) -> Path:
+    """Carry `asked` out into `folder`, or into one named by what is measured; print the claims, write the report.
+
+    Returns the folder.
+    """
     say = speaker(quiet)
     reading = read(
         stack, corpus, length=asked.length, tokens=asked.tokens, batch_tokens=asked.batch_tokens, seed=asked.seed
@@ -41,3 +44,4 @@ def consult(stack: Stack, corpus: Corpus, asked: Examination, folder: Path | Non
         write(output, headline(data))
         pages.write(run.report, pages.render(data))
         write(output, f"report: {run.report}")
+    return folder
