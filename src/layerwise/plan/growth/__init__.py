@@ -8,7 +8,6 @@
     presets         the schedules of the literature, for any depth, and the random control of any schedule
     cost            floating-point operations: what a phase costs, and how many steps a budget buys
     allocation      from the importance of layers to a schedule, by one rule
-    allocation      from the importance of layers, as a diagnosis measures it, to a schedule, by a rule with its budget
     words           a schedule in words, and as a chart of depth by time
 
 Standard library only: no torch, no model.
@@ -17,7 +16,6 @@ Standard library only: no torch, no model.
 from __future__ import annotations
 
 from layerwise.plan.growth.allocation import Importance, allocate
-from layerwise.plan.growth.allocation import Importance, allocate, explain_allocation
 from layerwise.plan.growth.cost import ModelCost, flops_per_token, layer_shares, share_of_uniform, steps_for
 from layerwise.plan.growth.phase import Phase
 from layerwise.plan.growth.presets import PRESETS, preset, random_freezing
