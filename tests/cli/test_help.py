@@ -40,7 +40,17 @@ FLAGS = {
     | {"--accumulation", "--learning-rate", "--schedule", "--augmentation", "--precision", "--checks", "--set"}
     | {"--drop", "--reach", "--skipping", "--position-table", "--prediction-loss", "--prediction-reads", "--alone"}
     | {"--new-head", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
-    "train elc": {"--text", "--size", "--variants", "--initialisation", "--seeds", "--steps", "--epochs", "--seconds"}
+    "train elc": {
+        "--vocabulary",
+        "--text",
+        "--size",
+        "--variants",
+        "--initialisation",
+        "--seeds",
+        "--steps",
+        "--epochs",
+        "--seconds",
+    }
     | {"--batch", "--accumulation", "--learning-rate", "--precision", "--checks", "--compile", "--set", "--run"}
     | {"--fresh", "--seed", "--quiet", "--tokenizer", "--device"},
     "robustness": MODEL_FLAGS - {"--trust-remote-code"}

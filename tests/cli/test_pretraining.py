@@ -100,6 +100,7 @@ def test_choices_are_those_of_the_package() -> None:
         (("--model", "demo"), "No such option: --model"),
         (("--epochs", "2", "--steps", "2"), "give one of them"),
         (("--steps", "2", "--batch", "6"), "no whole quarter"),
+        (("--tokenizer", "x", "--vocabulary", "300"), "x is one already; give either"),
         (("--tokenizer", "/nowhere"), "no tokenizer could be loaded from /nowhere"),
     ],
 )

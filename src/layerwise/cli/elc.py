@@ -15,6 +15,7 @@ def elc(
     size: knobs.Size = "tiny",
     variants: knobs.Variants = knobs.VARIANTS,
     initialisation: knobs.Initialisation = None,
+    vocabulary: knobs.Vocabulary = None,
     seeds: knobs.Seeds = 1,
     steps: knobs.Steps = None,
     epochs: knobs.Epochs = None,
@@ -45,11 +46,13 @@ def elc(
     """
     chosen = {
         "batch": batch, "accumulation": accumulation, "learning_rate": learning_rate, "precision": precision,
-        "checks": checks, "steps": steps, "seconds": seconds, "compiled": compiled or None,
+        "checks": checks, "steps": steps, "seconds": seconds, "compiled": compiled or None, "vocabulary": vocabulary,
     }  # fmt: skip
     changes: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     if sum(length is not None for length in (epochs, steps, seconds)) > 1:
         raise TrainError("--epochs, --steps and --seconds each say how long to train; give one of them")
+    if vocabulary is not None and tokenizer is not None:
+        raise TrainError(f"--vocabulary is of a tokenizer that is learned, and {tokenizer} is one already; give either")
     arguments = knobs.trainer_arguments(extra, device)
     if not quiet:
         write(errors, "loading torch")

@@ -96,6 +96,13 @@ Initialisation = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="How layer weights begin: biased, zero, identity.", rich_help_panel=PRETRAINING),
 ]
+Vocabulary = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Tokens of the tokenizer that is learned; not with --tokenizer.",
+        rich_help_panel=PRETRAINING,
+    ),
+]  # fmt: skip
 Steps = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Steps of every training.", rich_help_panel=TRAINING)
 ]
