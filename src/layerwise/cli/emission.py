@@ -8,7 +8,7 @@ from pathlib import Path
 from layerwise.cli.screen import output, write
 from layerwise.errors import MeasureError, PlanError, RunError
 from layerwise.measure.importance import SOURCES, importance_of, source_of
-from layerwise.plan.growth.allocation import MARGIN, allocation, check_terms, explain_allocation
+from layerwise.plan.growth.allocation import LEVELS, MARGIN, Allocation, allocation, check_terms, explain_allocation
 from layerwise.plan.growth.words import chart
 from layerwise.results import Run
 from layerwise.results.pedigree import trained_models
@@ -51,6 +51,22 @@ def is_run(model: str) -> bool:
 def emit(folder: Path, asked: Emission) -> None:
     """Allocate a schedule by the importance that the run in `folder` has measured; explain it, and write it.
 
+    Raises what `allocated` raises.
+    """
+    found, source = allocated(folder, levels=asked.levels, spend=asked.spend, margin=asked.margin)
+    schedule = found.schedule()
+    write_schedule(schedule, asked.file)
+    write(output, explain_allocation(found))
+    write(output, f"effects: {SOURCES[source]}")
+    write(output, chart(schedule))
+    write(output, f"schedule: {asked.file}")
+
+
+def allocated(
+    folder: Path, *, levels: int = LEVELS, spend: float | None = None, margin: float | None = None
+) -> tuple[Allocation, str]:
+    """What each layer is given by the importance that the run in `folder` has measured, and which of `SOURCES` that is.
+
     Raises `RunError` for a run that is no diagnosis, or one without what importance is taken from; it says which
     command makes that. Raises `PlanError` where no layer has an effect.
     """
@@ -63,14 +79,8 @@ def emit(folder: Path, asked: Emission) -> None:
             importance = importance_of(scores)
         except MeasureError as refusal:
             raise RunError(f"{folder}: {refusal}") from None
-        margin = asked.margin if asked.margin is not None else _margin_of(run)
-    found = allocation(importance, margin=margin, levels=asked.levels, spend=asked.spend)
-    schedule = found.schedule()
-    write_schedule(schedule, asked.file)
-    write(output, explain_allocation(found))
-    write(output, f"effects: {SOURCES[source]}")
-    write(output, chart(schedule))
-    write(output, f"schedule: {asked.file}")
+        smallest = margin if margin is not None else _margin_of(run)
+    return allocation(importance, margin=smallest, levels=levels, spend=spend), source
 
 
 def _margin_of(run: Run) -> float:

@@ -26,10 +26,11 @@ from layerwise.cli.options import (
 from layerwise.cli.screen import errors, write
 from layerwise.errors import TrainError, near_matches
 from layerwise.plan.limits import LAYER_LIMIT
-from layerwise.train.recipe import METHODS, RETRAINED, PositionOptions, PredictionOptions, Settings, recipe
+from layerwise.results.pedigree import RETRAINED
+from layerwise.train.recipe import METHODS, PositionOptions, PredictionOptions, Settings, recipe
 
-APART = ("elc",)
-"""Ways of training that begin from nothing and have a command of their own; a test compares them."""
+APART = ("elc", "growth")
+"""Ways of training that have a command of their own; a test compares them."""
 
 
 def refine(

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from layerwise.cli.elc import elc
+from layerwise.cli.growth import growth
 from layerwise.cli.refine import refine
 
 if TYPE_CHECKING:
@@ -31,12 +32,15 @@ train = typer.Typer(
     cls=Ways,
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="""Train a model: to bear other orders of its layers, or from nothing.
+    help="""Train a model: to bear other orders of its layers, from nothing, or in phases.
 
     [dim]layerwise train layershuffle --model demo-vit[/]      METHODS; more at layerwise train METHODS --help
 
     [dim]layerwise train elc[/]                                more at layerwise train elc --help
+
+    [dim]layerwise train growth[/]                             more at layerwise train growth --help
     """,
 )
 train.command(METHODS)(refine)
 train.command()(elc)
+train.command()(growth)

@@ -9,7 +9,7 @@ on its answer alone.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -72,7 +72,7 @@ def text_splits(
     `layerwise.data.tokens.windows` does.
     """
     parts = dict(zip(SPLITS, divided(corpus, SHARES, seed), strict=True))
-    return _splits(tokenizer, corpus.name, parts, length, positions, objective)
+    return splits_of(tokenizer, corpus.name, parts, length=length, positions=positions, objective=objective)
 
 
 def demo_text_splits(
@@ -92,24 +92,29 @@ def demo_text_splits(
     seen = demo_corpus("train", texts=texts, questions=questions, seed=seed)
     train, validation = divided(seen, (0.9, 0.1), seed)
     parts = {"train": train, "validation": validation, "test": demo_corpus().documents}
-    return _splits(tokenizer, "demo", parts, length, None, "next_token")
+    return splits_of(tokenizer, "demo", parts, length=length)
 
 
-def _splits(
+def splits_of(
     tokenizer: PreTrainedTokenizerBase,
     name: str,
-    parts: dict[str, tuple[Document, ...]],
+    parts: Mapping[str, Sequence[Document]],
+    *,
     length: int,
-    positions: int | None,
-    objective: Objective,
+    positions: int | None = None,
+    objective: Objective = "next_token",
 ) -> Splits:
+    """Documents that are divided already, `parts` by the names in `SPLITS`, in windows of `length` tokens.
+
+    Raises `DataError` for a masked-token objective, and where `layerwise.data.tokens.windows` does.
+    """
     if objective != "next_token":
         raise DataError(
             "texts are prepared for models that predict the next token, and this one fills in masked tokens: "
             "give a model of the ...ForCausalLM kind"
         )
     cut = {
-        split: Texts(windows(Corpus(name, documents), tokenizer, length, positions=positions))
+        split: Texts(windows(Corpus(name, tuple(documents)), tokenizer, length, positions=positions))
         for split, documents in parts.items()
     }
     rows = (
@@ -121,6 +126,27 @@ def _splits(
     return Splits(
         name, digest(rows), cut["train"], cut["validation"], cut["test"], pad_id=pad if isinstance(pad, int) else 0
     )
+
+
+def whole(texts: Texts, length: int) -> Texts:
+    """The windows of exactly `length` tokens, so that every step of a training reads as many as any other.
+
+    What is left of a document behind its last whole window is left out. Raises `DataError` where no document has one.
+    """
+    kept = [window for window in texts.windows if len(window.ids) == length]
+    if not kept:
+        longest = max((len(window.ids) for window in texts.windows), default=0)
+        raise DataError(
+            f"no document to train on has {length} tokens, and steps that read unlike numbers of tokens cannot be "
+            f"compared: use --length {longest} or less, or give longer documents"
+        )
+    return Texts(kept)
+
+
+def spread(texts: Texts, limit: int) -> Texts:
+    """At most `limit` of the windows, evenly over all of them."""
+    count = len(texts)
+    return Texts([texts.windows[place * count // limit] for place in range(limit)]) if limit < count else texts
 
 
 def divided(corpus: Corpus, shares: Sequence[float], seed: int) -> list[tuple[Document, ...]]:

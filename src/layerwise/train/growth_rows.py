@@ -1,0 +1,162 @@
+"""What is told of trainings in phases: their schedules, what phases cost, their held-out losses, their rates, as rows.
+
+    schedule     ARM, `FIRST-END NAME`: the share of its full cost that every layer, `embedding` and `head` have
+    accounting   ARM, `FIRST-END NAME`: what a step takes as a share of a uniform one: `predicted` in operations,
+                 `measured` in seconds
+    held_out     ARM/SEED and ARM, `test`: nats per token; the interval of one model is over documents, that of an arm
+                 over its seeds
+    rates        ARM, a learning rate: `nll` of the validation at the end, and `chosen`
+    growth       `ARM - uniform` at equal tokens, operations or seconds; see `layerwise.measure.frontier`
+
+Seconds are those of steps alone: the median step of a phase, over all trainings of the arm, times its steps. Validating
+and saving are not the training's doing, and a median does not mind what else the machine was at for a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from layerwise.data.splits import Splits
+from layerwise.errors import MeasureError
+from layerwise.measure.frontier import Point
+from layerwise.measure.held_out import HeldOut
+from layerwise.measure.robustness import over_seeds
+from layerwise.measure.statistics import paired_bootstrap
+from layerwise.plan.growth import GrowthSchedule, ModelCost, layer_shares
+from layerwise.plan.growth.cost import embedding_share, head_share, phase_shares
+from layerwise.results.pedigree import Pedigree
+from layerwise.results.rows import Score
+from layerwise.stack import load
+
+SCHEDULE, ACCOUNTING, HELD_OUT, RATES, TRAINING = "schedule", "accounting", "held_out", "rates", "training"
+
+TEST_WINDOWS = 1_000
+"""Windows of the text that is held out, at most, spread evenly over it."""
+
+Pedigrees = Mapping[str, Pedigree]
+"""Of finished models, by `ARM/SEED`."""
+
+
+def phase_tasks(schedule: GrowthSchedule, steps: int) -> list[str]:
+    """What rows call the phases of a training of so many steps: `0-120 gastrulation`."""
+    bounds = schedule.bounds(steps)
+    return [f"{first}-{end} {phase.name}" for phase, (first, end) in zip(schedule.phases, bounds, strict=True)]
+
+
+def schedule_rows(arm: str, schedule: GrowthSchedule, steps: int) -> list[Score]:
+    """What every part of the model costs in every phase, as a share of its full cost."""
+    found = []
+    for phase, task in zip(schedule.phases, phase_tasks(schedule, steps), strict=True):
+        shares = {str(layer): share for layer, share in enumerate(layer_shares(phase, schedule.depth))}
+        shares |= {"embedding": embedding_share(phase), "head": head_share(phase)}
+        found += [Score(SCHEDULE, arm, task, part, share) for part, share in shares.items()]
+    return found
+
+
+def accounting_rows(
+    arm: str, schedule: GrowthSchedule, steps: int, cost: ModelCost, paces: Mapping[str, float], uniform: float | None
+) -> list[Score]:
+    """What a step of every phase takes against a uniform one; `paces` are seconds a step by phase, `uniform` its own.
+
+    A phase that was too short to be timed has no measured share.
+    """
+    found = []
+    shares = phase_shares(schedule, cost)
+    for phase, task, predicted in zip(schedule.phases, phase_tasks(schedule, steps), shares, strict=True):
+        found.append(Score(ACCOUNTING, arm, task, "predicted", predicted))
+        if uniform is not None and phase.name in paces:
+            found.append(Score(ACCOUNTING, arm, task, "measured", paces[phase.name] / uniform))
+    return found
+
+
+def held_out_row(subject: str, folder: Path, splits: Splits, device: str) -> Score:
+    """The nats per token of the model in `folder` on documents that nothing was trained or chosen on."""
+    windows = getattr(splits.test, "windows", None)
+    owners = None if windows is None else [(window.task, window.document) for window in windows]
+    found = HeldOut.of(splits.test, splits.collate, owners=owners, limit=TEST_WINDOWS).ask(load(folder, device=device))
+    seen = found.counted > 0
+    nats, tokens = found.nll[seen], found.counted[seen]
+    low = high = None
+    if seen.sum() > 1:
+        interval = paired_bootstrap([nats], tokens, seed=0)
+        low, high = float(interval.low[0]), float(interval.high[0])
+    value = float(nats.sum() / tokens.sum())
+    return Score(
+        HELD_OUT, subject, "test", "nll", value, low, high, documents=int(seen.sum()), tokens=int(tokens.sum())
+    )
+
+
+def arm_rows(rows: Iterable[Score]) -> list[Score]:
+    """Held-out losses of arms: means over seeds with Student's interval; of one seed its own row, named as the arm."""
+    models = sorted((row for row in rows if row.measure == HELD_OUT and "/" in row.subject), key=_arm)
+    found = []
+    for arm, group in groupby(models, key=_arm):
+        own = list(group)
+        values = [row.value for row in own]
+        low, high = over_seeds(values) if len(values) > 1 else (own[0].low, own[0].high)
+        mean = float(np.mean(values))
+        found.append(
+            Score(HELD_OUT, arm, "test", "nll", mean, low, high, documents=own[0].documents, tokens=own[0].tokens)
+        )
+    return found
+
+
+def rate_rows(arm: str, losses: Mapping[float, float]) -> list[Score]:
+    """The sweep of an arm: the validation loss of every rate, and which was chosen."""
+    best = best_rate(losses)
+    found = [Score(RATES, arm, f"{rate:g}", "nll", loss) for rate, loss in sorted(losses.items())]
+    return [*found, Score(RATES, arm, f"{best:g}", "chosen", 1.0)]
+
+
+def best_rate(losses: Mapping[float, float]) -> float:
+    """The rate with the least validation loss; of two the lower."""
+    return min(sorted(losses), key=losses.__getitem__)
+
+
+def last_validation(pedigree: Pedigree) -> float:
+    """The validation loss that a training ended with. Raises `MeasureError` for one that was never validated."""
+    found = [moment.loss for moment in pedigree.history if moment.kind == "validation"]
+    if not found:
+        raise MeasureError(f"{pedigree.arm}/{pedigree.seed} was never validated, so its learning rate cannot be judged")
+    return found[-1]
+
+
+def phase_paces(pedigrees: Sequence[Pedigree], schedule: GrowthSchedule) -> dict[str, float]:
+    """Seconds a step of every phase: the median over the trainings of an arm, of those phases that were timed."""
+    found: dict[str, float] = {}
+    for phase in schedule.phases:
+        key = f"step_seconds {phase.name}"
+        timed = [pedigree.figures[key] for pedigree in pedigrees if key in pedigree.figures]
+        if timed:
+            found[phase.name] = median(timed)
+    return found
+
+
+def step_pace(pedigrees: Iterable[Pedigree]) -> float | None:
+    """Seconds a step: the median over trainings, `None` where none was timed."""
+    timed = [each.figures["step_seconds"] for each in pedigrees if "step_seconds" in each.figures]
+    return median(timed) if timed else None
+
+
+def seconds_of_steps(schedule: GrowthSchedule, steps: int, paces: Mapping[str, float], otherwise: float) -> float:
+    """What the steps of a training take, phase by phase; a phase that was not timed takes `otherwise` a step."""
+    bounds = schedule.bounds(steps)
+    return sum(
+        (end - first) * paces.get(phase.name, otherwise)
+        for phase, (first, end) in zip(schedule.phases, bounds, strict=True)
+    )
+
+
+def point(pedigree: Pedigree, loss: float, seconds: float) -> Point:
+    """Where a training ended, with what its steps took."""
+    costs = {"tokens": pedigree.figures["tokens"], "flops": pedigree.figures["flops"], "seconds": seconds}
+    return Point(loss, costs)
+
+
+def _arm(row: Score) -> str:
+    return row.subject.rpartition("/")[0]

@@ -1,0 +1,223 @@
+"""Is it growth that helps? The arms of a study that could say no, and what each is trained for.
+
+Every arm begins from the same weights, reads the same text in the same order and decays its rate over its own steps;
+what differs is which layers learn when.
+
+    uniform      everything learns all the time: the arm that the others are judged by
+    published    the six phases of the founding paper
+    importance   layers learn for as long as they are important, measured on a uniform model
+    permuted     the schedule of `importance`, the roles of its layers exchanged at random: the control
+    reversed     the schedule of `importance`, upside down
+    random       as many layers as in `importance`, drawn anew for every phase
+    stacking     a third of the layers first, then copied upwards
+    ramp         layers left out by chance, more with depth and with time
+
+Every arm is trained to the operations of uniform's budget, so an arm whose steps are cheaper takes more of them. What
+uniform reaches with as many tokens, or as many seconds, is read off trainings of uniform of other lengths
+(`lengths`, `layerwise.measure.frontier`). Learning rates are swept for both sides, on a seed of their own (`PILOT`),
+with which nothing else is trained; the importance is measured on that sweep's best uniform model, and its cost is not
+counted, which favours the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import ceil, sqrt
+from random import Random
+
+from layerwise.errors import PlanError, TrainError
+from layerwise.plan.growth import GrowthSchedule, ModelCost, flops_per_token, preset, random_freezing, steps_for
+from layerwise.train.recipe import Growth, Recipe, Settings, grown
+from layerwise.train.timetable import Timetable
+
+UNIFORM, PUBLISHED, IMPORTANCE = "uniform", "published", "importance"
+PERMUTED, REVERSED, RANDOM = "permuted", "reversed", "random"
+STACKING, RAMP = "stacking", "ramp"
+
+ARMS = (UNIFORM, PUBLISHED, IMPORTANCE, PERMUTED, REVERSED, RANDOM, STACKING, RAMP)
+"""In the order in which they are told."""
+
+CONTROLS = (PERMUTED, REVERSED, RANDOM)
+"""Made from the schedule of `importance`; without it there are none."""
+
+SWEPT = (UNIFORM, PUBLISHED, IMPORTANCE)
+"""The arms with a sweep of their own; the others take the rate of `importance`, or without it of `published`."""
+
+PILOT = 1_000
+"""The seed of the sweep and of the model that importance is measured on. The seeds of the arms lie below it."""
+
+FACTORS = (0.5, 1.0, 2.0)
+"""The rates of the sweep, as shares of the setting."""
+
+FROM_RANDOM = Settings(
+    batch=16, learning_rate=3e-3, schedule="cosine", warmup=0.05, betas=(0.9, 0.95), epsilon=1e-8, weight_decay=0.1,
+    checks=5,
+)  # fmt: skip
+"""Settings of trainings that begin from random weights; the rate suits the tiny model, and is swept in a study."""
+
+FROM_TRAINED = replace(FROM_RANDOM, learning_rate=2e-4)
+"""Settings of trainings that take a trained model to a new text."""
+
+TOLERANCE = 0.01
+"""How far from its budget, as a share of it, an arm may end."""
+
+SHORTEST = 0.8
+"""The least length that uniform is trained to beside its budget: an arm may take less time than it was counted for."""
+
+_GRAIN = 0.05
+_ROUNDS = 4
+"""Corrections of a number of steps whose cost depends on draws; two are enough unless a phase is a few steps long."""
+
+
+def known(depth: int) -> dict[str, GrowthSchedule]:
+    """The schedules that need no measurement, by arm."""
+    return {arm: preset(arm, depth) for arm in (UNIFORM, PUBLISHED, STACKING, RAMP)}
+
+
+def of_importance(schedule: GrowthSchedule, seed: int) -> dict[str, GrowthSchedule]:
+    """The arm `importance` and its controls, drawn by `seed`; itself alone where every layer has the same role."""
+    own = replace(schedule, name=IMPORTANCE)
+    order = permutation(own, seed)
+    if order is None:
+        return {IMPORTANCE: own}
+    found = {
+        IMPORTANCE: own,
+        PERMUTED: own.permuted(order),
+        REVERSED: own.reversed(),
+        RANDOM: random_freezing(own, seed),
+    }
+    return {arm: replace(each, name=arm) for arm, each in found.items()}
+
+
+def permutation(schedule: GrowthSchedule, seed: int) -> tuple[int, ...] | None:
+    """Roles exchanged at random: an order for `GrowthSchedule.permuted`, drawn by `seed`, that changes the schedule.
+
+    `None` where there is none, because every layer has the same role.
+    """
+    others = (tuple(range(place, schedule.depth)) + tuple(range(place)) for place in range(1, schedule.depth))
+    if all(schedule.permuted(order) == schedule for order in others) and schedule.reversed() == schedule:
+        return None
+    chance = Random(f"{seed}/permuted")
+    while True:
+        order = tuple(chance.sample(range(schedule.depth), schedule.depth))
+        if schedule.permuted(order) != schedule:
+            return order
+
+
+def exchanged(schedule: GrowthSchedule, other: GrowthSchedule) -> int:
+    """How many layers play another role in `other` than in `schedule`, which has the same phases."""
+    pairs = list(zip(schedule.phases, other.phases, strict=True))
+    return sum(
+        any((layer in one.trains) != (layer in two.trains) for one, two in pairs) for layer in range(schedule.depth)
+    )
+
+
+def steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: int, passes: int = 1) -> int:
+    """As many steps of the schedule as cost what `budget` uniform steps cost, with the draws that `seed` will make.
+
+    Where nothing is left to chance this is `layerwise.plan.growth.steps_for`. Else the mean over draws may be missed by
+    more than a step, and the number is corrected by what the very draws of this training cost, in `passes` a step.
+    """
+    steps = steps_for(schedule, cost, budget)
+    if all(phase.drop == (0.0, 0.0) and phase.sample is None for phase in schedule.phases):
+        return steps
+    found: dict[int, float] = {}
+    for _ in range(_ROUNDS):
+        if steps not in found:
+            found[steps] = spent(schedule, cost, steps, seed, passes)
+        steps = max(1, round(steps * budget / found[steps]))
+    return min(found, key=lambda count: abs(found[count] - budget))
+
+
+def spent(schedule: GrowthSchedule, cost: ModelCost, steps: int, seed: int, passes: int = 1) -> float:
+    """What a training will cost with the draws of its seed, in steps in which everything learns."""
+    table = Timetable(schedule, steps, seed)
+    whole = sum(flops_per_token(table.settled(step, number), cost) for step in range(steps) for number in range(passes))
+    return whole / (3 * cost.total * passes)
+
+
+def most_steps(cost: ModelCost, budget: int) -> int:
+    """The most steps that a schedule of `allocate` can take for the operations of `budget` uniform ones: its embedding
+    and its head learn throughout, and if no layer did, two thirds of their cost would still be spent."""
+    return ceil(budget * cost.total / (cost.embedding + cost.head + 2 / 3 * sum(cost.layers)))
+
+
+def lengths(steps: Iterable[int], budget: int) -> tuple[float, ...]:
+    """The lengths that uniform is trained to beside its budget, as shares of it: one below, and up to the longest arm's
+    steps, with one between where that is far.
+
+    >>> lengths([100, 128], budget=100), lengths([143], budget=100)
+    ((0.8, 1.3), (0.8, 1.2, 1.45))
+    """
+    longest = max(1 + _GRAIN, ceil(max(steps) / budget / _GRAIN - 1e-9) * _GRAIN)
+    between = [sqrt(longest)] if longest > 1.3 + 1e-9 else []
+    return tuple(round(length, 2) for length in (SHORTEST, *between, longest))
+
+
+def at_length(length: float) -> str:
+    """What uniform is called where it is trained to a share of its budget.
+
+    >>> at_length(1.25), at_length(1.5)
+    ('uniform@1.25', 'uniform@1.5')
+    """
+    return f"{UNIFORM}@{length:g}"
+
+
+def rate_of(arm: str, chosen: Mapping[str, float]) -> float:
+    """The learning rate of an arm: its own, or that of the phased side."""
+    if arm in chosen:
+        return chosen[arm]
+    if arm.startswith(f"{UNIFORM}@"):
+        return chosen[UNIFORM]
+    return chosen[IMPORTANCE] if IMPORTANCE in chosen else chosen[PUBLISHED]
+
+
+def recipe_of(
+    arm: str, schedule: GrowthSchedule, settings: Settings, steps: int, cost: ModelCost, *, from_scratch: bool = False
+) -> Recipe:
+    """One training of an arm: what decides it but the data and the seed."""
+    return replace(grown(settings, Growth(schedule, steps, cost), arm), from_scratch=from_scratch)
+
+
+def check_passes(steps: int, batch: int, windows: int, most: float, what: str) -> None:
+    """Raise `TrainError` for a training that reads its text more often than `most` times.
+
+    What is read often is learned by heart, and a schedule that learns by heart sooner is not better.
+    """
+    passes = steps * batch / windows
+    if passes > most + 1e-9:
+        fits = int(most * windows / batch)
+        raise TrainError(
+            f"{what} would read the text {passes:.3g} times: {steps:,} steps of {batch} windows, and it has "
+            f"{windows:,}. What is read more than {most:g} times is learned by heart; give more text, fewer steps (of "
+            f"the longest training at most {fits:,}), or allow it with --passes {ceil(10 * passes) / 10:g}"
+        )
+
+
+def check_arms(asked: Sequence[str]) -> tuple[str, ...]:
+    """The arms in the order of `ARMS`, uniform among them; those that are controls need what they control.
+
+    Raises `TrainError` for what is no arm, and for a control without `importance`.
+    """
+    from layerwise.errors import near_matches
+
+    for name in asked:
+        if name not in ARMS:
+            raise TrainError(f"there is no arm {name!r}; {near_matches(name, ARMS)}")
+    lacking = [name for name in asked if name in CONTROLS and IMPORTANCE not in asked]
+    if lacking:
+        raise TrainError(f"{lacking[0]} is made from the schedule of {IMPORTANCE}; ask for that arm too")
+    if not set(asked) - {UNIFORM}:
+        raise TrainError(f"{UNIFORM} alone is no study; ask for one of {', '.join(ARMS[1:])} beside it")
+    return tuple(arm for arm in ARMS if arm in asked or arm == UNIFORM)
+
+
+def check_stacks(schedule: GrowthSchedule, trained: bool) -> None:
+    """Raise `PlanError` where layers would grow in over weights that are trained already."""
+    grows = [phase for phase in schedule.phases if phase.present is not None or phase.copies]
+    if trained and grows:
+        raise PlanError(
+            f"in {schedule.name} layers grow in (phase {grows[0].name}), over weights of the checkpoint that are "
+            "trained already; train it from random weights with --from-scratch, or take another schedule"
+        )

@@ -1,0 +1,110 @@
+"""The newborn: a decoder with random weights, made from a configuration, that trainings begin from.
+
+Where a checkpoint is opened, its weights are what every training begins from. A newborn has none: they are drawn when
+it is opened, by torch's generator as it stands, and a training sets that by its seed first. So every seed begins from
+weights of its own, and all arms of one seed begin from the same.
+
+`tiny` is a configuration of ours for studies that take minutes: twelve layers, so that phases have something to tell
+apart, of a width that two cores can train.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import LlamaConfig, PreTrainedTokenizerBase
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
+
+from layerwise.errors import CheckpointError, DataError, ModelError
+from layerwise.stack import Stack, load
+from layerwise.stack.load import EMBEDDED, resolve_device
+from layerwise.train.training import Base
+
+TINY = "tiny-llama"
+"""What the model of `tiny` is called."""
+
+VOCABULARY = 2_048
+"""Tokens that are learned for `tiny`: frequent enough in a megabyte of text to be learned in turn."""
+
+_CONFIG = "config.json"
+_WHEREABOUTS = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})
+_MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
+
+
+def tiny(tokenizer: PreTrainedTokenizerBase) -> LlamaConfig:
+    """Twelve layers of width 64 for the vocabulary of `tokenizer`; the embedding and the head are apart."""
+    return LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=176, num_hidden_layers=12, num_attention_heads=4,
+        max_position_embeddings=512, tie_word_embeddings=False, use_cache=False, bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+
+
+def has_weights(model: str, revision: str | None = None) -> bool:
+    """Whether a folder or a hub id holds weights, and not a configuration alone.
+
+    Pickled weights count: they are refused when the model is opened, and must not be passed over for random ones.
+    """
+    if model in EMBEDDED:
+        return True
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return any(any(folder.glob(pattern)) for pattern in ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt"))
+    if folder.exists() or model.startswith((".", "/", "~")):
+        return True  # no folder and no hub id: opening it says what is wrong
+    names = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, "pytorch_model.bin", "pytorch_model.bin.index.json")
+    if any(cached_file(model, name, revision=revision, **_MAY_BE_ABSENT) is not None for name in names):
+        return True
+    return cached_file(model, _CONFIG, revision=revision, **_MAY_BE_ABSENT) is None
+
+
+def read_config(model: str, revision: str | None = None) -> Any:
+    """The configuration in a folder or of a hub id. Raises `CheckpointError` where it cannot be read."""
+    try:
+        return transformers.AutoConfig.from_pretrained(str(Path(model).expanduser()), revision=revision)
+    except Exception as error:  # transformers raises many kinds for files, network and configurations
+        raise CheckpointError(
+            f"the configuration of {model} could not be read: {str(error).strip().partition(chr(10))[0]}; give a "
+            "folder with a config.json, or a hub id that this machine can reach"
+        ) from error
+
+
+def newborn(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, *, device: str = "auto") -> Base:
+    """What trainings of a model with this configuration begin from: random weights, drawn when it is opened.
+
+    `weights` of the base is a digest of the configuration and the vocabulary, which is all that there is. Raises
+    `ModelError` for a configuration without a decoder, and `DataError` for a tokenizer with more tokens than the model
+    has embeddings.
+    """
+    room = config.get_text_config().vocab_size
+    if len(tokenizer) > room:
+        raise DataError(
+            f"the tokenizer has {len(tokenizer):,} tokens, and {name} has embeddings for {room:,}; write vocab_size: "
+            f"{len(tokenizer)} in its {_CONFIG}, or name another tokenizer with --tokenizer"
+        )
+    return Base(partial(_drawn, config, tokenizer, name, device), _digest(config, tokenizer))
+
+
+def _drawn(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, device: str) -> Stack:
+    try:
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    except ValueError as error:
+        raise ModelError(
+            f"{name} describes a {config.model_type}, of which transformers has no model that predicts the next token; "
+            "give the configuration of one that has a ...ForCausalLM"
+        ) from error
+    stack = load(model.float().to(resolve_device(device)).eval(), tokenizer=tokenizer)
+    stack.source = replace(stack.source, name=name)
+    return stack
+
+
+def _digest(config: Any, tokenizer: PreTrainedTokenizerBase) -> str:
+    written = {name: value for name, value in config.to_dict().items() if name not in _WHEREABOUTS}
+    content = json.dumps([written, sorted(tokenizer.get_vocab().items())], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()
