@@ -80,15 +80,17 @@ class Growing(TrainerCallback):
         return flops_per_token(self.running, self.cost) * units
 
     @contextmanager
-    def reading(self, inputs: dict[str, Any]) -> Iterator[None]:
-        """Within the context a pass on `inputs` goes on from the states that are kept, if its phase keeps them."""
+    def reading(self, inputs: dict[str, Any], step: int) -> Iterator[None]:
+        """Within the context a pass of `step` on `inputs` goes on from the states that are kept, if its phase keeps
+        them.
+        """
         numbers = inputs.pop(NUMBER, None)
         if self.cache is None or self.phase is None or not self.phase.cached:
             yield
             return
         mask = inputs.get("attention_mask")
         lengths = [self.cache.extent.positions] * len(numbers) if mask is None else mask.sum(dim=1).tolist()
-        self._kept = Substitution(self.cache, numbers.tolist(), lengths)
+        self._kept = Substitution(self.cache, numbers.tolist(), lengths, step)
         try:
             with self._kept.at(self.stack.block(self._behind_prefix)):
                 yield
@@ -109,7 +111,7 @@ class Growing(TrainerCallback):
         if self.timetable.begins(step):
             self._enter(phase, optimizer)
         if phase is not self.phase:
-            self._turn_to(phase)
+            self._turn_to(phase, step)
         learning = self.timetable.learning(step)
         for layer, weights in enumerate(self.layers):
             _let_learn(weights, layer in learning)
@@ -162,7 +164,7 @@ class Growing(TrainerCallback):
             for weight in weights:
                 optimizer.state.pop(weight, None)
 
-    def _turn_to(self, phase: Phase) -> None:
+    def _turn_to(self, phase: Phase, step: int) -> None:
         """Open and close what is kept."""
         self.phase = phase
         if self.cache is None:
@@ -170,7 +172,7 @@ class Growing(TrainerCallback):
         self.cache.close()
         if phase.cached:
             prefix = [self.layers[layer] for layer in phase.prefix(self.stack.depth)]
-            self.cache.open(phase.name, _hash([self.before, *prefix]))
+            self.cache.open(phase.name, _hash([self.before, *prefix]), step)
 
 
 def growing(stack: Stack, growth: Growth, splits: Splits, asked: Mapping[str, Any], states: Path) -> Growing:

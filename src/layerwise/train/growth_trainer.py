@@ -62,7 +62,7 @@ class GrowthTrainer(PlanTrainer):
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """One pass forward and backward, from the states that are kept if its phase keeps them."""
-        with self.growing.reading(inputs):
+        with self.growing.reading(inputs, self.state.global_step):
             return super().training_step(model, inputs, num_items_in_batch)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:

@@ -7,11 +7,12 @@ undoes; both are refused, dropout by behaviour: two passes in training mode must
 
     FOLDER/about.json    what the states are of: base, data, recipe, seed; and the phase and the weights of the prefix
     FOLDER/states        float32 (examples, positions, width), in the order of the training examples
-    FOLDER/sums          uint64 (examples): a checksum of every row that is kept; 0 for those that are not
+    FOLDER/sums          uint64 (examples): the step that kept a row, and its checksum; 0 for rows that are not kept
 
 The states of one phase are kept at a time, and are gone when it ends. A row is kept the first time its example is read;
-every pass goes on from what is kept, also the one that keeps it, so a training that was stopped and resumed reads the
-bits that it would have read. A row that is torn or was never written has no checksum that fits, and is computed again.
+every pass goes on from what is kept, also the one that keeps it. A training that resumes lets go what was kept behind
+its checkpoint, so it computes what it would have computed and reads the bits that it would have read. A row that is
+torn or was never written has no checksum that fits, and is computed again.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ NUMBER = "example"
 """The key under which a batch tells the numbers of its examples."""
 
 _ABOUT, _STATES, _SUMS = "about.json", "states", "sums"
-_WRITTEN = 1 << 32
-"""Set in the checksum of every row that is kept, so that none is 0."""
+_STEP = 32
+"""The bit from which a sum holds the number of the step, from 1, so that no sum of a row that is kept is 0."""
 
 
 class Numbered(Examples):
@@ -91,14 +92,17 @@ class PrefixCache:
         self._refuse_others()
         self._refuse_too_small()
 
-    def open(self, phase: str, weights: str) -> None:
-        """Keep the states of `phase` from now on; go on with those in the folder if they are of the same `weights`."""
+    def open(self, phase: str, weights: str, step: int) -> None:
+        """Keep the states of `phase` from `step` on; go on with those in the folder that are of the same `weights` and
+        were kept before it.
+        """
         about = {**self.asked, "phase": phase, "weights": weights, "extent": [*self._shape]}
         with PartialState().local_main_process_first():
             if self._about() != about:
                 self._make(about)
         self._states = np.memmap(self.folder / _STATES, np.float32, "r+", shape=self._shape)
         self._sums = np.memmap(self.folder / _SUMS, np.uint64, "r+", shape=(self.extent.rows,))
+        self._sums[self._sums >> np.uint64(_STEP) > step] = 0
 
     def close(self) -> None:
         """Let the states go, on disk too."""
@@ -116,8 +120,10 @@ class PrefixCache:
         rows = self._states[list(numbers)]
         return torch.from_numpy(rows) if all(map(self._fits, numbers, rows)) else None
 
-    def write(self, numbers: Sequence[int], states: Tensor, lengths: Sequence[int]) -> None:
-        """Keep what is not kept yet of `states` (examples, seq, width), of each example its first `lengths` states."""
+    def write(self, numbers: Sequence[int], states: Tensor, lengths: Sequence[int], step: int) -> None:
+        """Keep at `step` what is not kept yet of `states` (examples, seq, width), of each example its first `lengths`
+        states.
+        """
         assert self._states is not None, "states are written while a phase is open"
         assert self._sums is not None, "states are written while a phase is open"
         values = states.detach().to("cpu", torch.float32).numpy()
@@ -126,7 +132,7 @@ class PrefixCache:
                 self._sums[number] = 0
                 self._states[number] = 0
                 self._states[number, :length] = row[:length]
-                self._sums[number] = _sum(self._states[number])
+                self._sums[number] = (step + 1) << _STEP | _sum(self._states[number])
 
     @property
     def _shape(self) -> tuple[int, int, int]:
@@ -134,7 +140,8 @@ class PrefixCache:
 
     def _fits(self, number: int, row: NDArray[np.float32]) -> bool:
         assert self._sums is not None
-        return bool(self._sums[number] == _sum(row)) if self._sums[number] else False
+        kept = int(self._sums[number])
+        return kept != 0 and kept & (1 << _STEP) - 1 == _sum(row)
 
     def _about(self) -> dict[str, Any] | None:
         path = self.folder / _ABOUT
@@ -177,10 +184,11 @@ class PrefixCache:
 class Substitution:
     """What a cached pass does at the first layer behind the prefix: hands it the states that are kept."""
 
-    def __init__(self, cache: PrefixCache, numbers: Sequence[int], lengths: Sequence[int]) -> None:
+    def __init__(self, cache: PrefixCache, numbers: Sequence[int], lengths: Sequence[int], step: int) -> None:
         self.cache = cache
         self.numbers = numbers
         self.lengths = lengths
+        self.step = step
         self.rows = cache.read(numbers)
 
     def __call__(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -188,7 +196,7 @@ class Substitution:
         handed = read_state(args, kwargs)
         kept = self.rows
         if kept is None:
-            self.cache.write(self.numbers, handed, self.lengths)
+            self.cache.write(self.numbers, handed, self.lengths, self.step)
             kept = self.cache.read(self.numbers)
             assert kept is not None, "what was written is read"
         return with_state(args, kwargs, kept[:, : handed.shape[1]].to(handed.device))
@@ -257,4 +265,4 @@ def _reserve(path: Path, size: int) -> None:
 
 
 def _sum(row: NDArray[np.float32]) -> int:
-    return zlib.crc32(np.ascontiguousarray(row).view(np.uint8).data) | _WRITTEN
+    return zlib.crc32(np.ascontiguousarray(row).view(np.uint8).data)

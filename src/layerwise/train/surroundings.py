@@ -42,7 +42,7 @@ def surroundings(stack: Stack, inputs: Mapping[str, Any]) -> Surroundings:
         captured = stack.capture(**inputs)
         handed = [captured.state, *tensors([[call.args, call.kwargs] for call in captured.calls])]
         before = _reached(handed, outside)
-        state = captured.state.detach().requires_grad_()
+        state = stack.changed(captured.state, lambda state: state.detach().requires_grad_())
         behind = _reached([main_tensor(stack.finish(state, captured.inputs))], outside)
     return Surroundings(
         before=tuple(each for each, found in zip(outside, before, strict=True) if found),

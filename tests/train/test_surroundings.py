@@ -1,0 +1,66 @@
+"""What stands around the layers is found by behaviour, and a weight that stands on both sides is said to be tied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+
+from layerwise.stack import load
+from layerwise.train.surroundings import surroundings
+from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
+
+
+def tied_llama() -> LlamaForCausalLM:
+    return LlamaForCausalLM(LlamaConfig(**{**tiny_llama().config.to_dict(), "tie_word_embeddings": True}))
+
+
+def gpt2() -> GPT2LMHeadModel:
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(GPT2Config(vocab_size=19, n_embd=16, n_layer=3, n_head=2, n_positions=16))
+
+
+WORDS = ["model.embed_tokens.weight"]
+FINAL = ["model.norm.weight"]
+
+
+@pytest.mark.parametrize(
+    ("model", "splits", "before", "behind", "tied"),
+    [
+        (tiny_llama(), tiny_text(), WORDS, [*FINAL, "lm_head.weight"], []),
+        (tied_llama(), tiny_text(), WORDS, [*WORDS, *FINAL], WORDS),
+        (
+            gpt2(), tiny_text(), ["transformer.wte.weight", "transformer.wpe.weight"],
+            ["transformer.wte.weight", "transformer.ln_f.weight", "transformer.ln_f.bias"], ["transformer.wte.weight"],
+        ),
+        (
+            tiny_vit(), tiny_digits(),
+            [
+                "vit.embeddings.cls_token", "vit.embeddings.position_embeddings",
+                "vit.embeddings.patch_embeddings.projection.weight", "vit.embeddings.patch_embeddings.projection.bias",
+            ],
+            ["vit.layernorm.weight", "vit.layernorm.bias", "classifier.weight", "classifier.bias"], [],
+        ),
+    ],
+    ids=["llama", "tied llama", "gpt2", "vit"],
+)  # fmt: skip
+def test_weights_before_and_behind_the_layers(
+    model: PreTrainedModel, splits: Any, before: list[str], behind: list[str], tied: list[str]
+) -> None:
+    found = surroundings(load(model), splits.collate([splits.train[0]]))
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    assert [names[id(weight)] for weight in found.before] == before
+    assert sorted(names[id(weight)] for weight in found.behind) == sorted(behind)
+    assert list(found.tied) == tied
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_a_weight_that_nothing_depends_on_is_behind() -> None:
+    model = tiny_llama()
+    model.unused = torch.nn.Parameter(torch.zeros(3))
+    splits = tiny_text()
+    found = surroundings(load(model), splits.collate([splits.train[0]]))
+    assert any(weight is model.unused for weight in found.behind)
+    assert not any(weight is model.unused for weight in found.before)
