@@ -156,7 +156,7 @@ def hold(
     manifest = manifest_of(pupil, seed)
     folder = folder or folder_of(manifest)
     arms = _arms(pupil, asked, alone, None if fresh else begun_steps(folder / asked.name))
-    refuse_unfit(pupil, arms, asked.passes, folder, fresh=fresh)
+    refuse_unfit(pupil, arms, asked.passes, None if fresh else folder)
     if not is_first_process():
         _train(pupil, arms, folder, arguments, Told(lambda text: None, lambda label, share: None))
         return

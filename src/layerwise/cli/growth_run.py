@@ -93,10 +93,11 @@ def folder_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "schedule"
 
 
-def refuse_unfit(pupil: Pupil, arms: Iterable[Arm], passes: float, folder: Path, *, fresh: bool) -> None:
+def refuse_unfit(pupil: Pupil, arms: Iterable[Arm], passes: float, folder: Path | None) -> None:
     """Raise what any of the trainings would raise for its model, its text or the disk, before there is a run folder.
 
-    With `fresh` what the folder holds is no obstacle.
+    `folder` is that of the run, whose trainings must be these; `None` for a run that will be discarded, or whose
+    settings are not known yet.
     """
     for arm in arms:
         what = arm.name if arm.name == UNIFORM else f"{arm.name}, for the cost of {UNIFORM},"
@@ -104,11 +105,10 @@ def refuse_unfit(pupil: Pupil, arms: Iterable[Arm], passes: float, folder: Path,
         seed = min(arm.steps)
         recipe = arm.recipe(pupil, seed)
         asked = {"base": pupil.base.weights, "data": pupil.splits.digest, "recipe": recipe.to_json(), "seed": seed}
-        place = folder / arm.name / f"seed-{seed}"
-        if not fresh and occupant(place, asked) is not None:
-            continue
-        assert recipe.growth is not None, "an arm has a schedule"
-        growing(pupil.stack, recipe.growth, pupil.splits, asked, (folder if fresh else place) / STATES)
+        place = Path() if folder is None else folder / arm.name / f"seed-{seed}"
+        if folder is None or occupant(place, asked) is None:
+            assert recipe.growth is not None, "an arm has a schedule"
+            growing(pupil.stack, recipe.growth, pupil.splits, asked, place / STATES)
 
 
 def begun_steps(folder: Path) -> int | None:

@@ -26,7 +26,7 @@ from dataclasses import replace
 from math import ceil, sqrt
 from random import Random
 
-from layerwise.errors import PlanError, TrainError
+from layerwise.errors import PlanError, TrainError, near_matches
 from layerwise.plan.growth import GrowthSchedule, ModelCost, flops_per_token, preset, random_freezing, steps_for
 from layerwise.train.recipe import Growth, Recipe, Settings, grown
 from layerwise.train.timetable import Timetable
@@ -200,8 +200,6 @@ def check_arms(asked: Sequence[str]) -> tuple[str, ...]:
 
     Raises `TrainError` for what is no arm, and for a control without `importance`.
     """
-    from layerwise.errors import near_matches
-
     for name in asked:
         if name not in ARMS:
             raise TrainError(f"there is no arm {name!r}; {near_matches(name, ARMS)}")
