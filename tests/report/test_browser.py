@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from layerwise.report import ReportData, render
-from report import diagnosed, pretrained, robust, synthetic
+from report import diagnosed, grown, pretrained, robust, synthetic
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)
@@ -171,8 +171,25 @@ def test_a_pretraining_is_drawn_and_answers(pretraining: str, tmp_path: Path) ->
     assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
 
 
+@pytest.fixture(scope="module")
+def growth() -> str:
+    return render(grown.run(12))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["html", "diagnosis", "robustness", "pretraining"])
+def test_a_growth_run_is_drawn_and_answers(growth: str, tmp_path: Path) -> None:
+    result, console = checked(growth, tmp_path)
+    assert console == []
+    assert result["failures"] == []
+    assert result["drawn"] == result["places"] == 9
+    assert result["choices"] == {"pressed": 5}
+    assert result["overflow"] <= 0
+    assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
+    assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["html", "diagnosis", "robustness", "pretraining", "growth"])
 def test_nothing_sticks_out_on_a_phone(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
     page: str = request.getfixturevalue(kind)
     inner = page.replace("</body>", f"<script>{SELFCHECK.read_text()}</script></body>")

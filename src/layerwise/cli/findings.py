@@ -29,9 +29,11 @@ def headline(data: pages.ReportData) -> str:
     """What was found: of a diagnosis what became of the claims, of a sweep its findings, one sentence a line.
 
     A robustness run is told as a table, where each of its arms stands; pre-trained models as theirs, and whether their
-    layer weights are worth it.
+    layer weights are worth it; a growth run as the arms and the verdict.
     """
     evidence = pages.Evidence.of(data)
+    if evidence.growth.measures:
+        return "\n".join(pages.gain_lines(evidence.growth))
     pretrained = evidence.pretraining
     if pretrained.measures:
         standing = () if pretrained.is_pretrained else pages.standing_lines(evidence.robustness)

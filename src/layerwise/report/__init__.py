@@ -10,6 +10,9 @@ standings   the tables of a robustness run, as text
 pretraining the rows of pre-trained models, looked up by arm, benchmark and seed
 worth       rules that say what pre-training gave, and whether the layer weights are worth it
 accounts    the tables of pre-trained models, as text
+growth      the rows of a growth run, looked up by arm, phase and seed
+gain        rules that say whether a schedule helps, and whether layer roles are why
+ledger      the tables of a growth run, as text
 figures     plotly figures, each also of use alone
 wiring      a plan drawn as its matrix; weights, learned layer weights drawn alike
 chapters    what the page says, in groups: one for each kind of run
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 from layerwise.report.claims import Claim, claim_lines, claims
 from layerwise.report.data import Evidence, ReportData
+from layerwise.report.gain import gain_lines
 from layerwise.report.headline import Finding, findings
 from layerwise.report.markdown import markdown
 from layerwise.report.page import render, write
@@ -39,6 +43,7 @@ __all__ = [
     "claim_lines",
     "claims",
     "findings",
+    "gain_lines",
     "markdown",
     "render",
     "standing_lines",

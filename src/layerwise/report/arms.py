@@ -38,6 +38,16 @@ ARMS: dict[str, Arm] = {
     "normalized": Arm(3, "the same, every layer's output normalised before anyone reads it"),
     "weighted-output": Arm(4, "the same, and what follows the last layer reads a mix too"),
     "denseformer": Arm(1, "learned weights of any sign after every layer, at first the identity"),
+    "uniform": Arm(5, "every layer learns at every step, the rate of learning decayed to zero: what others must beat"),
+    "published": Arm(1, "the six phases of the founding paper, scaled to the depth"),
+    "importance": Arm(0, "phases given to layers by what a diagnosis of a pilot found them to be worth"),
+    "permuted": Arm(2, "the phases of importance, the roles of its layers given to others at random: a control"),
+    "reversed": Arm(3, "the phases of importance, the roles of its layers from last to first: a control"),
+    "random": Arm(4, "as many layers learn in every phase, drawn at random, at equal FLOPs: a control"),
+    "stacking": Arm(8, "a third of the layers first, then copies of them on top"),
+    "ramp": Arm(7, "layers are dropped at random, more of them later and deeper"),
+    "freezing": Arm(6, "layers are frozen one after another from the front"),
+    "lisa": Arm(9, "few layers, drawn anew every so many steps, learn at a time"),
     "retrained": Arm(4, "for each number of layers a model of its own, refined with exactly those layers"),
 }
 SPARE = (10, 9, 11)  # colours that no known arm has

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
 from layerwise.report.diagnosis import ORDER, Diagnosis, depth_of
+from layerwise.report.growth import Growth
 from layerwise.report.notation import verdict
 from layerwise.report.pretraining import Pretraining
 from layerwise.report.robustness import Robustness
@@ -49,7 +50,7 @@ class Evidence:
 
     `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
     first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis and
-    `robustness` those of a robustness run, `pretraining` those of pre-trained models.
+    `robustness` those of a robustness run, `pretraining` those of pre-trained models, `growth` those of a growth run.
     The plans of `data` are those of a sweep: the pruned models of a diagnosis are left to its own chapters.
     """
 
@@ -61,13 +62,15 @@ class Evidence:
     diagnosis: Diagnosis = field(repr=False)
     robustness: Robustness = field(repr=False)
     pretraining: Pretraining = field(repr=False)
+    growth: Growth = field(repr=False)
     _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
 
     @classmethod
     def of(cls, data: ReportData) -> Evidence:
         """Look the rows up once."""
         pretraining = Pretraining.of(data.scores, data.level)
-        depth = _depth(data) or pretraining.depth
+        growth = Growth.of(data.scores, data.level)
+        depth = _depth(data) or pretraining.depth or growth.depth
         data = replace(data, plans=tuple(record for record in data.plans if record.family != PRUNING))
         effects = {
             (score.subject, score.task, score.metric): score for score in data.scores if score.measure == "effect"
@@ -79,7 +82,8 @@ class Evidence:
         tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
         diagnosis = Diagnosis.of(data.scores, depth, data.level)
         robustness = Robustness.of(data.scores, depth, data.level)
-        return cls(data, depth, tasks, records, _schedules(records), diagnosis, robustness, pretraining, effects)
+        schedules = _schedules(records)
+        return cls(data, depth, tasks, records, schedules, diagnosis, robustness, pretraining, growth, effects)
 
     @property
     def named_tasks(self) -> tuple[str, ...]:

@@ -17,8 +17,12 @@ from layerwise.report.chapters.sweep import SWEEP
 from layerwise.report.claims import claims
 from layerwise.report.data import DELTA, Evidence, ReportData
 from layerwise.report.diagnosis import Diagnosis
+from layerwise.report.gain import gain
+from layerwise.report.growth import Growth
 from layerwise.report.headline import Finding, findings
 from layerwise.report.layers import single_skips
+from layerwise.report.ledger import arm_rows, difference_rows, phase_rows, rate_rows
+from layerwise.report.ledger import cost_rows as spent_rows
 from layerwise.report.notation import between, probability, verdict
 from layerwise.report.pretraining import suite_name
 from layerwise.report.robustness import CONDITIONS, RULES
@@ -40,6 +44,7 @@ def markdown(data: ReportData) -> str:
         *_diagnosis(evidence),
         *_robustness(evidence),
         *_pretraining(evidence),
+        *_growth(evidence.growth),
         *_sweep(evidence),
     )
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -62,7 +67,8 @@ def _diagnosis(evidence: Evidence) -> tuple[str, ...]:
 
 def _robustness(evidence: Evidence) -> tuple[str, ...]:
     found = evidence.robustness
-    if not found.measures or evidence.pretraining.is_pretrained:
+    told_elsewhere = evidence.pretraining.is_pretrained or (found.only_trained and evidence.growth.measures)
+    if not found.measures or told_elsewhere:
         return ()
     matrix = survival(found)
     told = [f"- **{_escaped(arm)}** {_escaped(''.join(sentence(found, matrix, arm)))}" for arm in matrix.cells]
@@ -96,6 +102,17 @@ def _pretraining(evidence: Evidence) -> tuple[str, ...]:
             for prefix in (PHENOMENON, PARADIGM)
         ),
         *(_section(suite_name(suite), fine_tuned(found, suite)) for suite in found.tasks),
+    )
+
+
+def _growth(found: Growth) -> tuple[str, ...]:
+    return (
+        "\n".join(_finding(finding) for finding in gain(found)),
+        _section("Schedules compared", arm_rows(found)),
+        _section("Every difference", difference_rows(found)),
+        _section("Phases", phase_rows(found)),
+        _section("Learning rates", rate_rows(found)),
+        _section("Cost", spent_rows(found)),
     )
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from layerwise.report.chapters.chapter import Chapter
 from layerwise.report.chapters.diagnosis import DIAGNOSIS
 from layerwise.report.chapters.group import Group, Writer
+from layerwise.report.chapters.growth import GROWN
 from layerwise.report.chapters.pretraining import EVALUATED, PRETRAINED, STUDIED, WIRED
 from layerwise.report.chapters.provenance import provenance
 from layerwise.report.chapters.robustness import ROBUSTNESS, TRAINED
 from layerwise.report.chapters.sweep import SWEEP
 from layerwise.report.data import Evidence
 
-GROUPS = (SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, STUDIED, PRETRAINED, EVALUATED, WIRED)
+GROUPS = (SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED)
 
 
 def present_groups(evidence: Evidence) -> tuple[Group, ...]:

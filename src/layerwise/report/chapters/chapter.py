@@ -54,22 +54,23 @@ def missing(text: str) -> Safe:
     return element("p", text, class_="missing")
 
 
-def legend(slots: dict[str, int], figures: tuple[str, ...]) -> Safe:
-    """The strategies as buttons, each with its colour; pressing one hides or shows its curve in all `figures`."""
+def legend(slots: dict[str, int], figures: tuple[str, ...], *, noun: str = "Strategies") -> Safe:
+    """The strategies as buttons, each with its colour; pressing one hides or shows its curve in all `figures`.
+
+    What is no strategy, `noun` telling what it is, goes by its own name.
+    """
     chips = [
         element(
             "button",
             element("i", style=f"--swatch:var(--series-{slot})"),
-            label(strategy),
+            label(strategy) if noun == "Strategies" else strategy,
             type="button",
             aria_pressed="true",
             data_group=strategy,
         )
         for strategy, slot in slots.items()
     ]
-    return element(
-        "div", *chips, class_="legend", data_figures=" ".join(figures), role="group", aria_label="Strategies"
-    )
+    return element("div", *chips, class_="legend", data_figures=" ".join(figures), role="group", aria_label=noun)
 
 
 def depth_key(depth: int, *more: Safe, noun: str = "layer") -> Safe:

@@ -28,6 +28,15 @@ ROBUST_METHOD = (
     "Draws that happened to be the order of training are left out of “any order” and counted apart.",
     "Checkpoints are selected on one split of the examples and reported on another.",
 )
+GROWTH_METHOD = (
+    "An arm is one schedule of training; with several seeds its interval is Student's t over the seeds.",
+    "Differences are taken seed for seed: a seed decides the first weights and the order of the text for every arm.",
+    "Uniform's loss at a cost is read, in each seed, off its fully decayed trainings of several lengths.",
+    "Adjusted p-values are corrected over the arms that were asked the same question (Holm).",
+    "FLOPs: forward pass, input gradient and weight gradient one each; a frozen layer has no weight gradient, and"
+    " below the lowest thing that learns there is no input gradient.",
+    "Seconds are the median step of each phase times its steps; validating and saving are left out.",
+)
 PRETRAINED_METHOD = (
     "An arm is one wiring of one architecture; with several seeds its interval is Student's t over the seeds.",
     "One seed has an interval over held-out documents, over pairs drawn again within each paradigm, or over examples.",
@@ -72,6 +81,13 @@ PRETRAINED_GLOSSARY = (
     ("chance", "what guessing gives: a half of minimal pairs, else what the commonest label scores"),
     ("likeness", "mean rank correlation of the layer weights of two seeds, over rows of at least three sources"),
 )
+GROWTH_GLOSSARY = (
+    ("held-out loss", "negative log-likelihood per token of documents neither trained nor chosen on, nats"),
+    ("share of full cost", "what a layer does of forward pass, input gradient and weight gradient in a phase"),
+    ("at equal FLOPs, tokens, seconds", "uniform's loss where it has spent what the arm has"),
+    ("frontier", "the ends of uniform's trainings of several lengths, every one decayed to zero"),
+    ("detectable above", "the difference that as many seeds would have found in four of five cases"),
+)
 
 
 def provenance(evidence: Evidence) -> Chapter:
@@ -101,6 +117,8 @@ def provenance(evidence: Evidence) -> Chapter:
 
 def _explained(evidence: Evidence) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """How the intervals of this kind of run are made, and its words: its own arms first."""
+    if evidence.growth.measures:
+        return GROWTH_METHOD, (*_arms(evidence.growth.arms), *GROWTH_GLOSSARY)
     if evidence.pretraining.measures:
         return PRETRAINED_METHOD, (*_arms(evidence.pretraining.arms), *PRETRAINED_GLOSSARY)
     if evidence.robustness.measures:

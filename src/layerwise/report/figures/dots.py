@@ -37,19 +37,22 @@ def dots(
     chance: Mapping[str, float] | None = None,
     from_zero: bool = False,
     signed: bool = False,
+    span: tuple[float, float] | None = None,
+    rows: Sequence[str] | None = None,
 ) -> go.Figure:
     """A row for each name that any arm has, a lane in it for each arm.
 
     `reference` is a dotted line through all rows, `chance` a short dotted line in each; `from_zero` keeps zero on the
-    axis, `signed` shows the sign in the hover text.
+    axis, `signed` shows the sign in the hover text, `span` fixes the axis and `rows` which there
+    are, for figures that stand side by side.
     """
-    names = list(dict.fromkeys(name for arm in arms for name in arm.rows))
+    names = list(rows or dict.fromkeys(name for arm in arms for name in arm.rows))
     places = {name: at for at, name in enumerate(names)}
     crowded = max((sum(name in arm.rows for arm in arms) for name in names), default=1)
     height = AIR + LANE * crowded
     figure = framed(
         EDGES + len(names) * height,
-        x={"title": across, "range": _span(arms, reference, chance or {}, from_zero)},
+        x={"title": across, "range": span or _span(arms, reference, chance or {}, from_zero)},
         y={
             "range": [len(names) - 0.5, -0.5],
             "tickmode": "array",

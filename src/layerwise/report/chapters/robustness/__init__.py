@@ -65,7 +65,9 @@ ROBUSTNESS = Group(
 TRAINED = Group(
     "training",
     (training, *_TESTED),
-    present=lambda evidence: evidence.robustness.only_trained and not evidence.pretraining.is_pretrained,
+    present=lambda evidence: (
+        evidence.robustness.only_trained and not evidence.pretraining.is_pretrained and not evidence.growth.measures
+    ),
     tiles=_tiles,
     unfinished=_unfinished,
     counts=(),

@@ -1,0 +1,51 @@
+"""The learning rates that were tried for both sides, and the ones that were taken."""
+
+from __future__ import annotations
+
+from layerwise.report.arms import arm_slots
+from layerwise.report.chapters.chapter import Chapter, card, lead, legend, missing, note
+from layerwise.report.data import Evidence
+from layerwise.report.figures.lines import lined, telling
+from layerwise.report.growth import RATES
+from layerwise.report.ledger import rate_rows
+from layerwise.report.markup import element
+from layerwise.report.picture import Picture
+from layerwise.report.series import Line
+from layerwise.report.table import simple_table
+from layerwise.report.tuning import tunings
+
+TITLE, SHORT = "The learning rates that were tried", "Rates"
+UPWARDS = "validation loss (nats per token)"
+
+
+def rates(evidence: Evidence) -> Chapter:
+    """Validation loss by learning rate, a line an arm, the chosen rate filled; and the numbers."""
+    found = evidence.growth
+    swept = tunings(found)
+    if not swept:
+        text = (
+            "No learning rates were swept in this run (rates): a difference between arms may be one of their rates."
+            " layerwise study growth sweeps them for both sides."
+        )
+        return Chapter(RATES, TITLE, SHORT, (missing(text),))
+    slots = arm_slots([*found.arms, *(tuning.arm for tuning in swept)])
+    shown = [
+        Line(t.arm, t.losses, slots[t.arm], frozenset(rate for rate in t.losses if rate != t.chosen)) for t in swept
+    ]
+    tell = telling("learning rate {}", "nats per token", found.level)
+    figure = lined(shown, across="learning rate", upwards=UPWARDS, tell=tell, sizes=True)
+    picture = Picture("rates", "Validation loss by learning rate", {(): figure})
+    rows = rate_rows(found)
+    table = simple_table(rows.head, rows.body, numeric_from=len(rows.head))
+    bounded = any(score.low is not None for t in swept for score in t.losses.values())
+    body = (
+        lead("A gain over a badly tuned side is none: both sides were tuned, by loss on validation text."),
+        legend({tuning.arm: slots[tuning.arm] for tuning in swept}, (picture.name,), noun="Arms"),
+        element("div", card(picture.alternative, picture.html()), element("div", table), class_="grid pair"),
+        note(
+            "The filled mark is the rate that was taken, open ones were tried. Other arms in phases take the rate of"
+            " the planned one."
+            + ("" if bounded else " One seed chose, so there is no interval: the sweep chooses and proves nothing.")
+        ),
+    )
+    return Chapter(RATES, TITLE, SHORT, body, (picture,))

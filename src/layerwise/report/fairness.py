@@ -1,0 +1,96 @@
+"""Whether a comparison of schedules was a fair one: were both sides tuned, were budgets kept, do predictions hold.
+
+None of this is a result. It is what a reader must know before believing one: a side whose learning rate was chosen at
+the end of those tried may be better than it looks, and an arm that spent more than uniform was not compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layerwise.report.growth import TRAINING, UNIFORM, Growth, Phase
+from layerwise.report.headline import Finding
+from layerwise.report.notation import fixed, percent
+from layerwise.report.outlay import step_shares
+from layerwise.report.tuning import Tuning, tunings
+from layerwise.report.wording import counted, listed
+
+BUDGET_BAR, STEP_BAR = 0.01, 0.15
+"""How far FLOPs may be from uniform's, and the time of a step from its prediction."""
+
+
+def fairness(found: Growth) -> tuple[Finding, ...]:
+    """What was tuned and what was spent, as far as the rows tell."""
+    return (*_tuned(found), *_accounted(found))
+
+
+def _tuned(found: Growth) -> Iterator[Finding]:
+    """Which learning rates were tried and chosen, and whether a better one may lie beyond."""
+    swept = tunings(found)
+    if swept:
+        told = "; ".join(_tuning(tuning) for tuning in swept)
+        yield Finding("Was the learning rate tuned?", (f"{told}. One seed chose, so no interval.",), "described")
+
+
+def _tuning(tuning: Tuning) -> str:
+    tried = [f"{rate:g}" for rate in tuning.losses]
+    if tuning.chosen is None:
+        return f"{tuning.arm} tried {listed(tried)} and none is marked as chosen"
+    beyond = ", the end of those tried: a better one may lie beyond" if tuning.at_end else ""
+    worse = "" if tuning.is_least or not tried else ", which had not the least loss"
+    return f"{tuning.arm} took {tuning.chosen:g} of {listed(tried)}{beyond}{worse}"
+
+
+def _accounted(found: Growth) -> Iterator[Finding]:
+    """Whether the arms had equal FLOPs, and whether a step took the time that was predicted."""
+    told = [sentence for sentence in (_budget(found), _steps(found)) if sentence]
+    if told:
+        yield Finding("Do the costs add up?", (" ".join(told),), "described")
+
+
+def budget_shares(found: Growth) -> dict[str, float]:
+    """Training (`ARM/SEED`) to its FLOPs as a share of those of uniform with the same seed."""
+    shares: dict[str, float] = {}
+    for arm in found.arms:
+        own, base = (found.by_seed(TRAINING, "flops", name) for name in (arm, UNIFORM))
+        if arm != UNIFORM:
+            both = {seed: (own[seed].value, base[seed].value) for seed in own if seed in base}
+            shares |= {f"{arm}/{seed}": spent / budget for seed, (spent, budget) in both.items() if budget > 0.0}
+    return shares
+
+
+def step_errors(found: Growth) -> dict[tuple[str, Phase], float]:
+    """(Arm, phase) to the measured time of its step over the predicted one, minus one."""
+    errors: dict[tuple[str, Phase], float] = {}
+    for arm in found.arms:
+        measured, predicted = (step_shares(found, arm, metric) for metric in ("measured", "predicted"))
+        errors |= {
+            (arm, phase): score.value / predicted[phase].value - 1.0
+            for phase, score in measured.items()
+            if phase in predicted and predicted[phase].value > 0.0
+        }
+    return errors
+
+
+def _budget(found: Growth) -> str:
+    off = {name: abs(share - 1.0) for name, share in budget_shares(found).items()}
+    if not off:
+        return ""
+    beyond = sorted({name.rpartition("/")[0] for name, by in off.items() if by > BUDGET_BAR})
+    if beyond:
+        return (
+            f"The FLOPs of {listed(beyond)} are up to {percent(max(off.values()))} off uniform's, beyond the"
+            f" {percent(BUDGET_BAR)} allowed: at equal FLOPs they are not compared on equal terms."
+        )
+    return f"The FLOPs of every arm are within {percent(max(off.values()))} of uniform's."
+
+
+def _steps(found: Growth) -> str:
+    errors = step_errors(found)
+    if not errors:
+        return ""
+    (arm, phase), worst = max(errors.items(), key=lambda item: abs(item[1]))
+    beyond = sum(abs(error) > STEP_BAR for error in errors.values())
+    many = f"{beyond} of {counted(len(errors), 'phase')} beyond" if beyond else f"all {len(errors)} phases within"
+    off = fixed(100.0 * worst, 1, signed=True)
+    return f"A step's time is off its prediction by {off} % at most ({arm}, {phase.name}), {many} {100 * STEP_BAR:g} %."

@@ -1,0 +1,101 @@
+"""Loss against what it cost: a line an arm with the range of its seeds, and uniform's frontier of decayed trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import plotly.graph_objects as go
+
+from layerwise.report.figures.frame import framed, series_style
+from layerwise.report.figures.lines import area
+from layerwise.report.ledger import large
+from layerwise.report.notation import between
+from layerwise.report.outlay import AXES, Losses
+from layerwise.report.palette import faded, light
+
+HEIGHT = 460
+FRONTIER = "uniform, decayed at each length"
+LATE = 0.5  # the share of the dearest arm's cost from which on the ends are shown
+AIR = 0.06
+
+
+def costed(
+    arms: Mapping[str, Losses],
+    frontier: Losses,
+    slots: Mapping[str, int],
+    *,
+    across: str,
+    upwards: str,
+    late: bool,
+) -> go.Figure:
+    """Every arm's mean loss, its last point marked; with `late` only the second half of the dearest arm is in sight."""
+    drawn = [*arms.values(), frontier]
+    most = max((cost for losses in (arms.values() if late else drawn) for cost in losses), default=1.0)
+    costs = (LATE * most if late else 0.0, most * (1 + AIR / 2))
+    figure = framed(
+        HEIGHT,
+        x={"title": across, "range": costs, "exponentformat": "SI" if across == AXES["tokens"] else "power"},
+        y={"title": upwards, "range": _span_of_losses(drawn, costs) if late else None, "zeroline": False},
+        margin={"l": 48, "r": 16, "t": 8, "b": 44},
+    )
+    for arm, losses in arms.items():
+        figure.add_traces(_arm(arm, losses, slots[arm], across))
+    if frontier:
+        figure.add_traces(_frontier(frontier, across))
+    return figure
+
+
+def _span_of_losses(drawn: Sequence[Losses], costs: tuple[float, float]) -> list[float] | None:
+    """The losses in sight, ranges of seeds with them."""
+    bounds = [
+        bound
+        for losses in drawn
+        for cost, score in losses.items()
+        if costs[0] <= cost <= costs[1]
+        for bound in (score.value, score.low, score.high)
+        if bound is not None
+    ]
+    if not bounds:
+        return None
+    air = AIR * (max(bounds) - min(bounds)) or 0.1
+    return [min(bounds) - air, max(bounds) + air]
+
+
+def _arm(arm: str, losses: Losses, slot: int, across: str) -> list[go.Scatter]:
+    colour, ribbon, symbol = series_style(slot)
+    places = list(losses)
+    last = places[-1]
+    line = go.Scatter(
+        x=places,
+        y=[score.value for score in losses.values()],
+        mode="lines+markers",
+        line={"color": colour, "width": 2},
+        marker={"color": colour, "symbol": symbol, "size": [9 if place == last else 3 for place in places]},
+        text=[_told(arm, place, losses, across) for place in places],
+        hovertemplate="%{text}<extra></extra>",
+        legendgroup=arm,
+        name=escape(arm),
+    )
+    return [*area(losses, ribbon, arm), line]
+
+
+def _frontier(losses: Losses, across: str) -> list[go.Scatter]:
+    line = go.Scatter(
+        x=list(losses),
+        y=[score.value for score in losses.values()],
+        mode="lines+markers",
+        line={"color": light("ink"), "width": 1.5, "dash": "dash"},
+        marker={"color": light("ink"), "symbol": "line-ew-open", "size": 9, "line": {"width": 2}},
+        text=[_told(FRONTIER, place, losses, across) for place in losses],
+        hovertemplate="%{text}<extra></extra>",
+        legendgroup=FRONTIER,
+        name=FRONTIER,
+    )
+    return [*area(losses, faded(light("muted"), 0.18), FRONTIER), line]
+
+
+def _told(name: str, place: float, losses: Losses, across: str) -> str:
+    score = losses[place]
+    seeds = "" if score.low is None else ", mean and range of the seeds"
+    return f"<b>{escape(name)}</b>, {large(place)} {across}<br>{between(score.value, score.low, score.high)}{seeds}"

@@ -1,0 +1,213 @@
+"""From rows to sentences: whether a schedule gains on uniform training, and whether layer roles are what does it.
+
+The verdict is one sentence, and claims no more than its intervals carry. A gain on uniform training alone does not say
+that layers were given what they need: phases restart the rate of learning, freeze, and spend differently. What says it
+is the control, the same schedule with the roles of its layers given to others. Only where the schedule is better than
+each of its controls is the gain said to come from which layers train when. "Not resolvable" is a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+from layerwise.report.fairness import fairness
+from layerwise.report.growth import DIFFERENCE, GROWTH, TERMS, UNIFORM, Growth
+from layerwise.report.headline import Finding, Number, State
+from layerwise.report.ledger import arm_rows
+from layerwise.report.notation import between, is_resolved, tidy
+from layerwise.report.standings import aligned
+from layerwise.report.wording import counted, listed
+from layerwise.results.rows import Score
+
+PERMUTED = "permuted"
+CONTROLS: dict[str, str] = {
+    PERMUTED: "its layer roles permuted",
+    "reversed": "its layer roles reversed",
+    "random": "its layers drawn at random",
+}
+"""The arms that are the planned schedule with its roles given to other layers, the one that decides first."""
+
+PLANNED = ("importance", "published")
+"""Which schedule the study is about, where no control tells."""
+
+Effect = Literal["better", "worse", "open", "bare"]
+STATES: dict[Effect, State] = {"better": "resolved", "worse": "resolved", "open": "unresolved", "bare": "described"}
+
+
+def gain(found: Growth) -> tuple[Finding, ...]:
+    """Every finding that the rows support, the verdict first; none for a run of another kind."""
+    first = verdict(found)
+    return (*(() if first is None else (first,)), *gain_findings(found))
+
+
+def gain_findings(found: Growth) -> tuple[Finding, ...]:
+    """What stands under the verdict: the other terms, the other arms, and what tells whether the test was fair."""
+    compared = (finding for finding in (_terms(found), _others(found)) if finding is not None)
+    return (*compared, *fairness(found))
+
+
+def gain_lines(found: Growth) -> tuple[str, ...]:
+    """The arms as a table, then a line for each finding, the verdict first: what the terminal shows."""
+    rows = arm_rows(found, terms=("flops",), lengths=False)
+    lines = (f"- {finding.question} {finding.text}" for finding in gain(found))
+    return (*(aligned(rows) if rows.body else ()), *lines)
+
+
+def planned(found: Growth) -> str | None:
+    """The arm that the study is about: the one with controls, else the first of `PLANNED` that was compared."""
+    compared = found.told(GROWTH, DIFFERENCE)
+    pairs = [subject.partition(" - ") for subject in compared]
+    controlled = [arm for arm, _, other in pairs if other in CONTROLS]
+    against = [arm for arm, _, other in pairs if other == UNIFORM and arm not in CONTROLS]
+    preferred = [arm for arm in PLANNED if arm in against]
+    return next(iter([*controlled, *preferred, *against]), None)
+
+
+def judged(score: Score, level: float) -> Effect:
+    """What an interval says of a difference in loss: less is better; `bare` where it has neither interval nor p."""
+    if score.p is None and score.p_adjusted is None and score.low is None:
+        return "bare"
+    if not is_resolved(score, level):
+        return "open"
+    return "better" if score.value < 0.0 else "worse"
+
+
+def lead_terms(found: Growth, arm: str) -> str | None:
+    """The terms that decide: the first of `TERMS` on which the arm was compared with uniform."""
+    return next((terms for terms in TERMS if found.against(arm, terms=terms) is not None), None)
+
+
+def verdict(found: Growth) -> Finding | None:
+    """The verdict in one sentence: against uniform, and against the same schedule with its layers in other roles."""
+    arm = planned(found)
+    terms = lead_terms(found, arm) if arm else None
+    score = found.against(arm, terms=terms) if arm and terms else None
+    if arm is None or terms is None or score is None:
+        return None
+    effect = judged(score, found.level)
+    seeds = f" over {_seeds(found, arm)}"
+    pieces = (f"{_upper(TERMS[terms])}, ", *_effect(arm, effect, score), seeds, *_roles(found, arm, effect), ".")
+    return Finding("Does training where layers need it help?", pieces, STATES[effect])
+
+
+def _effect(arm: str, effect: Effect, score: Score) -> tuple[str, ...]:
+    """The first half of the verdict, up to the number."""
+    number = (Number(_signed(score)), " nats per token")
+    if effect == "open":
+        above = f" above {_nats(score.resolution)}" if score.resolution is not None else ""
+        return (f"no difference between the {arm} schedule and uniform training is resolvable{above}: ", *number)
+    if effect == "bare":
+        return (f"the {arm} schedule differs from uniform training by ", *number, ", without an interval,")
+    return (f"the {arm} schedule is {effect} than uniform training: ", *number)
+
+
+def controls(found: Growth, arm: str) -> dict[str, Score]:
+    """Control to the loss of the schedule minus that of its control, at equal FLOPs, for those that were trained."""
+    scores = {control: found.against(arm, control) for control in CONTROLS}
+    return {control: score for control, score in scores.items() if score is not None}
+
+
+def _roles(found: Growth, arm: str, effect: Effect) -> Iterator[str]:
+    """The second half of the verdict: the schedule against itself with its layers in other roles."""
+    compared = controls(found, arm)
+    if not compared:
+        yield f"; {arm} was compared with no permuted or reversed control, so nothing is known of layer roles"
+        return
+    fates = {control: judged(score, found.level) for control, score in compared.items()}
+    clauses: dict[Effect, str] = {
+        "better": "better than",
+        "worse": "worse than",
+        "open": "not told apart from",
+        "bare": "not told apart, for want of an interval, from",
+    }
+    yield "; the schedule is "
+    for at, fate in enumerate(dict.fromkeys(fates.values())):
+        members = [control for control in compared if fates[control] == fate]
+        yield f"{', and ' if at else ''}{clauses[fate]} itself with "
+        for place, control in enumerate(members):
+            yield f"{' or with ' if place else ''}{CONTROLS[control]}, "
+            yield Number(_signed(compared[control]))
+            yield "," if place < len(members) - 1 else ""
+    yield f", {_conclusion(effect, fates)}"
+
+
+def _conclusion(effect: Effect, fates: Mapping[str, Effect]) -> str:
+    """What both halves say together of the roles of layers: they matter where every control is beaten, or else not."""
+    if set(fates.values()) == {"better"}:
+        told = "so it matters which layers train when"
+        told += "" if PERMUTED in fates else f", as far as {listed([*fates])} can tell without permuted"
+        return told if effect == "better" else f"{told}, though that does not make it better than uniform training"
+    if "worse" in fates.values():
+        return "so the roles that it gives the layers are not the right ones"
+    if effect == "better":
+        return "so the gain is not shown to come from which layers train when"
+    return "so nothing shows that it matters which layers train when"
+
+
+def _terms(found: Growth) -> Finding | None:
+    """The planned schedule on every term that it was compared on."""
+    arm = planned(found)
+    scores = {terms: score for terms in TERMS if arm and (score := found.against(arm, terms=terms)) is not None}
+    if arm is None or not scores:
+        return None
+    pieces: list[str] = []
+    for terms, score in scores.items():
+        pieces += [f"{'; ' if pieces else ''}{TERMS[terms]} {_told(score, found.level)}, ", Number(_signed(score))]
+    absent = [TERMS[terms] for terms in TERMS if terms not in scores]
+    pieces.append(f"; not compared {listed(absent)}." if absent else ".")
+    first = judged(next(iter(scores.values())), found.level)
+    return Finding(f"Is {arm} better than {UNIFORM}?", (_upper(pieces[0]), *pieces[1:]), STATES[first])
+
+
+def _others(found: Growth) -> Finding | None:
+    """The other schedules against uniform, at equal FLOPs."""
+    main = planned(found)
+    scores = {arm: score for arm in found.arms if arm != main and (score := found.against(arm)) is not None}
+    if not scores:
+        return None
+    effects = {arm: judged(score, found.level) for arm, score in scores.items()}
+    words: dict[Effect, str] = {
+        "better": "better",
+        "worse": "worse",
+        "open": "not resolvable",
+        "bare": "without an interval",
+    }
+    pieces: list[str] = []
+    for effect, told in words.items():
+        members = [arm for arm in scores if effects[arm] == effect]
+        if members:
+            pieces += [f"{'; ' if pieces else ''}{told}: ", *_listing(members, scores)]
+    state: State = "resolved" if {"better", "worse"} & set(effects.values()) else "unresolved"
+    state = "described" if set(effects.values()) == {"bare"} else state
+    return Finding("And the other schedules, at equal FLOPs?", (_upper(pieces[0]), *pieces[1:], "."), state)
+
+
+def _listing(arms: Iterable[str], scores: Mapping[str, Score]) -> Iterator[str]:
+    for at, arm in enumerate(arms):
+        yield f"{', ' if at else ''}{arm} "
+        yield Number(_signed(scores[arm]))
+
+
+def _told(score: Score, level: float) -> str:
+    effect = judged(score, level)
+    if effect == "open":
+        above = "" if score.resolution is None else f" above {_nats(score.resolution)}"
+        return f"not resolvable{above}"
+    return "without an interval" if effect == "bare" else effect
+
+
+def _seeds(found: Growth, arm: str) -> str:
+    return counted(min(len(found.seeds.get(name, ())) for name in (arm, UNIFORM)), "seed")
+
+
+def _nats(value: float) -> str:
+    return f"{tidy(value)} nats"
+
+
+def _signed(score: Score) -> str:
+    return between(score.value, score.low, score.high, signed=True)
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
