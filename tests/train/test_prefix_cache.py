@@ -17,7 +17,7 @@ from layerwise.data.splits import Splits
 from layerwise.errors import PlanError, TrainError
 from layerwise.plan.growth import GrowthSchedule, Phase
 from layerwise.train import prefix_cache
-from layerwise.train.prefix_cache import Extent, Numbered, PrefixCache
+from layerwise.train.prefix_cache import Extent, Numbered, NumberedBatches, PrefixCache
 from layerwise.train.recipe import Settings
 from layerwise.train.training import STATES, train
 from models.published import random_model
@@ -159,6 +159,13 @@ def test_examples_tell_their_numbers() -> None:
     numbered = Numbered(tiny_text().train)
     assert [int(numbered[number]["example"]) for number in (4, 0)] == [4, 0]
     assert len(numbered) == 24
+    splits = tiny_text()
+    batch = NumberedBatches(splits.collate)([numbered[3], numbered[1]])
+    assert batch["example"].tolist() == [3, 1]
+    assert {key: batch[key].tolist() for key in batch if key != "example"} == {
+        key: value.tolist() for key, value in splits.collate([splits.train[3], splits.train[1]]).items()
+    }
+    assert "example" not in NumberedBatches(splits.collate)([splits.validation[0]])
 
 
 # -- in a training ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from layerwise.errors import TrainError
 from layerwise.plan.samplers import Draws, Fixed
 from layerwise.train.growing import Growing
 from layerwise.train.pace import Pace, figures_of, seconds_a_step
-from layerwise.train.prefix_cache import NUMBER, Numbered
+from layerwise.train.prefix_cache import Numbered, NumberedBatches
 from layerwise.train.trainer import PlanTrainer
 
 
@@ -41,7 +41,7 @@ class GrowthTrainer(PlanTrainer):
         self.add_callback(Pace())
         if growing.cache is not None:
             self.train_dataset = Numbered(self.train_dataset)
-            self.data_collator = _telling_numbers(self.data_collator)
+            self.data_collator = NumberedBatches(self.data_collator)
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         """The rate of every step: the parent's curve, as the phases follow it or have one of their own."""
@@ -90,14 +90,3 @@ class GrowthTrainer(PlanTrainer):
             if seconds is not None:
                 found[f"step_seconds {phase.name}"] = seconds
         return found
-
-
-def _telling_numbers(collate: Any) -> Any:
-    """A collator that also tells the numbers of the examples, where they have one."""
-
-    def collated(examples: Any) -> dict[str, Any]:
-        bare = [{key: value for key, value in example.items() if key != NUMBER} for example in examples]
-        numbers = [example[NUMBER] for example in examples if NUMBER in example]
-        return {**collate(bare), **({NUMBER: torch.stack(numbers)} if numbers else {})}
-
-    return collated

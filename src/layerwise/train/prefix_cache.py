@@ -21,7 +21,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +60,19 @@ class Numbered(Examples):
 
     def __getitem__(self, index: int) -> Example:
         return {**self.examples[index], NUMBER: torch.tensor(index)}
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedBatches:
+    """What `collate` makes of examples, and their numbers where they have one."""
+
+    collate: Callable[[Sequence[Example]], Example]
+
+    def __call__(self, examples: Sequence[Example]) -> Example:
+        """One batch."""
+        batch = self.collate([{key: each for key, each in example.items() if key != NUMBER} for example in examples])
+        numbers = [example[NUMBER] for example in examples if NUMBER in example]
+        return {**batch, NUMBER: torch.stack(numbers)} if numbers else batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,164 @@
+"""What a frozen layer saves: the step of a growth phase against a step in which everything learns, predicted and timed.
+
+    python benchmarks/growth.py [--rounds 7] [--steps 8] [--width 256] [--batch 8] [--length 128] [--threads 1]
+
+A Llama of 12 layers, the same weights, texts and recipe for every way of training; a round trains some steps of each,
+in a changing order. What is printed is a step as a share of the round's uniform step, the median over rounds with the
+least and the most, beside the share of floating-point operations that `layerwise.plan.growth.cost` predicts. Seconds
+are those of the clock, and in the last column those that the process itself computed, which others on the machine
+disturb less. The time of step 1 and 2 is left out, in which states are kept for the first time.
+
+A shape at which matrix products are most of the work shows what the accounting is about: the width must not be small,
+and a step must hold many more tokens than a layer's width, or the optimiser's pass over the weights, norms and look-ups
+count. 256 wide, 768 inside, 1,024 tokens a step is such a shape.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, TrainerCallback, TrainingArguments
+from transformers.utils import logging
+
+from layerwise.data.splits import Example, Examples, Splits
+from layerwise.measure.flops import model_cost
+from layerwise.plan.growth import GrowthSchedule, Phase
+from layerwise.plan.growth.cost import ModelCost, flops_per_token
+from layerwise.stack import load
+from layerwise.train.growing import growing
+from layerwise.train.growth_trainer import GrowthTrainer
+from layerwise.train.recipe import Growth
+
+DEPTH = 12
+VOCABULARY = 2048
+UNTIMED = 2
+
+PHASES = {
+    "uniform": Phase("uniform", 1.0, tuple(range(DEPTH))),
+    "top half": Phase("top half", 1.0, tuple(range(6, DEPTH)), embedding=False),
+    "frozen prefix": Phase("frozen prefix", 1.0, tuple(range(3, DEPTH)), embedding=False),
+    "bottom half": Phase("bottom half", 1.0, tuple(range(6)), head=False),
+    "top quarter": Phase("top quarter", 1.0, tuple(range(9, DEPTH)), embedding=False),
+    "top quarter, cached": Phase("top quarter cached", 1.0, tuple(range(9, DEPTH)), embedding=False, cached=True),
+}
+"""The ways of training, each a schedule of one phase."""
+
+BARS = {"top quarter": 0.55, "top quarter, cached": 0.40}
+"""What a step may take at most, of a uniform one."""
+
+TOLERANCE = 0.15
+"""How far from the prediction a step may be, as a share of it."""
+
+
+class Noise(Examples):
+    """Texts of random tokens, made once."""
+
+    def __init__(self, count: int, length: int) -> None:
+        self.ids = torch.randint(0, VOCABULARY, (count, length))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, index: int) -> Example:
+        return {"input_ids": self.ids[index], "labels": self.ids[index]}
+
+
+class Stopwatch(TrainerCallback):
+    """The seconds of every optimiser step, by the clock and of the process."""
+
+    def __init__(self) -> None:
+        self.seconds: list[tuple[float, float]] = []
+
+    def on_step_begin(self, *_: object, **__: object) -> None:
+        self.begun = _now()
+
+    def on_step_end(self, *_: object, **__: object) -> None:
+        wall, own = _now()
+        self.seconds.append((wall - self.begun[0], own - self.begun[1]))
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def model(width: int, length: int) -> LlamaForCausalLM:
+    """The model, always with the same weights."""
+    torch.manual_seed(0)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=VOCABULARY, hidden_size=width, intermediate_size=3 * width, num_hidden_layers=DEPTH,
+            num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=length, use_cache=False,
+        )
+    )  # fmt: skip
+
+
+def timed(phase: Phase, cost: ModelCost, options: argparse.Namespace, folder: Path, seed: int) -> tuple[float, float]:
+    """The median seconds of a step of one training in one phase, by the clock and of the process."""
+    watch = Stopwatch()
+    texts = Noise(UNTIMED * options.batch, options.length)
+    splits = Splits("noise", "noise", texts, texts, texts)
+    stack = load(model(options.width, options.length))
+    growth = Growth(GrowthSchedule(phase.name, DEPTH, (phase,)), options.steps, cost)
+    asked = {"seed": seed, "recipe": {"settings": {"augmentation": "none"}}}
+    trainer = GrowthTrainer(
+        growing=growing(stack, growth, splits, asked, folder / "states"),
+        stack=stack,
+        args=TrainingArguments(
+            output_dir=str(folder), max_steps=options.steps, per_device_train_batch_size=options.batch,
+            learning_rate=1e-4, save_strategy="no", logging_strategy="no", report_to="none", disable_tqdm=True,
+            seed=seed, dataloader_pin_memory=False, remove_unused_columns=False, use_cpu=True,
+        ),
+        data_collator=splits.collate,
+        train_dataset=texts,
+        callbacks=[watch],
+    )  # fmt: skip
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    wall, own = zip(*watch.seconds[UNTIMED:], strict=True)
+    return statistics.median(wall), statistics.median(own)
+
+
+def main() -> None:
+    """Time every way of training, round by round, and print the shares beside the predicted ones."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in {"rounds": 7, "steps": 8, "width": 256, "batch": 8, "length": 128, "threads": 1}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    logging.set_verbosity_error()
+    cost = model_cost(load(model(options.width, options.length)), options.length)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in PHASES}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(options.rounds):
+            for name in random.Random(number).sample(list(PHASES), len(PHASES)):
+                found[name].append(timed(PHASES[name], cost, options, Path(folder), number))
+    print(
+        f"Llama of {DEPTH} layers, {options.width} wide, {options.batch} x {options.length} tokens a step, "
+        f"{options.threads} thread(s), {options.rounds} rounds; a uniform step takes "
+        f"{statistics.median(wall for wall, _ in found['uniform']) * 1000:.0f} ms"
+    )
+    for name, phase in PHASES.items():
+        print(line(name, flops_per_token(phase, cost) / (3 * cost.total), found[name], found["uniform"]))
+
+
+def line(name: str, predicted: float, found: list[tuple[float, float]], uniform: list[tuple[float, float]]) -> str:
+    """What is printed of one way: its share of a uniform step, predicted and measured, and whether the bars hold."""
+    wall = [one[0] / other[0] for one, other in zip(found, uniform, strict=True)]
+    own = [one[1] / other[1] for one, other in zip(found, uniform, strict=True)]
+    measured = statistics.median(wall)
+    within = "within" if abs(measured / predicted - 1) <= TOLERANCE else "NOT within"
+    bar = f", at most {BARS[name]:.2f}: {'yes' if measured <= BARS[name] else 'NO'}" if name in BARS else ""
+    return (
+        f"{name:20} predicted {predicted:.3f}, measured {measured:.3f} (rounds {min(wall):.3f} to {max(wall):.3f}), "
+        f"{measured / predicted - 1:+.0%}: {within} {TOLERANCE:.0%}{bar}; of the process {statistics.median(own):.3f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
