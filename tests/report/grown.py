@@ -101,7 +101,7 @@ def scores(depth: int = 12) -> list[Score]:
     for length in LENGTHS:
         name, steps = f"uniform@{length:g}", round(length * UNIFORM_STEPS)
         rows += _trainings(name, made["uniform"], steps, depth, draw, shift=-0.32 * math.log(length))
-    return [*rows, *_rates(), *_differences()]
+    return [*rows, *_rates(), *_differences(), *_importance(depth)]
 
 
 def run(depth: int = 12) -> ReportData:
@@ -223,3 +223,10 @@ def _differences() -> Iterator[Score]:
             yield row("growth", subject, terms, "at", at)
     yield difference("importance - permuted", -0.002, 0.016)
     yield difference("importance - reversed", -0.032, 0.017)
+
+
+def _importance(depth: int) -> Iterator[Score]:
+    """What skipping each layer of the pilot cost: the first one most, those in the middle more than the last ones."""
+    for layer in range(depth):
+        value = 2.4 if layer == 0 else 0.16 * math.exp(-((layer - depth / 2.5) ** 2) / depth)
+        yield row("importance", str(layer), "all", "skip", value, 0.03)

@@ -181,8 +181,9 @@ def test_a_growth_run_is_drawn_and_answers(growth: str, tmp_path: Path) -> None:
     result, console = checked(growth, tmp_path)
     assert console == []
     assert result["failures"] == []
-    assert result["drawn"] == result["places"] == 9
-    assert result["choices"] == {"pressed": 5}
+    assert result["drawn"] == result["places"] == 10
+    assert result["rootedAtFirst"] == 1  # the importance of layers
+    assert result["choices"]["linear"] != result["choices"]["rooted"]
     assert result["overflow"] <= 0
     assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
     assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]

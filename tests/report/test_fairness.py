@@ -58,8 +58,13 @@ def test_an_arm_that_spent_more_is_named(scores: list[Score]) -> None:
     ]
     text = told(dear)[COSTS]
     assert text.startswith("The FLOPs of ramp are up to 3.")
-    assert "not compared on equal terms" in text
+    assert "beyond the 1 % allowed: not all arms have had one budget." in text
     assert "every arm" not in text
+
+
+def test_an_arm_that_was_given_another_budget_is_not_held_to_this_one(scores: list[Score]) -> None:
+    others = [score for score in scores if (score.measure, score.task) != ("growth", "flops")]
+    assert "FLOPs" not in told(others)[COSTS]
 
 
 def test_the_worst_phase_is_told_by_its_sign_and_its_name() -> None:

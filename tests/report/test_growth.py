@@ -85,6 +85,13 @@ def test_a_sweep_alone_makes_no_arm_of_those_compared() -> None:
     assert Growth.of(rows).arms == ("a",)
 
 
+def test_importance_is_by_layer_and_makes_no_arms() -> None:
+    rows = [row("importance", layer, "all", "skip", float(layer)) for layer in ("10", "2")]
+    found = Growth.of([*rows, row("held_out", "a", "test", "nll", 4.0)])
+    assert list(found.importance) == [2, 10]
+    assert found.arms == ("a",)
+
+
 def test_runs_of_other_kinds_are_no_growth_runs() -> None:
     for scores in (robust.scores(8), synthetic.run(6).scores, diagnosed.scores(6), pretrained.scores(6)):
         assert Growth.of(scores).measures == ()

@@ -67,8 +67,8 @@ def test_the_verdict_stands_on_top_with_its_badge(html: str) -> None:
 def test_every_figure_has_data_and_every_difference_its_interval_and_its_null(html: str) -> None:
     drawn = figures(html)
     assert set(drawn) == {
-        "courses", "differences-0", "differences-1", "differences-2", "held-out", "controls-0", "rates", "forecast",
-        "budgets",
+        "courses", "differences-0", "differences-1", "differences-2", "held-out", "controls-0", "rates", "importance",
+        "forecast", "budgets",
     }  # fmt: skip
     assert all(variant["data"] for figure in drawn.values() for variant in figure["variants"].values())
     for name in ("differences-0", "differences-1", "differences-2", "controls-0"):
@@ -116,6 +116,14 @@ def test_one_schedule_alone_is_a_report_too(data: ReportData) -> None:
     assert "there is no frontier to judge the ends by" in html
 
 
+def test_a_side_that_was_not_tuned_is_not_said_to_be(data: ReportData) -> None:
+    assert "Both sides were tuned" in render(data)
+    one_sided = tuple(s for s in data.scores if s.measure != "rates" or s.subject == "uniform")
+    html = render(replace(data, scores=one_sided))
+    assert "Only uniform was tuned." in html
+    assert "Both sides" not in html
+
+
 def test_an_unfinished_training_is_announced(data: ReportData) -> None:
     cut = tuple(s for s in data.scores if (s.measure, s.metric, s.subject) != ("training", "steps", "ramp/1"))
     assert "1 training (ramp/1) is not complete" in render(replace(data, scores=cut))
@@ -142,10 +150,13 @@ def test_the_end_of_the_courses_holds_every_end_and_the_whole_begins_at_nothing(
     late, whole = (costed(arms, ends, slots, across="tokens", upwards="", late=late) for late in (True, False))
     low, high = late.layout.xaxis.range
     bottom, top = late.layout.yaxis.range
-    for losses in arms.values():
+    for arm, losses in arms.items():
         last = max(losses)
         assert low < last < high
         assert bottom < losses[last].value < top
+        (line,) = (trace for trace in late.data if trace.name == arm and trace.mode == "lines+markers")
+        assert line.error_y.array[-1] == pytest.approx((losses[last].high or 0.0) - losses[last].value)
+        assert set(line.error_y.array[:-1]) == {0.0}
     assert whole.layout.xaxis.range[0] == 0.0
     assert whole.layout.xaxis.range[1] > max(ends)
     assert FRONTIER in {trace.name for trace in late.data}

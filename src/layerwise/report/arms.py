@@ -47,7 +47,7 @@ ARMS: dict[str, Arm] = {
     "stacking": Arm(8, "a third of the layers first, then copies of them on top"),
     "ramp": Arm(7, "layers are dropped at random, more of them later and deeper"),
     "freezing": Arm(6, "layers are frozen one after another from the front"),
-    "lisa": Arm(9, "few layers, drawn anew every so many steps, learn at a time"),
+    "lisa": Arm(3, "few layers, drawn anew every so many steps, learn at a time"),
     "retrained": Arm(4, "for each number of layers a model of its own, refined with exactly those layers"),
 }
 SPARE = (10, 9, 11)  # colours that no known arm has

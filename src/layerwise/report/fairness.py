@@ -49,11 +49,14 @@ def _accounted(found: Growth) -> Iterator[Finding]:
 
 
 def budget_shares(found: Growth) -> dict[str, float]:
-    """Training (`ARM/SEED`) to its FLOPs as a share of those of uniform with the same seed."""
+    """Training (`ARM/SEED`) to its FLOPs as a share of those of uniform with the same seed.
+
+    Only arms that were compared at equal FLOPs were given that budget.
+    """
     shares: dict[str, float] = {}
     for arm in found.arms:
         own, base = (found.by_seed(TRAINING, "flops", name) for name in (arm, UNIFORM))
-        if arm != UNIFORM:
+        if found.against(arm) is not None:
             both = {seed: (own[seed].value, base[seed].value) for seed in own if seed in base}
             shares |= {f"{arm}/{seed}": spent / budget for seed, (spent, budget) in both.items() if budget > 0.0}
     return shares
@@ -80,7 +83,7 @@ def _budget(found: Growth) -> str:
     if beyond:
         return (
             f"The FLOPs of {listed(beyond)} are up to {percent(max(off.values()))} off uniform's, beyond the"
-            f" {percent(BUDGET_BAR)} allowed: at equal FLOPs they are not compared on equal terms."
+            f" {100 * BUDGET_BAR:g} % allowed: not all arms have had one budget."
         )
     return f"The FLOPs of every arm are within {percent(max(off.values()))} of uniform's."
 

@@ -113,8 +113,8 @@ def learning(shares: Mapping[str, float]) -> str:
     """What learns in a phase, from the shares of its parts; where layers are drawn at random, what they cost on
     average.
 
-    >>> learning({"0": 1.0, "1": 1.0, "2": 2 / 3, "embedding": 1.0, "head": 1.0})
-    'layers 0-1, embedding, head'
+    >>> learning({"0": 2 / 3, "1": 1.0, "2": 1.0, "3": 1.0, "embedding": 1.0, "head": 1.0})
+    'layers 1-3, embedding, head'
     >>> learning({"0": 0.9, "1": 0.7})
     'layers at random, 0.80 of their full cost'
     """

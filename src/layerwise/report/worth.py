@@ -89,7 +89,9 @@ def _judged(found: Pretraining, task: str, score: Score) -> tuple[str, State]:
     if score.p is None and score.low is None:
         return "no interval", "described"
     if not is_resolved(score, found.level):
-        return "not resolvable", "unresolved"
+        alone = score.p is not None and score.p < found.level
+        corrected = f" among so many arms (corrected p {probability(score.p_adjusted)})" if alone else ""
+        return f"not resolvable{corrected}", "unresolved"
     better = (score.value < 0.0) == task.startswith(HELD_OUT)
     return ("better" if better else "worse"), "resolved"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -72,12 +73,30 @@ def _arm(arm: str, losses: Losses, slot: int, across: str) -> list[go.Scatter]:
         mode="lines+markers",
         line={"color": colour, "width": 2},
         marker={"color": colour, "symbol": symbol, "size": [9 if place == last else 3 for place in places]},
+        error_y=_range_at(last, losses, colour),
         text=[_told(arm, place, losses, across) for place in places],
         hovertemplate="%{text}<extra></extra>",
         legendgroup=arm,
         name=escape(arm),
     )
     return [*area(losses, ribbon, arm), line]
+
+
+def _range_at(last: float, losses: Losses, colour: str) -> dict[str, Any]:
+    """The range of the seeds at the end alone: before, the band shows it."""
+    score = losses[last]
+    if score.low is None or score.high is None:
+        return {"visible": False}
+    above, below = score.high - score.value, score.value - score.low
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [above if place == last else 0.0 for place in losses],
+        "arrayminus": [below if place == last else 0.0 for place in losses],
+        "color": colour,
+        "thickness": 2,
+        "width": 0,
+    }
 
 
 def _frontier(losses: Losses, across: str) -> list[go.Scatter]:

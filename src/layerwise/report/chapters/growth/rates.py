@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from layerwise.report.arms import arm_slots
 from layerwise.report.chapters.chapter import Chapter, card, lead, legend, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.figures.lines import lined, telling
-from layerwise.report.growth import RATES
+from layerwise.report.growth import RATES, UNIFORM
 from layerwise.report.ledger import rate_rows
 from layerwise.report.markup import element
 from layerwise.report.picture import Picture
 from layerwise.report.series import Line
 from layerwise.report.table import simple_table
 from layerwise.report.tuning import tunings
+from layerwise.report.wording import listed
 
 TITLE, SHORT = "The learning rates that were tried", "Rates"
 UPWARDS = "validation loss (nats per token)"
@@ -39,13 +42,24 @@ def rates(evidence: Evidence) -> Chapter:
     table = simple_table(rows.head, rows.body, numeric_from=len(rows.head))
     bounded = any(score.low is not None for t in swept for score in t.losses.values())
     body = (
-        lead("A gain over a badly tuned side is none: both sides were tuned, by loss on validation text."),
+        lead(f"A gain over a badly tuned side is none. {_sides([tuning.arm for tuning in swept])}"),
         legend({tuning.arm: slots[tuning.arm] for tuning in swept}, (picture.name,), noun="Arms"),
         element("div", card(picture.alternative, picture.html()), element("div", table), class_="grid pair"),
         note(
-            "The filled mark is the rate that was taken, open ones were tried. Other arms in phases take the rate of"
-            " the planned one."
+            "The filled mark is the rate that was taken, open ones were tried; an arm without a sweep takes the rate"
+            " of another of its side."
             + ("" if bounded else " One seed chose, so there is no interval: the sweep chooses and proves nothing.")
         ),
     )
     return Chapter(RATES, TITLE, SHORT, body, (picture,))
+
+
+def _sides(arms: Sequence[str]) -> str:
+    """Which sides were tuned.
+
+    >>> _sides(["uniform", "importance"]), _sides(["uniform"])
+    ('Both sides were tuned, by loss on validation text.', 'Only uniform was tuned.')
+    """
+    if UNIFORM in arms and len(arms) > 1:
+        return "Both sides were tuned, by loss on validation text."
+    return f"Only {listed(arms)} {'was' if len(arms) == 1 else 'were'} tuned."

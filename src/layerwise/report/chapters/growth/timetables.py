@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from layerwise.report.arms import arm_slots
-from layerwise.report.chapters.chapter import Chapter, lead, missing, note
+from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
+from layerwise.report.figures.lines import lined, telling
 from layerwise.report.growth import SCHEDULE, Growth
 from layerwise.report.ledger import STATES, phase_rows
 from layerwise.report.markup import Safe, element
+from layerwise.report.picture import Picture
+from layerwise.report.series import Line
 from layerwise.report.table import simple_table
 from layerwise.report.timetable import timetable
 from layerwise.report.wording import counted
@@ -24,7 +27,7 @@ def timetables(evidence: Evidence) -> Chapter:
         return Chapter(SCHEDULE, TITLE, SHORT, (missing("No schedule was written into this run (schedule)."),))
     steps = max(phase.end for arm in arms for phase in found.phases(arm))
     slots = arm_slots(found.arms)
-    rows = phase_rows(found)
+    rows, pictures = phase_rows(found), _importance(found)
     cards = (_card(found, arm, slots[arm], steps) for arm in arms)
     body = (
         lead("Depth by time: the embedding above, the layers downwards, the head below; steps to the right."),
@@ -35,9 +38,24 @@ def timetables(evidence: Evidence) -> Chapter:
             " gradient, so at equal FLOPs two charts hold about as much colour. A shade between these is an average:"
             " layers are drawn at random in that phase."
         ),
+        *(
+            element("div", picture.controls(), card(picture.alternative, picture.html()), class_="spaced")
+            for picture in pictures
+        ),
         element("details", element("summary", "Every phase"), simple_table(rows.head, rows.body, numeric_from=4)),
     )
-    return Chapter(SCHEDULE, TITLE, SHORT, body)
+    return Chapter(SCHEDULE, TITLE, SHORT, body, pictures)
+
+
+def _importance(found: Growth) -> tuple[Picture, ...]:
+    """What each layer was worth to the model that the planned schedule was made from."""
+    if not found.importance:
+        return ()
+    line = Line("skipped", found.importance, arm_slots(["importance"])["importance"])
+    tell = telling("layer {}", "nats per token", found.level, nats=True)
+    drawn = lined([line], across="layer", upwards="nats per token, when skipped", tell=tell, height=300, reference=0.0)
+    title = "What the schedule by importance was made from: the pilot's loss without each layer"
+    return (Picture("importance", title, {(): drawn}, rooted=True, bent=True),)
 
 
 def _key() -> Safe:
