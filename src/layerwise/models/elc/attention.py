@@ -68,7 +68,7 @@ class SelfAttention(nn.Module):
         self, states: Tensor, mask: Tensor | None, positions: Tensor, buckets: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """`mask` is True where a key may be read, (batch, 1, 1 or seq, seq); `positions` is the shared table
-        (2C - 1, width), `buckets` its row for each pair of tokens (seq, seq).
+        (at most 2C - 1 rows, width), `buckets` its row for each pair of tokens (seq, seq).
         """
         states = self.norm(states)
         query, key = (self._split(part) for part in self.query_key(states).chunk(2, dim=-1))
@@ -90,12 +90,20 @@ class SelfAttention(nn.Module):
 
     def _position_bias(self, query: Tensor, key: Tensor, positions: Tensor, buckets: Tensor) -> Tensor:
         """What distance adds to the scores, scaled: (batch, heads, seq, seq)."""
-        rows = self.query_key(self.dropout(positions))
+        rows = self.query_key(self.dropout(positions)) * self.scale
         position_query, position_key = (self._split(part) for part in rows.chunk(2, dim=-1))
-        index = buckets.expand(*query.shape[:2], -1, -1)
-        asked = torch.matmul(query, position_key.transpose(-1, -2)).gather(-1, index)
-        offered = torch.matmul(key, position_query.transpose(-1, -2)).gather(-1, index.transpose(-1, -2))
-        return (asked + offered.transpose(-1, -2)) * self.scale
+        asked = self._by_distance(query, position_key, buckets)
+        offered = self._by_distance(key, position_query, buckets.transpose(0, 1))
+        return (asked + offered.transpose(-1, -2)).transpose(0, 1)
+
+    @staticmethod
+    def _by_distance(states: Tensor, rows: Tensor, buckets: Tensor) -> Tensor:
+        """states_i . rows_{b(i, j)}: (heads, batch, seq, seq), of `states` (batch, heads, seq, d_head) and `rows`
+        (heads, 2C - 1, d_head). Heads come first: one product of matrices a head, and nothing is copied for a batch.
+        """
+        batch, heads, length, _ = states.shape
+        products = torch.bmm(states.transpose(0, 1).flatten(1, 2), rows.transpose(1, 2))
+        return products.reshape(heads, batch, length, -1).gather(-1, buckets.expand(heads, batch, -1, -1))
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> tuple[Tensor, Tensor | None]:
         dropout = self.config.attention_probs_dropout_prob if self.training else 0.0

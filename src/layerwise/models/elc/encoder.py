@@ -19,7 +19,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from layerwise.errors import ModelError
-from layerwise.models.elc.attention import SelfAttention, bucket_table
+from layerwise.models.elc.attention import SelfAttention, bucket, bucket_table
 from layerwise.models.elc.configuration import ElcConfig
 from layerwise.models.elc.layers import DeepLinear, Layer, LayerWeights, MixingLayer
 from layerwise.stack.record import Record
@@ -45,10 +45,15 @@ class Embedding(nn.Module):
         return self.dropout(self.norm(vectors))
 
     def distances(self, length: int) -> tuple[Tensor, Tensor]:
-        """The normalised table (2C - 1, width), and its row for each pair of `length` tokens (seq, seq)."""
-        longest = self.config.max_position_embeddings
+        """The normalised rows of the distances that `length` tokens have (at most 2C - 1, width), and which of them
+        each pair of tokens has (seq, seq).
+        """
+        config = self.config
+        first = bucket(1 - length, config.position_buckets, config.max_position_embeddings)
+        last = bucket(length - 1, config.position_buckets, config.max_position_embeddings)
         places = torch.arange(length, device=self.bucket_of.device)
-        return self.position_norm(self.positions), self.bucket_of[places[:, None] - places + longest - 1]
+        buckets = self.bucket_of[places[:, None] - places + config.max_position_embeddings - 1]
+        return self.position_norm(self.positions[first : last + 1]), buckets - first
 
 
 class ElcPreTrainedModel(PreTrainedModel):
