@@ -205,10 +205,17 @@ def pretrain_all(programme: Programme, folder: Path, progress: Callable[[str, fl
             )
 
 
-def assess(programme: Programme, run: Run, progress: Callable[[str, float], None], pairs: int | None = None) -> None:
+def assess(
+    programme: Programme,
+    run: Run,
+    progress: Callable[[str, float], None],
+    *,
+    pairs: int = PAIRS,
+    segments: int | None = None,
+) -> None:
     """The rows of every finished model in the run; those that are there already are kept.
 
-    `pairs` is the number of minimal pairs of each paradigm, unless it is that of a pretraining.
+    `pairs` is the number of minimal pairs of each paradigm, `segments` that of held-out segments, by default all.
     """
     models = candidates_of(run.folder)
     stored = [row for measure in (HELD_OUT, ALPHA) for row in run.store.scores(measure)]
@@ -219,7 +226,9 @@ def assess(programme: Programme, run: Run, progress: Callable[[str, float], None
     for number, each in enumerate(models):
         if each.label not in known:
             progress(f"{each.label}  held-out text", number / len(models))
-            rows += pretrained_rows(each.label, each.folder, programme.text.test, recipe, device=programme.device)
+            rows += pretrained_rows(
+                each.label, each.folder, programme.text.test, recipe, limit=segments, device=programme.device
+            )
     pedigrees = {each.label: Pedigree.read(each.folder) for each in models}
     rows += arm_means(rows)
     rows += training_rows({label: pedigree for label, pedigree in pedigrees.items() if pedigree is not None})
@@ -227,7 +236,7 @@ def assess(programme: Programme, run: Run, progress: Callable[[str, float], None
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     examinees = [Examinee(each.label, partial(_opened, each.folder, programme)) for each in models]
     run.store.replace_scores(LIKENESS, _likeness(programme, rows))
-    evaluate_models(examinees, [generated_pairs(pairs or PAIRS)], Judging(), run, progress=progress)
+    evaluate_models(examinees, [generated_pairs(pairs)], Judging(), run, progress=progress)
 
 
 def _likeness(programme: Programme, rows: list[Score]) -> list[Score]:

@@ -70,7 +70,7 @@ def _carry_out(programme: Programme, run: Run, seed: int, progress: Callable[[st
     timed = next(recipe for recipe in programme.recipes if recipe.arm == study.TIMED)
     later = replace(programme, recipes=(study.at_equal_seconds(timed, slower),))
     pretrain_all(later, run.folder, progress, say)
-    assess(programme, run, progress, study.PAIRS)
+    assess(programme, run, progress, pairs=study.PAIRS, segments=study.SEGMENTS)
     _fine_tune(programme, run, seed, progress)
     costs = [row for row in run.store.scores(study.MEASURE) if row.metric == "ratio"]
     models = [row for name in ("masked_lm", "pairs", "msgs-ours") for row in run.store.scores(name)]

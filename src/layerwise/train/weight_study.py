@@ -47,10 +47,13 @@ TOKENS, TIME = "tokens", "seconds"
 """On which terms arms were compared: the last word of a study's task."""
 
 REWIRED, KEPT = "ltg-rewired", "elc-kept"
-PAIRS = 40
+PAIRS = 30
 """Minimal pairs of each paradigm: their interval is over seeds, so that many pairs say little more."""
 
-SIZES = Sizes(train=600, selection=150, test=300)
+SEGMENTS = 1_024
+"""Held-out segments that a model is asked, spread over all documents, for the same reason."""
+
+SIZES = Sizes(train=480, selection=120, test=300)
 TASKS = ("control main_verb", "ambiguous main_verb_relative_position")
 """One task that asks whether a feature is there to be found, and one that asks which of two is preferred."""
 
