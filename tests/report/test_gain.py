@@ -144,7 +144,13 @@ def test_a_difference_without_an_interval_is_no_verdict() -> None:
 def test_the_corrected_p_decides_and_not_the_interval() -> None:
     numbers = replace(difference("importance - uniform", *BETTER), p=0.03, p_adjusted=0.2)
     found = Growth.of([row("held_out", "importance/0", "test", "nll", 4.0), numbers])
-    assert told(found)[1] == "unresolved"
+    text, state = told(found)
+    assert state == "unresolved"
+    assert "is resolvable among so many arms (adjusted p 0.20): −0.0500 [" in text
+    assert (
+        "not resolvable among so many arms (adjusted p 0.20), "
+        in answers(found)["Is importance better than uniform?"][0]
+    )
 
 
 def test_the_arm_with_controls_is_the_one_that_is_judged() -> None:

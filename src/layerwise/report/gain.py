@@ -15,7 +15,7 @@ from layerwise.report.fairness import fairness
 from layerwise.report.growth import DIFFERENCE, GROWTH, TERMS, UNIFORM, Growth
 from layerwise.report.headline import Finding, Number, State
 from layerwise.report.ledger import arm_rows
-from layerwise.report.notation import between, is_resolved, tidy
+from layerwise.report.notation import between, is_resolved, probability, tidy
 from layerwise.report.standings import aligned
 from layerwise.report.wording import counted, listed
 from layerwise.results.rows import Score
@@ -87,16 +87,22 @@ def verdict(found: Growth) -> Finding | None:
         return None
     effect = judged(score, found.level)
     seeds = f" over {_seeds(found, arm)}"
-    pieces = (f"{_upper(TERMS[terms])}, ", *_effect(arm, effect, score), seeds, *_roles(found, arm, effect), ".")
+    pieces = (
+        f"{_upper(TERMS[terms])}, ",
+        *_effect(arm, effect, score, found.level),
+        seeds,
+        *_roles(found, arm, effect),
+        ".",
+    )
     return Finding("Does training where layers need it help?", pieces, STATES[effect])
 
 
-def _effect(arm: str, effect: Effect, score: Score) -> tuple[str, ...]:
+def _effect(arm: str, effect: Effect, score: Score, level: float) -> tuple[str, ...]:
     """The first half of the verdict, up to the number."""
     number = (Number(_signed(score)), " nats per token")
     if effect == "open":
-        above = f" above {_nats(score.resolution)}" if score.resolution is not None else ""
-        return (f"no difference between the {arm} schedule and uniform training is resolvable{above}: ", *number)
+        limit = _limit(score, level)
+        return (f"no difference between the {arm} schedule and uniform training is resolvable{limit}: ", *number)
     if effect == "bare":
         return (f"the {arm} schedule differs from uniform training by ", *number, ", without an interval,")
     return (f"the {arm} schedule is {effect} than uniform training: ", *number)
@@ -192,8 +198,7 @@ def _listing(arms: Iterable[str], scores: Mapping[str, Score]) -> Iterator[str]:
 def _told(score: Score, level: float) -> str:
     effect = judged(score, level)
     if effect == "open":
-        above = "" if score.resolution is None else f" above {_nats(score.resolution)}"
-        return f"not resolvable{above}"
+        return f"not resolvable{_limit(score, level)}"
     return "without an interval" if effect == "bare" else effect
 
 
@@ -201,8 +206,15 @@ def _seeds(found: Growth, arm: str) -> str:
     return counted(min(len(found.seeds.get(name, ())) for name in (arm, UNIFORM)), "seed")
 
 
-def _nats(value: float) -> str:
-    return f"{tidy(value)} nats"
+def _limit(score: Score, level: float) -> str:
+    """What could have been seen; and where the arm alone would have been told apart, that the number of arms decided.
+
+    >>> _limit(Score("growth", "a - b", "flops", "difference", 0.1, p=0.03, p_adjusted=0.2), 0.05)
+    ' among so many arms (adjusted p 0.20)'
+    """
+    if score.p is not None and score.p < level:
+        return f" among so many arms (adjusted p {probability(score.p_adjusted)})"
+    return "" if score.resolution is None else f" above {tidy(score.resolution)} nats"
 
 
 def _signed(score: Score) -> str:

@@ -39,8 +39,8 @@ def differences(evidence: Evidence) -> Chapter:
         ),
         note(
             "The dotted line is no difference: the null. Differences are paired by seed and their intervals are over"
-            " seeds; adjusted p are corrected over the arms that were asked the same. Small dots are seeds; an arm's"
-            " own loss has an interval over seeds where there are several, else over documents."
+            " seeds, each its arm's own; verdicts go by p corrected over the arms that were asked the same. Small dots"
+            " are seeds; an arm's own loss has an interval over seeds where there are several, else over documents."
         ),
         *((element("details", element("summary", "Every difference"), table),) if rows.body else ()),
     )
