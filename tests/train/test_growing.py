@@ -350,6 +350,15 @@ def test_a_phase_begins_with_what_is_done_once(straight: tuple[Path, Seen, Pedig
         assert equal(seen.before[step], seen.after[step - 1]), f"nothing is done at step {step}"
 
 
+def test_weights_are_copied_as_they_were_before_the_phase(tmp_path: Path) -> None:
+    copies = ((0, 2), (1, 0), (2, 1))
+    schedule = GrowthSchedule("round", DEPTH, (Phase("all", 0.5, ALL), Phase("turned", 0.5, ALL, copies=copies)))
+    seen = Seen()
+    run(schedule, tmp_path, seen)
+    for layer, source in copies:
+        assert equal(layer_of(seen.before[6], layer), layer_of(seen.after[5], source))
+
+
 def test_moments_are_kept_or_dropped_as_declared(straight: tuple[Path, Seen, Pedigree]) -> None:
     _, seen, _ = straight
     layers = {number: {f"model.layers.{number}.{name}" for name in layer_of(seen.before[0], number)} for number in ALL}
@@ -460,7 +469,7 @@ def test_what_is_frozen_is_not_computed(tmp_path: Path) -> None:
 
 def test_operations_and_tokens_are_summed_over_all_sittings(tmp_path: Path) -> None:
     schedule = GrowthSchedule(
-        "drawn", DEPTH, (Phase("drop", 0.5, ALL, drop=(0.5, 0.5)), Phase("top", 0.5, (2,), embedding=False))
+        "drawn", DEPTH, (Phase("drop", 0.5, ALL, drop=(0.1, 0.8)), Phase("top", 0.5, (2,), embedding=False))
     )
     with pytest.raises(Stopped):
         run(schedule, tmp_path, Seen(8), save_steps=3)
@@ -472,6 +481,8 @@ def test_operations_and_tokens_are_summed_over_all_sittings(tmp_path: Path) -> N
     assert pedigree.figures["flops"] == sum(
         round(flops_per_token(table.settled(step), COST) * tokens) for step in range(STEPS)
     )
+    means = [flops_per_token(table.phase(step), COST) * tokens for step in range(STEPS)]
+    assert abs(pedigree.figures["flops"] - sum(means)) > 1, "what was drawn is counted, and not the mean"
     assert pedigree.figures["parameters"] == sum(weight.numel() for weight in tiny_llama().parameters())
     assert pedigree.figures["step_seconds"] > 0
     assert pedigree.figures["peak_bytes"] > 0

@@ -73,6 +73,16 @@ def test_passes_of_a_step_drop_layers_each_by_its_own_draw() -> None:
     assert len({found.at(7, number) for number in range(20)}) > 5
 
 
+def test_what_is_dropped_goes_in_a_line_from_the_first_step_to_the_last() -> None:
+    found = table(last(drop=(0.0, 0.9)), steps=4000)
+    counts = [len(found.at(step).order()) for step in range(4000)]
+    assert counts[0] == DEPTH
+    mean_share = fmean((place + 1) / DEPTH for place in range(DEPTH))
+    for first in range(0, 4000, 1000):
+        expected = DEPTH * (1 - 0.9 * (first + 499.5) / 3999 * mean_share)
+        assert fmean(counts[first : first + 1000]) == pytest.approx(expected, rel=0.02)
+
+
 @pytest.mark.parametrize(
     "phase",
     [last(sample=2), last(drop=(0.0, 0.8)), last(drop=(0.6, 0.2)), Phase("last", 1.0, (2, 4), drop=(0.5, 0.5))],

@@ -110,12 +110,14 @@ class PrefixCache:
         were kept before it.
         """
         about = {**self.asked, "phase": phase, "weights": weights, "extent": [*self._shape]}
-        with PartialState().local_main_process_first():
+        state = PartialState()
+        with state.local_main_process_first():
             if self._about() != about:
                 self._make(about)
-        self._states = np.memmap(self.folder / _STATES, np.float32, "r+", shape=self._shape)
-        self._sums = np.memmap(self.folder / _SUMS, np.uint64, "r+", shape=(self.extent.rows,))
-        self._sums[self._sums >> np.uint64(_STEP) > step] = 0
+            self._states = np.memmap(self.folder / _STATES, np.float32, "r+", shape=self._shape)
+            self._sums = np.memmap(self.folder / _SUMS, np.uint64, "r+", shape=(self.extent.rows,))
+            if state.is_local_main_process:  # the others come when it may have kept the first states of this step
+                self._sums[self._sums >> np.uint64(_STEP) > step] = 0
 
     def close(self) -> None:
         """Let the states go, on disk too."""
