@@ -53,6 +53,10 @@ FLAGS = {
     }
     | {"--batch", "--accumulation", "--learning-rate", "--precision", "--checks", "--compile", "--set", "--run"}
     | {"--fresh", "--seed", "--quiet", "--tokenizer", "--device"},
+    "train growth": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
+    | {"--model", "--text", "--schedule", "--importance", "--equal", "--explain", "--alone", "--seeds", "--steps"}
+    | {"--epochs", "--passes", "--batch", "--accumulation", "--learning-rate", "--precision", "--checks", "--set"}
+    | {"--from-scratch", "--length", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "robustness": MODEL_FLAGS - {"--trust-remote-code"}
     | {"--images", "--text", "--unreadable", "--limit", "--length", "--orders", "--draws", "--seeds"}
     | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
@@ -70,6 +74,10 @@ FLAGS = {
         "--precision",
     }
     | {"--set", "--run", "--fresh", "--seed", "--quiet", "--tokenizer", "--device"},
+    "study growth": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
+    | {"--model", "--text", "--arms", "--rates", "--seeds", "--steps", "--epochs", "--passes", "--batch"}
+    | {"--accumulation", "--precision", "--checks", "--set", "--from-scratch", "--length", "--run", "--fresh"}
+    | {"--seed", "--quiet", "--tokenizer"},
     "convert": {"--variant", "--tokenizer", "--out", "--heads"},
     "wiring": {"--keep", "--tolerance", "--rounds", "--save", "--images", "--text", "--unreadable", "--limit"}
     | {"--length", "--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},
@@ -100,7 +108,9 @@ def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 def test_every_help_has_an_example_and_fits_eighty_columns(verb: str) -> None:
     ended = layerwise(*verb.split(), "--help")
     assert ended.code == 0
-    assert f" layerwise {verb} " in ended.out.partition("Usage")[2].partition("\n")[2]
+    assert (
+        f" layerwise {verb.removesuffix(train.METHODS).strip()} " in ended.out.partition("Usage")[2].partition("\n")[2]
+    )
     assert max(map(len, ended.out.splitlines())) <= 80
     assert all(flag in ended.out for flag in FLAGS[verb])
     assert "…" not in ended.out
@@ -152,7 +162,9 @@ import sys
 from layerwise.cli.app import main
 for words in (["plan", "0-13 18-31"], ["sweep", "--help"], ["sweep", "x", "--families", "painter"],
               ["train", "layershufle", "--model", "x"], ["train", "METHODS", "--help"],
-              ["train", "elc", "--help"], ["study", "layer-weights", "--help"], ["robustness", "--help"],
+              ["train", "elc", "--help"], ["study", "layer-weights", "--help"], ["train", "growth", "--help"],
+              ["train", "growth", "--schedule", "publisht"], ["study", "growth", "--arms", "publisht"],
+              ["robustness", "--help"],
               ["evaluate", "--help"], ["evaluate", "x", "--suite", "blmp"]):
     sys.argv = ["layerwise", *words]
     try:

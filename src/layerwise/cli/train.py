@@ -23,9 +23,11 @@ class Ways(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: Sequence[str]) -> tuple[str | None, Any, list[str]]:
         """The command, and what is left for it to read."""
-        if args[0] in self.commands or args[0].startswith("-"):
+        if args[0] == METHODS and len(args) > 1:
+            args = args[1:]
+        elif args[0] in self.commands or args[0].startswith("-"):
             return super().resolve_command(ctx, list(args))
-        return METHODS, self.commands[METHODS], list(args)
+        return "", self.commands[METHODS], list(args)
 
 
 train = typer.Typer(
