@@ -175,10 +175,11 @@ class _Sitting:
         self._sweep(study.UNIFORM, schedules[study.UNIFORM])
         if study.IMPORTANCE in self.asked.arms:
             schedules |= self._by_importance()
-        for arm in study.SWEPT[1:]:
-            if arm in schedules:
-                self._sweep(arm, schedules[arm])
+        for arm in study.swept(schedules)[1:]:
+            self._sweep(arm, schedules[arm])
         arms = self._arms(schedules)
+        for trained in arms:
+            self._note_budget(trained)
         lengths = self._lengths(schedules[study.UNIFORM], arms)
         for seed in range(self.asked.seeds):
             for each in (*arms, *lengths):
@@ -189,7 +190,7 @@ class _Sitting:
 
     def _say_size(self) -> None:
         asked = self.asked
-        swept = [arm for arm in study.SWEPT if arm in asked.arms]
+        swept = study.swept(asked.arms)
         known = study.known(self.pupil.stack.depth)
         expected = [steps_for(known[arm], self.pupil.cost, asked.budget) for arm in asked.arms if arm in known]
         longest = _longest(self.pupil, asked, expected)
@@ -271,6 +272,17 @@ class _Sitting:
             for arm in study.ARMS
             if arm in schedules
         )
+
+    def _note_budget(self, arm: Arm) -> None:
+        """Say where so few steps cannot be made to cost what the budget is."""
+        cost, budget, passes = self.pupil.cost, self.asked.budget, arm.settings.accumulation
+        off = max(
+            abs(study.spent(arm.schedule, cost, steps, seed, passes) / budget - 1) for seed, steps in arm.steps.items()
+        )
+        if off > study.TOLERANCE:
+            self._note(
+                f"{arm.name} ends {off:.1%} off its budget, which no number of whole steps meets; give more --steps"
+            )
 
     def _lengths(self, uniform: GrowthSchedule, arms: Sequence[Arm]) -> tuple[Arm, ...]:
         longest = [steps for arm in arms for steps in arm.steps.values()]

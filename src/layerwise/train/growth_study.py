@@ -21,7 +21,7 @@ counted, which favours the method.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, sqrt
 from random import Random
@@ -41,8 +41,8 @@ ARMS = (UNIFORM, PUBLISHED, IMPORTANCE, PERMUTED, REVERSED, RANDOM, STACKING, RA
 CONTROLS = (PERMUTED, REVERSED, RANDOM)
 """Made from the schedule of `importance`; without it there are none."""
 
-SWEPT = (UNIFORM, PUBLISHED, IMPORTANCE)
-"""The arms with a sweep of their own; the others take the rate of `importance`, or without it of `published`."""
+PHASED = (IMPORTANCE, PUBLISHED)
+"""The phased arms with a sweep of their own, the one whose rate the others take first."""
 
 PILOT = 1_000
 """The seed of the sweep and of the model that importance is measured on. The seeds of the arms lie below it."""
@@ -85,9 +85,17 @@ def of_importance(schedule: GrowthSchedule, seed: int) -> dict[str, GrowthSchedu
         IMPORTANCE: own,
         PERMUTED: own.permuted(order),
         REVERSED: own.reversed(),
-        RANDOM: random_freezing(own, seed),
+        RANDOM: next(each for each in _drawn(own, seed) if each.phases != own.phases),
     }
     return {arm: replace(each, name=arm) for arm, each in found.items()}
+
+
+def _drawn(schedule: GrowthSchedule, seed: int) -> Iterator[GrowthSchedule]:
+    """Random freezings, the first by `seed`: few layers may be drawn as they were."""
+    chance = Random(f"{seed}/{RANDOM}")
+    yield random_freezing(schedule, seed)
+    while True:
+        yield random_freezing(schedule, chance.getrandbits(32))
 
 
 def permutation(schedule: GrowthSchedule, seed: int) -> tuple[int, ...] | None:
@@ -164,13 +172,25 @@ def at_length(length: float) -> str:
     return f"{UNIFORM}@{length:g}"
 
 
+def swept(arms: Iterable[str]) -> tuple[str, ...]:
+    """The arms with a sweep of their own: uniform, and of the phased side those in `PHASED`, or else the first other.
+
+    >>> swept(["uniform", "published", "ramp"]), swept(["uniform", "stacking", "ramp"])
+    (('uniform', 'published'), ('uniform', 'stacking'))
+    """
+    others = [arm for arm in arms if arm != UNIFORM]
+    return (UNIFORM, *([arm for arm in others if arm in PHASED] or others[:1]))
+
+
 def rate_of(arm: str, chosen: Mapping[str, float]) -> float:
-    """The learning rate of an arm: its own, or that of the phased side."""
-    if arm in chosen:
-        return chosen[arm]
-    if arm.startswith(f"{UNIFORM}@"):
-        return chosen[UNIFORM]
-    return chosen[IMPORTANCE] if IMPORTANCE in chosen else chosen[PUBLISHED]
+    """The learning rate of an arm: the one that was `chosen` for it, or that of its side.
+
+    >>> chosen = {"uniform": 1.0, "published": 2.0, "importance": 3.0}
+    >>> [rate_of(arm, chosen) for arm in ("uniform@1.25", "published", "permuted")]
+    [1.0, 2.0, 3.0]
+    """
+    side = [UNIFORM] if arm.startswith(f"{UNIFORM}@") else [*PHASED, *(each for each in chosen if each != UNIFORM)]
+    return next(chosen[each] for each in (arm, *side) if each in chosen)
 
 
 def recipe_of(
