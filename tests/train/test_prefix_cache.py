@@ -15,9 +15,11 @@ from transformers import PreTrainedModel
 
 from layerwise.data.splits import Splits
 from layerwise.errors import PlanError, TrainError
+from layerwise.plan import Plan
 from layerwise.plan.growth import GrowthSchedule, Phase
+from layerwise.stack import load
 from layerwise.train import prefix_cache
-from layerwise.train.prefix_cache import Extent, Numbered, NumberedBatches, PrefixCache
+from layerwise.train.prefix_cache import Extent, Numbered, NumberedBatches, PrefixCache, extent_of
 from layerwise.train.recipe import Settings
 from layerwise.train.training import STATES, train
 from models.published import random_model
@@ -265,6 +267,16 @@ def test_dropout_behind_the_prefix_is_not(tmp_path: Path) -> None:
     seen = Seen()
     run(schedule(cached=True), tmp_path, seen, make=make)
     assert seen.ran[11] == [2]
+
+
+def test_asking_how_much_is_kept_leaves_chance_and_model_as_they_were() -> None:
+    stack, splits = load(tiny_llama()), tiny_text()
+    before = torch.get_rng_state()
+    found = extent_of(stack, Plan.identity(DEPTH), 2, splits.collate([splits.train[0]]), rows=24)
+    assert found == Extent(24, 6, 16)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not stack.model.training
+    assert not stack.block(2)._forward_pre_hooks
 
 
 def test_augmentation_is_refused(tmp_path: Path) -> None:

@@ -57,6 +57,27 @@ def test_weights_before_and_behind_the_layers(
     assert all(weight.grad is None for weight in model.parameters())
 
 
+class LearnedAngles(torch.nn.Module):
+    """Rotary embeddings that learn how long they are: a weight that the layers read and the embedding does not."""
+
+    def __init__(self, rotary: torch.nn.Module) -> None:
+        super().__init__()
+        self.rotary = rotary
+        self.length = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
+        return tuple(each * self.length for each in self.rotary(*args, **kwargs))
+
+
+def test_weights_of_what_the_layers_are_called_with_are_before_them() -> None:
+    model = tiny_llama()
+    model.model.rotary_emb = LearnedAngles(model.model.rotary_emb)
+    splits = tiny_text()
+    found = surroundings(load(model), splits.collate([splits.train[0]]))
+    assert any(weight is model.model.rotary_emb.length for weight in found.before)
+    assert not any(weight is model.model.rotary_emb.length for weight in found.behind)
+
+
 def test_a_weight_that_nothing_depends_on_is_behind() -> None:
     model = tiny_llama()
     model.unused = torch.nn.Parameter(torch.zeros(3))
