@@ -13,7 +13,7 @@ from layerwise.data.corpus import Corpus
 from layerwise.data.demo import demo_corpus
 from layerwise.data.documents import Document
 from layerwise.data.splits import Splits
-from layerwise.data.texts import Texts, demo_text_splits, text_splits
+from layerwise.data.texts import Texts, demo_text_splits, splits_of, spread, text_splits, whole
 from layerwise.errors import DataError
 from tiny_tokenizers import character_tokenizer
 
@@ -127,3 +127,45 @@ def test_masked_models_are_refused() -> None:
 def test_windows_longer_than_the_model_are_refused() -> None:
     with pytest.raises(DataError, match="the model has 32 positions"):
         text_splits(TOKENIZER, corpus(text=12), length=64, positions=32)
+
+
+# -- even windows
+
+
+@given(st.integers(2, 9), st.integers(1, 12))
+def test_whole_windows_are_of_one_length_and_lose_the_ends_of_documents_alone(length: int, limit: int) -> None:
+    found = text_splits(TOKENIZER, corpus(text=30), length=length).train
+    assert isinstance(found, Texts)
+    kept = whole(found, length)
+    assert {len(window.ids) for window in kept.windows} == {length}
+    left_out = Counter(window.document for window in found.windows if window not in kept.windows)
+    assert max(left_out.values(), default=0) <= 1, "of a document one window at most, the last"
+    few = spread(kept, limit)
+    assert len(few) == min(limit, len(kept))
+    assert len(set(few.windows)) == len(few)
+    assert [window for window in kept.windows if window in few.windows] == list(few.windows), "in their order"
+
+
+def test_few_windows_are_spread_over_all_of_them() -> None:
+    found = text_splits(TOKENIZER, corpus(text=100), length=4).train
+    assert isinstance(found, Texts)
+    places = [found.windows.index(window) for window in spread(found, 5).windows]
+    assert places == [place * len(found) // 5 for place in range(5)]
+
+
+def test_documents_without_a_whole_window_are_refused_with_the_length_that_fits() -> None:
+    found = text_splits(TOKENIZER, corpus(text=9), length=64).train
+    assert isinstance(found, Texts)
+    longest = max(len(window.ids) for window in found.windows)
+    with pytest.raises(DataError, match=f"no document to train on has 64 tokens.*use --length {longest} or less"):
+        whole(found, 64)
+    assert len(whole(found, longest))
+
+
+def test_documents_that_are_divided_already_stay_where_they_are() -> None:
+    given_parts = {split: corpus(**{split: 4}).documents for split in ("train", "validation", "test")}
+    found = splits_of(TOKENIZER, "mine", given_parts, length=8)
+    assert found.name == "mine"
+    assert [names(part) for part in parts(found)] == [
+        {document.id for document in documents} for documents in given_parts.values()
+    ]

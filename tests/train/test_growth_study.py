@@ -123,6 +123,15 @@ def test_one_layer_that_differs_is_enough_for_a_control(first: int, depth: int, 
     assert exchanged(schedule, schedule.permuted(order)) == 2
 
 
+@given(seed=st.integers(0, 100), learn=st.sets(st.integers(0, DEPTH - 1), min_size=1, max_size=DEPTH // 2))
+def test_no_layer_that_learns_keeps_its_role_where_as_many_others_can_take_it(seed: int, learn: set[int]) -> None:
+    schedule = by_importance(tuple(0.5 if layer in learn else 0.0 for layer in range(DEPTH)))
+    found = of_importance(schedule, seed)
+    assert exchanged(found[IMPORTANCE], found[PERMUTED]) >= 2 * min(len(learn), 3)
+    if len(learn) < 3:
+        assert learn.isdisjoint(found[PERMUTED].phases[0].trains)
+
+
 @given(seed=st.integers(0, 200))
 def test_few_layers_are_not_drawn_as_they_were(seed: int) -> None:
     found = of_importance(by_importance((0.0, 0.4)), seed)

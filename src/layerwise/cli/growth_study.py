@@ -9,6 +9,7 @@ RUN/uniform@1.25/seed-N          uniform at other lengths, which the arms are ju
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -163,6 +164,7 @@ class _Sitting:
         self.told = told
         self.notes = list(notes)
         self.swept: dict[str, dict[float, float]] = {}
+        self.whole = 0.0
 
     def carry_out(self) -> None:
         """Everything, in the order in which one thing depends on another; what is finished is not done again."""
@@ -172,6 +174,7 @@ class _Sitting:
         if self.asked.seeds < FEW:
             self._note(f"{self.asked.seeds} seed(s): intervals are over seeds, and those of fewer than {FEW} are wide")
         schedules = {arm: each for arm, each in study.known(self.pupil.stack.depth).items() if arm in self.asked.arms}
+        self._note_redrawn(schedules)
         self._sweep(study.UNIFORM, schedules[study.UNIFORM])
         if study.IMPORTANCE in self.asked.arms:
             schedules |= self._by_importance()
@@ -204,13 +207,23 @@ class _Sitting:
         self.told.say(f"about {trainings} trainings, together as long as {whole:.0f} uniform ones")
         self.whole = whole
 
+    def _note_redrawn(self, schedules: Mapping[str, GrowthSchedule]) -> None:
+        """Say which schedules throw trained weights away."""
+        for arm, schedule in schedules.items():
+            redrawn = sorted({layer for phase in schedule.phases for layer in phase.redraw})
+            if self.pupil.trained and redrawn:
+                layers = ", ".join(map(str, redrawn))
+                self._note(f"{arm} gives layer {layers} new random weights, in place of those that are trained")
+
     def _sweep(self, arm: str, schedule: GrowthSchedule) -> None:
         """The validation loss of an arm at every rate, on the seed of the pilot."""
         self.swept[arm] = {}
         for rate in self.asked.rates:
+            begun = time.perf_counter()
             done = self._pilot(arm, schedule, rate)
-            if arm == study.UNIFORM and not len(self.swept[arm]):
-                self.told.say(f"at this pace the whole study takes about {duration(self.whole * done.seconds)}")
+            if not any(self.swept.values()):
+                taken = max(done.seconds, time.perf_counter() - begun)
+                self.told.say(f"at this pace its trainings take about {duration(self.whole * taken)}")
             self.swept[arm][rate] = last_validation(done)
 
     def _pilot(self, arm: str, schedule: GrowthSchedule, rate: float) -> Pedigree:

@@ -35,7 +35,7 @@ from layerwise.stack import load
 
 SCHEDULE, ACCOUNTING, HELD_OUT, RATES, TRAINING = "schedule", "accounting", "held_out", "rates", "training"
 
-TEST_WINDOWS = 1_000
+TEST_WINDOWS = 512
 """Windows of the text that is held out, at most, spread evenly over it."""
 
 Pedigrees = Mapping[str, Pedigree]

@@ -33,6 +33,7 @@ VOCABULARY = 2_048
 """Tokens that are learned for `tiny`: frequent enough in a megabyte of text to be learned in turn."""
 
 _CONFIG = "config.json"
+_WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, "pytorch_model.bin", "pytorch_model.bin.index.json")
 _WHEREABOUTS = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})
 _MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
 
@@ -58,10 +59,11 @@ def has_weights(model: str, revision: str | None = None) -> bool:
         return any(any(folder.glob(pattern)) for pattern in ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt"))
     if folder.exists() or model.startswith((".", "/", "~")):
         return True  # no folder and no hub id: opening it says what is wrong
-    names = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, "pytorch_model.bin", "pytorch_model.bin.index.json")
-    if any(cached_file(model, name, revision=revision, **_MAY_BE_ABSENT) is not None for name in names):
-        return True
-    return cached_file(model, _CONFIG, revision=revision, **_MAY_BE_ABSENT) is None
+    try:
+        there = {name for name in (*_WEIGHTS, _CONFIG) if cached_file(model, name, revision=revision, **_MAY_BE_ABSENT)}
+    except (OSError, ValueError):
+        return True  # no hub id that can be reached: opening it says so
+    return there != {_CONFIG}
 
 
 def read_config(model: str, revision: str | None = None) -> Any:
