@@ -1,12 +1,13 @@
 """What a frozen layer saves: the step of a growth phase against a step in which everything learns, predicted and timed.
 
-    python benchmarks/growth.py [--rounds 7] [--steps 8] [--width 256] [--batch 8] [--length 128] [--threads 1]
+    python benchmarks/growth.py [--rounds 11] [--steps 3] [--width 256] [--batch 8] [--length 128] [--threads 1]
 
-A Llama of 12 layers, the same weights, texts and recipe for every way of training; a round trains some steps of each,
-in a changing order. What is printed is a step as a share of the round's uniform step, the median over rounds with the
-least and the most, beside the share of floating-point operations that `layerwise.plan.growth.cost` predicts. Seconds
-are those of the clock, and in the last column those that the process itself computed, which others on the machine
-disturb less. The time of step 1 and 2 is left out, in which states are kept for the first time.
+One training of a Llama of 12 layers, whose schedule is made of rounds: in every round each way of training has a phase
+of some steps, in a changing order, so that what is compared was timed within seconds. What is printed is a step as a
+share of the round's uniform step, the median over rounds with the least and the most, beside the share of
+floating-point operations that `layerwise.plan.growth.cost` predicts. Seconds are those of the clock, and in the last
+column those that the process itself computed, which others on the machine disturb less. The first step of a phase is
+left out: in it the states of a frozen prefix are kept for the first time.
 
 A shape at which matrix products are most of the work shows what the accounting is about: the width must not be small,
 and a step must hold many more tokens than a layer's width, or the optimiser's pass over the weights, norms and look-ups
@@ -20,6 +21,7 @@ import random
 import statistics
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -37,19 +39,18 @@ from layerwise.train.recipe import Growth
 
 DEPTH = 12
 VOCABULARY = 2048
-UNTIMED = 2
 
-PHASES = {
+WAYS = {
     "uniform": Phase("uniform", 1.0, tuple(range(DEPTH))),
     "top half": Phase("top half", 1.0, tuple(range(6, DEPTH)), embedding=False),
     "frozen prefix": Phase("frozen prefix", 1.0, tuple(range(3, DEPTH)), embedding=False),
     "bottom half": Phase("bottom half", 1.0, tuple(range(6)), head=False),
     "top quarter": Phase("top quarter", 1.0, tuple(range(9, DEPTH)), embedding=False),
-    "top quarter, cached": Phase("top quarter cached", 1.0, tuple(range(9, DEPTH)), embedding=False, cached=True),
+    "top quarter cached": Phase("top quarter cached", 1.0, tuple(range(9, DEPTH)), embedding=False, cached=True),
 }
-"""The ways of training, each a schedule of one phase."""
+"""The ways of training."""
 
-BARS = {"top quarter": 0.55, "top quarter, cached": 0.40}
+BARS = {"top quarter": 0.55, "top quarter cached": 0.40}
 """What a step may take at most, of a uniform one."""
 
 TOLERANCE = 0.15
@@ -98,21 +99,32 @@ def model(width: int, length: int) -> LlamaForCausalLM:
     )  # fmt: skip
 
 
-def timed(phase: Phase, cost: ModelCost, options: argparse.Namespace, folder: Path, seed: int) -> tuple[float, float]:
-    """The median seconds of a step of one training in one phase, by the clock and of the process."""
+def rounds_of(rounds: int) -> GrowthSchedule:
+    """Every way as a phase of every round, under a name of its own, in an order drawn for the round."""
+    phases = [
+        replace(WAYS[name], name=f"{name} {number}", share=1 / (rounds * len(WAYS)))
+        for number in range(rounds)
+        for name in random.Random(number).sample(list(WAYS), len(WAYS))
+    ]
+    return GrowthSchedule("rounds", DEPTH, tuple(phases))
+
+
+def timed(options: argparse.Namespace, cost: ModelCost, folder: Path) -> dict[str, tuple[float, float]]:
+    """The median seconds of a step in each phase, by the clock and of the process."""
     watch = Stopwatch()
-    texts = Noise(UNTIMED * options.batch, options.length)
+    texts = Noise(options.batch, options.length)
     splits = Splits("noise", "noise", texts, texts, texts)
     stack = load(model(options.width, options.length))
-    growth = Growth(GrowthSchedule(phase.name, DEPTH, (phase,)), options.steps, cost)
-    asked = {"seed": seed, "recipe": {"settings": {"augmentation": "none"}}}
+    schedule = rounds_of(options.rounds)
+    steps = len(schedule.phases) * (1 + options.steps)
+    asked = {"seed": 0, "recipe": {"settings": {"augmentation": "none"}}}
     trainer = GrowthTrainer(
-        growing=growing(stack, growth, splits, asked, folder / "states"),
+        growing=growing(stack, Growth(schedule, steps, cost), splits, asked, folder / "states"),
         stack=stack,
         args=TrainingArguments(
-            output_dir=str(folder), max_steps=options.steps, per_device_train_batch_size=options.batch,
-            learning_rate=1e-4, save_strategy="no", logging_strategy="no", report_to="none", disable_tqdm=True,
-            seed=seed, dataloader_pin_memory=False, remove_unused_columns=False, use_cpu=True,
+            output_dir=str(folder), max_steps=steps, per_device_train_batch_size=options.batch, learning_rate=1e-4,
+            save_strategy="no", logging_strategy="no", report_to="none", disable_tqdm=True, seed=0,
+            dataloader_pin_memory=False, remove_unused_columns=False, use_cpu=True,
         ),
         data_collator=splits.collate,
         train_dataset=texts,
@@ -120,30 +132,31 @@ def timed(phase: Phase, cost: ModelCost, options: argparse.Namespace, folder: Pa
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     trainer.train()
-    wall, own = zip(*watch.seconds[UNTIMED:], strict=True)
-    return statistics.median(wall), statistics.median(own)
+    found = {}
+    for phase, (first, end) in zip(schedule.phases, schedule.bounds(steps), strict=True):
+        wall, own = zip(*watch.seconds[first + 1 : end], strict=True)
+        found[phase.name] = statistics.median(wall), statistics.median(own)
+    return found
 
 
 def main() -> None:
     """Time every way of training, round by round, and print the shares beside the predicted ones."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in {"rounds": 7, "steps": 8, "width": 256, "batch": 8, "length": 128, "threads": 1}.items():
+    for name, value in {"rounds": 11, "steps": 3, "width": 256, "batch": 8, "length": 128, "threads": 1}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     logging.set_verbosity_error()
     cost = model_cost(load(model(options.width, options.length)), options.length)
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in PHASES}
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(options.rounds):
-            for name in random.Random(number).sample(list(PHASES), len(PHASES)):
-                found[name].append(timed(PHASES[name], cost, options, Path(folder), number))
+        seconds = timed(options, cost, Path(folder))
+    found = {name: [seconds[f"{name} {number}"] for number in range(options.rounds)] for name in WAYS}
     print(
         f"Llama of {DEPTH} layers, {options.width} wide, {options.batch} x {options.length} tokens a step, "
         f"{options.threads} thread(s), {options.rounds} rounds; a uniform step takes "
         f"{statistics.median(wall for wall, _ in found['uniform']) * 1000:.0f} ms"
     )
-    for name, phase in PHASES.items():
+    for name, phase in WAYS.items():
         print(line(name, flops_per_token(phase, cost) / (3 * cost.total), found[name], found["uniform"]))
 
 
