@@ -29,6 +29,7 @@ benchmark: $(INSTALLED)  ## the figures in the README's performance table
 	$(BIN)/python benchmarks/diagnose.py
 	$(BIN)/python benchmarks/layershuffle.py
 	$(BIN)/python benchmarks/layer_weights.py
+	$(BIN)/python benchmarks/growth.py
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "layerwise needs Python 3.11 or later; this is " + sys.version)'
