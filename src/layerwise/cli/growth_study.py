@@ -219,9 +219,10 @@ class _Sitting:
         """The validation loss of an arm at every rate, on the seed of the pilot."""
         self.swept[arm] = {}
         for rate in self.asked.rates:
+            first = not any((self.run.folder / PILOT).glob(f"*/seed-*/{MODEL}"))
             begun = time.perf_counter()
             done = self._pilot(arm, schedule, rate)
-            if not any(self.swept.values()):
+            if first:
                 taken = max(done.seconds, time.perf_counter() - begun)
                 self.told.say(f"at this pace its trainings take about {duration(self.whole * taken)}")
             self.swept[arm][rate] = last_validation(done)
