@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from layerwise.cli import knobs
 from layerwise.cli.options import Device, OwnRun, Quiet, Tokenizer, TrainingText, names
 from layerwise.cli.screen import errors, write
@@ -44,13 +42,11 @@ def elc(
 
     [dim]torchrun --nproc-per-node 8 -m layerwise train elc --text FOLDER --size base[/]
     """
-    chosen = {
-        "batch": batch, "accumulation": accumulation, "learning_rate": learning_rate, "precision": precision,
-        "checks": checks, "steps": steps, "seconds": seconds, "compiled": compiled or None, "vocabulary": vocabulary,
-    }  # fmt: skip
-    changes: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-    if sum(length is not None for length in (epochs, steps, seconds)) > 1:
-        raise TrainError("--epochs, --steps and --seconds each say how long to train; give one of them")
+    knobs.check_length(epochs=epochs, steps=steps, seconds=seconds)
+    changes = knobs.given(
+        batch=batch, accumulation=accumulation, learning_rate=learning_rate, precision=precision, checks=checks,
+        steps=steps, seconds=seconds, compiled=compiled or None, vocabulary=vocabulary,
+    )  # fmt: skip
     if vocabulary is not None and tokenizer is not None:
         raise TrainError(f"--vocabulary is of a tokenizer that is learned, and {tokenizer} is one already; give either")
     arguments = knobs.trainer_arguments(extra, device)

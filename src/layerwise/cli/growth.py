@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -104,15 +104,12 @@ def growth(
     [dim]layerwise train growth --model CHECKPOINT --text FOLDER --schedule importance --importance RUN[/]
     """
     choice = check_choice(schedule, importance)
-    if steps is not None and epochs is not None:
-        raise TrainError("--steps and --epochs each say how long uniform is trained; give one of them")
+    knobs.check_length(steps=steps, epochs=epochs)
     if explain and equal == "seconds":
         raise TrainError("--explain trains nothing, and seconds are known by training; explain it with --equal flops")
-    chosen = {
-        "batch": batch, "accumulation": accumulation, "learning_rate": learning_rate, "precision": precision,
-        "checks": checks,
-    }  # fmt: skip
-    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    given = knobs.given(
+        batch=batch, accumulation=accumulation, learning_rate=learning_rate, precision=precision, checks=checks
+    )
     arguments = knobs.trainer_arguments(extra, device)
     if not quiet:
         write(errors, f"loading {model or 'torch'}")

@@ -118,6 +118,22 @@ FreshModels = Annotated[
 SplitSeed = Annotated[int, typer.Option(metavar="N", help="Draws the splits and the questions.", rich_help_panel=RUN)]
 
 
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given, by name; those that were left out keep what the recipe has.
+
+    >>> given(batch=8, learning_rate=None)
+    {'batch': 8}
+    """
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def check_length(**lengths: float | None) -> None:
+    """Raise `TrainError` where more than one of the options that say how long to train was given."""
+    if len(given(**lengths)) > 1:
+        *first, last = (f"--{name}" for name in lengths)
+        raise TrainError(f"{', '.join(first)} and {last} each say how long to train; give one of them")
+
+
 def trainer_arguments(texts: list[str] | None, device: str) -> dict[str, Any]:
     """`NAME=VALUE` texts as `TrainingArguments` by name; values are read as JSON where they are JSON.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -83,12 +83,10 @@ def refine(
 
     [dim]torchrun --nproc-per-node 8 -m layerwise train all --model MODEL --images FOLDER[/]
     """
-    chosen = {
-        "epochs": epochs, "batch": batch, "accumulation": accumulation, "learning_rate": learning_rate,
-        "schedule": schedule, "augmentation": augmentation, "precision": precision, "checks": checks,
-        "drop": drop, "reach": reach,
-    }  # fmt: skip
-    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    given = knobs.given(
+        epochs=epochs, batch=batch, accumulation=accumulation, learning_rate=learning_rate, schedule=schedule,
+        augmentation=augmentation, precision=precision, checks=checks, drop=drop, reach=reach,
+    )  # fmt: skip
     wanted = _wanted(methods, alone)
     # What no training can be is refused before anything is loaded.
     tried = replace(Settings(), **given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -61,11 +61,10 @@ def layer_weights(
     from layerwise.cli.weight_study import hold
     from layerwise.train.weight_study import arms
 
-    chosen = {
-        "steps": steps or (STEPS if size == "tiny" else None), "batch": batch, "accumulation": accumulation,
-        "learning_rate": learning_rate, "precision": precision,
-    }  # fmt: skip
-    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    given = knobs.given(
+        steps=steps or (STEPS if size == "tiny" else None), batch=batch, accumulation=accumulation,
+        learning_rate=learning_rate, precision=precision,
+    )  # fmt: skip
     hold(
         arms(size, **given), seeds, text, tokenizer, arguments=knobs.trainer_arguments(extra, device), folder=run,
         fresh=fresh, seed=seed, quiet=quiet, device=device,
@@ -127,10 +126,8 @@ def growth(
 
     chosen_arms = check_arms(names(arms) or ARMS)
     tried = _rates(rates)
-    if steps is not None and epochs is not None:
-        raise TrainError("--steps and --epochs each say how long uniform is trained; give one of them")
-    chosen = {"batch": batch, "accumulation": accumulation, "precision": precision, "checks": checks}
-    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    knobs.check_length(steps=steps, epochs=epochs)
+    given = knobs.given(batch=batch, accumulation=accumulation, precision=precision, checks=checks)
     arguments = knobs.trainer_arguments(extra, device)
     if not quiet:
         write(errors, f"loading {model or 'torch'}")
