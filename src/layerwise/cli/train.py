@@ -36,11 +36,13 @@ train = typer.Typer(
     rich_markup_mode="rich",
     help="""Train a model: to bear other orders of its layers, from nothing, or in phases.
 
-    [dim]layerwise train layershuffle --model demo-vit[/]      METHODS; more at layerwise train METHODS --help
+    Each way has its own help: [dim]layerwise train METHODS --help[/], where METHODS stands for their names.
 
-    [dim]layerwise train elc[/]                                more at layerwise train elc --help
+    [dim]layerwise train layershuffle,layerdrop --model demo-vit[/]
 
-    [dim]layerwise train growth[/]                             more at layerwise train growth --help
+    [dim]layerwise train elc[/]
+
+    [dim]layerwise train growth[/]
     """,
 )
 train.command(METHODS)(refine)
