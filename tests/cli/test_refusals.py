@@ -197,6 +197,7 @@ def test_names_that_are_not_known(sweep: Callable[..., str]) -> None:
     assert "unknown family 'paintres'; did you mean painters?" in sweep("--families", "leave_one_out,paintres")
 
 
+@pytest.mark.slow
 def test_a_benchmark_that_is_not_known_costs_no_run(sweep: Callable[..., str], tmp_path: Path) -> None:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
     message = sweep("--tasks", "arc_chalenge")

@@ -161,8 +161,8 @@ def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
-        ("layershufle", "there is no training method 'layershufle'; did you mean layershuffle"),
-        ("layershuffle,dropout", "there is no training method 'dropout'"),
+        ("layershufle", "there is no way of training called 'layershufle'; did you mean layershuffle"),
+        ("layershuffle,dropout", "there is no way of training called 'dropout'"),
     ],
 )
 def test_a_method_that_is_none(methods: str, message: str) -> None:

@@ -18,6 +18,11 @@ from contracts.zoo import REFUSED, SUPPORTED
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.stack import Stack, load, stack, visits
 
+_FIRST = {(one.kind, one.tags): one for one in reversed(SUPPORTED)}
+FIRST_OF_EACH_KIND_AND_THE_REST_SLOW = [
+    pytest.param(one, marks=() if one in _FIRST.values() else pytest.mark.slow) for one in SUPPORTED
+]
+
 
 @pytest.fixture(scope="module", params=SUPPORTED, ids=str)
 def subject(request: pytest.FixtureRequest) -> Subject:
@@ -39,6 +44,7 @@ def test_hidden_states_are_recorded_by_visit(subject: Subject) -> None:
     checks.check_recording(subject)
 
 
+@pytest.mark.parametrize("subject", FIRST_OF_EACH_KIND_AND_THE_REST_SLOW, indirect=True, ids=str)
 def test_cached_decoding_and_halves_are_as_the_table_says(subject: Subject) -> None:
     answers, halves = checks.check_decoding(subject), checks.check_halves(subject)
     row = support.committed_rows()[subject.specimen.model_type]

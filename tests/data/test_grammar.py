@@ -62,6 +62,7 @@ def test_the_good_sentence_is_the_grammatical_one() -> None:
         assert number[said[place + 1]] == 1
 
 
+@pytest.mark.slow
 def test_every_word_is_frequent_where_models_learn() -> None:
     counted = Counter(word for document in documents("train", "prose") for word in words(document.text))
     assert {word: counted[word] for word in vocabulary() if counted[word] < RAREST} == {}

@@ -288,6 +288,7 @@ def test_a_plan_with_broken_benchmarks_is_named_after_the_others(
         assert {score.subject for score in run.store.scores("benchmark")} == PLANS
 
 
+@pytest.mark.slow
 def test_a_benchmark_that_is_unknown_is_said_before_a_run_begins() -> None:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
     with pytest.raises(MeasureError, match="unknown benchmark 'winogrand'"):

@@ -81,6 +81,7 @@ def test_every_part_has_a_null_in_its_rows(whole: list[Score]) -> None:
     assert any("random_score" in score.subject for score in whole if score.measure == "agreement")
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows_to_the_byte(
     stack: Stack, reading: Reading, whole: list[Score], tmp_path: Path
 ) -> None:

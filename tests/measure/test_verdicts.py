@@ -32,6 +32,7 @@ def mildly_useful(seed: int) -> SimulatedModel:
     return SimulatedModel(effects.tolist(), seed=seed)
 
 
+@pytest.mark.slow
 def test_false_alarms_stay_below_their_rate() -> None:
     words = [{score.metric for score in judged(mildly_useful(seed)).values()} for seed in range(MODELS)]
     alarmed = sum("harmful" in found for found in words)

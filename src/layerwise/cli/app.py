@@ -8,8 +8,10 @@ they run, so that help, plans and misspelt options answer at once.
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import typer
+from typer.exceptions import TyperException
 
 from layerwise.cli import (
     convert,
@@ -75,7 +77,19 @@ for name, group in (("train", train.train), ("study", study.study)):
 def main() -> None:
     """Run the command line; the entry point of the package."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False) or 0)
     except LayerwiseError as error:
-        write(errors, f"error: {error}", style="red")
-        sys.exit(2)
+        refuse(str(error))
+    except TyperException as slip:
+        asked = getattr(slip, "ctx", None)
+        said = slip.format_message()  # none, where a group that was given no command has shown its help
+        refuse(f"{said}\n{' '.join(asked.command_path.split())} --help says what there is" if asked and said else said)
+    except typer.Abort:
+        sys.exit(1)
+
+
+def refuse(message: str) -> NoReturn:
+    """End with code 2, and in the one form of every refusal: `error: `, what is wrong, what to write instead."""
+    if message:
+        write(errors, f"error: {message}", style="red")
+    sys.exit(2)

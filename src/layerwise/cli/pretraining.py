@@ -134,7 +134,7 @@ def hold(programme: Programme, folder: Path | None, *, seed: int, fresh: bool, q
         try:
             with PartBar(quiet) as bar:
                 pretrain_all(programme, folder, bar.update, say)
-                assess(programme, run, bar.update)
+                assess(programme, run, bar.update, pairs=PAIRS)
         except KeyboardInterrupt:
             write(errors, "stopped: finished models and checkpoints are kept; the same command goes on from here")
             raise
@@ -210,7 +210,7 @@ def assess(
     run: Run,
     progress: Callable[[str, float], None],
     *,
-    pairs: int = PAIRS,
+    pairs: int,
     segments: int | None = None,
 ) -> None:
     """The rows of every finished model in the run; those that are there already are kept.

@@ -43,6 +43,9 @@ PASSES = 2 / 3
 RUNS = 1 / 3
 """That of a frozen layer with nothing below it that learns."""
 
+LEAST_SHARE = 1e-6
+"""The share of a uniform step below which a step costs next to nothing, and no budget says how many there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelCost:
@@ -134,7 +137,8 @@ def steps_for(schedule: GrowthSchedule, cost: ModelCost, budget_steps_of_uniform
 
     The cost is that of the whole steps that the phases get (`GrowthSchedule.bounds`), so what is left of a difference
     is less than half a step of the costliest phase, or of a few where a step more moves the bounds of several. Raises
-    `PlanError` for a budget in which a phase would have no step.
+    `PlanError` for a budget in which a phase would have no step, and for a schedule whose steps cost less than
+    `LEAST_SHARE` of a uniform one.
 
     >>> half = GrowthSchedule("half", 2, (Phase("a", 0.5, (0, 1)), Phase("b", 0.5, (1,), embedding=False)))
     >>> steps_for(half, ModelCost((9.0, 9.0), embedding=0.0, head=0.0), 100)
@@ -145,8 +149,10 @@ def steps_for(schedule: GrowthSchedule, cost: ModelCost, budget_steps_of_uniform
     costs = phase_shares(schedule, cost)
     shares = [phase.share for phase in schedule.phases]
     mean = share_of_uniform(schedule, cost)
-    if mean == 0:
-        raise PlanError(f"no step of the schedule {schedule.name} costs anything, so no number of them fills a budget")
+    if mean < LEAST_SHARE:
+        raise PlanError(
+            f"a step of the schedule {schedule.name} costs next to nothing, so no number of them fills a budget"
+        )
     nominal = round(budget_steps_of_uniform / mean)
     reach = len(shares) + 1
     steps = min(
