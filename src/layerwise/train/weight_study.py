@@ -47,10 +47,10 @@ TOKENS, TIME = "tokens", "seconds"
 """On which terms arms were compared: the last word of a study's task."""
 
 REWIRED, KEPT = "ltg-rewired", "elc-kept"
-PAIRS = 30
+PAIRS = 15
 """Minimal pairs of each paradigm: their interval is over seeds, so that many pairs say little more."""
 
-SEGMENTS = 1_024
+SEGMENTS = 512
 """Held-out segments that a model is asked, spread over all documents, for the same reason."""
 
 SIZES = Sizes(train=480, selection=120, test=300)
