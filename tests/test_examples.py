@@ -24,7 +24,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_examples_are_numbered_and_short() -> None:
-    assert [path.name[:3] for path in EXAMPLES] == ["01_", "02_", "03_", "04_", "05_"]
+    assert [path.name[:3] for path in EXAMPLES] == ["01_", "02_", "03_", "04_", "05_", "06_"]
     assert all(len(path.read_text().splitlines()) < 80 for path in EXAMPLES)
 
 
@@ -32,7 +32,14 @@ def test_examples_are_numbered_and_short() -> None:
     ("example", "expected"),
     zip(
         EXAMPLES,
-        ["without its middle layer (0 1 3, 3 layer", "layer 3 ", "0-5", "rank correlation", "trained shuffled"],
+        [
+            "without its middle layer (0 1 3, 3 layer",
+            "layer 3 ",
+            "0-5",
+            "rank correlation",
+            "trained shuffled",
+            "past a layer: layer",
+        ],
         strict=True,
     ),
     ids=lambda each: each.stem if isinstance(each, Path) else "",

@@ -33,11 +33,17 @@ def test_the_study_of_layer_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         alike = run.store.scores("likeness")
     told = {(row.subject, row.task) for row in rows}
     others = ("elc", "zero", "elc-identity", "elc-held", "denseformer")
-    for task in ("masked_lm tokens", "pairs tokens", "training step", "forward pass", "memory of a step"):
+    for task in ("training step", "forward pass", "memory of a step"):
         assert {subject for subject, of in told if of == task} == {f"{arm} - ltg" for arm in others}
+    for task in ("masked_lm tokens", "pairs tokens"):
+        assert {subject for subject, of in told if of == task} == {
+            "elc - elc-held",
+            *(f"{arm} - ltg" for arm in others),
+        }
     for task in ("control tasks tokens", "linguistic generalisation tokens"):
         assert {subject for subject, of in told if of == task} == {
-            f"{arm} - ltg" for arm in ("elc", "ltg-rewired", "elc-kept")
+            "elc - elc-kept",
+            *(f"{arm} - ltg" for arm in ("elc", "ltg-rewired", "elc-kept")),
         }
     assert {("elc - ltg", "masked_lm seconds"), ("elc - ltg", "pairs seconds")} <= told
     assert {row.subject for row in alike} == {"elc", "zero", "elc-identity", "denseformer"}

@@ -111,6 +111,14 @@ def test_no_character_is_lost(text: str) -> None:
     assert "".join(joined.split()) == "".join(text.split())
 
 
+def test_who_waits_is_told_the_part_and_the_share() -> None:
+    told: list[tuple[str, float]] = []
+    two = [Document("one", "He ran."), Document("two", "She did.")]
+    parts = {"train": two, "validation": two[:1], "test": two[1:]}
+    pretraining_text(TOKENIZER, "mine", parts, lambda part, share: told.append((part, share)))
+    assert told == [("encoding train", 0.0), ("encoding train", 0.5), ("encoding validation", 0), ("encoding test", 0)]
+
+
 def test_the_digest_knows_the_parts() -> None:
     one, two, three = (Document(name, f"He {name} ran.") for name in "abc")
     parts = {"train": [one], "validation": [two], "test": [three]}

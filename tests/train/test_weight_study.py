@@ -64,6 +64,17 @@ def test_tasks_of_a_kind_are_averaged_within_a_model_and_fine_tunings_left_alone
     }
 
 
+def test_learned_weights_are_judged_against_the_same_unlearned() -> None:
+    rows = found(
+        models("masked_lm", "test", "nll", ltg=LTG, elc=[x - 0.1 for x in LTG], elc_held=[x + 0.2 for x in LTG])
+    )
+    assert {subject: round(row.value, 6) for (subject, _), row in rows.items()} == {
+        "elc - ltg": -0.1, "elc-held - ltg": 0.2, "elc - elc-held": -0.3,
+    }  # fmt: skip
+    own = rows["elc - elc-held", "masked_lm tokens"]
+    assert own.p_adjusted == own.p, "it is a question of its own"
+
+
 def test_without_a_backbone_nothing_is_compared() -> None:
     assert study.difference_rows(models("masked_lm", "test", "nll", elc=[1.0, 2.0], zero=[1.0, 2.0])) == []
 

@@ -56,6 +56,6 @@ def elc(
 
     programme = programme_of(
         recipes_of(size, names(variants), initialisation, changes), seeds, text, tokenizer, epochs=epochs, seed=seed,
-        device=device, arguments=arguments, say=lambda said: None if quiet else write(errors, said),
+        device=device, arguments=arguments, quiet=quiet,
     )  # fmt: skip
     hold(programme, run, seed=seed, fresh=fresh, quiet=quiet)

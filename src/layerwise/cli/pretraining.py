@@ -97,9 +97,10 @@ def programme_of(
     seed: int,
     device: str,
     arguments: Mapping[str, Any],
-    say: Say,
+    quiet: bool,
 ) -> Programme:
     """Read the text, learn the tokenizer or open the one that is named, and encode; `epochs` replaces the steps."""
+    say = speaker(quiet)
     name, parts = documents_of(text, seed)
     if tokenizer is None:
         say(f"learning a vocabulary from {len(parts['train']):,} documents of {name}")
@@ -109,7 +110,8 @@ def programme_of(
     else:
         speller = load_tokenizer(tokenizer)
         check_tokenizer(speller, tokenizer)
-    encoded = pretraining_text(speller, name, parts)
+    with PartBar(quiet) as bar:
+        encoded = pretraining_text(speller, name, parts, bar.update)
     counts = [len(cut(encoded.train, length)) for length in recipes[0].lengths]
     if epochs is not None:
         segments = counts[0]

@@ -47,7 +47,7 @@ def hold(
     hush()
     say = speaker(quiet)
     programme = programme_of(
-        recipes, seeds, text, tokenizer, epochs=None, seed=seed, device=device, arguments=arguments, say=say
+        recipes, seeds, text, tokenizer, epochs=None, seed=seed, device=device, arguments=arguments, quiet=quiet
     )
     manifest = replace(manifest_of(programme, seed), families=("pretraining", "layer-weights"))
     folder = folder or folder_of(manifest)

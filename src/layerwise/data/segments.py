@@ -16,8 +16,9 @@ white space and a capital or a digit ends one, unless the word before it is an a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -100,10 +101,17 @@ class PretrainingText:
 
 
 def pretraining_text(
-    tokenizer: PreTrainedTokenizerBase, name: str, parts: Mapping[str, Sequence[Document]]
+    tokenizer: PreTrainedTokenizerBase,
+    name: str,
+    parts: Mapping[str, Sequence[Document]],
+    progress: Callable[[str, float], None] | None = None,
 ) -> PretrainingText:
-    """The documents of the parts `train`, `validation` and `test`, encoded; see `encode` for what it refuses."""
-    found = {split: encode(tokenizer, parts[split]) for split in SPLITS}
+    """The documents of the parts `train`, `validation` and `test`, encoded; see `encode` for what it refuses.
+
+    `progress` is told the part and the share of its documents that is encoded.
+    """
+    watched = progress or (lambda part, share: None)
+    found = {split: encode(tokenizer, parts[split], partial(watched, f"encoding {split}")) for split in SPLITS}
     return PretrainingText(name, digest_of(parts), found["train"], found["validation"], found["test"])
 
 
@@ -112,10 +120,15 @@ def digest_of(parts: Mapping[str, Sequence[Document]]) -> str:
     return digest((split, each.id, each.text.encode()) for split in SPLITS for each in parts[split])
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> Encoded:
+def encode(
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Sequence[Document],
+    progress: Callable[[float], None] = lambda share: None,
+) -> Encoded:
     """The documents as sentences of token ids; what only looks like a special token is text.
 
-    Documents without a token are skipped and named. Raises `DataError` when none is left.
+    `progress` is told the share of the documents that is done. Documents without a token are skipped and named. Raises
+    `DataError` when none is left.
     """
     paragraph, tab = (_special(tokenizer, text) for text in (PARAGRAPH, TAB))
     pieces: list[NDArray[np.int32]] = []
@@ -123,7 +136,8 @@ def encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) ->
     counts: list[int] = []
     names: list[str] = []
     skipped: list[str] = []
-    for document in documents:
+    for number, document in enumerate(documents):
+        progress(number / len(documents))
         marked = [each for block in paragraphs(document.text) for each in _marked(sentences(block))]
         encoded = _encode(tokenizer, [text for text, _ in marked], tab)
         rows = [

@@ -17,6 +17,7 @@ and in fine-tuning, from the models of `ltg` and `elc`,
     elc-kept        weights in pretraining only: fine-tuned as they came out
     elc             weights in both
 
+Every arm is judged against `ltg`, and `elc` also against `elc-held` and `elc-kept`: what is it to learn the weights?
 Differences are paired by seed (`layerwise.measure.seeds`), and the p of a question are corrected over its arms (Holm).
 """
 
@@ -47,6 +48,10 @@ TOKENS, TIME = "tokens", "seconds"
 """On which terms arms were compared: the last word of a study's task."""
 
 REWIRED, KEPT = "ltg-rewired", "elc-kept"
+HELD = "elc-held"
+UNLEARNED = (HELD, KEPT)
+"""The arms with the weights of `TIMED` that do not learn them: in pretraining, and in fine-tuning."""
+
 PAIRS = 15
 """Minimal pairs of each paradigm: their interval is over seeds, so that many pairs say little more."""
 
@@ -65,7 +70,7 @@ def arms(size: str, **changes: Any) -> tuple[Pretraining, ...]:
         pretraining(size, TIMED, **changes),
         pretraining(size, "zero", **changes),
         pretraining(size, TIMED, arm="elc-identity", initialisation="identity", **changes),
-        pretraining(size, TIMED, arm="elc-held", held=True, **changes),
+        pretraining(size, TIMED, arm=HELD, held=True, **changes),
         pretraining(size, "denseformer", **changes),
     )
 
@@ -107,7 +112,7 @@ def cost_rows(found: Mapping[str, Overhead]) -> list[Score]:
 
 
 def difference_rows(rows: Iterable[Score]) -> list[Score]:
-    """The differences from the backbone in held-out loss (nats), accuracy on pairs, and correlation on tasks.
+    """The differences between arms in held-out loss (nats), accuracy on pairs, and correlation on tasks.
 
     `rows` are those of the models, `ARM/SEED`. Each question's p are corrected over the arms that it was asked of.
     """
@@ -122,22 +127,23 @@ def difference_rows(rows: Iterable[Score]) -> list[Score]:
     for task, values in compared.items():
         for terms in (TOKENS, TIME):
             arms = [arm for arm in values if arm != BACKBONE and (arm == SECONDS) == (terms == TIME)]
-            if BACKBONE in values:
-                found += _against_backbone(f"{task} {terms}", values, arms)
+            found += _against(BACKBONE, f"{task} {terms}", values, arms)
+        for other in UNLEARNED:
+            found += _against(other, f"{task} {TOKENS}", values, [TIMED])
     return found
 
 
-def _against_backbone(task: str, values: Mapping[str, Mapping[int, float]], arms: Sequence[str]) -> list[Score]:
-    differences = {
-        arm: seed_difference(values[arm], values[BACKBONE]) for arm in arms if set(values[arm]) & set(values[BACKBONE])
-    }
+def _against(other: str, task: str, values: Mapping[str, Mapping[int, float]], arms: Sequence[str]) -> list[Score]:
+    """The rows of the arms against another, seed by seed; none where they have no seed in common."""
+    seeds = set(values.get(other, {}))
+    differences = {arm: seed_difference(values[arm], values[other]) for arm in arms if seeds & set(values.get(arm, {}))}
     tested = {arm: each.p for arm, each in differences.items() if each.p is not None}
     adjusted = dict(zip(tested, holm(list(tested.values())).tolist(), strict=True)) if tested else {}
-    return [_difference_row(arm, task, each, adjusted.get(arm)) for arm, each in differences.items()]
+    return [_difference_row(arm, other, task, each, adjusted.get(arm)) for arm, each in differences.items()]
 
 
-def _difference_row(arm: str, task: str, found: SeedDifference, adjusted: float | None) -> Score:
-    subject = f"{TIMED if arm == SECONDS else arm} - {BACKBONE}"
+def _difference_row(arm: str, other: str, task: str, found: SeedDifference, adjusted: float | None) -> Score:
+    subject = f"{TIMED if arm == SECONDS else arm} - {other}"
     return Score(
         MEASURE, subject, task, "difference", found.value, found.low, found.high, found.p, adjusted, found.resolution
     )

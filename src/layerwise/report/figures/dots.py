@@ -64,11 +64,8 @@ def dots(
         },
         margin={"l": 8, "r": 16, "t": 8, "b": 44},
     )
-    # Where no row is shared (a row an arm) every dot stands in the middle of its own.
-    lanes = [(at - (len(arms) - 1) / 2) * LANE / height if crowded > 1 else 0.0 for at in range(len(arms))]
-    figure.add_traces(
-        [trace for arm, lane in zip(arms, lanes, strict=True) for trace in _arm(arm, places, lane, signed)]
-    )
+    heights = [_heights(arm, arms, places, LANE / height) for arm in arms]
+    figure.add_traces([trace for arm, at in zip(arms, heights, strict=True) for trace in _arm(arm, at, signed)])
     if chance:
         figure.add_trace(_chance({places[name]: value for name, value in chance.items() if name in places}))
     if reference is not None:
@@ -89,9 +86,18 @@ def _span(
     return min(bounds) - air, max(bounds) + air
 
 
-def _arm(arm: Dots, places: Mapping[str, int], lane: float, signed: bool) -> list[go.Scatter]:
+def _heights(arm: Dots, arms: Sequence[Dots], places: Mapping[str, int], lane: float) -> dict[str, float]:
+    """Where an arm stands in each of its rows: the arms that have the row share it, in their order."""
+    found = {}
+    for name in arm.rows:
+        there = [each.name for each in arms if name in each.rows]
+        found[name] = places[name] + (there.index(arm.name) - (len(there) - 1) / 2) * lane
+    return found
+
+
+def _arm(arm: Dots, heights: Mapping[str, float], signed: bool) -> list[go.Scatter]:
     colour, _, symbol = series_style(arm.slot)
-    faint = [(places[name] + lane, name, score) for name, of in arm.seeds.items() if name in places for score in of]
+    faint = [(heights[name], name, score) for name, of in arm.seeds.items() if name in heights for score in of]
     scores = list(arm.rows.values())
     shared = {"legendgroup": arm.name, "hovertemplate": "%{text}<extra></extra>", "name": escape(arm.name)}
     seeds = go.Scatter(
@@ -104,7 +110,7 @@ def _arm(arm: Dots, places: Mapping[str, int], lane: float, signed: bool) -> lis
     )
     means = go.Scatter(
         x=[score.value for score in scores],
-        y=[places[name] + lane for name in arm.rows],
+        y=[heights[name] for name in arm.rows],
         mode="markers",
         marker={"color": colour, "symbol": symbol, "size": SIZE},
         error_x={

@@ -47,15 +47,16 @@ def study(evidence: Evidence) -> Chapter:
 
 
 def _slots(found: Pretraining) -> dict[str, int]:
-    """A difference has the colour of the arm that is judged."""
+    """A difference from the backbone has the colour of the arm that is judged, any other one of its own."""
     subjects = dict.fromkeys(
         subject
         for task in found.tasks_of(STUDY)
         for metric in found.metrics_of(STUDY, task)
         for subject in found.subjects(STUDY, metric, task)
     )
-    arms = arm_slots([*found.arms, *(subject.partition(" - ")[0] for subject in subjects)])
-    return {subject: arms[subject.partition(" - ")[0]] for subject in subjects}
+    called = {subject: subject.removesuffix(f" - {found.reference}") for subject in subjects}
+    slots = arm_slots([*found.arms, *called.values()])
+    return {subject: slots[name] for subject, name in called.items()}
 
 
 def _picture(found: Pretraining, unit: str) -> Picture | None:

@@ -1,0 +1,59 @@
+"""Let every layer of a trained model read a learned mix of all states below it, and see what it comes to read.
+
+    python examples/06_layer_weights.py
+
+The weights begin as the identity (DenseFormer), so the model is at first what it was, to the bit. Here they alone are
+trained: 91 scalars, one for each layer and each state that it could read. `layerwise train wiring-identity` trains all.
+"""
+
+from __future__ import annotations
+
+import torch
+
+import layerwise
+from layerwise import Plan
+from layerwise.data.digits import digits
+from layerwise.measure.judgement import judge
+from layerwise.stack import Stack
+from layerwise.train.recipe import WiringOptions
+from layerwise.train.wiring import attach
+
+splits = digits("crop")
+IN_ORDER = Plan.identity(12)
+
+
+def loss(stack: Stack) -> float:
+    """The mean loss on the images that nothing was trained on, in nats."""
+    return float(judge(stack, IN_ORDER, splits.test, splits.collate).nll.mean())
+
+
+def main() -> None:
+    """Print the loss before and after, and the strongest edges that pass a layer by."""
+    torch.manual_seed(0)
+    stack = layerwise.load("demo-vit")
+    print(f"as it was trained:           {loss(stack):.4f} nats an image")
+    wiring = attach(stack, WiringOptions("free"))
+    print(f"with the identity in place:  {loss(stack):.4f}")
+
+    stack.model.requires_grad_(False)
+    wiring.requires_grad_(True)
+    optimizer = torch.optim.Adam(wiring.parameters(), lr=1e-3)
+    for _ in range(3):
+        for batch in torch.utils.data.DataLoader(splits.train, batch_size=64, shuffle=True, collate_fn=splits.collate):
+            with stack.under(IN_ORDER, single_pass=True):
+                stack.model(**batch).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    print(f"with learned weights:        {loss(stack):.4f}")
+
+    alpha = wiring.edges().matrix()
+    past = {
+        f"layer {reader} reads {source}": row[source] for reader, row in enumerate(alpha) for source in range(reader)
+    }
+    strongest = sorted(past, key=lambda edge: abs(past[edge]), reverse=True)[:4]
+    print("the strongest edges past a layer: " + ", ".join(f"{edge} {past[edge]:+.3f}" for edge in strongest))
+    print("(0 is the embedding, n + 1 the output of layer n; layer 12 is what follows the last)")
+
+
+if __name__ == "__main__":
+    main()
