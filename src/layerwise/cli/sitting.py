@@ -22,7 +22,7 @@ from layerwise.measure.effects import MEASURE as EFFECT
 from layerwise.measure.provenance import folder_of
 from layerwise.measure.reading import Reading, read
 from layerwise.measure.study import Study
-from layerwise.measure.sweep import bill, with_identity
+from layerwise.measure.sweep import bill, runnable, with_identity
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.stack import Stack
@@ -40,13 +40,16 @@ def sit(stack: Stack, corpus: Corpus, study: Study, folder: Path | None, *, fres
         stack, corpus, length=study.length, tokens=study.tokens, batch_tokens=study.batch_tokens, seed=study.seed
     )
     # Whatever can be refused is refused before there is a run folder.
-    plans = with_identity(stack, study.members(stack.depth))
+    members, left_out = runnable(stack, study.members(stack.depth))
+    plans = with_identity(stack, members)
     benchmarks = benchmarks_of(study)
     manifest = manifest_of(stack, reading, study, tuple(sys.argv))
     folder = folder or folder_of(manifest)
     broken = None
     with begin(folder, manifest, fresh) as run, stopped_in_peace(run):
         _announce(stack, reading, plans, run, say)
+        for said in left_out:
+            say(f"note: {said}")
         try:
             with SweepBar(quiet) as bar:
                 conduct(stack, reading, study, benchmarks, run, Watcher(say, bar.update))

@@ -19,7 +19,7 @@ from layerwise.measure.provenance import provenance
 from layerwise.measure.reading import Reading
 from layerwise.measure.similarity import similarity
 from layerwise.measure.study import Study
-from layerwise.measure.sweep import Bill, Meter, bill, plan_records, sweep, with_identity
+from layerwise.measure.sweep import Bill, Meter, bill, plan_records, runnable, sweep, with_identity
 from layerwise.measure.tasks import Benchmarks, find_benchmarks, normalised
 from layerwise.measure.tasks import tasks as ask_benchmarks
 from layerwise.plan import Plan
@@ -28,6 +28,8 @@ from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack
 
 NORMALISED = "normalised_"
+LEFT_OUT = "plans"
+"""What notes on plans that the model cannot run are called; they stand under the table of plans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,9 @@ def conduct(
     Raises `MeasureError` when some plans gave numbers that are not finite, after everything else has been measured and
     stored; at once when the model as trained does.
     """
-    members = study.members(stack.depth)
+    members, left_out = runnable(stack, study.members(stack.depth))
     plans = with_identity(stack, members)
+    run.store.replace_notes(LEFT_OUT, left_out)
     run.store.add_plans(plan_records(members))
     due = bill(stack, plans, reading, run.store.finished)
     broken = _sweep(stack, reading, plans, due, run, watcher) if due.head_tokens else []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from layerwise.errors import PlanError, near_matches
 from layerwise.plan import FAMILIES, Member, Plan, family
+from layerwise.plan.member import GIVEN
 
 DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
 
@@ -61,7 +62,7 @@ class Study:
         for text in self.plans:
             plan = Plan.parse(text)
             plan.check(depth)
-            found.append(Member(plan, "given", "given", len(plan.steps())))
+            found.append(Member(plan, GIVEN, GIVEN, len(plan.steps())))
         return tuple(found)
 
 

@@ -17,11 +17,11 @@ import torch
 
 from layerwise.data.batches import AnyBatch
 from layerwise.data.corpus import Corpus
-from layerwise.errors import MeasureError
+from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.loss import WindowLoss, window_losses
 from layerwise.measure.reading import Reading, read
 from layerwise.plan import Plan
-from layerwise.plan.families import Member
+from layerwise.plan.member import GIVEN, Member
 from layerwise.results.rows import Loss, PlanRecord
 from layerwise.stack import Stack
 from layerwise.stack.graph import Graph, Walk, build
@@ -107,6 +107,29 @@ def with_identity(stack: Stack, plans: Iterable[Plan | Member]) -> tuple[Plan, .
         stack.check(plan)
         distinct.setdefault(plan)
     return tuple(distinct)
+
+
+def runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Member, ...], tuple[str, ...]]:
+    """The members whose plans the model can run, and a sentence for every family that others were left out of.
+
+    A plan that is there for itself (`GIVEN`) is not left out: what the model says against it is raised.
+    """
+    kept: list[Member] = []
+    reasons: dict[str, list[UnsupportedModel]] = {}
+    for member in members:
+        try:
+            stack.check(member.plan)
+        except UnsupportedModel as refusal:
+            if member.family == GIVEN:
+                raise
+            reasons.setdefault(member.family, []).append(refusal)
+        else:
+            kept.append(member)
+    left_out = tuple(
+        f"{len(found)} plan{'s' * (len(found) != 1)} of {family} left out: {found[0]}"
+        for family, found in reasons.items()
+    )
+    return tuple(kept), left_out
 
 
 def plan_records(members: Iterable[Member]) -> list[PlanRecord]:

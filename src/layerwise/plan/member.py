@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from layerwise.plan.plan import Plan
 
+GIVEN = "given"
+"""The family of plans that are there for themselves: somebody wrote them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
