@@ -35,6 +35,9 @@ FAMILY = "wiring"
 MASKED_LENGTH = 128
 """Tokens in a segment with words to fill in, unless `--length` says otherwise."""
 
+SEGMENTS = 256
+"""Such segments in each half, spread over its documents, unless `--limit` says otherwise: each edge reads them all."""
+
 HOW = (
     "train some into a model with `layerwise train wiring-identity --model MODEL`, or give an ELC-BERT other than the "
     "variant ltg"
@@ -141,7 +144,7 @@ def _fill_ins(stack: Stack, documents: Sequence[Document], material: Material) -
     tokenizer = stack.tokenizer
     assert tokenizer is not None, "it was asked for above"
     segments = cut(encode(tokenizer, documents), material.length or MASKED_LENGTH)
-    masks = FixedMasks(segments, SpanMasking.of(tokenizer), tokenizer)
+    masks = FixedMasks(segments, SpanMasking.of(tokenizer), tokenizer, material.limit or SEGMENTS)
     padding = Padding(int(tokenizer.pad_token_id))
     return HeldOut.of(masks, padding, owners=masks.owners.tolist(), filled_in=True)
 

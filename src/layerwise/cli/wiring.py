@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from layerwise.cli.options import (
+    DATA,
     RUN,
     Device,
     Dtype,
     Fresh,
     Images,
-    Limit,
     OwnRun,
     Quiet,
     TrainingLength,
@@ -47,7 +47,15 @@ def wiring(
     images: Images = None,
     text: TrainingText = None,
     unreadable: Unreadable = "refuse",
-    limit: Limit = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="So many images, or segments of a masked text (256), a half.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     length: TrainingLength = None,
     run: OwnRun = None,
     fresh: Fresh = False,
