@@ -53,6 +53,9 @@ FAMILY = "pretraining"
 PAIRS = 100
 """Minimal pairs of each paradigm that models are asked at the end; `layerwise evaluate` asks more."""
 
+SEGMENTS = 4_096
+"""Held-out segments that models are asked at the end, at most, spread over all documents."""
+
 Say = Callable[[str], None]
 
 
@@ -136,7 +139,7 @@ def hold(programme: Programme, folder: Path | None, *, seed: int, fresh: bool, q
         try:
             with PartBar(quiet) as bar:
                 pretrain_all(programme, folder, bar.update, say)
-                assess(programme, run, bar.update, pairs=PAIRS)
+                assess(programme, run, bar.update, pairs=PAIRS, segments=SEGMENTS)
         except KeyboardInterrupt:
             write(errors, "stopped: finished models and checkpoints are kept; the same command goes on from here")
             raise
@@ -213,11 +216,11 @@ def assess(
     progress: Callable[[str, float], None],
     *,
     pairs: int,
-    segments: int | None = None,
+    segments: int,
 ) -> None:
     """The rows of every finished model in the run; those that are there already are kept.
 
-    `pairs` is the number of minimal pairs of each paradigm, `segments` that of held-out segments, by default all.
+    `pairs` is the number of minimal pairs of each paradigm, `segments` the most held-out segments.
     """
     models = candidates_of(run.folder)
     stored = [row for measure in (HELD_OUT, ALPHA) for row in run.store.scores(measure)]
