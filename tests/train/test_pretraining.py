@@ -184,6 +184,19 @@ def test_a_training_learns(tmp_path: Path) -> None:
     assert losses[-1] < losses[0] - 1
 
 
+def test_in_half_precision_passes_are_near_and_weights_are_kept_whole(passes: list[Any], tmp_path: Path) -> None:
+    plain = replace(RECIPE, dropout=0.0, steps=3, checks=1)
+    run(tmp_path / "whole", plain)
+    whole = [loss for loss, _ in passes]
+    passes.clear()
+    run(tmp_path / "half", replace(plain, precision="bfloat16"))
+    half = [loss for loss, _ in passes]
+    assert half == pytest.approx(whole, rel=0.01)
+    assert half != whole
+    weights = load_file(tmp_path / "half" / MODEL / "model.safetensors")
+    assert {weight.dtype for weight in weights.values()} == {torch.float32}
+
+
 # Stops
 
 

@@ -1,0 +1,56 @@
+"""Pretraining as `torchrun` starts it: one process of several, told by JSON on the command line what to train where.
+
+Writes `losses-RANK.json` into the run folder: what `training_step` gave in every pass. With `stop` the training ends
+without warning before that step, and is then taken up again; the file is that of the second part.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from layerwise.train import pretrainer
+from train.test_pretraining import RECIPE, Stopped, run
+
+LESSON = replace(RECIPE, dropout=0.0)
+
+
+def lesson(folder: Path, stop: int | None = None, **changes: Any) -> None:
+    """Pretrain the tiny model in `folder` and keep the loss of every pass."""
+    if stop is not None:
+        with suppress(Stopped):
+            _part(folder, stop, changes)
+    losses = _part(folder, None, changes)
+    rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    (folder / f"losses-{rank}.json").write_text(json.dumps(losses))
+
+
+def _part(folder: Path, stop: int | None, changes: dict[str, Any]) -> list[float]:
+    losses: list[float] = []
+
+    class Noted(pretrainer.PretrainingTrainer):
+        def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
+            if self.state.global_step == stop:
+                raise Stopped
+            losses.append((loss := super().training_step(model, inputs, *args, **kwargs)).item())
+            return loss
+
+    with patch.object(pretrainer, "PretrainingTrainer", Noted):
+        run(folder, replace(LESSON, **changes))
+    return losses
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    for wish in json.loads(sys.argv[1]):
+        lesson(Path(wish.pop("folder")), **wish)
