@@ -10,7 +10,7 @@ from scipy import stats
 
 from layerwise.errors import MeasureError
 from layerwise.measure import seeds as module
-from layerwise.measure.seeds import seed_difference
+from layerwise.measure.seeds import over_seeds, seed_difference
 
 
 def _study(rng: np.random.Generator, effect: float, count: int = 3) -> tuple[dict[int, float], dict[int, float]]:
@@ -62,3 +62,12 @@ def test_no_seed_in_common() -> None:
 
 def test_examples_in_docstrings_hold() -> None:
     assert doctest.testmod(module).failed == 0
+
+
+def test_student_s_interval_of_seeds_ends_where_the_metric_does() -> None:
+    values = [0.5, 0.9, 1.0]
+    low, high = stats.t.interval(0.95, 2, loc=0.8, scale=stats.sem(values))
+    assert over_seeds(values) == pytest.approx((low, high))
+    assert high > 1
+    assert over_seeds(values, "accuracy") == pytest.approx((low, 1.0))
+    assert over_seeds([-0.9, 0.9, -1.0], "mcc") == (-1.0, 1.0)

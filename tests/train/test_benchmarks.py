@@ -17,7 +17,7 @@ from layerwise.data.classification import Labelled, Task
 from layerwise.data.mixed_signals import Sizes, mixed_signals
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.measure.confusion import confusion, metric_of
-from layerwise.measure.robustness import over_seeds
+from layerwise.measure.seeds import over_seeds
 from layerwise.results import Run
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Score
@@ -179,7 +179,7 @@ def test_rows_are_of_fine_tunings_models_and_arms(tmp_path: Path, run: Run, taug
     assert len(set(own)) == 2
     row = _found(rows, "elc/1", "accuracy")
     assert row.value == pytest.approx(sum(own) / 3)
-    assert (row.low, row.high) == pytest.approx(over_seeds(own))
+    assert (row.low, row.high) == pytest.approx(over_seeds(own, "accuracy"))
     assert _found(rows, "elc", "accuracy").value == pytest.approx((values["elc/0"] + values["elc/1"]) / 2)
     assert _found(rows, "elc", "accuracy@chance").value == 0.5
     assert _found(rows, "elc/1.0", "mcc").value == 0.0

@@ -24,7 +24,7 @@ from layerwise.data.minimal_pairs import MinimalPair, PairSet
 from layerwise.data.passages import Passage, words
 from layerwise.errors import MeasureError
 from layerwise.measure.pseudo_likelihood import BATCH_TOKENS, Speaker, TooLong, log_likelihoods
-from layerwise.measure.robustness import over_seeds
+from layerwise.measure.seeds import over_seeds
 from layerwise.measure.statistics import wilson
 from layerwise.results.rows import Score
 
@@ -225,7 +225,7 @@ def _mean(suite: str, arm: str, rows: Sequence[Score]) -> Score:
     first, values = rows[0], [row.value for row in rows]
     low, high = first.low, first.high
     if len(values) > 1 and low is not None:
-        low, high = over_seeds(values)
+        low, high = over_seeds(values, first.metric)
     return Score(suite, arm, first.task, first.metric, float(np.mean(values)), low, high, documents=first.documents)
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy import stats
 
 from layerwise.measure.judgement import Numbers, Outcome
+from layerwise.measure.seeds import over_seeds
 from layerwise.measure.statistics import student_interval, wilson
 from layerwise.measure.survey import ARBITRARY, SEQUENTIAL, Survey
 from layerwise.results.rows import Score
@@ -117,7 +117,7 @@ def _rows(arm: str, task: str, outcomes: Mapping[int, Outcome]) -> Iterator[Scor
     first = next(iter(outcomes))
     for metric in each[first]:
         values = [found[metric][0] for found in each.values()]
-        low, high = over_seeds(values) if len(values) > 1 else each[first][metric][1:]
+        low, high = over_seeds(values, metric) if len(values) > 1 else each[first][metric][1:]
         yield _score(arm, task, metric, float(np.mean(values)), low, high, outcomes[first])
 
 
@@ -160,13 +160,6 @@ def paired(pairs: Sequence[tuple[Outcome, Outcome]], field: str, sign: float = 1
     counted = pairs[0][0].scored > 0
     found = student_interval(gaps[0][None, counted], pairs[0][0].scored[counted])
     return values[0], float(found.low[0]), float(found.high[0])
-
-
-def over_seeds(values: list[float]) -> tuple[float, float]:
-    """Student's 95 % interval of the mean of several seeds."""
-    mean, error = float(np.mean(values)), float(stats.sem(values))
-    reach = float(stats.t(len(values) - 1).ppf(0.975)) * error
-    return mean - reach, mean + reach
 
 
 def _score(subject: str, task: str, metric: str, value: float, low: float, high: float, outcome: Outcome) -> Score:

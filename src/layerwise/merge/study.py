@@ -26,7 +26,8 @@ from torch.utils.data import DataLoader
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
 from layerwise.measure.judgement import BATCH, Outcome, joined, judge, scored
-from layerwise.measure.robustness import metrics, over_seeds, paired
+from layerwise.measure.robustness import metrics, paired
+from layerwise.measure.seeds import over_seeds
 from layerwise.merge.assignment import assignments
 from layerwise.merge.ensemble import mean_logits
 from layerwise.plan import Plan
@@ -168,7 +169,7 @@ def _spread(arm: str, task: str, outcomes: Sequence[Outcome]) -> Iterator[Score]
     for metric in _values(outcomes[0]):
         values = [_values(outcome)[metric] for outcome in outcomes]
         several = len(values) > 1
-        low, high = over_seeds(values) if several and np.ptp(values) > 0 else (None, None)
+        low, high = over_seeds(values, metric) if several and np.ptp(values) > 0 else (None, None)
         yield Score(MEASURE, arm, task, metric, float(np.mean(values)), low, high, documents=len(outcomes[0].hits))
         if several:
             yield Score(MEASURE, arm, task, f"{metric}@spread", float(np.std(values, ddof=1)))

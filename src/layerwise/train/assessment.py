@@ -21,7 +21,7 @@ from layerwise.data.splits import Splits
 from layerwise.measure import robustness as rows
 from layerwise.measure.judgement import BATCH
 from layerwise.measure.places import NO_UMAP, branch_norms, embedding, umap_installed
-from layerwise.measure.robustness import over_seeds
+from layerwise.measure.seeds import over_seeds
 from layerwise.measure.statistics import wilson
 from layerwise.measure.survey import Condition, Questions, Survey, survey
 from layerwise.plan.samplers import Draws, Shuffle
@@ -234,7 +234,7 @@ def _means(placed: Sequence[Score]) -> list[Score]:
         for task in tasks:
             own = [row for row in placed if row.task == task and row.subject.rpartition("/")[0] == arm]
             values = [row.value for row in own]
-            low, high = over_seeds(values) if len(values) > 1 else (own[0].low, own[0].high)
+            low, high = over_seeds(values, "accuracy") if len(values) > 1 else (own[0].low, own[0].high)
             found.append(Score("position", arm, task, "accuracy", float(np.mean(values)), low, high))
             found.append(Score("position", arm, task, "accuracy@chance", 1 / (len(tasks) - 1)))
     return found

@@ -26,7 +26,7 @@ import numpy as np
 
 from layerwise.data.classification import Task
 from layerwise.measure.confusion import confusion, guessed, interval, metric_of
-from layerwise.measure.robustness import over_seeds
+from layerwise.measure.seeds import over_seeds
 from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
@@ -154,7 +154,7 @@ def _mean(subject: str, pieces: Sequence[Sequence[Score]]) -> list[Score]:
         values = [row.value for row in same]
         low, high = first.low, first.high
         if len(values) > 1 and low is not None:
-            low, high = over_seeds(values)
+            low, high = over_seeds(values, first.metric)
         found.append(replace(first, subject=subject, value=float(np.mean(values)), low=low, high=high))
     return found
 

@@ -25,7 +25,7 @@ from layerwise.data.splits import Splits
 from layerwise.errors import MeasureError
 from layerwise.measure.frontier import Point
 from layerwise.measure.held_out import HeldOut
-from layerwise.measure.robustness import over_seeds
+from layerwise.measure.seeds import over_seeds
 from layerwise.measure.statistics import paired_bootstrap
 from layerwise.plan.growth import GrowthSchedule, ModelCost, layer_shares
 from layerwise.plan.growth.cost import embedding_share, head_share, phase_shares

@@ -22,7 +22,7 @@ from transformers import AutoTokenizer
 from layerwise.data.batches import IGNORED
 from layerwise.data.segments import Encoded, cut
 from layerwise.data.span_masking import FixedMasks, Padding, SpanMasking
-from layerwise.measure.robustness import over_seeds
+from layerwise.measure.seeds import over_seeds
 from layerwise.measure.statistics import paired_bootstrap
 from layerwise.models import ElcForMaskedLM
 from layerwise.results.rows import Score
