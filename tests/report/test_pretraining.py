@@ -137,7 +137,9 @@ def test_an_arm_at_chance_is_not_said_to_know() -> None:
         Score("blimp", name, "all", "accuracy", value, value - 0.01, value + 0.01)
         for name, value in (("elc", 0.6), ("ltg", 0.505))
     ]
-    assert worth(Pretraining.of(rows))[0].text.endswith("told apart from chance (50 %): elc.")
+    assert worth(Pretraining.of(rows))[0].text.endswith("above chance (50 %): elc.")
+    rows.append(Score("blimp", "zero", "all", "accuracy", 0.45, 0.44, 0.46))
+    assert worth(Pretraining.of(rows))[0].text.endswith("above chance (50 %): elc; below it: zero.")
 
 
 def test_likeness_is_judged_by_its_p(found: Pretraining) -> None:

@@ -116,7 +116,7 @@ def _listing(scores: Iterable[tuple[str, Score]], told: Callable[[Score], str]) 
 
 
 def _known(found: Pretraining) -> Iterator[Finding]:
-    """Each suite of minimal pairs: which arms are above chance."""
+    """Each suite of minimal pairs: which arms are told apart from chance, and on which side."""
     for suite in found.suites:
         of = found.by_arm(suite, "accuracy")
         if not of:
@@ -125,7 +125,11 @@ def _known(found: Pretraining) -> Iterator[Finding]:
         above = [arm for arm, score in of.items() if score.low is not None and score.low > chance]
         whole = "all" if len(above) == len(of) and len(of) > 1 else listed(above) or "none"
         state: State = "described" if all(score.low is None for score in of.values()) else "resolved"
-        answer = (*_listing(of.items(), ACCURACY.told), f"; told apart from chance ({100 * chance:g} %): {whole}.")
+        below = [arm for arm, score in of.items() if score.high is not None and score.high < chance]
+        answer = (
+            *_listing(of.items(), ACCURACY.told), f"; above chance ({100 * chance:g} %): {whole}",
+            f"; below it: {listed(below)}." if below else ".",
+        )  # fmt: skip
         yield Finding(f"What is known of {suite_name(suite)}?", answer, state)
 
 
