@@ -33,8 +33,8 @@ from layerwise.measure.flops import model_cost
 from layerwise.plan.growth import GrowthSchedule, Phase
 from layerwise.plan.growth.cost import ModelCost, flops_per_token
 from layerwise.stack import load
-from layerwise.train.growing import growing
-from layerwise.train.growth_trainer import GrowthTrainer
+from layerwise.train.growth.growing import growing
+from layerwise.train.growth.trainer import GrowthTrainer
 from layerwise.train.recipe import Growth
 
 DEPTH = 12

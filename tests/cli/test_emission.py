@@ -14,7 +14,7 @@ from layerwise.measure.rule import Decision
 from layerwise.plan.growth.allocation import Importance, allocate
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.pedigree import Pedigree
-from layerwise.train.growth_file import read_schedule
+from layerwise.train.growth.schedule_file import read_schedule
 
 DIAGNOSIS = ("ablation", "curve_tokens:1500", "margin:0.05")
 EFFECTS: tuple[tuple[Decision, float], ...] = (("matters", 0.8), ("no_effect", 0.0), ("matters", 0.2), ("matters", 0.1))

@@ -9,7 +9,6 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from cli.command import Ended, layerwise, refused
 from layerwise.cli import growth as command
-from layerwise.cli import growth_run, growth_study
 from layerwise.cli.growth import PASSES
 from layerwise.data.bytepair import train_bytepair
 from layerwise.measure.frontier import COSTS
@@ -17,8 +16,10 @@ from layerwise.plan.growth import PRESETS, GrowthSchedule, Phase
 from layerwise.plan.growth.allocation import Importance
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.pedigree import FILE, Pedigree
-from layerwise.train.growth_file import read_schedule, write_schedule
-from layerwise.train.growth_study import ARMS, PILOT
+from layerwise.train.growth import conduct
+from layerwise.train.growth.pupil import FAMILY
+from layerwise.train.growth.schedule_file import read_schedule, write_schedule
+from layerwise.train.growth.study import ARMS, PILOT
 
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
 DEPTH = 4
@@ -85,7 +86,7 @@ def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
     AutoModelForCausalLM.from_pretrained(folder / "stacking" / "seed-1" / "model")
     with Run.open(folder) as run:
         rows = run.store.scores()
-        assert run.manifest.families == (growth_run.FAMILY,)
+        assert run.manifest.families == (FAMILY,)
     held_out = {row.subject for row in rows if row.measure == "held_out"}
     assert held_out == {"uniform", "uniform/0", "uniform/1", "stacking", "stacking/0", "stacking/1"}
     metrics = {row.metric for row in rows if (row.measure, row.subject, row.task) == ("training", "stacking/0", "all")}
@@ -345,7 +346,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Layer 2 matters most, layer 0 not at all; few held-out windows."""
     effects = (0.0, 0.1, 0.4, 0.2)
     found = tuple(Importance(effect, effect - 0.001, effect + 0.001) for effect in effects)
-    monkeypatch.setattr(growth_study, "measured_importance", lambda *args, **options: found)
+    monkeypatch.setattr(conduct, "measured_importance", lambda *args, **options: found)
 
 
 STUDY = ("study", "growth", "--steps", "100", "--batch", "4", "--length", "16", "--checks", "1", "--device", "cpu",

@@ -6,7 +6,6 @@ part in the trainings, and the first one alone writes rows and speaks.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +30,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import Pedigree, refined_at, trained_models
 from layerwise.stack import Stack
 from layerwise.train.assessment import Candidate, Watcher, assess, training_rows
+from layerwise.train.processes import is_first_process
 from layerwise.train.recipe import Recipe
 from layerwise.train.trained import Trained, open_trained, saved_edges
 from layerwise.train.training import Base, train
@@ -68,7 +68,7 @@ def hold(course: Course, stack: Stack, questions: Questions, folder: Path | None
     next(conditions(stack.depth, questions))  # a model that cannot be asked is refused before it is trained
     manifest = manifest_of(stack, course.base.weights, course.splits)
     folder = folder or folder_of(manifest)
-    if int(os.environ.get("RANK", "0")) > 0:
+    if not is_first_process():
         _train(course, folder, lambda label, done, total: None, lambda text: None)
         return
     say = speaker(quiet)

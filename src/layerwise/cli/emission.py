@@ -13,7 +13,7 @@ from layerwise.plan.growth.words import chart
 from layerwise.results import Run
 from layerwise.results.pedigree import trained_models
 from layerwise.results.run import MANIFEST
-from layerwise.train.growth_file import write_schedule
+from layerwise.train.growth.schedule_file import write_schedule
 
 _OF_A_DIAGNOSIS = "curve_tokens:"
 """How a setting begins that the manifest of every diagnosis has, and no other."""

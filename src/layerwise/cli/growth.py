@@ -19,7 +19,7 @@ GrowingModel = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
-        help="A checkpoint, or a config.json alone, which begins from random weights; by default a tiny Llama.",
+        help="A checkpoint, or a config.json alone, which begins from random weights; by default a tiny Granite.",
         rich_help_panel=MODEL,
     ),
 ]

@@ -59,7 +59,7 @@ def check_choice(text: str, importance: Path | None) -> Choice:
     if text in PRESETS:
         return Choice(text)
     if text.endswith(SUFFIXES) or Path(text).is_file():
-        from layerwise.train.growth_file import read_schedule
+        from layerwise.train.growth.schedule_file import read_schedule
 
         found = read_schedule(Path(text))
         _refuse_taken(found, text)

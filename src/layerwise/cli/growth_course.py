@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from layerwise.cli.course import discard_models, tell
 from layerwise.cli.growth_choice import Choice
-from layerwise.cli.growth_run import (
-    Arm,
-    Progress,
-    Told,
-    announce,
-    arm_of,
-    assess,
-    begun_steps,
-    folder_name,
-    is_alone,
-    is_first_process,
-    manifest_of,
-    refuse_unfit,
-    train_arm,
-)
-from layerwise.cli.pupil import Pupil
-from layerwise.cli.screen import PartBar, errors, output, write
-from layerwise.cli.sitting import begin, speaker
+from layerwise.cli.screen import PartBar, duration, errors, output, write
+from layerwise.cli.sitting import Say, begin, speaker
 from layerwise.errors import TrainError
 from layerwise.measure.frontier import MEASURE, Points, equal_rows
 from layerwise.measure.provenance import folder_of
 from layerwise.plan.growth import GrowthSchedule, chart, explain, preset
 from layerwise.plan.growth.cost import flops_per_token, phase_shares, share_of_uniform
 from layerwise.results import Run
-from layerwise.train.growth_study import UNIFORM, check_passes, check_stacks
-from layerwise.train.phase_pace import phase_slowness, steps_that_take
+from layerwise.results.pedigree import Pedigree
+from layerwise.train.growth.arm import Arm, Watcher, arm_of, begun_steps, folder_name, refuse_unfit, train_arm
+from layerwise.train.growth.assessment import assess
+from layerwise.train.growth.phase_pace import phase_slowness, steps_that_take
+from layerwise.train.growth.pupil import Pupil, manifest_of
+from layerwise.train.growth.study import UNIFORM, check_passes, check_stacks
+from layerwise.train.processes import is_alone, is_first_process
 from layerwise.train.recipe import Settings
 
 _WIDTH = 60
@@ -153,12 +143,12 @@ def hold(
     quiet: bool,
 ) -> None:
     """Train what is not trained yet into `folder`, or into one named by what is learned, and tell what became of it."""
-    manifest = manifest_of(pupil, seed)
+    manifest = manifest_of(pupil, seed, tuple(sys.argv))
     folder = folder or folder_of(manifest)
     arms = _arms(pupil, asked, alone, None if fresh else begun_steps(folder / asked.name))
     refuse_unfit(pupil, arms, asked.passes, None if fresh else folder)
     if not is_first_process():
-        _train(pupil, arms, folder, arguments, Told(lambda text: None, lambda label, share: None))
+        _train(pupil, arms, folder, arguments, Watcher())
         return
     say = speaker(quiet)
     with begin(folder, manifest, fresh) as run:
@@ -169,7 +159,7 @@ def hold(
             say(f"note: {warning}")
         try:
             with PartBar(quiet) as bar:
-                _train(pupil, arms, folder, arguments, Told(say, bar.update))
+                _train(pupil, arms, folder, arguments, watcher_of(say, bar))
                 keep_rows(run, pupil, bar.update)
         except KeyboardInterrupt:
             write(errors, "stopped: finished models and checkpoints are kept; the same command goes on from here")
@@ -177,7 +167,7 @@ def hold(
         tell(run)
 
 
-def keep_rows(run: Run, pupil: Pupil, progress: Progress) -> None:
+def keep_rows(run: Run, pupil: Pupil, progress: Callable[[str, float], None]) -> None:
     """The rows of every finished training, and of every arm against uniform on the terms that came out equal."""
     points = assess(run, pupil, progress)
     reference = points.get(UNIFORM)
@@ -210,7 +200,37 @@ def _timed_steps(pupil: Pupil, asked: Asked) -> int:
     return steps_that_take(asked.schedule, slowness, asked.budget)
 
 
-def _train(pupil: Pupil, arms: tuple[Arm, ...], folder: Path, arguments: Mapping[str, Any], told: Told) -> None:
+def _train(pupil: Pupil, arms: tuple[Arm, ...], folder: Path, arguments: Mapping[str, Any], watcher: Watcher) -> None:
     for number in range(len(arms[0].steps)):
         for arm in arms:
-            train_arm(pupil, arm, number, folder, arguments, told)
+            train_arm(pupil, arm, number, folder, arguments, watcher)
+
+
+def announce(pupil: Pupil, run: Run, say: Say) -> None:
+    """Say what grows, what it reads, and where it will lie."""
+    splits, stack = pupil.splits, pupil.stack
+    begins = "its own weights" if pupil.trained else "random weights"
+    say(f"{stack.source.name}: {stack.depth} layers, {stack.device}, from {begins}")
+    say(
+        f"{splits.name}: {pupil.windows:,} windows of {pupil.length} tokens to train, {len(splits.validation):,} to "
+        f"select, {len(splits.test):,} to report, of different documents"
+    )
+    if pupil.left_out > 0.005:
+        say(f"note: {pupil.left_out:.1%} of the tokens to train on stand behind a document's last whole window")
+    say(f"run folder: {run.folder}")
+    for change in run.changes:
+        say(f"note: {change}")
+
+
+def watcher_of(say: Say, bar: PartBar) -> Watcher:
+    """Tells the terminal of trainings: a bar for the one under way, a sentence for each that has ended."""
+
+    def trained(label: str, pedigree: Pedigree) -> None:
+        looked = [moment.loss for moment in pedigree.history if moment.kind == "validation"]
+        after = f", validation loss {looked[-1]:.3f}" if looked else ""
+        say(f"{label}: {pedigree.steps:,} steps in {duration(pedigree.seconds)}{after}")
+
+    def expected(seconds: float) -> None:
+        say(f"at this pace its trainings take about {duration(seconds)}")
+
+    return Watcher(say, bar.update, trained, expected)

@@ -1,141 +1,43 @@
-"""One sitting of the study of growth: the sweep, the importance, the arms with every seed, and the verdict.
-
-RUN/pilot/ARM@RATE/seed-1000     the sweep of learning rates, on a seed of its own
-RUN/importance.yaml              the schedule by the importance that the best uniform model of the sweep has
-RUN/ARM/seed-N                   the arms
-RUN/uniform@1.25/seed-N          uniform at other lengths, which the arms are judged by
-"""
+"""One sitting of the study of growth: told as it goes, and the report."""
 
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import layerwise.train.growth_study as study
 from layerwise.cli.course import discard_models, tell
-from layerwise.cli.growth_run import (
-    Arm,
-    Told,
-    announce,
-    arm_of,
-    assess,
-    is_alone,
-    manifest_of,
-    refuse_unfit,
-    train_arm,
-)
-from layerwise.cli.pupil import Pupil
-from layerwise.cli.screen import PartBar, duration, errors, write
+from layerwise.cli.growth_course import announce, watcher_of
+from layerwise.cli.screen import PartBar, errors, write
 from layerwise.cli.sitting import begin, speaker
-from layerwise.errors import LayerwiseError, RunError, TrainError
-from layerwise.measure.frontier import MEASURE, Points, difference_rows, frontier_rows
-from layerwise.measure.importance import measured_importance
 from layerwise.measure.provenance import folder_of
-from layerwise.measure.reading import read
-from layerwise.measure.rule import Rule
-from layerwise.measure.seeds import seed_difference
-from layerwise.plan.growth import GrowthSchedule, steps_for
-from layerwise.plan.growth.allocation import MARGIN, Importance, allocation
-from layerwise.results import Run
-from layerwise.results.pedigree import MODEL, Pedigree
-from layerwise.results.rows import Score
-from layerwise.stack import load
-from layerwise.train.growth_file import read_schedule, write_schedule
-from layerwise.train.growth_rows import RATES, best_rate, last_validation, rate_rows
-from layerwise.train.recipe import Settings
-
-PILOT = "pilot"
-SCHEDULE = "importance.yaml"
-IMPORTANCE = "importance"
-"""The measure of the rows that say what skipping each layer costs."""
-
-IMPORTANCE_TOKENS = 50_000
-"""Tokens of the documents to select on that importance is measured on, at most, spread over them."""
-
-FEW = 3
-"""Seeds below which an interval is so wide that it says little."""
-
-
-@dataclass(frozen=True, slots=True)
-class Study:
-    """What is asked: `arms` with so many `seeds`, for the cost of `budget` uniform steps, at the best of `rates`.
-
-    `seed` draws the roles of the controls, `passes` is how often the text may be read at most.
-    """
-
-    arms: tuple[str, ...]
-    settings: Settings
-    rates: tuple[float, ...]
-    budget: int
-    seeds: int
-    passes: float
-    seed: int
-
-    def __post_init__(self) -> None:
-        if self.seeds > study.PILOT:
-            raise TrainError(f"{self.seeds:,} seeds were asked for; a study has at most {study.PILOT:,}")
-        if not is_alone():
-            raise TrainError(
-                "a study is many small trainings, one after the other, on one process; start it without torchrun"
-            )
+from layerwise.train.growth.conduct import PILOT, SCHEDULE, Study, check_study, conduct
+from layerwise.train.growth.pupil import Pupil, manifest_of
 
 
 def hold(
     pupil: Pupil, asked: Study, arguments: Mapping[str, Any], *, folder: Path | None, fresh: bool, quiet: bool
 ) -> None:
     """Carry the study on into `folder`, or into one named by what is learned, and write its report."""
-    asked, left_out = _without_stacking(pupil, asked)
-    _refuse(pupil, asked)
-    say = speaker(quiet)
-    manifest = manifest_of(pupil, asked.seed)
+    check_study(pupil, asked)
+    manifest = manifest_of(pupil, asked.seed, tuple(sys.argv))
     manifest = replace(manifest, families=(*manifest.families, "study"))
     folder = folder or folder_of(manifest)
+    say = speaker(quiet)
     with begin(folder, manifest, fresh) as run:
         if fresh:
             _discard(folder)
         announce(pupil, run, say)
         try:
             with PartBar(quiet) as bar:
-                _Sitting(pupil, asked, arguments, run, Told(say, bar.update), left_out).carry_out()
+                conduct(pupil, asked, run, watcher_of(say, bar), arguments)
         except KeyboardInterrupt:
             write(errors, "stopped: finished models and checkpoints are kept; the same command goes on from here")
             raise
         tell(run)
-
-
-def _without_stacking(pupil: Pupil, asked: Study) -> tuple[Study, list[str]]:
-    """The study without the arm that a trained model cannot have, and the sentence that says so."""
-    if not pupil.trained or study.STACKING not in asked.arms:
-        return asked, []
-    rest = tuple(arm for arm in asked.arms if arm != study.STACKING)
-    said = f"{study.STACKING} is left out: its layers would grow in over weights that are trained already"
-    return replace(asked, arms=study.check_arms(rest)), [said]
-
-
-def _refuse(pupil: Pupil, asked: Study) -> None:
-    """Raise, before anything is trained, what the model or the text does not allow.
-
-    The schedule by importance is not known yet; it is reckoned with as if it took the most steps that it can.
-    """
-    schedules = {arm: each for arm, each in study.known(pupil.stack.depth).items() if arm in asked.arms}
-    arms = [
-        arm_of(arm, schedule, asked.settings, pupil, asked.budget, range(asked.seeds))
-        for arm, schedule in schedules.items()
-    ]
-    refuse_unfit(pupil, arms, asked.passes, None)
-    longest = _longest(pupil, asked, (steps for arm in arms for steps in arm.steps.values()))
-    what = f"{study.at_length(study.lengths([longest], asked.budget)[-1])}, the longest training,"
-    steps = round(study.lengths([longest], asked.budget)[-1] * asked.budget)
-    study.check_passes(steps, asked.settings.batch, pupil.windows, asked.passes, what)
-
-
-def _longest(pupil: Pupil, asked: Study, steps: Iterable[int]) -> int:
-    known = max(steps)
-    return max(known, study.most_steps(pupil.cost, asked.budget)) if study.IMPORTANCE in asked.arms else known
 
 
 def _discard(folder: Path) -> None:
@@ -143,213 +45,3 @@ def _discard(folder: Path) -> None:
     if (folder / PILOT).is_dir():
         shutil.rmtree(folder / PILOT)
     (folder / SCHEDULE).unlink(missing_ok=True)
-
-
-class _Sitting:
-    """A study under way: what is trained next depends on what was found."""
-
-    def __init__(
-        self,
-        pupil: Pupil,
-        asked: Study,
-        arguments: Mapping[str, Any],
-        run: Run,
-        told: Told,
-        notes: Sequence[str],
-    ) -> None:
-        self.pupil = pupil
-        self.asked = asked
-        self.arguments = arguments
-        self.run = run
-        self.told = told
-        self.notes = list(notes)
-        self.swept: dict[str, dict[float, float]] = {}
-        self.whole = 0.0
-
-    def carry_out(self) -> None:
-        """Everything, in the order in which one thing depends on another; what is finished is not done again."""
-        self._say_size()
-        for said in self.notes:
-            self.told.say(f"note: {said}")
-        if self.asked.seeds < FEW:
-            self._note(f"{self.asked.seeds} seed(s): intervals are over seeds, and those of fewer than {FEW} are wide")
-        schedules = {arm: each for arm, each in study.known(self.pupil.stack.depth).items() if arm in self.asked.arms}
-        self._note_redrawn(schedules)
-        self._sweep(study.UNIFORM, schedules[study.UNIFORM])
-        if study.IMPORTANCE in self.asked.arms:
-            schedules |= self._by_importance()
-        for arm in study.swept(schedules)[1:]:
-            self._sweep(arm, schedules[arm])
-        arms = self._arms(schedules)
-        for trained in arms:
-            self._note_budget(trained)
-        lengths = self._lengths(schedules[study.UNIFORM], arms)
-        for seed in range(self.asked.seeds):
-            for each in (*arms, *lengths):
-                train_arm(self.pupil, each, seed, self.run.folder, self.arguments, self.told)
-        self._keep_rows()
-
-    # -- before the arms ----------------------------------------------------------------------------------------
-
-    def _say_size(self) -> None:
-        asked = self.asked
-        swept = study.swept(asked.arms)
-        known = study.known(self.pupil.stack.depth)
-        expected = [steps_for(known[arm], self.pupil.cost, asked.budget) for arm in asked.arms if arm in known]
-        longest = _longest(self.pupil, asked, expected)
-        lengths = study.lengths([longest], asked.budget)
-        trainings = len(swept) * len(asked.rates) + asked.seeds * (len(asked.arms) + len(lengths))
-        whole = len(swept) * len(asked.rates) + asked.seeds * (len(asked.arms) + sum(lengths))
-        self.told.say(
-            f"{len(asked.arms)} arms ({', '.join(asked.arms)}), {asked.seeds} seed{'s' * (asked.seeds != 1)} each, "
-            f"for the cost of {asked.budget:,} uniform steps"
-        )
-        self.told.say(f"about {trainings} trainings, together as long as {whole:.0f} uniform ones")
-        self.whole = whole
-
-    def _note_redrawn(self, schedules: Mapping[str, GrowthSchedule]) -> None:
-        """Say which schedules throw trained weights away."""
-        for arm, schedule in schedules.items():
-            redrawn = sorted({layer for phase in schedule.phases for layer in phase.redraw})
-            if self.pupil.trained and redrawn:
-                layers = ", ".join(map(str, redrawn))
-                self._note(f"{arm} gives layer {layers} new random weights, in place of those that are trained")
-
-    def _sweep(self, arm: str, schedule: GrowthSchedule) -> None:
-        """The validation loss of an arm at every rate, on the seed of the pilot."""
-        self.swept[arm] = {}
-        for rate in self.asked.rates:
-            first = not any((self.run.folder / PILOT).glob(f"*/seed-*/{MODEL}"))
-            begun = time.perf_counter()
-            done = self._pilot(arm, schedule, rate)
-            if first:
-                taken = max(done.seconds, time.perf_counter() - begun)
-                self.told.say(f"at this pace its trainings take about {duration(self.whole * taken)}")
-            self.swept[arm][rate] = last_validation(done)
-
-    def _pilot(self, arm: str, schedule: GrowthSchedule, rate: float) -> Pedigree:
-        settings = replace(self.asked.settings, learning_rate=rate)
-        name = _pilot_name(arm, rate)
-        trained = arm_of(name, schedule, settings, self.pupil, self.asked.budget, [study.PILOT])
-        folder = self.run.folder / PILOT
-        return train_arm(self.pupil, trained, study.PILOT, folder, self.arguments, self.told, note=f"{PILOT} ")
-
-    def _by_importance(self) -> dict[str, GrowthSchedule]:
-        """The arm `importance` and those of its controls that were asked for; none where no layer has an effect."""
-        try:
-            schedule = self._importance()
-        except RunError:
-            raise
-        except LayerwiseError as refusal:
-            self._note(f"{study.IMPORTANCE} and its controls are left out: {refusal}")
-            return {}
-        found = study.of_importance(schedule, self.asked.seed)
-        if study.PERMUTED not in found:
-            self._note(
-                f"{study.IMPORTANCE} gives every layer the same role, so that it has no control that differs from it"
-            )
-        elif study.PERMUTED in self.asked.arms:
-            moved = study.exchanged(found[study.IMPORTANCE], found[study.PERMUTED])
-            self._note(f"in {study.PERMUTED}, {moved} of {schedule.depth} layers play another role")
-        return {arm: each for arm, each in found.items() if arm in self.asked.arms}
-
-    def _importance(self) -> GrowthSchedule:
-        """The schedule that was made of the pilot's best uniform model, or is made of it now."""
-        path = self.run.folder / SCHEDULE
-        rate = best_rate(self.swept[study.UNIFORM])
-        place = self.run.folder / PILOT / _pilot_name(study.UNIFORM, rate) / f"seed-{study.PILOT}" / MODEL
-        pedigree = Pedigree.read(place)
-        assert pedigree is not None, "the sweep has trained it"
-        if not path.is_file() or not self.run.store.scores(IMPORTANCE):
-            stack = load(place, device=str(self.pupil.stack.device))
-            reading = read(
-                stack, self.pupil.selecting, length=self.pupil.length, tokens=IMPORTANCE_TOKENS, seed=self.asked.seed
-            )
-            self.told.say(f"measuring the importance of {stack.depth} layers on {reading.tokens:,} tokens")
-            found = measured_importance(stack, reading, seed=self.asked.seed, rule=Rule(margin=MARGIN))
-            schedule = allocation(found, margin=MARGIN).schedule(study.IMPORTANCE)
-            self.run.store.replace_scores(IMPORTANCE, importance_rows(found))
-            write_schedule(schedule, path)
-        self.notes.append(
-            f"the importance was measured on the uniform model of a seed of its own, trained for {pedigree.steps:,} "
-            f"steps ({pedigree.figures['flops']:.3g} operations), by skipping every layer on text to select on; this "
-            f"is not counted as a cost of the schedule {study.IMPORTANCE}, which favours it"
-        )
-        return read_schedule(path)
-
-    # -- the arms -----------------------------------------------------------------------------------------------
-
-    def _arms(self, schedules: Mapping[str, GrowthSchedule]) -> tuple[Arm, ...]:
-        seeds = range(self.asked.seeds)
-        return tuple(
-            arm_of(arm, schedules[arm], self._settings(arm), self.pupil, self.asked.budget, seeds)
-            for arm in study.ARMS
-            if arm in schedules
-        )
-
-    def _note_budget(self, arm: Arm) -> None:
-        """Say where so few steps cannot be made to cost what the budget is."""
-        cost, budget, passes = self.pupil.cost, self.asked.budget, arm.settings.accumulation
-        off = max(
-            abs(study.spent(arm.schedule, cost, steps, seed, passes) / budget - 1) for seed, steps in arm.steps.items()
-        )
-        if off > study.TOLERANCE:
-            self._note(
-                f"{arm.name} ends {off:.1%} off its budget, which no number of whole steps meets; give more --steps"
-            )
-
-    def _lengths(self, uniform: GrowthSchedule, arms: Sequence[Arm]) -> tuple[Arm, ...]:
-        longest = [steps for arm in arms for steps in arm.steps.values()]
-        found = []
-        for length in study.lengths(longest, self.asked.budget):
-            steps = dict.fromkeys(range(self.asked.seeds), max(1, round(length * self.asked.budget)))
-            name = study.at_length(length)
-            found.append(Arm(name, uniform, self._settings(name), steps))
-        return tuple(found)
-
-    def _settings(self, arm: str) -> Settings:
-        chosen = {swept: best_rate(losses) for swept, losses in self.swept.items()}
-        return replace(self.asked.settings, learning_rate=study.rate_of(arm, chosen))
-
-    # -- the rows -----------------------------------------------------------------------------------------------
-
-    def _keep_rows(self) -> None:
-        points = assess(self.run, self.pupil, self.told.progress)
-        plain = {arm: of for arm, of in points.items() if arm.partition("@")[0] == study.UNIFORM}
-        arms: dict[str, Points] = {arm: of for arm, of in points.items() if arm not in plain}
-        reference = {seed: [of[seed] for of in plain.values() if seed in of] for seed in plain[study.UNIFORM]}
-        rows, unread = frontier_rows(arms, reference, study.UNIFORM)
-        rows += control_rows(arms)
-        self.run.store.replace_scores(MEASURE, rows)
-        self.run.store.replace_scores(
-            RATES, [row for arm, tried in self.swept.items() for row in rate_rows(arm, tried)]
-        )
-        self.run.store.replace_notes(MEASURE, [*self.notes, *unread])
-
-    def _note(self, text: str) -> None:
-        self.notes.append(text)
-        self.told.say(f"note: {text}")
-
-
-def importance_rows(found: Sequence[Importance]) -> list[Score]:
-    """What skipping each layer costs, in nats per token, with the interval that holds for all of them together."""
-    return [
-        Score(IMPORTANCE, str(layer), "all", "skip", each.value, each.low, each.high)
-        for layer, each in enumerate(found)
-    ]
-
-
-def control_rows(arms: Mapping[str, Points]) -> list[Score]:
-    """`importance` against each of its controls, which spend the same operations: is it the roles of the layers?"""
-    own = arms.get(study.IMPORTANCE, {})
-    rows: list[Score] = []
-    for control in study.CONTROLS:
-        other = arms.get(control, {})
-        if set(own) & set(other):
-            losses = [{seed: each.loss for seed, each in of.items()} for of in (own, other)]
-            rows += difference_rows({study.IMPORTANCE: seed_difference(*losses)}, control, "flops")
-    return rows
-
-
-def _pilot_name(arm: str, rate: float) -> str:
-    return f"{arm}@{rate:g}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -46,6 +45,7 @@ from layerwise.train.evaluation import Examinee, Judging, Opened, evaluate_model
 from layerwise.train.pretrained import ALPHA, HELD_OUT, LATENCY, TRAINING, arm_means, pretrained_rows
 from layerwise.train.pretrainer import pretrain
 from layerwise.train.pretraining import Pretraining, new_model, pretraining
+from layerwise.train.processes import is_first_process
 
 FAMILY = "pretraining"
 """What the manifest of such a run calls itself."""
@@ -128,7 +128,7 @@ def hold(programme: Programme, folder: Path | None, *, seed: int, fresh: bool, q
     hush()
     manifest = manifest_of(programme, seed)
     folder = folder or folder_of(manifest)
-    if int(os.environ.get("RANK", "0")) > 0:
+    if not is_first_process():
         pretrain_all(programme, folder, lambda label, share: None, lambda text: None)
         return
     say = speaker(quiet)

@@ -1,14 +1,14 @@
 """The pupil: the model that is to grow, and the text that it learns from, as the options name them.
 
-Without a model it is the tiny one (`layerwise.train.newborn`), with a tokenizer learned on the text; a folder or a hub
-id that is a configuration alone begins from random weights, a checkpoint from its own. Without a text it is the one
-that every machine has. Only whole windows are trained on, so that every step reads as many tokens as any other.
+Without a model it is the tiny one (`layerwise.train.growth.newborn`), with a tokenizer learned on the text; a folder or
+a hub id that is a configuration alone begins from random weights, a checkpoint from its own. Without a text it is the
+one that every machine has. Only whole windows are trained on, so that every step reads as many tokens as any other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from layerwise.cli.lesson import base_of
@@ -24,11 +24,9 @@ from layerwise.data.tokenizer import load_tokenizer
 from layerwise.errors import DataError
 from layerwise.measure.flops import model_cost
 from layerwise.measure.reading import objective_of
-from layerwise.plan.growth import ModelCost
 from layerwise.stack import Stack
-from layerwise.train.growth_study import FROM_RANDOM, FROM_TRAINED
-from layerwise.train.newborn import TINY, VOCABULARY, has_weights, newborn, read_config, tiny
-from layerwise.train.recipe import Settings
+from layerwise.train.growth.newborn import TINY, VOCABULARY, has_weights, newborn, read_config, tiny
+from layerwise.train.growth.pupil import Pupil
 from layerwise.train.training import Base
 
 TINY_LENGTH = 128
@@ -38,36 +36,6 @@ VALIDATION_WINDOWS = 128
 """Windows that a training is validated on, at most, spread evenly: enough for a curve, and for the choice of a rate."""
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Pupil:
-    """A model that is to grow: what trainings begin from, what they read, and what its layers cost.
-
-    `stack` is opened once to be looked at. `selecting` are the whole documents that validation windows are from.
-    `trained` says whether trainings begin from weights that were trained; with `redraws` those of a checkpoint are
-    drawn anew. `left_out` is the share of the tokens to train on that stand behind the last whole window of a document.
-    """
-
-    base: Base
-    stack: Stack
-    splits: Splits
-    selecting: Corpus
-    length: int
-    cost: ModelCost
-    trained: bool
-    redraws: bool
-    left_out: float
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of its trainings, unless options say otherwise."""
-        return FROM_TRAINED if self.trained else FROM_RANDOM
-
-    @property
-    def windows(self) -> int:
-        """How many windows there are to train on."""
-        return len(self.splits.train)
 
 
 def pupil_of(

@@ -11,12 +11,12 @@ from layerwise.cli.growth import PASSES, FromScratch, GrowingModel, Passes, Wind
 from layerwise.cli.options import Device, Layers, OwnRun, Quiet, Revision, Tokenizer, TrainingText, names
 from layerwise.cli.screen import errors, write
 from layerwise.errors import TrainError
-from layerwise.train.growth_study import ARMS
+from layerwise.train.growth.study import ARMS
 
 STEPS = 400
 """Steps of every training of the tiny model, so that the whole study takes less than half an hour on two cores."""
 
-GROWTH_STEPS = 200
+GROWTH_STEPS = 300
 """Steps of uniform in the study of growth of the tiny model: some 45 trainings, 40 minutes on one core."""
 
 study = typer.Typer(
@@ -87,7 +87,8 @@ def growth(
         str | None,
         typer.Option(
             metavar="NUMBERS",
-            help="Learning rates to sweep, by commas; by default the usual one, its half and its double.",
+            help="Learning rates to sweep, by commas, and beyond while the best is at an end; by default the usual one, its "
+            "half and its double. One alone is not swept.",
             rich_help_panel=knobs.TRAINING,
         ),
     ] = None,
@@ -122,7 +123,7 @@ def growth(
 
     [dim]layerwise study growth --model CHECKPOINT --text FOLDER[/]      a trained model taken to a new domain
     """
-    from layerwise.train.growth_study import FACTORS, check_arms
+    from layerwise.train.growth.study import FACTORS, check_arms
 
     chosen_arms = check_arms(names(arms) or ARMS)
     tried = _rates(rates)
@@ -134,8 +135,9 @@ def growth(
     from dataclasses import replace
 
     from layerwise.cli.growth_course import steps_of_epochs
-    from layerwise.cli.growth_study import Study, hold
+    from layerwise.cli.growth_study import hold
     from layerwise.cli.pupil import pupil_of
+    from layerwise.train.growth.conduct import Study
 
     pupil = pupil_of(
         model, text, tokenizer, layers, length=length, seed=seed, device=device, revision=revision,

@@ -29,8 +29,8 @@ from layerwise.stack import Stack
 from layerwise.train import position, prediction, wiring
 from layerwise.train.clock import Clock, Progress, moments, seconds_of
 from layerwise.train.folder import claim, discard_checkpoints, last_checkpoint, occupant, steps_of
-from layerwise.train.growing import growing
-from layerwise.train.growth_trainer import GrowthTrainer
+from layerwise.train.growth.growing import growing
+from layerwise.train.growth.trainer import GrowthTrainer
 from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.replay import Epochs, ReadingOrder, Replayed
 from layerwise.train.trainer import PlanTrainer

@@ -18,8 +18,8 @@ import torch
 
 from layerwise.plan.growth import GrowthSchedule
 from layerwise.train.training import train
+from train.growth.test_growing import EVENTFUL, EVERYTHING, SETTINGS, STEPS, Seen, Stopped, base, recipe_of, watched
 from train.pupils import tiny_llama, tiny_text
-from train.test_growing import EVENTFUL, EVERYTHING, SETTINGS, STEPS, Seen, Stopped, base, recipe_of, watched
 
 SCHEDULES: dict[str, GrowthSchedule] = {"eventful": EVENTFUL, "everything": EVERYTHING}
 LESSON = replace(SETTINGS, accumulation=2, checks=6)

@@ -34,10 +34,10 @@ from layerwise.stack import load
 from layerwise.stack.weights import twin
 from layerwise.train import training
 from layerwise.train.folder import ASKED
-from layerwise.train.growing import seed_of
-from layerwise.train.growth_trainer import GrowthTrainer
+from layerwise.train.growth.growing import seed_of
+from layerwise.train.growth.timetable import Timetable
+from layerwise.train.growth.trainer import GrowthTrainer
 from layerwise.train.recipe import Growth, Recipe, Settings, grown, sequential
-from layerwise.train.timetable import Timetable
 from layerwise.train.training import Base, train
 from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
@@ -291,7 +291,7 @@ KILLED = textwrap.dedent(
     from pathlib import Path
     import torch
     torch.set_num_threads(1)
-    from train import test_growing as lesson
+    from train.growth import test_growing as lesson
     def told(step, steps, loss):
         (Path(sys.argv[1]) / "step").write_text(str(step))
         if step == 11:

@@ -15,9 +15,9 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from layerwise.errors import TrainError
 from layerwise.plan.samplers import Draws, Fixed
-from layerwise.train.growing import Growing
+from layerwise.train.growth.growing import Growing
+from layerwise.train.growth.prefix_cache import Numbered, NumberedBatches
 from layerwise.train.pace import Pace, figures_of, seconds_a_step
-from layerwise.train.prefix_cache import Numbered, NumberedBatches
 from layerwise.train.trainer import PlanTrainer
 
 

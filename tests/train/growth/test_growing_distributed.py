@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file
 
 from layerwise.results.pedigree import MODEL, Pedigree
-from train.growing_script import LESSON, lesson
+from train.growth.growing_script import LESSON, lesson
+from train.growth.test_growing import STEPS, untimed
 from train.test_distributed import launched
-from train.test_growing import STEPS, untimed
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,9 @@ WISHES: dict[str, dict[str, Any]] = {
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders of all lessons as two processes held them."""
     root = tmp_path_factory.mktemp("two")
-    launched("growing_script.py", json.dumps([{"folder": str(root / name), **wish} for name, wish in WISHES.items()]))
+    launched(
+        "growth/growing_script.py", json.dumps([{"folder": str(root / name), **wish} for name, wish in WISHES.items()])
+    )
     return root
 
 

@@ -22,7 +22,7 @@ from layerwise.data.splits import Splits
 from layerwise.errors import TrainError
 from layerwise.plan.growth import GrowthSchedule, ModelCost, preset
 from layerwise.stack import Stack
-from layerwise.train.growing import Growing, growing
+from layerwise.train.growth.growing import Growing, growing
 from layerwise.train.recipe import Growth, Settings
 from layerwise.train.training import Base
 

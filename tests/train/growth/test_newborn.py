@@ -11,7 +11,7 @@ from transformers import LlamaConfig, PreTrainedTokenizerBase, ViTConfig, set_se
 
 from layerwise.data.bytepair import train_bytepair
 from layerwise.errors import CheckpointError, DataError, ModelError
-from layerwise.train.newborn import has_weights, newborn, read_config, tiny
+from layerwise.train.growth.newborn import has_weights, newborn, read_config, tiny
 from train.pupils import tiny_llama
 
 SPELLER: PreTrainedTokenizerBase = train_bytepair(["the cat saw the dog"] * 9, 270)
@@ -47,9 +47,9 @@ def test_the_digest_is_of_the_configuration_and_the_vocabulary() -> None:
     assert newborn(config(), train_bytepair(["a dog ran away"] * 9, 270), "baby").weights != own
 
 
-def test_the_tiny_one_has_twelve_layers_and_a_head_of_its_own() -> None:
+def test_the_tiny_one_has_eight_layers_and_a_head_of_its_own() -> None:
     found = tiny(SPELLER)
-    assert (found.num_hidden_layers, found.vocab_size, found.tie_word_embeddings) == (12, len(SPELLER), False)
+    assert (found.num_hidden_layers, found.vocab_size, found.tie_word_embeddings) == (8, len(SPELLER), False)
     assert (found.bos_token_id, found.pad_token_id) == (0, 1)
 
 

@@ -18,13 +18,13 @@ from layerwise.errors import PlanError, TrainError
 from layerwise.plan import Plan
 from layerwise.plan.growth import GrowthSchedule, Phase
 from layerwise.stack import load
-from layerwise.train import prefix_cache
-from layerwise.train.prefix_cache import Extent, Numbered, NumberedBatches, PrefixCache, extent_of
+from layerwise.train.growth import prefix_cache
+from layerwise.train.growth.prefix_cache import Extent, Numbered, NumberedBatches, PrefixCache, extent_of
 from layerwise.train.recipe import Settings
 from layerwise.train.training import STATES, train
 from models.published import random_model
+from train.growth.test_growing import DEPTH, QUIET, SETTINGS, Seen, base, recipe_of, run
 from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
-from train.test_growing import DEPTH, QUIET, SETTINGS, Seen, base, recipe_of, run
 
 ASKED = {"base": "b", "data": "d", "recipe": {"arm": "a"}, "seed": 1, "schedule": {"name": "s"}}
 EXTENT = Extent(rows=5, positions=4, width=3)

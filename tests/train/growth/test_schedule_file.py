@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from drawn_schedules import schedules
 from layerwise.errors import PlanError
 from layerwise.plan.growth import PRESETS, GrowthSchedule
-from layerwise.train.growth_file import read_schedule, write_schedule
+from layerwise.train.growth.schedule_file import read_schedule, write_schedule
 
 GOOD = "name: by hand\ndepth: 4\nphases:\n- {name: a, share: 0.5, trains: 0-1}\n- {name: b, share: 0.5, trains: all}\n"
 

@@ -29,8 +29,8 @@ from random import Random
 
 from layerwise.errors import PlanError, TrainError, near_matches
 from layerwise.plan.growth import GrowthSchedule, ModelCost, flops_per_token, preset, random_freezing, steps_for
+from layerwise.train.growth.timetable import Timetable
 from layerwise.train.recipe import Growth, Recipe, Settings, grown
-from layerwise.train.timetable import Timetable
 
 UNIFORM, PUBLISHED, IMPORTANCE = "uniform", "published", "importance"
 PERMUTED, REVERSED, RANDOM = "permuted", "reversed", "random"
@@ -49,7 +49,7 @@ PILOT = 1_000
 """The seed of the sweep and of the model that importance is measured on. The seeds of the arms lie below it."""
 
 FACTORS = (0.5, 1.0, 2.0)
-"""The rates of the sweep, as shares of the setting."""
+"""The rates that a sweep begins with, as shares of the setting."""
 
 FROM_RANDOM = Settings(
     batch=8, learning_rate=6e-3, schedule="cosine", warmup=0.05, betas=(0.9, 0.95), epsilon=1e-8, weight_decay=0.1,
@@ -68,6 +68,9 @@ SHORTEST = 0.8
 
 DRAWS = 200
 """Orders of the layers among which the control with permuted roles is chosen."""
+
+BEYOND = 2
+"""Rates that a sweep tries beyond those it was given, at most, while the best is at their end."""
 
 _GRAIN = 0.05
 _ROUNDS = 4
@@ -192,6 +195,21 @@ def rate_of(arm: str, chosen: Mapping[str, float]) -> float:
     """
     side = [UNIFORM] if arm.startswith(f"{UNIFORM}@") else [*PHASED, *(each for each in chosen if each != UNIFORM)]
     return next(chosen[each] for each in (arm, *side) if each in chosen)
+
+
+def beyond(losses: Mapping[float, float]) -> float | None:
+    """The learning rate to try next, where the best of several is the least or the greatest: as far from it as its
+    neighbour is, as a ratio; `None` where the best lies between others, or where one rate was meant.
+
+    >>> beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}), beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5}), beyond({1e-3: 5.0})
+    (0.008, None, None)
+    """
+    rates = sorted(losses)
+    best = min(rates, key=losses.__getitem__)
+    if len(rates) < 2 or rates[0] < best < rates[-1]:
+        return None
+    neighbour = rates[1] if best == rates[0] else rates[-2]
+    return best * best / neighbour
 
 
 def recipe_of(

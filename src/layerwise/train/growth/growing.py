@@ -32,10 +32,10 @@ from layerwise.plan.growth import Phase
 from layerwise.plan.growth.cost import ModelCost, flops_per_token
 from layerwise.stack import Stack
 from layerwise.stack.weights import twin
-from layerwise.train.prefix_cache import NUMBER, PrefixCache, Substitution, extent_of
+from layerwise.train.growth.prefix_cache import NUMBER, PrefixCache, Substitution, extent_of
+from layerwise.train.growth.surroundings import Surroundings, surroundings
+from layerwise.train.growth.timetable import Timetable
 from layerwise.train.recipe import Growth
-from layerwise.train.surroundings import Surroundings, surroundings
-from layerwise.train.timetable import Timetable
 
 Weights = tuple[nn.Parameter, ...]
 

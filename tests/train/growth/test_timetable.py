@@ -14,7 +14,7 @@ from transformers import get_scheduler
 from drawn_schedules import schedules
 from layerwise.plan.growth import GrowthSchedule, Phase
 from layerwise.plan.growth.cost import ModelCost, flops_per_token
-from layerwise.train.timetable import Timetable
+from layerwise.train.growth.timetable import Timetable
 
 DEPTH = 6
 EVERY = tuple(range(DEPTH))

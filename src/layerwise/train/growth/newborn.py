@@ -4,8 +4,11 @@ Where a checkpoint is opened, its weights are what every training begins from. A
 it is opened, by torch's generator as it stands, and a training sets that by its seed first. So every seed begins from
 weights of its own, and all arms of one seed begin from the same.
 
-`tiny` is a configuration of ours for studies that take minutes: twelve layers, so that phases have something to tell
-apart, of a width that two cores can train.
+`tiny` is a configuration of ours for studies that take minutes: eight layers, so that phases have something to tell
+apart, of a width that two cores can train. It is a Granite, which is a Llama with multipliers: word embeddings as small
+as Llama's drown, at this width, in what the first layers add, and uniform training then ends above the loss of a model
+of pairs of tokens, which every schedule beats that freezes most layers (docs/log.md). A study needs a baseline that
+learns.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import transformers
-from transformers import LlamaConfig, PreTrainedTokenizerBase
+from transformers import GraniteConfig, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 from layerwise.errors import CheckpointError, DataError, ModelError
@@ -26,11 +29,11 @@ from layerwise.stack import Stack, load
 from layerwise.stack.load import EMBEDDED, resolve_device
 from layerwise.train.training import Base
 
-TINY = "tiny-llama"
+TINY = "tiny-granite"
 """What the model of `tiny` is called."""
 
-VOCABULARY = 2_048
-"""Tokens that are learned for `tiny`: frequent enough in a megabyte of text to be learned in turn."""
+VOCABULARY = 512
+"""Tokens that are learned for `tiny`: so few that a megabyte of text shows each of them often."""
 
 _CONFIG = "config.json"
 _WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -38,12 +41,13 @@ _WHEREABOUTS = frozenset({"_name_or_path", "_commit_hash", "transformers_version
 _MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
 
 
-def tiny(tokenizer: PreTrainedTokenizerBase) -> LlamaConfig:
-    """Twelve layers of width 64 for the vocabulary of `tokenizer`; the embedding and the head are apart."""
-    return LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=176, num_hidden_layers=12, num_attention_heads=4,
-        max_position_embeddings=512, tie_word_embeddings=False, use_cache=False, bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+def tiny(tokenizer: PreTrainedTokenizerBase) -> GraniteConfig:
+    """Eight layers of width 64 for the vocabulary of `tokenizer`; the embedding, times 10, and the head are apart."""
+    return GraniteConfig(
+        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=176, num_hidden_layers=8, num_attention_heads=4,
+        attention_multiplier=0.25, embedding_multiplier=10.0, max_position_embeddings=512, tie_word_embeddings=False,
+        use_cache=False, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from layerwise.plan.growth import GrowthSchedule, ModelCost, Phase, preset, step
 from layerwise.plan.growth.allocation import Importance, allocate
 from layerwise.results.pedigree import Moment, Pedigree
 from layerwise.results.rows import Score
-from layerwise.train import growth_rows, growth_study, phase_pace
-from layerwise.train.growth_rows import (
+from layerwise.train.growth import phase_pace, rows, study
+from layerwise.train.growth.rows import (
     accounting_rows,
     arm_rows,
     best_rate,
@@ -29,7 +29,7 @@ from layerwise.train.growth_rows import (
     seconds_of_steps,
     step_pace,
 )
-from layerwise.train.growth_study import (
+from layerwise.train.growth.study import (
     ARMS,
     CONTROLS,
     IMPORTANCE,
@@ -375,7 +375,7 @@ def _slowness(schedule: GrowthSchedule, base: Base | None = None) -> tuple[float
     return phase_pace.phase_slowness(chosen, tiny_text(), schedule, 40, cost, Settings(batch=8, accumulation=2))
 
 
-@pytest.mark.parametrize("module", [growth_study, phase_pace], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [study, phase_pace], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_hold(module: Any) -> None:
     found = doctest.testmod(module)
     assert found.attempted
@@ -383,6 +383,6 @@ def test_examples_in_docstrings_hold(module: Any) -> None:
 
 
 def test_the_rows_have_the_measures_that_the_report_reads() -> None:
-    assert (growth_rows.SCHEDULE, growth_rows.ACCOUNTING, growth_rows.HELD_OUT, growth_rows.RATES) == (
+    assert (rows.SCHEDULE, rows.ACCOUNTING, rows.HELD_OUT, rows.RATES) == (
         "schedule", "accounting", "held_out", "rates",
     )  # fmt: skip

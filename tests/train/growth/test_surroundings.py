@@ -9,7 +9,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from layerwise.stack import load
-from layerwise.train.surroundings import surroundings
+from layerwise.train.growth.surroundings import surroundings
 from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 

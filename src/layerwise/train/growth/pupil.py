@@ -1,0 +1,62 @@
+"""The pupil: a model that is to grow, with the text that it reads and what its layers cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from layerwise.data.corpus import Corpus
+from layerwise.data.splits import Splits
+from layerwise.plan.growth import ModelCost
+from layerwise.results import Manifest
+from layerwise.stack import Stack
+from layerwise.train.growth.study import FROM_RANDOM, FROM_TRAINED
+from layerwise.train.recipe import Settings
+from layerwise.train.training import Base
+
+FAMILY = "growth"
+"""What the manifest of a run of growth calls itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pupil:
+    """A model that is to grow: what trainings begin from, what they read, and what its layers cost.
+
+    `stack` is opened once to be looked at. `selecting` are the whole documents that validation windows are from.
+    `trained` says whether trainings begin from weights that were trained; with `redraws` those of a checkpoint are
+    drawn anew. `left_out` is the share of the tokens to train on that stand behind the last whole window of a document.
+    """
+
+    base: Base
+    stack: Stack
+    splits: Splits
+    selecting: Corpus
+    length: int
+    cost: ModelCost
+    trained: bool
+    redraws: bool
+    left_out: float
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of its trainings, unless options say otherwise."""
+        return FROM_TRAINED if self.trained else FROM_RANDOM
+
+    @property
+    def windows(self) -> int:
+        """How many windows there are to train on."""
+        return len(self.splits.train)
+
+
+def manifest_of(pupil: Pupil, seed: int, command: tuple[str, ...] = ()) -> Manifest:
+    """The provenance of a run; arms and seeds can be added later."""
+    stack, splits = pupil.stack, pupil.splits
+    windows: Sequence[Any] = getattr(splits.test, "windows", ())
+    return Manifest(
+        model=stack.source.name, revision=stack.source.revision, weight_hash=pupil.base.weights,
+        dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=splits.name,
+        corpus_hash=splits.digest, documents=len({(window.task, window.document) for window in windows}),
+        tokens=sum(window.scored for window in windows), window=pupil.length, families=(FAMILY,),
+        tasks=("from scratch",) if pupil.redraws else (), seed=seed, layers=stack.path, command=command,
+    )  # fmt: skip
