@@ -16,7 +16,7 @@ from layerwise.train.growth.study import ARMS
 STEPS = 400
 """Steps of every training of the tiny model, so that the whole study takes less than half an hour on two cores."""
 
-GROWTH_STEPS = 300
+GROWTH_STEPS = 250
 """Steps of uniform in the study of growth of the tiny model: some 45 trainings, 40 minutes on one core."""
 
 study = typer.Typer(
@@ -87,8 +87,8 @@ def growth(
         str | None,
         typer.Option(
             metavar="NUMBERS",
-            help="Learning rates to sweep, by commas, and beyond while the best is at an end; by default the usual one, its "
-            "half and its double. One alone is not swept.",
+            help="Learning rates to sweep, and beyond while the best is at an end; one alone is not swept. By default the "
+            "usual one, its half and its double.",
             rich_help_panel=knobs.TRAINING,
         ),
     ] = None,

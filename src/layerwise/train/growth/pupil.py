@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from layerwise.data.corpus import Corpus
@@ -11,9 +11,13 @@ from layerwise.data.splits import Splits
 from layerwise.plan.growth import ModelCost
 from layerwise.results import Manifest
 from layerwise.stack import Stack
+from layerwise.train.growth.newborn import TINY
 from layerwise.train.growth.study import FROM_RANDOM, FROM_TRAINED
 from layerwise.train.recipe import Settings
 from layerwise.train.training import Base
+
+SUITED = {TINY: replace(FROM_RANDOM, learning_rate=1.2e-2)}
+"""Settings that suit a model better than those for any that begins from random weights."""
 
 FAMILY = "growth"
 """What the manifest of a run of growth calls itself."""
@@ -41,7 +45,7 @@ class Pupil:
     @property
     def settings(self) -> Settings:
         """The settings of its trainings, unless options say otherwise."""
-        return FROM_TRAINED if self.trained else FROM_RANDOM
+        return FROM_TRAINED if self.trained else SUITED.get(self.stack.source.name, FROM_RANDOM)
 
     @property
     def windows(self) -> int:
