@@ -87,8 +87,8 @@ def growth(
         str | None,
         typer.Option(
             metavar="NUMBERS",
-            help="Learning rates to sweep, and beyond while the best is at an end; one alone is not swept. By default the "
-            "usual one, its half and its double.",
+            help="Learning rates to sweep, and beyond while the best is at an end; one alone is not swept. By default "
+            "the usual one, its half and its double.",
             rich_help_panel=knobs.TRAINING,
         ),
     ] = None,
