@@ -24,7 +24,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_examples_are_numbered_and_short() -> None:
-    assert [path.name[:3] for path in EXAMPLES] == ["01_", "02_", "03_", "04_", "05_", "06_"]
+    assert [path.name[:3] for path in EXAMPLES] == ["01_", "02_", "03_", "04_", "05_", "06_", "07_"]
     assert all(len(path.read_text().splitlines()) < 80 for path in EXAMPLES)
 
 
@@ -39,6 +39,7 @@ def test_examples_are_numbered_and_short() -> None:
             "rank correlation",
             "trained shuffled",
             "past a layer: layer",
+            "top-first: 240 steps",
         ],
         strict=True,
     ),

@@ -40,6 +40,7 @@ from layerwise.train.growth.study import (
     STACKING,
     TOLERANCE,
     UNIFORM,
+    beyond,
     check_arms,
     check_passes,
     check_stacks,
@@ -196,6 +197,21 @@ def test_phased_arms_take_the_phased_rate_and_lengths_of_uniform_take_uniforms()
     del chosen[IMPORTANCE]
     assert rate_of(STACKING, chosen) == 2.0
     assert rate_of("ramp", {UNIFORM: 1.0, STACKING: 4.0}) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("losses", "further"),
+    [
+        ({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5}, None),
+        ({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}, 8e-3),
+        ({1e-3: 3.0, 2e-3: 4.0, 4e-3: 5.0}, 5e-4),
+        ({6e-3: 5.0, 1.2e-2: 4.0}, 2.4e-2),  # the number that a user would write, not one that rounding left
+        ({1e-3: 4.0, 2e-3: 4.0, 4e-3: 4.0}, 5e-4),  # of equal ones the lowest is chosen, so it is the end
+        ({1e-3: 5.0}, None),
+    ],
+)
+def test_a_sweep_goes_on_while_its_best_is_at_an_end(losses: dict[float, float], further: float | None) -> None:
+    assert beyond(losses) == further
 
 
 def test_both_sides_are_swept_whatever_arms_there_are() -> None:

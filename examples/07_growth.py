@@ -1,0 +1,59 @@
+"""A growth schedule of your own: which layers learn when, in words and drawn, what it costs, and what became of it.
+
+    python examples/07_growth.py
+
+A vision transformer begins from random weights, once with all layers learning and once in two phases, for as many
+floating-point operations. One seed and a minute are no evidence: `layerwise study growth` asks with controls and seeds.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import layerwise
+from layerwise.data.digits import digits
+from layerwise.measure.flops import model_cost
+from layerwise.plan.growth import GrowthSchedule, Phase, chart, explain, preset, share_of_uniform, steps_for
+from layerwise.stack import weight_hash
+from layerwise.train.recipe import Growth, Settings, grown
+from layerwise.train.training import Base, train
+
+STEPS = 200
+ALL = tuple(range(12))
+TOP_FIRST = GrowthSchedule(
+    "top-first",
+    depth=12,
+    phases=(
+        Phase("upper half", share=0.5, trains=ALL[6:], embedding=False),  # no backward pass below layer 6
+        Phase("all", share=0.5, trains=ALL),
+    ),
+)
+
+
+def main() -> None:
+    """Print the schedule, its cost, and the loss that each way ends with."""
+    stack = layerwise.load("demo-vit")
+    base = Base(partial(layerwise.load, "demo-vit"), weight_hash(stack.model))
+    cost = model_cost(stack)
+    print(explain(TOP_FIRST))
+    print(chart(TOP_FIRST, 60))
+    print(f"a step takes {share_of_uniform(TOP_FIRST, cost):.0%} of the operations of a uniform one, on average\n")
+
+    splits = digits("crop")
+    for schedule in (preset("uniform", 12), TOP_FIRST):
+        steps = steps_for(schedule, cost, STEPS)
+        settings = Settings(batch=32, learning_rate=1e-3, epochs=steps * 32 / len(splits.train), checks=4)
+        recipe = replace(grown(settings, Growth(schedule, steps, cost)), from_scratch=True)
+        with tempfile.TemporaryDirectory() as folder:
+            done = train(base, splits, recipe, seed=0, folder=Path(folder))
+        looked = [moment.loss for moment in done.history if moment.kind == "validation"]
+        print(
+            f"{schedule.name}: {done.steps} steps, {done.figures['flops']:.2e} operations, validation {looked[-1]:.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
