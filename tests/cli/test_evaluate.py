@@ -8,7 +8,6 @@ import pytest
 from cli.command import layerwise, refused
 from cli.conftest import save_llama
 from layerwise.cli import evaluate
-from layerwise.cli.exam import TASKS
 from layerwise.data.grammar import SUITE
 from layerwise.data.minimal_pairs import SUITES as PUBLISHED
 from layerwise.results import Manifest, Run
@@ -16,7 +15,7 @@ from layerwise.results.pedigree import Pedigree
 
 
 def test_suites_in_the_help_are_those_of_the_code() -> None:
-    assert set(evaluate.SUITES) == {SUITE, *PUBLISHED, *TASKS}
+    assert set(evaluate.SUITES) == {SUITE, *PUBLISHED, *evaluate.FINE_TUNED}
 
 
 def save_pairs(folder: Path, name: str = "mine.jsonl") -> Path:
@@ -72,6 +71,7 @@ def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
         (["--suite", "blmp"], "there is no suite and no file 'blmp'; did you mean blimp?"),
         (["--suite", "blimp"], "give the folder that holds its files, --data FOLDER"),
         (["--suite", ","], "--suite names nothing"),
+        (["--tasks", "cola"], "ask for one of glue, msgs, msgs-ours"),
     ],
 )
 def test_what_is_asked_is_checked_before_a_model_is_loaded(arguments: list[str], message: str) -> None:
@@ -89,3 +89,18 @@ def test_missing_files_and_temperatures_are_refused_without_a_run_folder(
     assert ended.code == 2
     assert "temperature of 0" in ended.err
     assert not (tmp_path / "runs").exists()
+
+
+def test_one_task_can_be_asked_for_and_stands_beside_the_commonest_answer(model: Path, tmp_path: Path) -> None:
+    ended = layerwise(
+        "evaluate", model, "--suite", "msgs-ours", "--tasks", "Control Length", "--limit", "8", "--seeds", "1", "--run",
+        tmp_path / "run",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "msgs-ours (fine-tuned; beside each score what always giving the commonest answer gives):" in ended.out
+    assert "control length tiny             mcc" in ended.out
+    assert "commonest 0.000" in ended.out
+    with Run.open(tmp_path / "run") as run:
+        assert {row.task for row in run.store.scores("msgs-ours")} == {"control length"}
+    said = refused("evaluate", model, "--suite", "msgs-ours", "--tasks", "control lenth", "--run", tmp_path / "other")
+    assert "there is no task 'control lenth'; did you mean control length" in " ".join(said.split())

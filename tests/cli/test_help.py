@@ -61,7 +61,7 @@ FLAGS = {
     | {"--images", "--text", "--unreadable", "--limit", "--length", "--orders", "--draws", "--seeds"}
     | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "evaluate": MODEL_FLAGS - {"--layers"}
-    | {"--suite", "--data", "--password", "--temperature", "--too-long", "--limit", "--seeds"}
+    | {"--suite", "--data", "--password", "--temperature", "--too-long", "--limit", "--tasks", "--seeds"}
     | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "study layer-weights": {
         "--text",

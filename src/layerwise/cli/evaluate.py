@@ -15,6 +15,8 @@ ASKED = "What is asked"
 
 # Those of `layerwise.cli.exam`, which is too heavy for a help text; a test compares them.
 SUITES = ("pairs", "blimp", "supplement", "ewok", "glue", "msgs", "msgs-ours")
+FINE_TUNED = ("glue", "msgs", "msgs-ours")
+"""The suites that models are fine-tuned on; the others are scored as they are."""
 
 
 def evaluate(
@@ -47,6 +49,10 @@ def evaluate(
             min=1, metavar="N", help="Pairs of a paradigm, examples of a fine-tuned task.", rich_help_panel=ASKED
         ),
     ] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Of the fine-tuned tasks these alone: cola,rte.", rich_help_panel=ASKED),
+    ] = None,
     seeds: Annotated[
         int, typer.Option(min=1, metavar="N", help="Fine-tunings of each model on a task.", rich_help_panel=ASKED)
     ] = 3,
@@ -72,15 +78,22 @@ def evaluate(
 
     [dim]layerwise evaluate runs/elc --suite pairs,blimp,glue --data FOLDER[/]
 
+    [dim]layerwise evaluate runs/elc --suite glue --tasks cola,rte --data FOLDER[/]
+
     [dim]layerwise evaluate bert-base-cased --suite my_pairs.jsonl[/]
     """
     asked = names(suite)
     check_suites(asked, data)
+    only = names(tasks)
+    if only and not set(asked) & set(FINE_TUNED):
+        raise DataError(
+            f"--tasks chooses among those that models are fine-tuned on; ask for one of {', '.join(FINE_TUNED)}"
+        )
     if not quiet:
         write(errors, f"loading {model}")
     from layerwise.cli.exam import Exam, Opening, Sources
 
-    sources = Sources(asked, data, password, limit, seed)
+    sources = Sources(asked, only, data, password, limit, seed)
     opening = Opening(tokenizer, device, dtype, revision, trust_remote_code)
     exam = Exam(sources, opening, temperature, too_long, seeds, fresh=fresh, quiet=quiet)
     exam.of(model, run)

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from layerwise.cli.course import candidates_of, tell
+from layerwise.cli.evaluate import FINE_TUNED
 from layerwise.cli.model import hush, open_model
 from layerwise.cli.screen import PartBar, errors, output, write
 from layerwise.cli.sitting import speaker
@@ -21,13 +22,14 @@ from layerwise.data.minimal_pairs import SUITES as PUBLISHED
 from layerwise.data.minimal_pairs import PairSet, find_pairs, read_pairs
 from layerwise.data.mixed_signals import mixed_signals
 from layerwise.data.msgs import read_msgs
-from layerwise.errors import ModelError, RunError
+from layerwise.errors import DataError, ModelError, RunError, near_matches
 from layerwise.measure.acceptability import ALL, CHANCE
 from layerwise.measure.provenance import folder_of
 from layerwise.measure.pseudo_likelihood import TooLong
 from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import FILE, Pedigree
 from layerwise.stack import Stack, weight_hash
+from layerwise.train.benchmarks import CHANCE as GUESSED
 from layerwise.train.benchmarks import run_benchmarks
 from layerwise.train.evaluation import Examinee, Judging, Opened, discard, evaluate_models
 from layerwise.train.finetuning import FineTuning
@@ -35,9 +37,6 @@ from layerwise.train.trained import open_trained
 
 FAMILY = "evaluation"
 """What the manifest of an exam of a single model calls itself."""
-
-TASKS = ("glue", "msgs", "msgs-ours")
-"""The suites that models are fine-tuned on; the others are scored as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +63,11 @@ class Opening:
 
 @dataclass(frozen=True)
 class Sources:
-    """What is asked, and where it lies: the suites' names or files, the folder, the archive's word, the bounds."""
+    """What is asked, and where it lies: the suites' names or files, of their tasks only some, the folder, the archive's
+    word, the bounds."""
 
     names: tuple[str, ...]
+    only: tuple[str, ...]
     data: Path | None
     password: str | None
     limit: int | None
@@ -81,13 +82,16 @@ class Sources:
                 found.append(generated_pairs(seed=self.seed))
             elif name in PUBLISHED:
                 found.append(find_pairs(name, self._data, password=self.password))
-            elif name not in TASKS:
+            elif name not in FINE_TUNED:
                 found.append(read_pairs([Path(name)], password=self.password))
         return tuple(each.first(self.limit) for each in found)
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks that models are fine-tuned on, read."""
+        """The tasks that models are fine-tuned on, read, and of them those that were asked for.
+
+        Raises `DataError` for a name that no task has.
+        """
         found: list[Task] = []
         if "glue" in self.names:
             places = (self._data, *sorted(path for path in self._data.rglob("glue*") if path.is_dir()))
@@ -97,7 +101,11 @@ class Sources:
             found += read_msgs(place if place.is_dir() else self._data, seed=self.seed)
         if "msgs-ours" in self.names:
             found += mixed_signals(seed=self.seed)
-        return tuple(found)
+        known = {task.name.casefold(): task for task in found}
+        for name in self.only:
+            if name.casefold() not in known:
+                raise DataError(f"there is no task {name!r}; {near_matches(name, known)}")
+        return tuple(known[name.casefold()] for name in self.only) if self.only else tuple(found)
 
     @property
     def digest(self) -> str:
@@ -197,6 +205,8 @@ class Exam:
             raise
         for each in pairs:
             write(output, standing(run, each))
+        for suite in dict.fromkeys(task.measure for task in tasks):
+            write(output, task_standing(run, suite, [task for task in tasks if task.measure == suite]))
         tell(run)
 
 
@@ -213,6 +223,21 @@ def standing(run: Run, pairs: PairSet) -> str:
                 f"  {row.subject:24} {row.value:.3f} [{row.low:.3f}, {row.high:.3f}]   "
                 f"{known[row.subject]:.1%} of words known, {whole[row.subject]:.1%} as one token"
             )
+    return "\n".join(lines)
+
+
+def task_standing(run: Run, suite: str, tasks: Sequence[Task]) -> str:
+    """Where every arm stands on the tasks of a suite: the metric that the field reports, with the interval, beside what
+    always giving the commonest answer gives."""
+    lines = [f"{suite} (fine-tuned; beside each score what always giving the commonest answer gives):"]
+    width = max(len(task.name) for task in tasks)
+    for task in tasks:
+        name, metric = task.name, task.metric
+        guessed = {row.subject: row.value for row in run.store.scores(suite, task=name, metric=metric + GUESSED)}
+        for row in run.store.scores(suite, task=name, metric=metric):
+            if "/" not in row.subject and row.low is not None and row.high is not None:
+                shown = f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]   commonest {guessed[row.subject]:.3f}"
+                lines.append(f"  {name:{width}} {row.subject:16} {metric:8} {shown}")
     return "\n".join(lines)
 
 
