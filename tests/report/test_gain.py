@@ -22,14 +22,16 @@ WRONG_ROLES = "the roles that it gives the layers are not the right ones"
 
 
 def study(
-    uniform: tuple[float, float], arm: str = "importance", seeds: int = 3, **controls: tuple[float, float]
-) -> Growth:
+    uniform: tuple[float, float], arm: str = "importance", seeds: int = 3, *, swept: bool = True,
+    **controls: tuple[float, float],
+) -> Growth:  # fmt: skip
     """A study of one arm against uniform, and against its controls, at equal FLOPs."""
+    rates = [row("rates", arm, "0.1", metric, 1.0) for metric in ("nll", "chosen")] if swept else []
     losses = [
         row("held_out", f"{name}/{seed}", "test", "nll", 4.0) for name in (arm, "uniform") for seed in range(seeds)
     ]
     compared = [difference(f"{arm} - {control}", *numbers) for control, numbers in controls.items()]
-    return Growth.of([*losses, difference(f"{arm} - uniform", *uniform), *compared])
+    return Growth.of([*losses, *rates, difference(f"{arm} - uniform", *uniform), *compared])
 
 
 def told(found: Growth) -> tuple[str, str]:
@@ -116,6 +118,12 @@ def test_layer_roles_matter_only_where_every_control_is_beaten(
 def test_without_a_permuted_control_the_claim_is_no_whole_one() -> None:
     text, _ = told(study(BETTER, reversed=BETTER))
     assert text.endswith(f"so {MATTERS}, as far as reversed can tell without permuted.")
+
+
+def test_a_contest_without_a_sweep_says_so() -> None:
+    text, _ = told(study(BETTER, swept=False))
+    assert text.endswith("; no learning rate was tuned, and another might turn this round.")
+    assert "tuned" not in told(study(BETTER))[0]
 
 
 def test_without_controls_nothing_is_said_of_roles() -> None:

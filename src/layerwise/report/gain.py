@@ -17,6 +17,7 @@ from layerwise.report.headline import Finding, Number, State
 from layerwise.report.ledger import arm_rows
 from layerwise.report.notation import between, is_resolved, probability, tidy
 from layerwise.report.standings import aligned
+from layerwise.report.tuning import tunings
 from layerwise.report.wording import counted, listed
 from layerwise.results.rows import Score
 
@@ -92,6 +93,7 @@ def verdict(found: Growth) -> Finding | None:
         *_effect(arm, effect, score, found.level),
         seeds,
         *_roles(found, arm, effect),
+        "" if tunings(found) else "; no learning rate was tuned, and another might turn this round",
         ".",
     )
     return Finding("Does training where layers need it help?", pieces, STATES[effect])
