@@ -157,7 +157,7 @@ class _Conduct:
         for seed in range(self.asked.seeds):
             for each in (*arms, *lengths):
                 train_arm(self.pupil, each, seed, self.run.folder, self.arguments, self.watcher)
-        self._keep_rows()
+            self._keep_rows()
 
     # -- before the arms ----------------------------------------------------------------------------------------
 
@@ -292,6 +292,7 @@ class _Conduct:
     # -- the rows -----------------------------------------------------------------------------------------------
 
     def _keep_rows(self) -> None:
+        """Write the rows of what is finished: after every seed, so that a study that takes days can be looked at."""
         points = assess(self.run, self.pupil, self.watcher.progress)
         plain = {arm: of for arm, of in points.items() if arm.partition("@")[0] == study.UNIFORM}
         arms: dict[str, Points] = {arm: of for arm, of in points.items() if arm not in plain}
