@@ -88,6 +88,9 @@ EFFECTS = {
 }
 """What each arm differs by from uniform at equal FLOPs, and half its interval."""
 
+PAIRS_LOSS = 4.9
+"""What a table of token pairs loses."""
+
 
 def scores(depth: int = 12) -> list[Score]:
     """The rows of a study of eight arms, three seeds each."""
@@ -101,7 +104,8 @@ def scores(depth: int = 12) -> list[Score]:
     for length in LENGTHS:
         name, steps = f"uniform@{length:g}", round(length * UNIFORM_STEPS)
         rows += _trainings(name, made["uniform"], steps, depth, draw, shift=-0.32 * math.log(length))
-    return [*rows, *_rates(), *_differences(), *_importance(depth)]
+    null = [row("null", "token pairs", "test", "nll", PAIRS_LOSS, 0.04)]
+    return [*rows, *null, *_rates(), *_differences(), *_importance(depth)]
 
 
 def run(depth: int = 12) -> ReportData:

@@ -12,6 +12,7 @@ from layerwise.results.rows import Score
 from report import grown
 from report.grown import row
 
+LEARNED = "Did uniform training learn what needs layers?"
 TUNED, COSTS = "Was the learning rate tuned?", "Do the costs add up?"
 
 
@@ -22,6 +23,26 @@ def told(scores: list[Score]) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def scores() -> list[Score]:
     return grown.scores(12)
+
+
+@pytest.mark.parametrize(
+    ("half", "null", "words"),
+    [
+        (
+            0.1,
+            4.2,
+            "Yes. It ends at 4.00 [3.90, 4.10] nats per token, a table of token pairs",
+        ),
+        (0.3, 4.2, "Not beyond its seeds. It ends at 4.00"),
+        (0.1, 3.8, "No. It ends at 4.00"),
+    ],
+)
+def test_a_baseline_has_to_beat_a_table_of_pairs(half: float, null: float, words: str) -> None:
+    rows = [row("held_out", "uniform", "test", "nll", 4.0, half), row("null", "token pairs", "test", "nll", null, 0.02)]
+    text = told(rows)[LEARNED]
+    assert text.startswith(words)
+    assert ("letting layers rest" in text or "lets them rest" in text) == (not words.startswith("Yes"))
+    assert LEARNED not in told(rows[:1])
 
 
 def test_rates_are_told_and_the_end_of_a_sweep_is_named(scores: list[Score]) -> None:

@@ -126,6 +126,15 @@ def test_a_contest_without_a_sweep_says_so() -> None:
     assert "tuned" not in told(study(BETTER))[0]
 
 
+def test_a_baseline_that_has_not_learned_takes_the_verdict_back(data: ReportData) -> None:
+    high = [replace(score, value=4.0) if score.measure == "null" else score for score in data.scores]
+    text, _ = told(Growth.of(high))
+    assert text.endswith(
+        "uniform training is not shown to beat a table of token pairs, so this says nothing of layers."
+    )
+    assert "table of token pairs" not in told(Growth.of(data.scores))[0]
+
+
 def test_without_controls_nothing_is_said_of_roles() -> None:
     text, _ = told(study(BETTER))
     assert "nothing is known of layer roles" in text

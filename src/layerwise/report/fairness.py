@@ -1,4 +1,4 @@
-"""Whether a comparison of schedules was a fair one: were both sides tuned, were budgets kept, do predictions hold.
+"""Whether a comparison of schedules was a fair one: did the baseline learn, were both sides tuned, were budgets kept.
 
 None of this is a result. It is what a reader must know before believing one: a side whose learning rate was chosen at
 the end of those tried may be better than it looks, and an arm that spent more than uniform was not compared with it.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from layerwise.report.growth import TRAINING, UNIFORM, Growth, Phase
-from layerwise.report.headline import Finding
-from layerwise.report.notation import fixed, percent
+from layerwise.report.growth import HELD_OUT, TEST, TRAINING, UNIFORM, Growth, Phase
+from layerwise.report.headline import Finding, Number, State
+from layerwise.report.notation import between, fixed, percent
 from layerwise.report.outlay import step_shares
 from layerwise.report.tuning import Tuning, tunings
 from layerwise.report.wording import counted, listed
@@ -18,10 +18,39 @@ from layerwise.report.wording import counted, listed
 BUDGET_BAR, STEP_BAR = 0.01, 0.15
 """How far FLOPs may be from uniform's, and the time of a step from its prediction."""
 
+_BASELINES: dict[State, tuple[str, str]] = {
+    "resolved": ("Yes.", ""),
+    "unresolved": ("Not beyond its seeds.", "; what is gained on it may be gained by letting layers rest"),
+    "described": ("No.", ", which needs no layers: any schedule may win that lets them rest"),
+}
+
 
 def fairness(found: Growth) -> tuple[Finding, ...]:
     """What was tuned and what was spent, as far as the rows tell."""
-    return (*_tuned(found), *_accounted(found))
+    return (*_learned(found), *_tuned(found), *_accounted(found))
+
+
+def baseline(found: Growth) -> State | None:
+    """Whether uniform training ends below a table of token pairs: `resolved` where it does with its interval,
+    `unresolved` where it does not show, `described` where it ends above it; `None` where nobody counted a table."""
+    own, null = found.of_arm(HELD_OUT, "nll", UNIFORM, TEST), found.null
+    if own is None or null is None:
+        return None
+    low, high = (own.value if bound is None else bound for bound in (own.low, own.high))
+    if high < null.value:
+        return "resolved"
+    return "described" if low > null.value else "unresolved"
+
+
+def _learned(found: Growth) -> Iterator[Finding]:
+    """Whether there is a baseline: what a table of token pairs loses needs no layers at all."""
+    state, own, null = baseline(found), found.of_arm(HELD_OUT, "nll", UNIFORM, TEST), found.null
+    if state is None or own is None or null is None:
+        return
+    words, ending = _BASELINES[state]
+    shown = (Number(between(score.value, score.low, score.high)) for score in (own, null))
+    told = (f"{words} It ends at ", next(shown), " nats per token, a table of token pairs counted on the same text at ")
+    yield Finding("Did uniform training learn what needs layers?", (*told, next(shown), f"{ending}."), state)
 
 
 def _tuned(found: Growth) -> Iterator[Finding]:

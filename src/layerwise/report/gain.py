@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from layerwise.report.fairness import fairness
+from layerwise.report.fairness import baseline, fairness
 from layerwise.report.growth import DIFFERENCE, GROWTH, TERMS, UNIFORM, Growth
 from layerwise.report.headline import Finding, Number, State
 from layerwise.report.ledger import arm_rows
@@ -94,9 +94,17 @@ def verdict(found: Growth) -> Finding | None:
         seeds,
         *_roles(found, arm, effect),
         "" if tunings(found) else "; no learning rate was tuned, and another might turn this round",
+        _unlearned(found),
         ".",
     )
     return Finding("Does training where layers need it help?", pieces, STATES[effect])
+
+
+def _unlearned(found: Growth) -> str:
+    """What takes the verdict back: a baseline that a table of token pairs beats."""
+    if baseline(found) in (None, "resolved"):
+        return ""
+    return "; but uniform training is not shown to beat a table of token pairs, so this says nothing of layers"
 
 
 def _effect(arm: str, effect: Effect, score: Score, level: float) -> tuple[str, ...]:

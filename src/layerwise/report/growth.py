@@ -21,7 +21,7 @@ from layerwise.results.rows import Score
 ALL, TEST = "all", "test"
 TRAINING, HELD_OUT, SCHEDULE = "training", "held_out", "schedule"
 ACCOUNTING, RATES, GROWTH = "accounting", "rates", "growth"
-IMPORTANCE = "importance"
+IMPORTANCE, NULL = "importance", "null"
 OWN = (SCHEDULE, GROWTH, ACCOUNTING, RATES, HELD_OUT)
 """Measures that no other kind of run has; the training of a growth run is told with them."""
 
@@ -79,7 +79,7 @@ class Growth:
     @classmethod
     def of(cls, scores: Iterable[Score], level: float = 0.05) -> Growth:
         """Look the rows up once; a run of another kind has no measures."""
-        known = (TRAINING, IMPORTANCE, *OWN)
+        known = (TRAINING, IMPORTANCE, NULL, *OWN)
         told = [_bounded(score) for score in scores if score.measure in known and math.isfinite(score.value)]
         measures = tuple(dict.fromkeys(score.measure for score in told))
         if not set(measures) & set(OWN):  # the training of another kind of run
@@ -90,7 +90,7 @@ class Growth:
         for score in told:
             subjects[score.measure, score.metric, score.task][score.subject] = score
             tasks[score.measure, score.metric, score.subject][score.task] = score
-            if score.measure not in (GROWTH, RATES, IMPORTANCE):  # two arms, trials of a rate, layers
+            if score.measure not in (GROWTH, RATES, IMPORTANCE, NULL):  # two arms, trials of a rate, layers, tables
                 arm, seed = split_seed(score.subject)
                 seeds.setdefault(arm, set()).update(() if seed is None else (seed,))
         return cls(
@@ -161,6 +161,11 @@ class Growth:
         """Layer to what skipping it cost the model that the planned schedule was made from, by depth."""
         rows = self.subjects(IMPORTANCE, "skip")
         return {int(layer): rows[layer] for layer in sorted(filter(str.isdecimal, rows), key=int)}
+
+    @property
+    def null(self) -> Score | None:
+        """What a table of token pairs loses on the held-out text."""
+        return self.score(NULL, "nll", "token pairs", TEST)
 
     def losses(self, subject: str) -> dict[int, float]:
         """Step to validation loss of one training, or to its training loss where it was never validated."""

@@ -16,11 +16,13 @@ from layerwise.train.growth.pupil import Pupil
 from layerwise.train.growth.rows import (
     ACCOUNTING,
     HELD_OUT,
+    NULL,
     SCHEDULE,
     TRAINING,
     accounting_rows,
     arm_rows,
     held_out_row,
+    null_rows,
     phase_paces,
     point,
     schedule_rows,
@@ -62,6 +64,8 @@ def assess(run: Run, pupil: Pupil, progress: Callable[[str, float], None]) -> di
         progress(f"{subject}  held-out text", number / len(models))
         rows.append(known.get(subject) or held_out_row(subject, place, pupil.splits, str(pupil.stack.device)))
     losses = {row.subject: row.value for row in rows}
+    if not run.store.scores(NULL):
+        run.store.replace_scores(NULL, null_rows(pupil.splits))
     run.store.replace_scores(HELD_OUT, [*rows, *arm_rows(rows)])
     labelled = {f"{arm}/{seed}": each for arm, of in arms.items() for seed, each in of.pedigrees.items()}
     run.store.replace_scores(TRAINING, training_rows(labelled))

@@ -5,6 +5,7 @@
                  `measured` in seconds
     held_out     ARM/SEED and ARM, `test`: nats per token; the interval of one model is over documents, that of an arm
                  over its seeds
+    null         `token pairs` and `single tokens`, `test`: what tables of them lose on the same text
     rates        ARM, a learning rate: `nll` of the validation at the end, and `chosen`
     growth       `ARM - uniform` at equal tokens, operations or seconds; see `layerwise.measure.frontier`
 
@@ -14,19 +15,23 @@ and saving are not the training's doing, and a median does not mind what else th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
+from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Splits
+from layerwise.data.texts import Texts, spread
 from layerwise.errors import MeasureError
+from layerwise.measure.edges import Losses
 from layerwise.measure.frontier import Point
 from layerwise.measure.held_out import HeldOut
 from layerwise.measure.seeds import over_seeds
 from layerwise.measure.statistics import paired_bootstrap
+from layerwise.measure.token_pairs import Ids, PairTable
 from layerwise.plan.growth import GrowthSchedule, ModelCost, layer_shares
 from layerwise.plan.growth.cost import embedding_share, head_share, phase_shares
 from layerwise.results.pedigree import Pedigree
@@ -34,9 +39,13 @@ from layerwise.results.rows import Score
 from layerwise.stack import load
 
 SCHEDULE, ACCOUNTING, HELD_OUT, RATES, TRAINING = "schedule", "accounting", "held_out", "rates", "training"
+NULL, PAIRS, SINGLES = "null", "token pairs", "single tokens"
 
 TEST_WINDOWS = 512
 """Windows of the text that is held out, at most, spread evenly over it."""
+
+TABLE_WINDOWS = 50_000
+"""Windows of the text to train on that tables are counted on, at most, spread evenly over it."""
 
 Pedigrees = Mapping[str, Pedigree]
 """Of finished models, by `ARM/SEED`."""
@@ -76,9 +85,48 @@ def accounting_rows(
 
 def held_out_row(subject: str, folder: Path, splits: Splits, device: str) -> Score:
     """The nats per token of the model in `folder` on documents that nothing was trained or chosen on."""
+    found = _held_out(splits).ask(load(folder, device=device))
+    return _over_documents(HELD_OUT, subject, found)
+
+
+def null_rows(splits: Splits) -> list[Score]:
+    """What tables of token pairs and of single tokens, counted on the text to train on, lose on the held-out text.
+
+    Nothing for what is no text.
+    """
+    train, validation = splits.train, splits.validation
+    if not isinstance(train, Texts) or not isinstance(validation, Texts):
+        return []
+    windows = spread(train, TABLE_WINDOWS).windows
+    table = PairTable.of((window.ids for window in windows), (window.ids for window in validation.windows))
+    held_out = _held_out(splits)
+    before, after, units = (np.concatenate(parts) for parts in zip(*_asked(held_out), strict=True))
+    counted = np.bincount(units).astype(np.float64)
+    tables = {PAIRS: table.nll(before, after), SINGLES: table.single_nll(after)}
+    return [
+        _over_documents(NULL, subject, Losses(np.bincount(units, weights=nats).astype(np.float64), counted))
+        for subject, nats in tables.items()
+    ]
+
+
+def _asked(held_out: HeldOut) -> Iterator[tuple[Ids, Ids, Ids]]:
+    """Batch by batch the scored tokens with the ones before them, and the unit that each belongs to."""
+    first = 0
+    for batch in held_out.batches:
+        ids, scored = batch["input_ids"].numpy(), batch["labels"].numpy()[:, 1:] != IGNORED
+        units = np.broadcast_to(held_out.units[first : first + len(ids), None], scored.shape)
+        yield ids[:, :-1][scored], ids[:, 1:][scored], units[scored]
+        first += len(ids)
+
+
+def _held_out(splits: Splits) -> HeldOut:
     windows = getattr(splits.test, "windows", None)
     owners = None if windows is None else [(window.task, window.document) for window in windows]
-    found = HeldOut.of(splits.test, splits.collate, owners=owners, limit=TEST_WINDOWS).ask(load(folder, device=device))
+    return HeldOut.of(splits.test, splits.collate, owners=owners, limit=TEST_WINDOWS)
+
+
+def _over_documents(measure: str, subject: str, found: Losses) -> Score:
+    """The mean loss of a token, with its interval over documents where there are several."""
     seen = found.counted > 0
     nats, tokens = found.nll[seen], found.counted[seen]
     low = high = None
@@ -86,9 +134,7 @@ def held_out_row(subject: str, folder: Path, splits: Splits, device: str) -> Sco
         interval = paired_bootstrap([nats], tokens, seed=0)
         low, high = float(interval.low[0]), float(interval.high[0])
     value = float(nats.sum() / tokens.sum())
-    return Score(
-        HELD_OUT, subject, "test", "nll", value, low, high, documents=int(seen.sum()), tokens=int(tokens.sum())
-    )
+    return Score(measure, subject, "test", "nll", value, low, high, documents=int(seen.sum()), tokens=int(tokens.sum()))
 
 
 def arm_rows(rows: Iterable[Score]) -> list[Score]:

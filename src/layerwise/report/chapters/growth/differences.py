@@ -40,7 +40,8 @@ def differences(evidence: Evidence) -> Chapter:
         note(
             "The dotted line is no difference: the null. Differences are paired by seed and their intervals are over"
             " seeds, each its arm's own; verdicts go by p corrected over the arms that were asked the same. Small dots"
-            " are seeds; an arm's own loss has an interval over seeds where there are several, else over documents."
+            " are seeds; an arm's own loss has an interval over seeds where there are several, else over documents. The"
+            " dotted line beside the losses is a table of token pairs, counted on the same text: what needs no layers."
         ),
         *((element("details", element("summary", "Every difference"), table),) if rows.body else ()),
     )
@@ -114,4 +115,6 @@ def _losses(found: Growth) -> list[Picture]:
             shown.append(Dots(arm, slots[arm], {arm: score}, {arm: seeds} if len(seeds) > 1 else {}))
     if not shown:
         return []
-    return [Picture("held-out", "Loss on held-out text, all arms", {(): dots(shown, across="nats per token")})]
+    null = None if found.null is None else found.null.value
+    figure = dots(shown, across="nats per token", reference=null)
+    return [Picture("held-out", "Loss on held-out text, all arms", {(): figure})]
