@@ -350,7 +350,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 STUDY = ("study", "growth", "--steps", "100", "--batch", "4", "--length", "16", "--checks", "1", "--device", "cpu",
-         "--rates", "1e-3,4e-3", "--seeds", "2")  # fmt: skip
+         "--rates", "1e-3,4e-3", "--pilots", "2", "--seeds", "2")  # fmt: skip
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ FLAGS = {
     }
     | {"--set", "--run", "--fresh", "--seed", "--quiet", "--tokenizer", "--device"},
     "study growth": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
-    | {"--model", "--text", "--arms", "--rates", "--seeds", "--steps", "--epochs", "--passes", "--batch"}
+    | {"--model", "--text", "--arms", "--rates", "--pilots", "--seeds", "--steps", "--epochs", "--passes", "--batch"}
     | {"--accumulation", "--precision", "--checks", "--set", "--from-scratch", "--length", "--run", "--fresh"}
     | {"--seed", "--quiet", "--tokenizer"},
     "convert": {"--variant", "--tokenizer", "--out", "--heads"},

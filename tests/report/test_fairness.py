@@ -47,10 +47,20 @@ def test_a_baseline_has_to_beat_a_table_of_pairs(half: float, null: float, words
 
 def test_rates_are_told_and_the_end_of_a_sweep_is_named(scores: list[Score]) -> None:
     text = told(scores)[TUNED]
-    assert "uniform took 0.003 of 0.001, 0.003 and 0.01;" in text
+    assert "uniform took 0.003 of 0.001, 0.003 and 0.01 (" in text
     assert "importance took 0.01 of 0.001, 0.003 and 0.01, the end of those tried: a better one may lie beyond" in text
     assert text.count("lie beyond") == 1
     assert "One seed chose" in text
+
+
+def test_what_came_of_the_chosen_rate_is_told_beside_the_sweep(scores: list[Score]) -> None:
+    rows = [row("rates", "a", "0.1", *each) for each in (("nll", 3.68), ("chosen", 1.0))]
+    rows.append(row("held_out", "a/0", "test", "nll", 4.0))
+    after = [row("training", f"a/{seed}", "step 9", "validation_loss", loss) for seed, loss in ((0, 3.97), (1, 3.81))]
+    assert "(validation loss 3.68 in the sweep, 3.81 to 3.97 afterwards)" in told([*rows, *after])[TUNED]
+    assert "afterwards" not in told(rows)[TUNED]
+    wide = [replace(score, low=3.5, high=3.9) if score.metric == "nll" else score for score in rows]
+    assert "Several seeds chose." in told(wide)[TUNED]
 
 
 def test_a_rate_that_was_chosen_against_its_losses_is_named() -> None:

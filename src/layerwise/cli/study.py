@@ -92,6 +92,10 @@ def growth(
             rich_help_panel=knobs.TRAINING,
         ),
     ] = None,
+    pilots: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="Seeds that every rate is tried with.", rich_help_panel=knobs.TRAINING),
+    ] = 1,
     seeds: knobs.Seeds = 3,
     steps: knobs.Steps = None,
     epochs: knobs.Epochs = None,
@@ -148,7 +152,7 @@ def growth(
         steps = GROWTH_STEPS
     budget = steps or steps_of_epochs(pupil, settings, 1.0 if epochs is None else epochs)
     swept = tried or tuple(factor * settings.learning_rate for factor in FACTORS)
-    asked = Study(chosen_arms, settings, swept, budget, seeds, passes, seed)
+    asked = Study(chosen_arms, settings, swept, budget, seeds, passes, seed, pilots)
     hold(pupil, asked, arguments, folder=run, fresh=fresh, quiet=quiet)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from layerwise.report.growth import HELD_OUT, TEST, TRAINING, UNIFORM, Growth, Phase
 from layerwise.report.headline import Finding, Number, State
-from layerwise.report.notation import between, fixed, percent
+from layerwise.report.notation import between, fixed, percent, tidy
 from layerwise.report.outlay import step_shares
 from layerwise.report.tuning import Tuning, tunings
 from layerwise.report.wording import counted, listed
@@ -54,11 +54,13 @@ def _learned(found: Growth) -> Iterator[Finding]:
 
 
 def _tuned(found: Growth) -> Iterator[Finding]:
-    """Which learning rates were tried and chosen, and whether a better one may lie beyond."""
+    """Which learning rates were tried and chosen, what came of them, and whether a better one may lie beyond."""
     swept = tunings(found)
     if swept:
-        told = "; ".join(_tuning(tuning) for tuning in swept)
-        yield Finding("Was the learning rate tuned?", (f"{told}. One seed chose, so no interval.",), "described")
+        told = "; ".join(_tuning(tuning) + _afterwards(found, tuning) for tuning in swept)
+        several = any(score.low is not None for tuning in swept for score in tuning.losses.values())
+        who = "Several seeds chose" if several else "One seed chose, so no interval"
+        yield Finding("Was the learning rate tuned?", (f"{told}. {who}.",), "described")
 
 
 def _tuning(tuning: Tuning) -> str:
@@ -68,6 +70,20 @@ def _tuning(tuning: Tuning) -> str:
     beyond = ", the end of those tried: a better one may lie beyond" if tuning.at_end else ""
     worse = "" if tuning.is_least or not tried else ", which had not the least loss"
     return f"{tuning.arm} took {tuning.chosen:g} of {listed(tried)}{beyond}{worse}"
+
+
+def _afterwards(found: Growth, tuning: Tuning) -> str:
+    """What the sweep reached with the chosen rate, and the arm's own seeds: a lucky seed may have chosen."""
+    ends = [
+        list(losses.values())[-1]
+        for seed in found.seeds.get(tuning.arm, ())
+        if (losses := found.losses(f"{tuning.arm}/{seed}"))
+    ]
+    tried = tuning.losses.get(tuning.chosen) if tuning.chosen is not None else None
+    if tried is None or not ends:
+        return ""
+    own = " to ".join(dict.fromkeys(tidy(end) for end in (min(ends), max(ends))))
+    return f" (validation loss {tidy(tried.value)} in the sweep, {own} afterwards)"
 
 
 def _accounted(found: Growth) -> Iterator[Finding]:

@@ -319,10 +319,12 @@ def test_a_point_is_what_was_spent() -> None:
 
 
 def test_the_sweep_is_told_with_the_rate_that_was_chosen() -> None:
-    rows = {(row.subject, row.task, row.metric): row.value for row in rate_rows("uniform", {2e-3: 4.0, 1e-3: 4.5})}
-    assert rows == {
+    rows = {(row.subject, row.task, row.metric): row for row in rate_rows("uniform", {2e-3: (4.1, 3.9), 1e-3: (4.5,)})}
+    assert {key: row.value for key, row in rows.items()} == {
         ("uniform", "0.001", "nll"): 4.5, ("uniform", "0.002", "nll"): 4.0, ("uniform", "0.002", "chosen"): 1.0,
     }  # fmt: skip
+    assert rows["uniform", "0.001", "nll"].low is None, "one seed has no interval"
+    assert rows["uniform", "0.002", "nll"].low < 3.9
     assert best_rate({2e-3: 4.0, 1e-3: 4.0}) == 1e-3
 
 

@@ -29,7 +29,7 @@ from layerwise.stack import load
 from layerwise.train.growth.arm import Arm, Watcher, arm_of, refuse_unfit, train_arm
 from layerwise.train.growth.assessment import assess
 from layerwise.train.growth.pupil import Pupil
-from layerwise.train.growth.rows import RATES, best_rate, last_validation, rate_rows
+from layerwise.train.growth.rows import RATES, best_rate, last_validation, means, rate_rows
 from layerwise.train.growth.schedule_file import read_schedule, write_schedule
 from layerwise.train.processes import is_alone
 from layerwise.train.recipe import Settings
@@ -50,7 +50,8 @@ FEW = 3
 class Study:
     """What is asked: `arms` with so many `seeds`, for the cost of `budget` uniform steps, at the best of `rates`.
 
-    `seed` draws the roles of the controls, `passes` is how often the text may be read at most.
+    `seed` draws the roles of the controls, `passes` is how often the text may be read at most, and `pilots` are the
+    seeds that every rate is tried with, apart from those of the arms.
     """
 
     arms: tuple[str, ...]
@@ -60,6 +61,7 @@ class Study:
     seeds: int
     passes: float
     seed: int
+    pilots: int = 1
 
     def __post_init__(self) -> None:
         if self.seeds > study.PILOT:
@@ -133,7 +135,7 @@ class _Conduct:
         self.run = run
         self.watcher = watcher
         self.notes = list(notes)
-        self.swept: dict[str, dict[float, float]] = {}
+        self.swept: dict[str, dict[float, tuple[float, ...]]] = {}
         self.whole = 0.0
 
     def carry_out(self) -> None:
@@ -168,8 +170,9 @@ class _Conduct:
         expected = [steps_for(known[arm], self.pupil.cost, asked.budget) for arm in asked.arms if arm in known]
         longest = _longest(self.pupil, asked, expected)
         lengths = study.lengths([longest], asked.budget)
-        trainings = len(swept) * len(asked.rates) + asked.seeds * (len(asked.arms) + len(lengths))
-        whole = len(swept) * len(asked.rates) + asked.seeds * (len(asked.arms) + sum(lengths))
+        pilots = len(swept) * len(asked.rates) * asked.pilots
+        trainings = pilots + asked.seeds * (len(asked.arms) + len(lengths))
+        whole = pilots + asked.seeds * (len(asked.arms) + sum(lengths))
         self.watcher.say(
             f"{len(asked.arms)} arms ({', '.join(asked.arms)}), {asked.seeds} seed{'s' * (asked.seeds != 1)} each, "
             f"for the cost of {asked.budget:,} uniform steps"
@@ -186,31 +189,33 @@ class _Conduct:
                 self._note(f"{arm} gives layer {layers} new random weights, in place of those that are trained")
 
     def _sweep(self, arm: str, schedule: GrowthSchedule) -> None:
-        """The validation loss of an arm at every rate, on the seed of the pilot; and beyond them, while the best is at
-        their end: a side that was not tuned would be no comparison."""
+        """The validation losses of an arm at every rate, one a pilot; and beyond those, while the best is at their end:
+        a side that was not tuned would be no comparison."""
         losses = self.swept[arm] = {}
         for rate in self.asked.rates:
             losses[rate] = self._tried(arm, schedule, rate)
         for _ in range(study.BEYOND):
-            further = study.beyond(losses)
+            further = study.beyond(means(losses))
             if further is None:
                 return
             losses[further] = self._tried(arm, schedule, further)
 
-    def _tried(self, arm: str, schedule: GrowthSchedule, rate: float) -> float:
-        first = not any((self.run.folder / PILOT).glob(f"*/seed-*/{MODEL}"))
+    def _tried(self, arm: str, schedule: GrowthSchedule, rate: float) -> tuple[float, ...]:
+        return tuple(
+            last_validation(self._pilot(arm, schedule, rate, study.PILOT + number))
+            for number in range(self.asked.pilots)
+        )
+
+    def _pilot(self, arm: str, schedule: GrowthSchedule, rate: float, seed: int) -> Pedigree:
+        folder, name = self.run.folder / PILOT, _pilot_name(arm, rate)
+        settings = replace(self.asked.settings, learning_rate=rate)
+        trained = arm_of(name, schedule, settings, self.pupil, self.asked.budget, [seed])
+        first = not any(folder.glob(f"*/seed-*/{MODEL}"))
         begun = time.perf_counter()
-        done = self._pilot(arm, schedule, rate)
+        done = train_arm(self.pupil, trained, seed, folder, self.arguments, self.watcher, note=f"{PILOT} ")
         if first:
             self.watcher.expected(self.whole * max(done.seconds, time.perf_counter() - begun))
-        return last_validation(done)
-
-    def _pilot(self, arm: str, schedule: GrowthSchedule, rate: float) -> Pedigree:
-        settings = replace(self.asked.settings, learning_rate=rate)
-        name = _pilot_name(arm, rate)
-        trained = arm_of(name, schedule, settings, self.pupil, self.asked.budget, [study.PILOT])
-        folder = self.run.folder / PILOT
-        return train_arm(self.pupil, trained, study.PILOT, folder, self.arguments, self.watcher, note=f"{PILOT} ")
+        return done
 
     def _by_importance(self) -> dict[str, GrowthSchedule]:
         """The arm `importance` and those of its controls that were asked for; none where no layer has an effect."""
@@ -234,7 +239,7 @@ class _Conduct:
     def _importance(self) -> GrowthSchedule:
         """The schedule that was made of the pilot's best uniform model, or is made of it now."""
         path = self.run.folder / SCHEDULE
-        rate = best_rate(self.swept[study.UNIFORM])
+        rate = best_rate(means(self.swept[study.UNIFORM]))
         place = self.run.folder / PILOT / _pilot_name(study.UNIFORM, rate) / f"seed-{study.PILOT}" / MODEL
         pedigree = Pedigree.read(place)
         assert pedigree is not None, "the sweep has trained it"
@@ -286,7 +291,7 @@ class _Conduct:
         return tuple(found)
 
     def _settings(self, arm: str) -> Settings:
-        chosen = {swept: best_rate(losses) for swept, losses in self.swept.items()}
+        chosen = {swept: best_rate(means(losses)) for swept, losses in self.swept.items()}
         return replace(self.asked.settings, learning_rate=study.rate_of(arm, chosen))
 
     # -- the rows -----------------------------------------------------------------------------------------------

@@ -152,11 +152,18 @@ def arm_rows(rows: Iterable[Score]) -> list[Score]:
     return found
 
 
-def rate_rows(arm: str, losses: Mapping[float, float]) -> list[Score]:
-    """The sweep of an arm: the validation loss of every rate, and which was chosen."""
-    best = best_rate(losses)
-    found = [Score(RATES, arm, f"{rate:g}", "nll", loss) for rate, loss in sorted(losses.items())]
-    return [*found, Score(RATES, arm, f"{best:g}", "chosen", 1.0)]
+def rate_rows(arm: str, losses: Mapping[float, Sequence[float]]) -> list[Score]:
+    """The sweep of an arm: the validation loss of every rate, over the seeds that tried it, and which was chosen."""
+    found = []
+    for rate, tried in sorted(losses.items()):
+        low, high = over_seeds(tried) if len(tried) > 1 else (None, None)
+        found.append(Score(RATES, arm, f"{rate:g}", "nll", float(np.mean(tried)), low, high))
+    return [*found, Score(RATES, arm, f"{best_rate(means(losses)):g}", "chosen", 1.0)]
+
+
+def means(losses: Mapping[float, Sequence[float]]) -> dict[float, float]:
+    """Rate to its mean loss over the seeds that tried it."""
+    return {rate: float(np.mean(tried)) for rate, tried in losses.items()}
 
 
 def best_rate(losses: Mapping[float, float]) -> float:
