@@ -69,7 +69,7 @@ SHORTEST = 0.8
 DRAWS = 200
 """Orders of the layers among which the control with permuted roles is chosen."""
 
-BEYOND = 2
+BEYOND = 4
 """Rates that a sweep tries beyond those it was given, at most, while the best is at their end."""
 
 _GRAIN = 0.05
