@@ -47,9 +47,9 @@ def test_the_digest_is_of_the_configuration_and_the_vocabulary() -> None:
     assert newborn(config(), train_bytepair(["a dog ran away"] * 9, 270), "baby").weights != own
 
 
-def test_the_tiny_one_has_eight_layers_and_a_head_of_its_own() -> None:
+def test_the_tiny_one_has_six_layers_and_a_head_of_its_own() -> None:
     found = tiny(SPELLER)
-    assert (found.num_hidden_layers, found.vocab_size, found.tie_word_embeddings) == (8, len(SPELLER), False)
+    assert (found.num_hidden_layers, found.vocab_size, found.tie_word_embeddings) == (6, len(SPELLER), False)
     assert (found.bos_token_id, found.pad_token_id) == (0, 1)
 
 

@@ -4,10 +4,10 @@ Where a checkpoint is opened, its weights are what every training begins from. A
 it is opened, by torch's generator as it stands, and a training sets that by its seed first. So every seed begins from
 weights of its own, and all arms of one seed begin from the same.
 
-`tiny` is a configuration of ours for studies that take minutes: eight layers, so that phases have something to tell
+`tiny` is a configuration of ours for studies that take minutes: six layers, so that phases have something to tell
 apart, of a width that two cores can train. It is a Granite, which is a Llama with multipliers: word embeddings as small
-as Llama's drown, at this width, in what the first layers add, and uniform training then ends above the loss of a model
-of pairs of tokens, which every schedule beats that freezes most layers (docs/log.md). A study needs a baseline that
+as Llama's drown, at this width, in what the first layers add, and uniform training then ends above the loss of a table
+of token pairs, which every schedule beats that lets most layers rest (docs/log.md). A study needs a baseline that
 learns.
 """
 
@@ -42,9 +42,9 @@ _MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_except
 
 
 def tiny(tokenizer: PreTrainedTokenizerBase) -> GraniteConfig:
-    """Eight layers of width 64 for the vocabulary of `tokenizer`; the embedding, times 10, and the head are apart."""
+    """Six layers of width 64 for the vocabulary of `tokenizer`; the embedding, times 10, and the head are apart."""
     return GraniteConfig(
-        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=176, num_hidden_layers=8, num_attention_heads=4,
+        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=176, num_hidden_layers=6, num_attention_heads=4,
         attention_multiplier=0.25, embedding_multiplier=10.0, max_position_embeddings=512, tie_word_embeddings=False,
         use_cache=False, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
