@@ -32,3 +32,12 @@ def counted(number: int, noun: str) -> str:
     ('1 plan', '1,200 plans')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def sentence(text: str) -> str:
+    """A clause as a sentence of its own.
+
+    >>> sentence("ramp is left out"), sentence("Already one.")
+    ('Ramp is left out.', 'Already one.')
+    """
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")

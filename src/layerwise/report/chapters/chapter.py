@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from layerwise.report.markup import Safe, element
 from layerwise.report.palette import depth_colour
 from layerwise.report.picture import Picture
-from layerwise.report.wording import label
+from layerwise.report.wording import label, sentence
 from layerwise.results.rows import Note
 
 
@@ -24,7 +24,7 @@ class Chapter:
 
     def noted(self, notes: Iterable[Note]) -> Chapter:
         """The chapter with what its measure had to leave out, in words, at its end."""
-        own = [note(found.text) for found in notes if found.measure == self.anchor]
+        own = [note(sentence(found.text)) for found in notes if found.measure == self.anchor]
         return replace(self, body=(*self.body, *own)) if own else self
 
     def html(self, number: int) -> Safe:
