@@ -96,10 +96,10 @@ def test_missing_rows_are_said_in_a_line(data: ReportData, left_out: tuple[str, 
 
 
 def test_notes_are_printed_in_the_chapter_of_their_measure(data: ReportData) -> None:
-    noted = replace(data, notes=tuple(Note(measure, f"Left out of {measure}.") for measure in CHAPTERS[:-1]))
+    noted = replace(data, notes=tuple(Note(measure, f"left out of {measure}") for measure in CHAPTERS[:-1]))
     html = render(noted)
     for measure, following in pairwise(CHAPTERS):
-        place = html.index(f"left out of {measure}<")
+        place = html.index(f"Left out of {measure}.<")
         assert html.index(f'id="{measure}"') < place < html.index(f'id="{following}"')
 
 
