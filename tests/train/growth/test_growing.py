@@ -38,6 +38,7 @@ from layerwise.train.growth.growing import seed_of
 from layerwise.train.growth.timetable import Timetable
 from layerwise.train.growth.trainer import GrowthTrainer
 from layerwise.train.recipe import Growth, Recipe, Settings, grown, sequential
+from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
 from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
@@ -590,6 +591,20 @@ def test_what_a_model_does_not_allow_is_refused_before_anything_is_trained(name:
         run(GrowthSchedule("any", DEPTH, phases), tmp_path / "run", seen, make=make)
     assert not seen.losses
     assert not (tmp_path / "run" / ASKED).exists(), "the folder is free for the schedule that is written next"
+
+
+@pytest.mark.parametrize("way", ["is_fsdp_enabled", "is_deepspeed_enabled"])
+def test_sharded_weights_are_refused(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = PlanTrainer.__init__
+
+    def sharded(self: PlanTrainer, *args: Any, **options: Any) -> None:
+        """What the Trainer finds in its arguments, which need a device that shards."""
+        begun(self, *args, **options)
+        setattr(self, way, True)
+
+    monkeypatch.setattr(PlanTrainer, "__init__", sharded)
+    with pytest.raises(TrainError, match="train on one process or with DistributedDataParallel"):
+        run(GrowthSchedule("any", DEPTH, (Phase("all", 1.0, ALL),)), tmp_path)
 
 
 def test_tied_weights_learn_as_one(tmp_path: Path) -> None:
