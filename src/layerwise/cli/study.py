@@ -17,7 +17,7 @@ STEPS = 400
 """Steps of every training of the tiny model, so that the whole study takes less than half an hour on two cores."""
 
 GROWTH_STEPS = 250
-"""Steps of uniform in the study of growth of the tiny model: some 45 trainings, 40 minutes on one core."""
+"""Steps of uniform in the study of growth of the tiny model: some 45 trainings, half an hour on one core."""
 
 study = typer.Typer(
     no_args_is_help=True,

@@ -16,7 +16,7 @@ from layerwise.train.growth.study import FROM_RANDOM, FROM_TRAINED
 from layerwise.train.recipe import Settings
 from layerwise.train.training import Base
 
-SUITED = {TINY: replace(FROM_RANDOM, learning_rate=1.2e-2)}
+SUITED = {TINY: replace(FROM_RANDOM, learning_rate=1.2e-2, warmup=0.2)}
 """Settings that suit a model better than those for any that begins from random weights."""
 
 FAMILY = "growth"
