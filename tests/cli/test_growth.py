@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -403,7 +404,8 @@ def _check_rows(rows: list[Score]) -> None:
     lengths = {row.subject for row in rows if row.measure == "held_out" and row.subject.startswith("uniform@")}
     assert any(subject.startswith("uniform@0.8") for subject in lengths)
     assert {row.subject for row in rows if row.measure == "schedule"} == set(ARMS)
-    assert {row.subject for row in rows if row.measure == "importance"} == {str(layer) for layer in range(DEPTH)}
+    skipped = [row for row in rows if (row.measure, row.metric) == ("importance", "skip")]
+    assert {row.subject for row in skipped} == {str(layer) for layer in range(DEPTH)}
     assert not [row for row in rows if str(PILOT) in row.subject], "the pilot is no arm"
 
 
@@ -447,6 +449,29 @@ def test_a_study_without_importance_goes_on_without_its_controls(config: Path, t
     assert "importance and its controls are left out: no layer has an effect" in ended.err
     assert not (folder / "importance").exists()
     assert (folder / "ramp" / "seed-0" / "model" / FILE).is_file()
+
+
+@pytest.mark.slow
+def test_importance_is_measured_again_where_another_rate_is_the_best(
+    config: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = tuple(Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2))
+    asked: list[object] = []
+    monkeypatch.setattr(conduct, "measured_importance", lambda *args, **options: asked.append(args) or found)
+    folder = tmp_path / "study"
+    once = ("study", "growth", "--model", config, "--text", texts, "--run", folder, "--steps", "40", "--batch", "4",
+            "--length", "16", "--checks", "1", "--device", "cpu", "--seeds", "1", "--arms", "importance",
+            "--rates")  # fmt: skip
+    for rate, times in (("1e-3", 1), ("1e-3", 1), ("4e-3", 2)):
+        if times == 2:  # as a study that was stopped before its arms
+            shutil.rmtree(folder / "importance")
+            for place in folder.glob("uniform*"):
+                shutil.rmtree(place)
+        ended = layerwise(*once, rate)
+        assert ended.code == 0, ended.err
+        assert len(asked) == times
+    with Run.open(folder) as run:
+        assert [row.value for row in run.store.scores("importance", metric="learning_rate")] == [4e-3]
 
 
 # -- helpers

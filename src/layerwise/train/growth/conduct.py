@@ -1,6 +1,6 @@
 """Carry out a study of growth: the sweep, the importance, the arms with every seed, and the rows that answer.
 
-RUN/pilot/ARM@RATE/seed-1000     the sweep of learning rates, on a seed of its own
+RUN/pilot/ARM@RATE/seed-1000     the sweep of learning rates, on seeds of its own, 1000 and upwards
 RUN/importance.yaml              the schedule by the importance that the best uniform model of the sweep has
 RUN/ARM/seed-N                   the arms
 RUN/uniform@1.25/seed-N          uniform at other lengths, which the arms are judged by
@@ -39,6 +39,9 @@ SCHEDULE = "importance.yaml"
 IMPORTANCE = "importance"
 """The measure of the rows that say what skipping each layer costs."""
 
+AT = "learning_rate"
+"""The metric of the row that says which model of the sweep it was measured on."""
+
 IMPORTANCE_TOKENS = 50_000
 """Tokens of the documents to select on that importance is measured on, at most, spread over them."""
 
@@ -74,9 +77,8 @@ def conduct(
     """Carry the study on into `run`: everything is trained in the order in which one thing depends on another, and what
     is finished is not done again. `arguments` are further `TrainingArguments`, which win over the settings.
 
-    Raises what `check_study` raises, before anything is trained.
+    What could be refused on the way `check_study` refuses beforehand: ask it before there is a run.
     """
-    check_study(pupil, asked)
     asked, left_out = _without_stacking(pupil, asked)
     _Conduct(pupil, asked, arguments or {}, run, watcher or Watcher(), left_out).carry_out()
 
@@ -243,7 +245,8 @@ class _Conduct:
         place = self.run.folder / PILOT / _pilot_name(study.UNIFORM, rate) / f"seed-{study.PILOT}" / MODEL
         pedigree = Pedigree.read(place)
         assert pedigree is not None, "the sweep has trained it"
-        if not path.is_file() or not self.run.store.scores(IMPORTANCE):
+        known = {row.value for row in self.run.store.scores(IMPORTANCE, metric=AT)}
+        if not path.is_file() or known != {rate}:  # resumed with other rates, another model may be the best
             stack = load(place, device=str(self.pupil.stack.device))
             reading = read(
                 stack, self.pupil.selecting, length=self.pupil.length, tokens=IMPORTANCE_TOKENS, seed=self.asked.seed
@@ -251,7 +254,8 @@ class _Conduct:
             self.watcher.say(f"measuring the importance of {stack.depth} layers on {reading.tokens:,} tokens")
             found = measured_importance(stack, reading, seed=self.asked.seed, rule=Rule(margin=MARGIN))
             schedule = allocation(found, margin=MARGIN).schedule(study.IMPORTANCE)
-            self.run.store.replace_scores(IMPORTANCE, importance_rows(found))
+            path.unlink(missing_ok=True)
+            self.run.store.replace_scores(IMPORTANCE, importance_rows(found, rate))
             write_schedule(schedule, path)
         self.notes.append(
             f"the importance was measured on the uniform model of a seed of its own, trained for {pedigree.steps:,} "
@@ -315,11 +319,15 @@ class _Conduct:
         self.watcher.say(f"note: {text}")
 
 
-def importance_rows(found: Sequence[Importance]) -> list[Score]:
-    """What skipping each layer costs, in nats per token, with the interval that holds for all of them together."""
+def importance_rows(found: Sequence[Importance], rate: float) -> list[Score]:
+    """What skipping each layer costs, in nats per token, with the interval that holds for all of them together; and the
+    learning `rate` of the model that it was measured on."""
     return [
-        Score(IMPORTANCE, str(layer), "all", "skip", each.value, each.low, each.high)
-        for layer, each in enumerate(found)
+        Score(IMPORTANCE, PILOT, "all", AT, rate),
+        *(
+            Score(IMPORTANCE, str(layer), "all", "skip", each.value, each.low, each.high)
+            for layer, each in enumerate(found)
+        ),
     ]
 
 

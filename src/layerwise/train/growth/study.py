@@ -15,9 +15,9 @@ what differs is which layers learn when.
 
 Every arm is trained to the operations of uniform's budget, so an arm whose steps are cheaper takes more of them. What
 uniform reaches with as many tokens, or as many seconds, is read off trainings of uniform of other lengths
-(`lengths`, `layerwise.measure.frontier`). Learning rates are swept for both sides, on a seed of their own (`PILOT`),
-with which nothing else is trained; the importance is measured on that sweep's best uniform model, and its cost is not
-counted, which favours the method.
+(`lengths`, `layerwise.measure.frontier`). Learning rates are swept for both sides, on seeds of their own (from `PILOT`
+on), with which nothing else is trained; the importance is measured on that sweep's best uniform model, and its cost is
+not counted, which favours the method.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PHASED = (IMPORTANCE, PUBLISHED)
 """The phased arms with a sweep of their own, the one whose rate the others take first."""
 
 PILOT = 1_000
-"""The seed of the sweep and of the model that importance is measured on. The seeds of the arms lie below it."""
+"""The first seed of the sweep, of the model that importance is measured on. The seeds of the arms lie below it."""
 
 FACTORS = (0.5, 1.0, 2.0)
 """The rates that a sweep begins with, as shares of the setting."""
