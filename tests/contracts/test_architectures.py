@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
-from types import ModuleType
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import transformers
+from torch import nn
 
 from contracts import checks, specimen, support
 from contracts.checks import Subject
 from contracts.specimen import Refusal, Specimen
 from contracts.zoo import REFUSED, SUPPORTED
 from layerwise.errors import ModelError, UnsupportedModel
-from layerwise.stack import Stack, load, stack, visits
+from layerwise.stack import Stack, clone, load, stack, visits
 
 _FIRST = {(one.kind, one.tags): one for one in reversed(SUPPORTED)}
 FIRST_OF_EACH_KIND_AND_THE_REST_SLOW = [
@@ -104,7 +104,7 @@ def test_the_checks_notice_exchanged_layers() -> None:
 def test_the_decoding_check_notices_a_stale_cache_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Visits that keep the slot of their layer, as a careless engine would leave them, decode another text."""
     subject = checks.subject(_named("llama"))
-    monkeypatch.setattr(visits, "INDEX_NAMES", ())
+    monkeypatch.setattr(clone, "INDEX_NAMES", ())
     with pytest.raises((AssertionError, IndexError, RuntimeError)):
         checks.check_decoding(subject)
 
@@ -117,21 +117,29 @@ def test_the_decoding_check_notices_a_stale_configuration(monkeypatch: pytest.Mo
         checks.check_decoding(subject)
 
 
-@pytest.mark.parametrize("module", [stack, visits])
-def test_the_check_of_halves_notices_a_whole_layer_in_their_place(
-    module: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+FORGETTING = {"step by step": (stack, "only", lambda *_: nullcontext()), "in place": (visits, "_silence", None)}
+
+
+@pytest.mark.parametrize("way", FORGETTING)
+def test_the_check_of_halves_notices_a_whole_layer_in_their_place(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An executor that forgets to silence the other branch, step by step or in place."""
     subject = checks.subject(_named("llama"))
-    monkeypatch.setattr(module, "only", lambda *_: nullcontext())
+    monkeypatch.setattr(*FORGETTING[way])
     with pytest.raises(AssertionError):
         checks.check_halves(subject)
 
 
-def test_the_recording_check_notices_shared_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Visits that share the hook dictionaries of their block record hidden states twice."""
+def test_the_recording_check_notices_visits_without_the_hooks_of_their_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Visits with hooks of their own record no hidden states: the model installs its hooks on its layers."""
     subject = checks.subject(_named("llama"))
-    monkeypatch.setattr(visits, "_HOOKS", ())
+    shared = visits.clone
+
+    def unhooked(*args: Any) -> nn.Module:
+        made = shared(*args)
+        vars(made)["_forward_hooks"] = {}
+        return made
+
+    monkeypatch.setattr(visits, "clone", unhooked)
     with pytest.raises(AssertionError):
         checks.check_recording(subject)
 

@@ -8,7 +8,7 @@ from torch import nn
 from transformers import BartConfig, BartForConditionalGeneration
 
 from layerwise.errors import UnsupportedModel
-from layerwise.stack.blocks import block_list, entries, find_blocks
+from layerwise.stack.blocks import block_list, find_blocks
 
 
 class Residual(nn.Module):
@@ -62,17 +62,3 @@ def test_two_stacks_ask_for_a_choice() -> None:
     )  # fmt: skip
     with pytest.raises(UnsupportedModel, match=r"2 stacks: .*encoder\.layers \(2 blocks\).*choose one with layers="):
         find_blocks(BartForConditionalGeneration(config))
-
-
-def test_entries_are_put_back_after_an_exception(llama: nn.Module) -> None:
-    blocks = block_list(llama, "model.layers")
-    own = list(blocks)
-
-    def fail_inside() -> None:
-        with entries(blocks, [nn.Identity()]):
-            assert len(blocks) == 1
-            raise RuntimeError("inside")
-
-    with pytest.raises(RuntimeError, match="inside"):
-        fail_inside()
-    assert all(left is right for left, right in zip(blocks, own, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from contextlib import nullcontext
 
@@ -11,7 +12,7 @@ import torch
 from conftest import tiny_llama
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
-from layerwise.stack import load, verify, visits
+from layerwise.stack import load, passes, verify, visits
 from layerwise.stack import stack as stack_module
 from measure.test_loss import vision_stack
 from stack.test_stack import Mixer
@@ -53,9 +54,9 @@ def test_slots_that_collide_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_group_that_forgets_its_base_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     stack = load(tiny_llama())
-    follow = visits.follow
+    follow = passes.follow
     monkeypatch.setattr(
-        visits, "follow", lambda step, state, output, groups: follow(step, state, output, groups) * 1.01
+        passes, "follow", lambda step, state, output, groups: follow(step, state, output, groups) * 1.01
     )
     broken = [law.name for law in verify(stack, PLAN) if law.holds is False]
     assert "plan in place = plan step by step" in broken
@@ -63,16 +64,12 @@ def test_a_group_that_forgets_its_base_is_found(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_copied_weight_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     stack = load(tiny_llama())
-    twin = visits._twin
+    clone = visits.clone
 
-    def copying(module: torch.nn.Module, shift: int, host: torch.nn.Module) -> torch.nn.Module:
-        made = twin(module, shift, host)
-        for name, parameter in list(made._parameters.items()):
-            if parameter is not None:
-                made._parameters[name] = torch.nn.Parameter(parameter.detach().clone())
-        return made
+    def copying(module: torch.nn.Module, *args: object) -> torch.nn.Module:
+        return clone(copy.deepcopy(module), *args)
 
-    monkeypatch.setattr(visits, "_twin", copying)
+    monkeypatch.setattr(visits, "clone", copying)
     broken = [law.name for law in verify(stack, PLAN) if law.holds is False]
     assert broken == ["no weight is copied"]
 

@@ -30,7 +30,7 @@ from layerwise.errors import CheckpointError, ModelError, PlanError, Unsupported
 from layerwise.plan import Plan
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
-from layerwise.stack.view import visit_order
+from layerwise.stack.view import configuration_in_order
 
 FILE = "plan.json"
 """What the plan was, and whose weights, beside the weights."""
@@ -146,8 +146,7 @@ def _assembled(stack: Stack, plan: Plan) -> PreTrainedModel:
     """The model of the plan, sharing every weight that it can share."""
     model = stack.model
     assert isinstance(model, PreTrainedModel)
-    with visit_order(model, stack.path, plan.order(), stack.depth):
-        settings = model.config.to_dict()
+    settings = configuration_in_order(model, stack.path, plan.order(), stack.depth).to_dict()
     try:
         config = type(model.config).from_dict({key: settings[key] for key in settings.keys() - STAGES})
         config._attn_implementation = model.config._attn_implementation

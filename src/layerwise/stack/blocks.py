@@ -7,8 +7,7 @@ caller then proves it by behaviour (`anatomy.observe`, and the identity plan aga
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -53,17 +52,6 @@ def block_list(model: nn.Module, path: str) -> nn.ModuleList:
     if not isinstance(blocks, nn.ModuleList):
         raise UnsupportedModel(f"{path} is a {type(blocks).__name__}, not an nn.ModuleList of blocks")
     return blocks
-
-
-@contextmanager
-def entries(blocks: nn.ModuleList, replacement: Sequence[nn.Module]) -> Iterator[None]:
-    """Within the context the list holds `replacement`; its own modules are put back on the way out, come what may."""
-    own = blocks._modules
-    blocks._modules = {str(index): module for index, module in enumerate(replacement)}
-    try:
-        yield
-    finally:
-        blocks._modules = own
 
 
 def _as_deep_as_configured(model: nn.Module, names: list[str]) -> list[str]:

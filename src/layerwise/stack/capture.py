@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from layerwise.stack.anatomy import Anatomy
-from layerwise.stack.blocks import entries
+from layerwise.stack.entries import entries, own_blocks
 from layerwise.stack.recorded import Way
 from layerwise.stack.state import read_state
 
@@ -88,7 +88,9 @@ def capture(model: nn.Module, blocks: nn.ModuleList, anatomy: Anatomy, inputs: M
             raise _Noted
         return state
 
-    stand_ins = [StandIn(block, container, note) for block, container in zip(blocks, anatomy.containers, strict=True)]
+    stand_ins = [
+        StandIn(block, container, note) for block, container in zip(own_blocks(blocks), anatomy.containers, strict=True)
+    ]
     with entries(blocks, stand_ins), suppress(_Noted):
         model(**inputs)
     return Capture(states[0], tuple(calls), inputs)
@@ -107,7 +109,7 @@ def finish(model: nn.Module, blocks: nn.ModuleList, anatomy: Anatomy, inputs: Ma
     answers: Sequence[Answer] = [read_state] * (len(blocks) - 1) + [inject]
     stand_ins = [
         StandIn(block, container, answer)
-        for block, container, answer in zip(blocks, anatomy.containers, answers, strict=True)
+        for block, container, answer in zip(own_blocks(blocks), anatomy.containers, answers, strict=True)
     ]
     with entries(blocks, stand_ins):
         return model(**inputs)
@@ -128,8 +130,9 @@ def finish_recorded(
     def answering(kept: Tensor) -> Answer:
         return lambda args, kwargs: kept
 
+    own = own_blocks(blocks)
     stand_ins = [
-        StandIn(blocks[layer], anatomy.containers[layer], answering(kept), number=layer) for layer, kept in left.items()
+        StandIn(own[layer], anatomy.containers[layer], answering(kept), number=layer) for layer, kept in left.items()
     ]
     with entries(blocks, stand_ins):
         return model(**inputs)

@@ -19,11 +19,12 @@ from torch import Tensor, nn
 
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.plan import Part, Plan
-from layerwise.stack import anatomy, capture, proofs, visits
+from layerwise.stack import anatomy, capture, occupancy, proofs, visits
 from layerwise.stack.anatomy import Anatomy
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches, find_branches, only
 from layerwise.stack.capture import Capture
+from layerwise.stack.entries import own_blocks
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 from layerwise.stack.kinds import refuse_loss_of_a_kind
 from layerwise.stack.recorded import KEYWORD, Recorded
@@ -64,8 +65,6 @@ class Stack:
         self._recorded: Recorded | None = None
         self._branches: Branches | None = None
         self._unsplit: str | None = None
-        # A list, so that the Stacks that `with_sources` makes over one model know of each other's plans.
-        self._running: list[Plan] = []
 
     def __repr__(self) -> str:
         return f"Stack({self.source.name}: {type(self.model).__name__}, {self.depth} layers at {self.path})"
@@ -105,7 +104,7 @@ class Stack:
     @property
     def running(self) -> Plan | None:
         """The plan that the model runs in place at this moment, if any."""
-        return self._running[-1] if self._running else None
+        return occupancy.running(self._blocks)
 
     @property
     def text_config(self) -> Any:
@@ -129,7 +128,7 @@ class Stack:
             # Not inference mode: what a model keeps from its first pass (BEiT, for all models of its class) must serve
             # a later training.
             with evaluating(self.model), torch.no_grad():
-                self._anatomy = anatomy.observe(self.model, list(self._blocks), asked)
+                self._anatomy = anatomy.observe(self.model, own_blocks(self._blocks), asked)
                 self._recorded = Recorded(type(self.model).__name__) if self._anatomy.mixes else None
                 own = main_tensor(self._anatomy.output)
                 proofs.prove_repeatable(self, asked, own)
@@ -153,7 +152,8 @@ class Stack:
         if self._anatomy is None:
             self.inspect(**inputs)
         assert self._anatomy is not None
-        captured = capture.capture(self.model, self._blocks, self._anatomy, accepted(self.model, inputs))
+        with occupancy.capturing(self.model, self.path, self.source.name, "capture a batch"):
+            captured = capture.capture(self.model, self._blocks, self._anatomy, accepted(self.model, inputs))
         if self._recorded is not None:
             self._recorded.begin(captured.state)
         return captured
@@ -169,7 +169,7 @@ class Stack:
 
     def block(self, layer: int, source: str | None = None) -> nn.Module:
         """The module that computes a layer: the model's own, or that of the named source."""
-        return self._blocks[layer] if source is None else self.sources[source].block(layer)
+        return own_blocks(self._blocks)[layer] if source is None else self.sources[source].block(layer)
 
     def apply(
         self, layer: int, state: Tensor, captured: Capture, part: Part | None = None, source: str | None = None
@@ -266,10 +266,11 @@ class Stack:
         if self._anatomy is None:
             raise ModelError("finish needs a captured batch first: call stack.capture(**inputs)")
         inputs = accepted(self.model, inputs)
-        if self._recorded is None:
-            return capture.finish(self.model, self._blocks, self._anatomy, inputs, state)
-        way = self._recorded.way(state)
-        return capture.finish_recorded(self.model, self._blocks, self._anatomy, inputs, way, state)
+        with occupancy.capturing(self.model, self.path, self.source.name, "finish a state"):
+            if self._recorded is None:
+                return capture.finish(self.model, self._blocks, self._anatomy, inputs, state)
+            way = self._recorded.way(state)
+            return capture.finish_recorded(self.model, self._blocks, self._anatomy, inputs, way, state)
 
     def output(self, plan: Plan, **inputs: Any) -> Any:
         """What the model returns under `plan`, step by step."""
@@ -297,17 +298,9 @@ class Stack:
         self.check(plan)
         refuse_loss_of_a_kind(self.model, self.path, plan)
         branches = self.branches() if plan.has_halves() else None
-        self._running.append(plan)
-        try:
-            with visits.in_place(self, plan, branches, single_pass=single_pass):
-                yield self
-        finally:
-            self._running.pop()
+        with visits.in_place(self, plan, branches, single_pass=single_pass):
+            yield self
 
     def _refuse_while_in_place(self, wish: str) -> None:
         for stack in (self, *self.sources.values()):
-            if stack._running:
-                raise ModelError(
-                    f"cannot {wish}: {stack.source.name} is running {stack._running[0]} in place; "
-                    "leave that `with stack.under(...)` first"
-                )
+            occupancy.refuse_while_running(stack._blocks, stack.source.name, wish)

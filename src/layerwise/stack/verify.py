@@ -17,6 +17,7 @@ from torch import Tensor
 from layerwise.errors import MeasureError
 from layerwise.plan import PARTS, Plan
 from layerwise.plan.part import named
+from layerwise.stack.blocks import block_list
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
 from layerwise.stack.stack import Stack
 
@@ -67,7 +68,8 @@ def _in_place_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Itera
     storage = {parameter.data_ptr() for model in models for parameter in model.parameters()}
     with stack.under(plan):
         inside = main_tensor(stack.model(**inputs))
-        copied = [name for name, p in stack.model.named_parameters() if p.data_ptr() not in storage]
+        visits = block_list(stack.model, stack.path)
+        copied = [name for each in visits for name, p in each.named_parameters() if p.data_ptr() not in storage]
     yield _near("plan in place = plan step by step", inside, stepwise)
     yield Law("no weight is copied", not copied, copied[0] if copied else f"{len(storage)} tensors, the same storage")
     yield _bitwise("untouched afterwards", main_tensor(stack.model(**inputs)), before)

@@ -1,74 +1,50 @@
 """A plan in place: the model's own forward, `generate` and training loop run it unchanged.
 
-Every visit of the plan is one entry of the model's list of blocks. It is a shallow twin of the block: it shares every
-parameter and buffer, owns its cache slot (`layer_idx` is the visit's position, so slot 0 is always written), and owns
-its hook dictionaries. Groups need no second mechanism: the first member notes the state it was given, each later branch
-starts from the noted state, and the last member returns the merge, so the model's loop never knows. A half of a layer
-is the twin with its other branch silenced, by a hook that is on no other visit of the block.
+Every visit of the plan is one entry of what the model meets when it walks its list of blocks. It is a clone of the
+block (see `layerwise.stack.clone`): it has the block's own state and, of its own, only a cache slot (`layer_idx` is the
+visit's position, so slot 0 is always written). Groups need no second mechanism: the first member notes the state it was
+given, each later branch starts from the noted state, and the last member hands on the merge, so the model's loop never
+knows. The merge comes after the hooks of the block: they see what they see when the plan runs step by step. A half of a
+layer is a clone whose other branch returns zeros.
 """
 
 from __future__ import annotations
 
-import types
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, cast
 
+import torch
 from torch import nn
 
 from layerwise.errors import ModelError
 from layerwise.plan import Plan, Step
-from layerwise.stack.blocks import block_list, entries
-from layerwise.stack.branches import Branches, only
-from layerwise.stack.state import Merger, follow, read_state, returned_state, with_returned_state
+from layerwise.plan.part import other
+from layerwise.stack import occupancy
+from layerwise.stack.blocks import block_list
+from layerwise.stack.branches import Branches
+from layerwise.stack.clone import Then, clone, indices
+from layerwise.stack.entries import entries, own_blocks
+from layerwise.stack.passes import Passes
+from layerwise.stack.state import returned_state, with_returned_state
 from layerwise.stack.view import visit_order
 
 if TYPE_CHECKING:
     from layerwise.stack.stack import Stack
 
-# The names under which submodules keep their position in the stack.
-INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_num")
+# The keywords under which models are handed a cache of earlier tokens.
+_CACHES = ("past_key_values", "past_key_value", "cache_params", "mems")
 
-_HOOKS = (
-    "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_hooks_always_called",
-    "_forward_hooks_with_kwargs", "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
-)  # fmt: skip
-
-
-@dataclass(slots=True)
-class Progress:
-    """Where the forward pass in flight stands: its open groups, and how many visits have run."""
-
-    planned: int
-    executed: int = 0
-    groups: list[Merger] = field(default_factory=list)
-
-    def start(self, *_: Any) -> None:
-        """Forget a pass that an exception may have cut short."""
-        self.executed = 0
-        self.groups.clear()
-
-    def count(self, slot: int, *_: Any) -> None:
-        """The visit at `slot` has run; out of its turn it does not count."""
-        if slot == self.executed:
-            self.executed += 1
-
-    def finish(self, *_: Any) -> None:
-        """Check that the model ran the plan, the whole plan and nothing else."""
-        if self.executed != self.planned:
-            raise ModelError(
-                f"the model ran {self.executed} visits of a plan of {self.planned}: "
-                "its forward does not walk its list of blocks, so it cannot run plans in place"
-            )
+# The attribute of a model's module that holds the passes it is in.
+_PASSES = "_layerwise_passes"
 
 
 @contextmanager
 def in_place(
     stack: Stack, plan: Plan, branches: Branches | None = None, *, single_pass: bool = False
-) -> Iterator[Progress]:
+) -> Iterator[None]:
     """Within the context the model of `stack` runs `plan`; it is exactly as before afterwards, come what may.
 
     A plan with halves needs the `branches` of the blocks. In a `single_pass` no cache outlives a forward pass, so that
@@ -76,82 +52,99 @@ def in_place(
     """
     model, path = stack.model, stack.path
     blocks = block_list(model, path)
-    depth = len(blocks)
     steps = plan.steps()
-    progress = Progress(len(steps))
-    owner = model.get_submodule(path.rpartition(".")[0])
-    own = _visited_once(steps) if single_pass else frozenset()
-    stride = _slots_per_block(blocks) if len(own) < len(steps) else 1
-    listed = [
-        blocks[step.layer] if slot in own else _visit(stack, step, slot, (slot - step.layer) * stride, progress)
-        for slot, step in enumerate(steps)
-    ]
-    hooks = [owner.register_forward_pre_hook(progress.start), owner.register_forward_hook(progress.finish)]
-    hooks += [listed[slot].register_forward_hook(partial(progress.count, slot)) for slot in own]
-    try:
-        with ExitStack() as silence:
-            for entry, step in zip(listed, steps, strict=True):
-                if step.part is not None:
-                    assert branches is not None, "whoever runs halves in place has found the branches"
-                    silence.enter_context(only(entry, branches.paths[step.layer], step.part))
-            if len(own) < len(steps):
-                silence.enter_context(_recording_flags(model))
-            if single_pass:
-                silence.enter_context(_without_cache(owner))
-            with visit_order(model, path, plan.order(), depth), entries(blocks, listed):
-                yield progress
-    finally:
-        for hook in hooks:
-            hook.remove()
+    passes = Passes(len(steps))
+    with ExitStack() as entered:
+        entered.enter_context(occupancy.in_place(model, path, stack.source.name, plan))
+        own = own_blocks(blocks)
+        once = _visited_once(steps) if single_pass else frozenset()
+        stride = _slots_per_block(own) if len(once) < len(steps) else 1
+        listed = [
+            own[step.layer]
+            if slot in once
+            else _visit(stack, step, slot, (slot - step.layer) * stride, passes, branches)
+            for slot, step in enumerate(steps)
+        ]
+        for slot in once:
+            counted = listed[slot].register_forward_hook(partial(_visited, passes, slot))
+            entered.callback(counted.remove)
+        # Blocks entered as themselves share slots with the clones of others, and one that stands before its own place
+        # would write behind the last slot: a model that was not told otherwise makes no cache.
+        settings = {"use_cache": False} if single_pass else {}
+        entered.enter_context(visit_order(model, path, plan.order(), len(own), settings))
+        entered.enter_context(_in_passes(_runner(model, path), passes, single_pass))
+        entered.enter_context(entries(blocks, listed, everyone=True))
+        entered.callback(passes.wait)
+        yield
 
 
 @contextmanager
-def _without_cache(owner: nn.Module) -> Iterator[None]:
-    """Within the context a model that was not told otherwise makes no cache: blocks entered as themselves share slots
-    with the twins of others, and one that stands before its own place would write behind the last slot.
-    """
-    settings = vars(getattr(owner, "config", None) or owner)
-    cached = settings.get("use_cache")
-    if not cached:
-        yield
-        return
-    settings["use_cache"] = False
+def _in_passes(runner: nn.Module, passes: Passes, single_pass: bool) -> Iterator[None]:
+    """Within the context every call of `runner`, whose forward walks the blocks, is one of the `passes`."""
+    kind = type(runner)
+    vars(runner)[_PASSES] = passes, single_pass
+    runner.__class__ = _running(cast(Hashable, kind))
     try:
         yield
     finally:
-        settings["use_cache"] = cached
+        runner.__class__ = kind
+        del vars(runner)[_PASSES]
 
 
-@contextmanager
-def _recording_flags(model: nn.Module) -> Iterator[None]:
-    """Forget on exit that a model installed its recording hooks inside the context: they were installed on twins.
+@cache
+def _running(kind: Any) -> Any:
+    """The class of modules of class `kind` whose calls are passes of a plan in place."""
 
-    Transformers installs the hooks behind `output_hidden_states=True` once, on first use, and notes that in a flag.
-    """
-    flag = "_output_capturing_hooks_installed"
-    before = [(module, module.__dict__.get(flag, False)) for module in model.modules()]
-    try:
-        yield
-    finally:
-        for module, installed in before:
-            if module.__dict__.get(flag, False) != installed:
-                module.__dict__[flag] = installed
+    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if _PASSES not in vars(self):
+            return kind.__call__(self, *args, **kwargs)
+        passes, single_pass = vars(self)[_PASSES]
+        if single_pass:
+            _refuse_cache(kwargs)
+        with passes.one():
+            return kind.__call__(self, *args, **kwargs)
+
+    named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind,), {**named, "__call__": __call__})
 
 
-def _visit(stack: Stack, step: Step, slot: int, shift: int, progress: Progress) -> nn.Module:
-    """The entry at `slot` of the list, which runs a block for one visit, `shift` cache slots away from its own."""
-    twin = _twin(stack.block(step.layer, step.source), shift, host=stack.block(step.layer))
+def _refuse_cache(kwargs: Mapping[str, Any]) -> None:
+    """Raise `ModelError` for a call that reads or fills a cache, inside a plan that was promised there is none."""
+    if kwargs.get("use_cache") or any(kwargs.get(name) is not None for name in _CACHES):
+        raise ModelError(
+            "a cache of earlier tokens was asked for in a single pass, where layers have no slots of their own: enter "
+            "`stack.under(plan)` without single_pass=True, or call generate(..., use_cache=False)"
+        )
 
-    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        output = type(self).forward(self, *args, **kwargs)
-        progress.count(slot)
-        if not (step.opens or step.closes):
-            return output
-        state = follow(step, read_state(args, kwargs), returned_state(output), progress.groups)
-        return with_returned_state(output, state)
 
-    twin.__dict__["forward"] = types.MethodType(forward, twin)
-    return twin
+def _runner(model: nn.Module, path: str) -> nn.Module:
+    """The innermost module around the blocks that has a forward, which therefore is the one that walks them."""
+    name = path
+    while "." in name:
+        name = name.rpartition(".")[0]
+        module = model.get_submodule(name)
+        if type(module).forward is not nn.Module.forward:
+            return module
+    return model
+
+
+def _visited(passes: Passes, slot: int, *_: Any) -> None:
+    passes.visited(slot)
+
+
+def _visit(stack: Stack, step: Step, slot: int, shift: int, passes: Passes, branches: Branches | None) -> nn.Module:
+    """The entry at `slot`, which runs a block for one visit, `shift` cache slots away from its own."""
+    then: dict[str, Then] = {"": partial(passes.handed_on, slot, step)}
+    if step.part is not None:
+        assert branches is not None, "whoever runs halves in place has found the branches"
+        then[branches.paths[step.layer][other(step.part)]] = _silence
+    host = None if step.source is None else stack.block(step.layer)
+    return clone(stack.block(step.layer, step.source), shift, host, then)
+
+
+def _silence(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    """What a branch that is to add nothing returns."""
+    return with_returned_state(output, torch.zeros_like(returned_state(output)))
 
 
 def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
@@ -167,41 +160,7 @@ def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
     )
 
 
-def _slots_per_block(blocks: nn.ModuleList) -> int:
+def _slots_per_block(blocks: Sequence[nn.Module]) -> int:
     """How many cache slots a block owns: one, except where a block holds several attentions that number on."""
-    first = [min(_indices(block), default=0) for block in list(blocks)[:2]]
+    first = [min(indices(block), default=0) for block in blocks[:2]]
     return max(1, first[-1] - first[0])
-
-
-def _indices(block: nn.Module) -> list[int]:
-    found = (module.__dict__.get(name) for module in block.modules() for name in INDEX_NAMES)
-    return [index for index in found if isinstance(index, int)]
-
-
-def _twin(module: nn.Module, shift: int, host: nn.Module) -> nn.Module:
-    """A shallow copy of `module` and everything in it for one visit: own hooks and index, shared tensors.
-
-    `host` is the block of the same layer in the model that runs, whose configuration, in visit order, the copy reads.
-    """
-    twin = module.__class__.__new__(module.__class__)
-    twin.__dict__.update(module.__dict__)
-    for name in ("_parameters", "_buffers", *_HOOKS):
-        twin.__dict__[name] = module.__dict__[name].copy()
-    twin.__dict__["_modules"] = {
-        name: None if child is None else _twin(child, shift, host.get_submodule(name))
-        for name, child in module._modules.items()
-    }
-    if "config" in twin.__dict__:
-        twin.__dict__["config"] = host.config
-    for name in INDEX_NAMES:
-        if isinstance(twin.__dict__.get(name), int):
-            twin.__dict__[name] += shift
-    _rebind(twin, module)
-    return twin
-
-
-def _rebind(twin: nn.Module, original: nn.Module) -> None:
-    """Methods kept as attributes are bound to the original; the twin's must be bound to the twin."""
-    for name, value in twin.__dict__.items():
-        if isinstance(value, types.MethodType) and value.__self__ is original:
-            twin.__dict__[name] = types.MethodType(value.__func__, twin)
