@@ -8,7 +8,7 @@ from torch import nn
 from transformers import BartConfig, BartForConditionalGeneration
 
 from layerwise.errors import UnsupportedModel
-from layerwise.stack.blocks import block_list, find_blocks
+from layerwise.stack.blocks import find_blocks
 
 
 class Residual(nn.Module):

@@ -93,16 +93,18 @@ def _listing(kind: type[nn.ModuleList]) -> type[nn.ModuleList]:
     walks: dict[str, Any] = {"__iter__": __iter__, "__len__": __len__, "__getitem__": __getitem__}
     changes = ("__setitem__", "__delitem__", "__iadd__", "append", "extend", "insert", "pop")
     refusals = {name: _refusing("change the list of blocks") for name in changes}
-    copies = {name: _refusing("copy or pickle the model") for name in ("__reduce_ex__", "__deepcopy__", "__copy__")}
     named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-    return type(kind.__name__, (kind,), {**named, **walks, **refusals, **copies})
+    return type(kind.__name__, (kind,), {**named, **walks, **refusals, **REFUSED_COPIES})
 
 
 def _refusing(wish: str) -> Callable[..., Any]:
-    def refuse(self: nn.ModuleList, *_: Any, **__: Any) -> Any:
+    def refuse(self: nn.Module, *_: Any, **__: Any) -> Any:
         raise ModelError(
             f"cannot {wish} while its layers run by a plan: leave that `with stack.under(...)` first; "
             "to keep the model of a plan, write it with layerwise.merge.save"
         )
 
     return refuse
+
+
+REFUSED_COPIES = {name: _refusing("copy or pickle the model") for name in ("__reduce_ex__", "__deepcopy__", "__copy__")}

@@ -40,8 +40,9 @@ _CHANGED = threading.Condition()
 
 def running(blocks: nn.ModuleList) -> Plan | None:
     """The plan that the list of blocks runs in place at this moment, in whatever thread it was entered."""
-    use = _USES.get(id(blocks))
-    return use.plans[-1][1] if use is not None and use.plans else None
+    with _CHANGED:
+        use = _USES.get(id(blocks))
+        return use.plans[-1][1] if use is not None and use.plans else None
 
 
 def refuse_while_running(blocks: nn.ModuleList, name: str, wish: str) -> None:

@@ -134,7 +134,7 @@ def _view(kind: Any, names: frozenset[str]) -> Any:
         return made
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
-        return copyreg.__newobj__, (kind,), dict(vars(self))  # type: ignore[attr-defined]
+        return copyreg._reconstructor, (kind, object, None), dict(vars(self))  # type: ignore[attr-defined]
 
     def get_text_config(self: Any, *args: Any, **kwargs: Any) -> Any:
         # For one side of an encoder-decoder this is a copy, from which that side's cache is built.

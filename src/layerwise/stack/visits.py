@@ -26,7 +26,7 @@ from layerwise.stack import occupancy
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches
 from layerwise.stack.clone import Then, clone, indices
-from layerwise.stack.entries import entries, own_blocks
+from layerwise.stack.entries import REFUSED_COPIES, entries, own_blocks
 from layerwise.stack.passes import Passes
 from layerwise.stack.state import returned_state, with_returned_state
 from layerwise.stack.view import visit_order
@@ -105,7 +105,7 @@ def _running(kind: Any) -> Any:
             return kind.__call__(self, *args, **kwargs)
 
     named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    return type(kind.__name__, (kind,), {**named, "__call__": __call__})
+    return type(kind.__name__, (kind,), {**named, **REFUSED_COPIES, "__call__": __call__})
 
 
 def _refuse_cache(kwargs: Mapping[str, Any]) -> None:
