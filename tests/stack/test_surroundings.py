@@ -237,9 +237,10 @@ def test_what_a_hook_returns_is_what_is_merged(stack: Stack) -> None:
 
 def test_a_forward_replaced_inside_is_refused(stack: Stack) -> None:
     block = stack.block(2)
-    with stack.under(Plan.parse("2 0")), pytest.raises(ModelError, match="was replaced while"):
+    with stack.under(Plan.parse("2 0")):
         block.forward = partial(type(block).forward, block)
-        stack.model(IDS)
+        with pytest.raises(ModelError, match="was replaced while"):
+            stack.model(IDS)
 
 
 def test_a_forward_that_was_replaced_before_is_run_at_the_place_of_the_visit(stack: Stack) -> None:

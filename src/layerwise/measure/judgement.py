@@ -65,7 +65,7 @@ PlanOf = Callable[[int], Plan]
 
 def judge(
     stack: Stack,
-    plan: Plan | PlanOf,
+    plan: Plan | str | PlanOf,
     examples: Any,
     collate: Callable[[Sequence[Any]], dict[str, Tensor]],
     *,
@@ -78,7 +78,7 @@ def judge(
     parts = []
     with evaluating(stack.model), torch.inference_mode():
         for number, batch in enumerate(DataLoader(examples, batch_size=batch_size, collate_fn=collate)):
-            chosen = plan if isinstance(plan, Plan) else plan(number)
+            chosen = plan(number) if callable(plan) else Plan.parse(plan)
             labels = batch["labels"].to(stack.device)
             inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
             with stack.under(chosen, single_pass=True):

@@ -78,7 +78,7 @@ Progress = Callable[[Meter, Bill], None]
 
 def sweep(
     stack: Stack,
-    plans: Iterable[Plan | Member],
+    plans: Iterable[Plan | Member | str],
     corpus: Corpus | Reading,
     *,
     sink: Sink | None = None,
@@ -99,11 +99,11 @@ def sweep(
     return _Sweep(stack, work, sink or _ignore, progress or _silent).rows()
 
 
-def with_identity(stack: Stack, plans: Iterable[Plan | Member]) -> tuple[Plan, ...]:
+def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
     """The distinct plans to run, the identity first; each is checked against the model."""
     distinct = {Plan.identity(stack.depth): None}
     for item in plans:
-        plan = item.plan if isinstance(item, Member) else item
+        plan = item.plan if isinstance(item, Member) else Plan.parse(item)
         stack.check(plan)
         distinct.setdefault(plan)
     return tuple(distinct)

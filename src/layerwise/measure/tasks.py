@@ -93,7 +93,7 @@ def find_benchmarks(names: Sequence[str], include_path: str | Path | None = None
 
 def tasks(
     stack: Stack,
-    plans: Iterable[Plan],
+    plans: Iterable[Plan | str],
     names: Sequence[str] | Benchmarks,
     limit: int | None = None,
     batch_size: int | str = 8,
@@ -116,7 +116,7 @@ def tasks(
     scores: list[Score] = []
     with evaluating(stack.model), _quietly():
         asker = _asker(stack, batch_size)
-        for plan in plans:
+        for plan in map(Plan.parse, plans):
             with stack.under(plan), _refusing_broken_logits(stack.model, plan):
                 scores += _rows(str(plan), _ask(asker, benchmarks, limit, seed))
     return scores

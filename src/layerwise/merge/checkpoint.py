@@ -58,7 +58,12 @@ class Origin:
 
 
 def save(
-    stack: Stack, plan: Plan, folder: Path | str, *, inputs: Mapping[str, Tensor] | None = None, fresh: bool = False
+    stack: Stack,
+    plan: Plan | str,
+    folder: Path | str,
+    *,
+    inputs: Mapping[str, Tensor] | None = None,
+    fresh: bool = False,
 ) -> Origin:
     """Write `stack` under `plan` to `folder` as a Hugging Face model, and prove that it loads to the same logits.
 
@@ -69,6 +74,7 @@ def save(
     Raises `PlanError` for a plan with groups or halves, `UnsupportedModel` for a model that is not of transformers or
     whose configuration cannot say what the plan does, and `CheckpointError` for a folder that is in the way.
     """
+    plan = Plan.parse(plan)
     stack.check(plan)
     _refuse_inexpressible(plan)
     if not isinstance(stack.model, PreTrainedModel):

@@ -24,12 +24,13 @@ class Cost:
     slots: int
 
 
-def cost(plan: Plan) -> Cost:
+def cost(plan: Plan | str) -> Cost:
     """The cost of a plan, without unrolling it.
 
     >>> cost(Plan.parse("0-13 (14|15|16|17)*3 18-31"))
     Cost(evaluations=40, stages=31, weights=32, slots=40)
     """
+    plan = Plan.parse(plan)
     return Cost(plan.evaluations, _stages(plan), len(plan.weights()), plan.evaluations)
 
 

@@ -32,7 +32,7 @@ def compose(*plans: Plan) -> Plan:
     return Plan(tuple(stage for plan in plans for stage in plan.stages))
 
 
-def skip(plan: Plan, *layers: int) -> Plan:
+def skip(plan: Plan | str, *layers: int) -> Plan:
     """Leave out every visit of these layers, their halves included (one half alone: `without_branch`).
 
     A branch, block or group with no layer left goes with them, so a merge is taken over the branches that
@@ -41,6 +41,7 @@ def skip(plan: Plan, *layers: int) -> Plan:
     >>> skip(Plan.identity(32), 14, 15, 16, 17)
     Plan('0-13 18-31')
     """
+    plan = Plan.parse(plan)
     _check_visited(plan, *layers)
     dropped = frozenset(layers)
     kept = _changed(plan, lambda visit: None if visit.layer in dropped else visit)
@@ -49,7 +50,7 @@ def skip(plan: Plan, *layers: int) -> Plan:
     return kept
 
 
-def swap(plan: Plan, first: int, second: int) -> Plan:
+def swap(plan: Plan | str, first: int, second: int) -> Plan:
     """Exchange two layers wherever either is visited; doing it twice gives the plan back.
 
     A half becomes the same half of the other layer.
@@ -57,21 +58,23 @@ def swap(plan: Plan, first: int, second: int) -> Plan:
     >>> swap(Plan.identity(8), 3, 4)
     Plan('0-2 4 3 5-7')
     """
+    plan = Plan.parse(plan)
     _check_visited(plan, first, second)
     return _renamed(plan, {first: second, second: first})
 
 
-def replace(plan: Plan, old: int, new: int) -> Plan:
+def replace(plan: Plan | str, old: int, new: int) -> Plan:
     """Run layer `new` wherever the plan runs layer `old`, and a half of it for the same half.
 
     >>> replace(Plan.identity(8), 3, 4)
     Plan('0-2 4 4-7')
     """
+    plan = Plan.parse(plan)
     _check_visited(plan, old)
     return _renamed(plan, {old: new})
 
 
-def without_branch(plan: Plan, layer: int, part: Part) -> Plan:
+def without_branch(plan: Plan | str, layer: int, part: Part) -> Plan:
     """Silence one branch of a layer: every visit of the whole layer becomes one of its other half.
 
     Visits of that half alone are left out, as `skip` leaves out layers; those of the other half stay. Raises
@@ -80,6 +83,7 @@ def without_branch(plan: Plan, layer: int, part: Part) -> Plan:
     >>> without_branch(Plan.identity(30), 12, "attn")
     Plan('0-11 12.mlp 13-29')
     """
+    plan = Plan.parse(plan)
     remaining = other(part)
 
     def silenced(visit: Visit) -> Visit | None:
@@ -96,41 +100,44 @@ def without_branch(plan: Plan, layer: int, part: Part) -> Plan:
     return kept
 
 
-def reverse(plan: Plan, start: int, stop: int) -> Plan:
+def reverse(plan: Plan | str, start: int, stop: int) -> Plan:
     """The stages of a window in descending order. Each stage stays as it is.
 
     >>> reverse(Plan.identity(32), 14, 18)
     Plan('0-13 17-14 18-31')
     """
+    plan = Plan.parse(plan)
     before, window, after = _cut(plan, start, stop)
     return Plan((*before, *reversed(window), *after))
 
 
-def shuffle(plan: Plan, start: int, stop: int, seed: int) -> Plan:
+def shuffle(plan: Plan | str, start: int, stop: int, seed: int) -> Plan:
     """The stages of a window in a uniformly random order, drawn by `random.Random(seed)`.
 
     >>> shuffle(Plan.identity(8), 1, 7, seed=0)
     Plan('0 5 3-1 6 4 7')
     """
+    plan = Plan.parse(plan)
     before, window, after = _cut(plan, start, stop)
     drawn = list(window)
     generator(seed).shuffle(drawn)
     return Plan((*before, *drawn, *after))
 
 
-def move(plan: Plan, source: int, target: int) -> Plan:
+def move(plan: Plan | str, source: int, target: int) -> Plan:
     """Take the stage at position `source` out and put it back so that it stands at position `target`.
 
     >>> move(Plan.identity(6), 1, 4)
     Plan('0 2-4 1 5')
     """
+    plan = Plan.parse(plan)
     _cut(plan, target, target + 1)
     before, window, after = _cut(plan, source, source + 1)
     rest = (*before, *after)
     return Plan((*rest[:target], *window, *rest[target:]))
 
 
-def repeat(plan: Plan, start: int, stop: int, times: int) -> Plan:
+def repeat(plan: Plan | str, start: int, stop: int, times: int) -> Plan:
     """Run a window `times` times, as a block; a window of one stage repeats that stage.
 
     >>> repeat(Plan.identity(80), 45, 52, times=2)
@@ -138,12 +145,13 @@ def repeat(plan: Plan, start: int, stop: int, times: int) -> Plan:
     >>> repeat(Plan.identity(8), 3, 4, times=2)
     Plan('0-2 3*2 4-7')
     """
+    plan = Plan.parse(plan)
     before, window, after = _cut(plan, start, stop)
     whole = window[0] if len(window) == 1 else Block(Plan(window))
     return Plan((*before, *_times(whole, times), *after))
 
 
-def parallel(plan: Plan, start: int, stop: int, merge: Merge = _MEAN) -> Plan:
+def parallel(plan: Plan | str, start: int, stop: int, merge: Merge = _MEAN) -> Plan:
     """Let the stages of a window read the same state, and merge their outputs.
 
     A window of one stage is left as it is under `mean` and `sum`, where a group of one changes nothing.
@@ -151,15 +159,17 @@ def parallel(plan: Plan, start: int, stop: int, merge: Merge = _MEAN) -> Plan:
     >>> parallel(Plan.identity(32), 14, 18)
     Plan('0-13 (14|15|16|17) 18-31')
     """
+    plan = Plan.parse(plan)
     return loop(plan, start, stop, 1, merge)
 
 
-def loop(plan: Plan, start: int, stop: int, times: int, merge: Merge = _MEAN) -> Plan:
+def loop(plan: Plan | str, start: int, stop: int, times: int, merge: Merge = _MEAN) -> Plan:
     """`parallel`, with the merged state fed back, `times` times in all: the Painters' looped parallel.
 
     >>> loop(Plan.identity(32), 14, 18, times=3)
     Plan('0-13 (14|15|16|17)*3 18-31')
     """
+    plan = Plan.parse(plan)
     before, window, after = _cut(plan, start, stop)
     group = Group(tuple(Plan((stage,)) for stage in window), merge)
     whole = window[0] if len(window) == 1 and merge.rule != "gain" else group

@@ -10,7 +10,7 @@ from layerwise.plan.part import PARTS, Part, other
 from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
 
 
-def explain(plan: Plan, depth: int | None = None) -> str:
+def explain(plan: Plan | str, depth: int | None = None) -> str:
     """What the plan does, in order; told the depth of the model, also which of its layers never run.
 
     >>> print(explain(Plan.parse("0-13 (14|15|16|17)*3 21-18 (22):gain=0.5 [23-25]*2 26*4"), depth=32))
@@ -32,6 +32,7 @@ def explain(plan: Plan, depth: int | None = None) -> str:
 
     In a plan over several models a layer "never" runs when it runs of none of them.
     """
+    plan = Plan.parse(plan)
     lines = list(_lines(plan))
     if depth is not None:
         check_depth(depth)

@@ -88,7 +88,7 @@ def strategies(
         yield name, None, edits.loop(plan, start, stop, times)
 
 
-def repeat_middle(plan: Plan, start: int, stop: int) -> Plan:
+def repeat_middle(plan: Plan | str, start: int, stop: int) -> Plan:
     """Run the middle layer of a window of an unedited plan as often as the window has layers.
 
     On a published window of a model of T layers that layer is int(T/2), as published.
@@ -96,5 +96,6 @@ def repeat_middle(plan: Plan, start: int, stop: int) -> Plan:
     >>> repeat_middle(Plan.identity(8), 3, 6)
     Plan('0-2 4*3 6 7')
     """
+    plan = Plan.parse(plan)
     middle = Visit((start + stop - 1) // 2, stop - start)
     return Plan((*plan.stages[:start], middle, *plan.stages[stop:]))

@@ -20,7 +20,7 @@ _NEGATIVE = "−"
 LEGEND = "rows: layers as they run   columns: embedding, then each step   █ 1 or more  ▓ ≥ ½  ▒ ≥ ⅕  ░ less  · not read"
 
 
-def picture(plan: Plan, size: int = 48) -> str:
+def picture(plan: Plan | str, size: int = 48) -> str:
     """The wiring of a plan, at most `size` cells wide and high; a longer plan is drawn by the means of its parts.
 
     >>> print(picture(Plan.parse("0 1 (2|3|4) 5")))
@@ -32,6 +32,7 @@ def picture(plan: Plan, size: int = 48) -> str:
       5  ██████▒▒▒▒▒▒
     out  ██████▒▒▒▒▒▒██
     """
+    plan = Plan.parse(plan)
     if type(size) is not int or size < 1:
         raise PlanError(f"a picture is a whole number of cells wide, from 1 up, not {size!r}")
     wiring = plan.matrix()

@@ -195,11 +195,14 @@ class Plan:
         check_size(self.evaluations, self.nesting)
 
     @classmethod
-    def parse(cls, text: str) -> Plan:
-        """Read a plan's text, as `layerwise.plan.grammar` defines it; `PlanError` points at the character."""
+    def parse(cls, text: str | Plan) -> Plan:
+        """Read a plan's text, as `layerwise.plan.grammar` defines it; `PlanError` points at the character.
+
+        A plan is returned as it is, so that whatever takes a plan takes its text as well.
+        """
         from layerwise.plan.grammar import parse
 
-        return parse(text)
+        return text if isinstance(text, Plan) else parse(text)
 
     @classmethod
     def identity(cls, depth: int) -> Plan:

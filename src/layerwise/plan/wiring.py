@@ -23,7 +23,7 @@ MATRIX_LIMIT = 2_000
 """Steps of the longest plan whose wiring is written out: four million numbers."""
 
 
-def matrix(plan: Plan) -> Matrix:
+def matrix(plan: Plan | str) -> Matrix:
     """The wiring A of a plan of n steps, `(n + 1, n + 1)`.
 
     Row `j - 1` is the input of step j = 1..n, the last row is the output; column i is `d_i`, i = 0..n. A is
@@ -37,6 +37,7 @@ def matrix(plan: Plan) -> Matrix:
     (1.0, 1.0, 0.5, 0.5, 0.0)
     (1.0, 1.0, 0.5, 0.5, 1.0)
     """
+    plan = Plan.parse(plan)
     steps = plan.steps()
     if len(steps) > MATRIX_LIMIT:
         raise PlanError(

@@ -11,7 +11,7 @@ recurrent state that a model keeps in an attribute is that of one visit.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, cast
@@ -66,7 +66,7 @@ def clone(
     read instead. `then` says what becomes of the output of the submodule at each path; `""` is the module itself, after
     its hooks.
     """
-    made = object.__new__(_kind(type(module)))
+    made = object.__new__(_kind(cast(Hashable, type(module))))
     state = vars(module)
     vars(made).update({name: state[name] for name in _SHARED if name in state}, _buffers={})
     if "forward" in state:
@@ -144,7 +144,7 @@ def _kind(kind: Any) -> Any:
         "__slots__": ("_own",), "__module__": kind.__module__, "__qualname__": kind.__qualname__,
         "__call__": __call__, "__getattr__": __getattr__, "__reduce_ex__": __reduce_ex__,
     }  # fmt: skip
-    made = type(kind.__name__, (kind,), namespace)
+    made: Any = type(kind.__name__, (kind,), namespace)
     # A value of the class must not hide that of the module. Set afterwards, past what `kind` does to new subclasses.
     for name in _class_values(kind):
         setattr(made, name, property(partial(_read, name, getattr(kind, name)), partial(_write, name)))

@@ -9,12 +9,12 @@ place), or for the thread that set them alone (a capture), so that passes of oth
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from threading import get_ident
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -52,7 +52,7 @@ def entries(blocks: nn.ModuleList, listed: Sequence[nn.Module], *, everyone: boo
         answers: _Answers = vars(blocks).setdefault(_KEY, _Answers(type(blocks)))
         mine = answers.everyone if everyone else answers.threads.setdefault(get_ident(), [])
         mine.append(chosen)
-        blocks.__class__ = _listing(answers.kind)
+        blocks.__class__ = _listing(cast(Hashable, answers.kind))
     try:
         yield
     finally:
@@ -77,7 +77,7 @@ def _listed(blocks: nn.ModuleList) -> Entries:
 
 
 @cache
-def _listing(kind: type[nn.ModuleList]) -> type[nn.ModuleList]:
+def _listing(kind: Any) -> Any:
     """The class of a list of the class `kind` that answers with its entries."""
 
     def __iter__(self: nn.ModuleList) -> Iterator[nn.Module]:

@@ -158,11 +158,12 @@ class Stack:
             self._recorded.begin(captured.state)
         return captured
 
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: Plan | str) -> None:
         """Raise `PlanError` unless this Stack has the layers, and the sources, that `plan` names.
 
         Raises `UnsupportedModel` for parallel branches of layers that read what each of the earlier ones left behind.
         """
+        plan = Plan.parse(plan)
         plan.check(self.depth, self.sources)
         if self._recorded is not None:
             self._recorded.refuse_groups(plan)
@@ -240,11 +241,12 @@ class Stack:
             )
         return otherwise
 
-    def states(self, plan: Plan, captured: Capture) -> Iterator[Tensor]:
+    def states(self, plan: Plan | str, captured: Capture) -> Iterator[Tensor]:
         """The hidden state before the first step of `plan` and after each, `len(plan.steps()) + 1` in all.
 
         Inside a group, the state after a member is what the next member starts from; after the last, the merge.
         """
+        plan = Plan.parse(plan)
         self.check(plan)
         groups: list[Merger] = []
         state = captured.state
@@ -253,8 +255,9 @@ class Stack:
             state = follow(step, state, self.apply(step.layer, state, captured, step.part, step.source), groups)
             yield state
 
-    def run(self, plan: Plan, captured: Capture) -> Tensor:
+    def run(self, plan: Plan | str, captured: Capture) -> Tensor:
         """The hidden state that `plan` arrives at, from the captured state; the reference for every other executor."""
+        plan = Plan.parse(plan)
         state = captured.state
         for state in self.states(plan, captured):  # noqa: B007  (the last one is the answer)
             pass
@@ -272,28 +275,42 @@ class Stack:
             way = self._recorded.way(state)
             return capture.finish_recorded(self.model, self._blocks, self._anatomy, inputs, way, state)
 
-    def output(self, plan: Plan, **inputs: Any) -> Any:
+    def output(self, plan: Plan | str, **inputs: Any) -> Any:
         """What the model returns under `plan`, step by step."""
+        plan = Plan.parse(plan)
         captured = self.capture(**inputs)
         return self.finish(self.run(plan, captured), captured.inputs)
 
-    def logits(self, plan: Plan, **inputs: Any) -> Tensor:
+    def logits(self, plan: Plan | str, **inputs: Any) -> Tensor:
         """The model's main output under `plan`: logits where it has a head, else the last hidden state."""
+        plan = Plan.parse(plan)
         return main_tensor(self.output(plan, **inputs))
 
     # -- in place -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def under(self, plan: Plan, *, single_pass: bool = False) -> Iterator[Stack]:
+    def under(self, plan: Plan | str, *, single_pass: bool = False) -> Iterator[Stack]:
         """Within the context the model itself runs `plan`: forward, `generate`, pipelines, trainers.
 
         Parameters are shared, never copied; cached decoding has one slot per visit. The model is exactly as before on
         exit, also after an exception.
 
-        `single_pass` promises that no cache outlives a forward pass, as in training and scoring. A layer that the plan
-        visits once is then the block itself and no twin of it: entering costs next to nothing, and whatever is tied to
-        the block (hooks, sharding) stays.
+        The model's modules stay where they are: `state_dict`, `save_pretrained`, `to`, `train`, new hooks and adapters
+        mean the model itself, count at once and stay (`layerwise.save` writes the model of the plan). Only
+        walking the list of blocks, as the model's forward does, meets the visits, and the configuration reads in visit
+        order. Hooks of a layer, and so the recorded hidden states, see the layer's own input and output at each visit,
+        before a group merges them. Copying and pickling the model raises `ModelError`.
+
+        Threads: all that call the model inside the context run the plan, each pass by itself. Another thread that
+        enters a plan or captures a batch meanwhile gets a `ModelError`; a plan waits for captures that are under way
+        before it enters, and for passes of other threads before it leaves. Not guarded: a pass of the untouched model
+        that another thread began before the plan was entered. Start threads inside the context, or give each its model.
+
+        `single_pass` promises that no cache outlives a forward pass, as in training and scoring; asking for one raises
+        `ModelError`. A layer that the plan visits once is then the block itself: entering costs next to nothing, and
+        whatever is tied to the block (sharding) stays.
         """
+        plan = Plan.parse(plan)
         self._refuse_while_in_place(f"run {plan}")
         self.check(plan)
         refuse_loss_of_a_kind(self.model, self.path, plan)

@@ -33,7 +33,7 @@ class Law:
     detail: str
 
 
-def verify(stack: Stack, plan: Plan, inputs: dict[str, Tensor] | None = None) -> list[Law]:
+def verify(stack: Stack, plan: Plan | str, inputs: dict[str, Tensor] | None = None) -> list[Law]:
     """Run every law on `stack` under `plan`; `inputs` default to a small seeded batch.
 
     The laws: the identity plan in place is the untouched model, bit for bit; the plan in place equals the plan step by
@@ -43,6 +43,7 @@ def verify(stack: Stack, plan: Plan, inputs: dict[str, Tensor] | None = None) ->
 
     Raises `UnsupportedModel` for a plan with halves of a model whose layers cannot be split.
     """
+    plan = Plan.parse(plan)
     stack.check(plan)
     inputs = inputs or example_inputs(stack.model)
     if inputs is None:

@@ -24,6 +24,7 @@ reader.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -113,8 +114,8 @@ class LayerWiring(nn.Module):
         return self.options.kind == "free" or not bool(self.kept[reader, present].any())
 
 
-class _Pass:
-    """The forward pass in flight: what has been left behind in it, and the weights it is read with."""
+class _Pass(threading.local):
+    """The forward pass in flight of each thread: what has been left behind in it, and the weights it is read with."""
 
     def __init__(self, stack: Stack, wiring: LayerWiring) -> None:
         self.stack = stack
