@@ -66,7 +66,7 @@ def _part(folder: Path, sampler: str, ranks: Any, variant: Any, stop: int | None
 
         def compute_loss(self, model: Any, *args: Any, **kwargs: Any) -> Any:
             if model.training:
-                plans.append(str(self.stack._running[0]))
+                plans.append(str(self.stack.running))
             return super().compute_loss(model, *args, **kwargs)
 
     chosen = Recipe(sampler, SETTINGS, SAMPLERS[sampler], Shuffle(), ranks=ranks, variant=variant)

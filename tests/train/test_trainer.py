@@ -46,7 +46,7 @@ class Watched(PlanTrainer):
         return loss
 
     def compute_loss(self, model: Any, inputs: Any, *rest: Any, **options: Any) -> Any:
-        (self.plans if model.training else self.validated[-1]).append(self.stack._running[0])
+        (self.plans if model.training else self.validated[-1]).append(self.stack.running)
         return super().compute_loss(model, inputs, *rest, **options)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
