@@ -2,8 +2,8 @@
 
 `observe` runs the model untouched and watches every block: in which container it returns the hidden state, and whether
 the plain picture holds (each block called once, in order, each fed exactly what the one before returned, nothing else
-handed along). A model that breaks the picture is refused here, by name and with the reason, because a plan on it would
-be silently wrong.
+handed along, nothing changed in place). A model that breaks the picture is refused here, by name and with the reason,
+because a plan on it would be silently wrong.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
 from layerwise.stack.recorded import takes_record
+from layerwise.stack.rounding import same
 from layerwise.stack.state import read_state, returned_state
 
 
@@ -32,6 +33,27 @@ class Anatomy:
     mixes: bool = False
 
 
+@dataclass(frozen=True)
+class _Handed:
+    """A tensor that a block was handed, `name` in words, and what tells whether the block wrote on it.
+
+    Versions count what is written through torch, and are not kept in inference mode; values show what reached the
+    memory by another way.
+    """
+
+    name: str
+    tensor: Tensor
+    version: int | None
+    values: Tensor
+
+    @classmethod
+    def of(cls, name: str, tensor: Tensor) -> _Handed:
+        return cls(name, tensor, _version(tensor), tensor.clone())
+
+    def is_changed(self) -> bool:
+        return self.version != _version(self.tensor) or not same(self.tensor, self.values)
+
+
 @dataclass
 class _Call:
     """One call of one block, as it was made."""
@@ -40,9 +62,11 @@ class _Call:
     state: Tensor
     arguments: list[Tensor]
     shared: list[tuple[Mapping[Any, Any], frozenset[Any]]]
+    handed: list[_Handed]
     output: Any = None
     writes: bool = False
     mixes: bool = False
+    changed: str | None = None
 
 
 @dataclass
@@ -57,19 +81,27 @@ class _Watch:
         shared: list[tuple[Mapping[Any, Any], frozenset[Any]]] = [
             (value, frozenset(value)) for value in others if type(value) is dict
         ]
-        self.calls.append(_Call(layer, state, list(tensors(others)), shared, mixes=takes_record(kwargs)))
+        arguments = [(f"its argument {name}", value) for name, value in kwargs.items()]
+        arguments += [(f"its argument at place {place}", value) for place, value in enumerate(args)]
+        named = [("the hidden state" if value is state else name, value) for name, value in arguments]
+        handed = [_Handed.of(name, tensor) for name, value in named for tensor in tensors(value)]
+        mixes = takes_record(kwargs)
+        self.calls.append(_Call(layer, state, list(tensors(others)), shared, handed, mixes=mixes))
 
     def after(self, output: Any) -> None:
         call = self.calls[-1]
         call.output = output
         call.writes = any(frozenset(mapping) != keys for mapping, keys in call.shared)
+        call.changed = next((handed.name for handed in call.handed if handed.is_changed()), None)
+        call.handed = []
 
 
 def observe(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[str, Any]) -> Anatomy:
     """Run `model(**inputs)` untouched and report how it uses `blocks`.
 
-    Raises `UnsupportedModel` with the reason when blocks share parameters, are not each called once and in order, hand
-    each other more than the hidden state, or when the model changes the state between two of them.
+    Raises `UnsupportedModel` with the reason when blocks share parameters, are not each called once and in order,
+    change in place what they are handed, hand each other more than the hidden state, or when the model changes the
+    state between two of them.
     """
     _refuse_shared_parameters(model, blocks)
     watch = _Watch()
@@ -83,6 +115,7 @@ def observe(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[str, 
         for hook in hooks:
             hook.remove()
     _refuse_other_order(model, watch.calls, len(blocks))
+    _refuse_changed_arguments(model, watch.calls)
     for earlier, later in zip(watch.calls, watch.calls[1:], strict=False):
         _refuse_changed_state(model, earlier, later)
     _refuse_threaded_state(model, watch.calls)
@@ -116,6 +149,11 @@ def _after(watch: _Watch) -> Any:
     return hook
 
 
+def _version(tensor: Tensor) -> int | None:
+    """How often torch has written on the memory of a tensor; `None` where it does not count."""
+    return None if tensor.is_inference() else tensor._version
+
+
 def _container(output: Any) -> tuple[type, int] | None:
     return (type(output), len(output)) if isinstance(output, tuple | list) else None
 
@@ -143,6 +181,15 @@ def _refuse_other_order(model: nn.Module, calls: Sequence[_Call], depth: int) ->
         f"{type(model).__name__} does not run its {depth} blocks once each and in order: {found}; "
         "stacks that share, skip or reorder blocks by themselves are not supported"
     )
+
+
+def _refuse_changed_arguments(model: nn.Module, calls: Sequence[_Call]) -> None:
+    for call in calls:
+        if call.changed is not None:
+            raise UnsupportedModel(
+                f"{type(model).__name__}: block {call.layer} changes {call.changed} in place, and a plan hands that "
+                "tensor to other layers too; make a new one in its forward: x = x + f(x), not x += f(x)"
+            )
 
 
 def _refuse_changed_state(model: nn.Module, earlier: _Call, later: _Call) -> None:

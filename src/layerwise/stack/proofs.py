@@ -15,6 +15,7 @@ from torch import Tensor
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack.inputs import main_tensor
+from layerwise.stack.rounding import same
 
 if TYPE_CHECKING:
     from layerwise.stack.stack import Stack
@@ -71,11 +72,6 @@ def head_acts_by_token(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> 
     except (RuntimeError, ValueError, IndexError):
         return False
     return close(part, own[:1, 1:-1])
-
-
-def same(left: Tensor, right: Tensor) -> bool:
-    """Equal to the bit, where not-a-number equals itself."""
-    return left.shape == right.shape and bool(((left == right) | (left.isnan() & right.isnan())).all())
 
 
 def close(left: Tensor, right: Tensor) -> bool:
