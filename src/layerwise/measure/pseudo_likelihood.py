@@ -33,6 +33,7 @@ from layerwise.data.tokenizer import masking_id
 from layerwise.data.tokens import Objective
 from layerwise.errors import DataError, MeasureError
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
+from layerwise.stack.placement import device_of
 
 Numbers = NDArray[np.float64]
 TooLong = Literal["refuse", "skip"]
@@ -197,7 +198,7 @@ class _Pass:
     def logits(self, ids: Tensor) -> Tensor:
         """The logits of a batch (rows, length) of ids without padding."""
         model = self.speaker.model
-        device = next(model.parameters()).device
+        device = device_of(model)
         return main_tensor(model(**accepted(model, {"input_ids": ids.to(device)})))
 
     def log_probabilities(self, logits: Tensor, rows: Tensor, targets: Tensor) -> Tensor:
@@ -296,7 +297,7 @@ def _proved_body(model: nn.Module) -> nn.Module | None:
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(0, int(config.get_text_config().vocab_size), (3, 7), generator=generator)
     positions = torch.tensor([0, 3, 6])
-    ids = ids.to(next(model.parameters()).device)
+    ids = ids.to(device_of(model))
     with evaluating(model), torch.inference_mode():
         whole = main_tensor(model(input_ids=ids))
         try:

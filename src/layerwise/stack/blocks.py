@@ -1,7 +1,7 @@
 """Finding the one list of repeated blocks in a model, without knowing its architecture.
 
 Transformers marks every block that can be checkpointed by its class, which locates the stack of nearly every model
-type; other modules are searched for the list that holds the most parameters. What is found is not trusted: the
+type; other modules are searched for the list that holds the most weights. What is found is not trusted: the
 caller then proves it by behaviour (`anatomy.observe`, and the identity plan against the model's own output).
 """
 
@@ -20,8 +20,8 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
 
     `path` names it outright. Otherwise it is the one outermost list whose items are all
     `GradientCheckpointingLayer`, among several the one as long as the configuration says; where no block carries that
-    mark, the list of two or more like modules that holds the
-    most parameters. Raises `UnsupportedModel` when there is none, or several to choose from.
+    mark, the list of two or more like modules that holds the most weights (parameters and buffers). Raises
+    `UnsupportedModel` when there is none, or several to choose from.
     """
     if path is not None:
         return _named(model, path)
@@ -89,4 +89,4 @@ def _alike(blocks: nn.ModuleList) -> bool:
 
 
 def _size(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
+    return sum(tensor.numel() for tensor in (*module.parameters(), *module.buffers()))

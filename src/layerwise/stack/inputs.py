@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from layerwise.errors import ModelError
 from layerwise.stack.anatomy import tensors
+from layerwise.stack.placement import device_of, dtype_of
 
 
 def accepted(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,20 +44,19 @@ def example_inputs(model: nn.Module, length: int = 12, seed: int = 0) -> dict[st
     """
     generator = torch.Generator().manual_seed(seed)
     config = getattr(model, "config", None)
-    parameter = next(model.parameters())
     wanted = getattr(model, "main_input_name", None)
     if config is None or wanted not in ("input_ids", "pixel_values"):
         return None
     if wanted == "input_ids":
         vocabulary = config.get_text_config().vocab_size
         ids = torch.randint(0, vocabulary, (2, length), generator=generator)
-        return {"input_ids": ids.to(parameter.device)}
+        return {"input_ids": ids.to(device_of(model))}
     size = getattr(config, "image_size", None)
     if size is None or hasattr(config, "num_frames"):
         return None
     height, width = size if isinstance(size, tuple | list) else (size, size)
     pixels = torch.randn(2, getattr(config, "num_channels", 3), height, width, generator=generator)
-    return {"pixel_values": pixels.to(parameter.device, parameter.dtype)}
+    return {"pixel_values": pixels.to(device_of(model), dtype_of(model))}
 
 
 @contextmanager

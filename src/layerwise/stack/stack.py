@@ -27,6 +27,7 @@ from layerwise.stack.capture import Capture
 from layerwise.stack.entries import own_blocks
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 from layerwise.stack.kinds import refuse_loss_of_a_kind
+from layerwise.stack.placement import device_of, dtype_of
 from layerwise.stack.recorded import KEYWORD, Recorded
 from layerwise.stack.sources import check_alike
 from layerwise.stack.state import Merger, follow, returned_state, with_state
@@ -93,13 +94,13 @@ class Stack:
 
     @property
     def device(self) -> torch.device:
-        """The device of the model's parameters."""
-        return next(self.model.parameters()).device
+        """The device of the model's weights."""
+        return device_of(self.model)
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the model's parameters."""
-        return next(self.model.parameters()).dtype
+        """The dtype of the model's weights."""
+        return dtype_of(self.model)
 
     @property
     def running(self) -> Plan | None:

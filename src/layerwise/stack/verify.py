@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from layerwise.errors import MeasureError
 from layerwise.plan import PARTS, Plan
@@ -66,14 +67,18 @@ def _in_place_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Itera
     yield _bitwise("identity plan in place = untouched model", identity, before)
     stepwise = stack.logits(plan, **inputs)
     models = [stack.model, *(source.model for source in stack.sources.values())]
-    storage = {parameter.data_ptr() for model in models for parameter in model.parameters()}
+    storage = {tensor.data_ptr() for model in models for _, tensor in _held(model)}
     with stack.under(plan):
         inside = main_tensor(stack.model(**inputs))
         visits = block_list(stack.model, stack.path)
-        copied = [name for each in visits for name, p in each.named_parameters() if p.data_ptr() not in storage]
+        copied = [name for each in visits for name, tensor in _held(each) if tensor.data_ptr() not in storage]
     yield _near("plan in place = plan step by step", inside, stepwise)
     yield Law("no weight is copied", not copied, copied[0] if copied else f"{len(storage)} tensors, the same storage")
     yield _bitwise("untouched afterwards", main_tensor(stack.model(**inputs)), before)
+
+
+def _held(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    return chain(model.named_parameters(), model.named_buffers())
 
 
 def _half_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Iterator[Law]:

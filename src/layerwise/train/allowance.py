@@ -18,6 +18,7 @@ from torch import nn
 from transformers.trainer import TRAINER_STATE_NAME
 
 from layerwise.data.span_masking import MaskedSegments, Padding
+from layerwise.stack.placement import device_of
 from layerwise.train.folder import last_checkpoint
 from layerwise.train.phases import Batches, Phase
 
@@ -53,7 +54,7 @@ def seconds_a_step(
     processes: int,
 ) -> float:
     """The median seconds of a step of `phase`, as one of `processes` runs it; the model is trained meanwhile."""
-    device = next(model.parameters()).device
+    device = device_of(model)
     batches = iter(Batches([phase], examples.seed, passes=passes, processes=processes))
     taken = []
     for _ in range(min(_TIMED + 1, phase.end - phase.first)):

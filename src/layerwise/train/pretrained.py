@@ -27,6 +27,7 @@ from layerwise.measure.statistics import paired_bootstrap
 from layerwise.models import ElcForMaskedLM
 from layerwise.results.rows import Score
 from layerwise.stack.inputs import evaluating
+from layerwise.stack.placement import device_of
 from layerwise.train.pretraining import Pretraining
 
 HELD_OUT, ALPHA, TRAINING, OUTPUT = "masked_lm", "alpha", "training", "out"
@@ -58,7 +59,7 @@ def masked_loss(model: ElcForMaskedLM, subject: str, examples: FixedMasks, colla
 
     `documents` and `tokens` count those that were asked.
     """
-    device = next(model.parameters()).device
+    device = device_of(model)
     documents = len(examples.segments.text.names)
     nats, asked = np.zeros(documents), np.zeros(documents)
     loader = DataLoader(examples, batch_size=_BATCH, collate_fn=collate)
@@ -102,7 +103,7 @@ def arm_means(rows: Sequence[Score]) -> list[Score]:
 
 
 def _latency(model: ElcForMaskedLM) -> float:
-    device = next(model.parameters()).device
+    device = device_of(model)
     ids = torch.arange(_LENGTH, device=device)[None] % model.config.vocab_size
     taken = []
     for _ in range(_PASSES):

@@ -1,0 +1,31 @@
+"""The device and the floating-point dtype of a module, which may hold its weights in buffers, or hold none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+import torch
+from torch import Tensor, nn
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """The device of the first parameter, else of the first buffer; the CPU for a module that holds no tensor.
+
+    >>> device_of(nn.Identity())
+    device(type='cpu')
+    """
+    return next((tensor.device for tensor in _held(module)), torch.device("cpu"))
+
+
+def dtype_of(module: nn.Module) -> torch.dtype:
+    """The dtype of the first floating-point parameter, else buffer; float32 for a module that holds none.
+
+    >>> dtype_of(nn.Linear(2, 2).half())
+    torch.float16
+    """
+    return next((tensor.dtype for tensor in _held(module) if tensor.is_floating_point()), torch.float32)
+
+
+def _held(module: nn.Module) -> Iterator[Tensor]:
+    return chain(module.parameters(), module.buffers())

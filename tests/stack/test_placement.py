@@ -1,0 +1,73 @@
+"""Where a module computes, and in which precision: a module may hold its weights in buffers, or hold none."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import PretrainedConfig
+
+from conftest import tiny_llama
+from layerwise.plan import Plan
+from layerwise.stack import load, verify
+from layerwise.stack.blocks import find_blocks
+from layerwise.stack.placement import device_of, dtype_of
+
+IDS = torch.randint(0, 11, (2, 5), generator=torch.Generator().manual_seed(0))
+
+
+class Frozen(nn.Module):
+    """A block whose weight is a buffer: nothing in it can be trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randn(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.tanh(x @ self.weight)
+
+
+class FrozenModel(nn.Module):
+    """A model of text without a single parameter; its input is one that layerwise makes up."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.config = PretrainedConfig(vocab_size=11)
+        self.register_buffer("table", torch.randn(11, 4))
+        self.small = nn.ModuleList([nn.Identity(), nn.Identity()])
+        self.blocks = nn.ModuleList([Frozen() for _ in range(3)])
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.table[input_ids]
+        for block in self.blocks:
+            x = block(x)
+        return x @ self.table.T
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_model_whose_weights_are_buffers_runs_plans(dtype: torch.dtype) -> None:
+    model = FrozenModel().to(dtype)
+    assert find_blocks(model) == "blocks"
+    stack = load(model)
+    assert (stack.device, stack.dtype) == (torch.device("cpu"), dtype)
+    with torch.no_grad():
+        expected = model.blocks[0](model.blocks[2](model.table[IDS])) @ model.table.T
+        assert torch.equal(stack.logits(Plan.parse("2 0"), input_ids=IDS), expected)
+    assert [law.holds for law in verify(stack, Plan.parse("2 (0|1)"))] == [True] * 4 + [None] * 4
+
+
+def test_the_first_tensor_that_computes_says_where_and_how() -> None:
+    model = tiny_llama(2).double()
+    assert (device_of(model), dtype_of(model)) == (torch.device("cpu"), torch.float64)
+    assert device_of(nn.Linear(2, 2, device="meta")) == torch.device("meta")
+    packed = nn.Module()
+    packed.register_buffer("packed", torch.zeros(3, dtype=torch.uint8, device="meta"))
+    packed.register_buffer("scale", torch.ones(1, dtype=torch.float16, device="meta"))
+    assert (device_of(packed), dtype_of(packed)) == (torch.device("meta"), torch.float16)
+
+
+def test_a_module_that_holds_nothing_computes_on_the_cpu_in_float32() -> None:
+    assert (device_of(nn.Identity()), dtype_of(nn.Identity())) == (torch.device("cpu"), torch.float32)
