@@ -7,6 +7,8 @@ import torch
 from transformers import (
     BertConfig,
     BertForMaskedLM,
+    FalconConfig,
+    FalconForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
     GPTNeoXConfig,
@@ -99,3 +101,24 @@ def test_a_stack_of_idle_layers_cannot_be_split(ids: torch.Tensor) -> None:
             layer.mlp.down_proj.weight.zero_()
     with pytest.raises(UnsupportedModel, match="cannot be split"):
         branches_of(load(model), ids)
+
+
+def test_what_an_edit_keeps_or_gives_is_not_written_on(ids: torch.Tensor) -> None:
+    """Falcon adds its attention onto the very tensor that its MLP returned."""
+    torch.manual_seed(8)
+    size = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "initializer_range": 0.2}
+    model = FalconForCausalLM(FalconConfig(vocab_size=97, bos_token_id=1, eos_token_id=2, **size)).eval()
+    stack, block = load(model), model.transformer.h[0]
+    with torch.inference_mode():
+        captured = stack.capture(input_ids=ids)
+        expected = block.mlp(block.input_layernorm(captured.state))
+        kept: list[torch.Tensor] = []
+        with edited(block, "mlp", lambda output: kept.append(output) or output):  # type: ignore[func-returns-value]
+            noted = stack.apply(0, captured.state, captured)
+        assert torch.equal(kept[0], expected)
+        assert torch.equal(noted, stack.apply(0, captured.state, captured))
+        given = torch.ones(32)
+        with edited(block, "mlp", lambda output: given.expand_as(output)):
+            once, twice = (stack.apply(0, captured.state, captured) for _ in range(2))
+        assert torch.equal(given, torch.ones(32))
+        assert torch.equal(once, twice)

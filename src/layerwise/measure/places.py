@@ -107,7 +107,8 @@ def outputs_by_place(
             def keep(at: int, args: Any, kwargs: Any, output: Any, position: int = position) -> None:
                 if at == layer:
                     state = returned_state(output)
-                    found[position] = (state[:, 0] if images else state.mean(dim=1)).float().cpu()
+                    seen = state[:, 0] if images else state.mean(dim=1)
+                    found[position] = seen.to("cpu", torch.float32, copy=True)
 
             with _watched(stack, keep), stack.under(plan, single_pass=True):
                 stack.model(**inputs)

@@ -91,10 +91,14 @@ def _proved(trial: _Trial, known: Mapping[type, Sequence[Pair]]) -> Pair | None:
 
 @contextmanager
 def edited(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
-    """Within the context the output of the submodule at `path` goes through `edit` before the block adds it."""
+    """Within the context the output of the submodule at `path` goes through `edit` before the block adds it.
+
+    An edit may keep what it is given, and give what it keeps: the block adds a copy.
+    """
 
     def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-        return with_returned_state(output, edit(returned_state(output)))
+        # A block may add its other branch onto this very tensor (Falcon does).
+        return with_returned_state(output, edit(returned_state(output)).clone())
 
     handle = block.get_submodule(path).register_forward_hook(hook)
     try:
