@@ -132,7 +132,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytes
     """The deliberate wrong answer: a checkpoint with two blocks exchanged is found out, and nothing is left of it."""
     weights = checkpoint._weights
     monkeypatch.setattr(checkpoint, "_weights", lambda stack, plan: weights(stack, Plan.parse("1 0 2")))
-    with pytest.raises(UnsupportedModel, match="from the plan's, where rounding"):
+    with pytest.raises(UnsupportedModel, match="and the plan's are apart by"):
         save(load(tiny_llama()), Plan.parse("0-2"), tmp_path / "m")
     monkeypatch.setattr(checkpoint, "_weights", lambda stack, plan: weights(stack, Plan.parse("0 1")))
     with pytest.raises(UnsupportedModel, match=r"cannot say what 0-2 does.*in place"):
@@ -174,3 +174,27 @@ def test_other_modules_have_no_checkpoint_and_other_inputs_are_wanted(
     monkeypatch.setattr(checkpoint, "example_inputs", lambda model: None)
     with pytest.raises(ModelError, match="pass a batch"):
         save(stack, Plan.parse("0"), tmp_path / "m")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_attention_scaled_by_position_is_refused_in_every_precision(tmp_path: Path, dtype: torch.dtype) -> None:
+    """What the plan runs, each layer with the scale of its own place, no configuration of GPT-2 can say."""
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=50, n_embd=16, n_layer=5, n_head=2, n_positions=32, scale_attn_by_inverse_layer_idx=True,
+        initializer_range=0.5, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    stack = load(transformers.GPT2LMHeadModel(config).to(dtype).eval())
+    with pytest.raises(UnsupportedModel, match=r"apart by 0\.\d+ of their size, rounding may leave 3"):
+        save(stack, Plan.parse("0 2 4"), tmp_path / "m")
+    assert save(stack, Plan.parse("0-4"), tmp_path / "m").gap < 3e-6
+
+
+def test_weights_of_several_dtypes_are_compared_as_they_are_held(tmp_path: Path) -> None:
+    """Norms in float32 among weights in bfloat16: what is loaded in one dtype is held in both again."""
+    model = build(next(one for one in SUPPORTED if one.model_type == "gpt2")).bfloat16()
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.float()
+            module.weight.data.add_(1e-3)
+    assert save(load(model), Plan.parse("0 2 4"), tmp_path / "m").gap < 3e-6

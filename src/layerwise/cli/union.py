@@ -79,7 +79,9 @@ class Union:
         # A plan without names is about one model, and its errors should not speak of several.
         stack = next(iter(stacks.values())) if len(stacks) == 1 and not plan.sources() else Stack.with_sources(stacks)
         origin = save(stack, plan, folder, fresh=fresh)
-        gap = "the same logits" if origin.gap == 0 else f"logits within {origin.gap:.2g}, which is rounding"
+        gap = (
+            "the same logits" if origin.gap == 0 else f"logits within {origin.gap:.2g} of their size, which is rounding"
+        )
         repeats = len(plan.steps()) - plan.cost().weights
         copied = f"; {repeats} of its layers are copies" if repeats else ""
         write(output, f"{folder}: {len(plan.steps())} layers, {origin.parameters:,} parameters{copied}")

@@ -18,11 +18,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
@@ -30,6 +32,8 @@ from layerwise.errors import CheckpointError, ModelError, PlanError, Unsupported
 from layerwise.plan import Plan
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
+from layerwise.stack.precision import in_float32
+from layerwise.stack.rounding import compare
 from layerwise.stack.view import configuration_in_order
 
 FILE = "plan.json"
@@ -47,7 +51,8 @@ class Origin:
     """Where a written model comes from: its plan, and the weight hash of each model by its name in the plan.
 
     The model at hand, which lent all that is not a layer, is called `shell`. `parameters` counts the new model's, and
-    `gap` is the largest difference between its logits and those of the plan, over the batch it was checked on.
+    `gap` is how far its logits are from those of the plan, over the batch it was checked on: the largest difference of
+    a token's logits by its norm, beside the norm of its logits.
     """
 
     plan: str
@@ -89,12 +94,10 @@ def save(
         )
     folder = Path(folder)
     _refuse_in_the_way(folder, fresh)
-    with evaluating(stack.model), torch.inference_mode():
-        expected = stack.logits(plan, **batch)
     with _draft(folder) as draft:
         written = _assembled(stack, plan)
         written.save_pretrained(draft)
-        gap = _proved(stack, written, draft, batch, expected)
+        gap = _proved(stack, plan, written, draft, batch)
         origin = _origin(stack, plan, written.num_parameters(), gap)
         (draft / FILE).write_text(json.dumps(asdict(origin), indent=1) + "\n", encoding="utf-8")
         _bring_along(stack, draft)
@@ -184,28 +187,60 @@ def _weights(stack: Stack, plan: Plan) -> dict[str, Tensor]:
     return weights
 
 
-def _proved(
-    stack: Stack, written: PreTrainedModel, draft: Path, inputs: Mapping[str, Tensor], expected: Tensor
-) -> float:
-    """The largest difference between the logits of the plan and of the folder, which is refused if it is not rounding.
+def _proved(stack: Stack, plan: Plan, written: PreTrainedModel, draft: Path, inputs: Mapping[str, Tensor]) -> float:
+    """How far the logits of the folder are from those of the plan, which is refused if it is not rounding.
 
-    The folder is loaded as a user would load it, and must hold as many parameters as were written.
+    The folder is loaded as a user would load it, and must hold as many parameters as were written. Half precision
+    rounds too much to tell: the logits are those of both models in float32.
     """
-    loaded: Any = type(written).from_pretrained(
-        draft, dtype=stack.dtype, use_safetensors=True, attn_implementation=written.config._attn_implementation
-    )
-    loaded = loaded.to(stack.device).eval()
-    with torch.inference_mode():
-        found = main_tensor(loaded(**inputs))
-    gap = float((found - expected).abs().max()) if found.shape == expected.shape else float("inf")
-    rounding = 64 * torch.finfo(stack.dtype).eps * float(expected.abs().max())
-    if loaded.num_parameters() != written.num_parameters() or not gap <= rounding:
+    loaded = _loaded(stack, plan, written, draft)
+    copy = Stack(loaded, stack.path)
+
+    def both(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, int]:
+        captured = stack.capture(**inputs)
+        expected = main_tensor(stack.finish(stack.run(plan, captured), captured.inputs))
+        return main_tensor(loaded(**inputs)), expected, captured.state.shape[-1]
+
+    with evaluating(stack.model), torch.inference_mode():
+        found, expected, width = in_float32(stack, inputs, both, copy)
+    agreement = compare(found, expected, width, len(plan.steps()))
+    if loaded.num_parameters() != written.num_parameters() or not agreement.holds:
         raise UnsupportedModel(
-            f"{type(written).__name__} was written and loaded again, and its logits are {gap:.3g} from the plan's, "
-            f"where rounding is {rounding:.2g}: its configuration cannot say what the plan does; run it in place with "
-            "stack.under"
+            f"{type(written).__name__} was written and loaded again, and its logits and the plan's are {agreement}: "
+            "its configuration cannot say what the plan does; run it in place with stack.under"
         )
-    return gap
+    return agreement.gap
+
+
+def _loaded(stack: Stack, plan: Plan, written: PreTrainedModel, draft: Path) -> PreTrainedModel:
+    """The model of the folder, each tensor in the dtype in which the stack holds it.
+
+    Some tensors are in no checkpoint (rotary frequencies), and are rounded only in a model that was rounded whole.
+    """
+    dtypes = _dtypes(stack, plan)
+    loaded: PreTrainedModel = type(written).from_pretrained(
+        draft,
+        dtype=reduce(torch.promote_types, (dtypes[name] for name, _ in written.named_parameters())),
+        use_safetensors=True,
+        attn_implementation=written.config._attn_implementation,
+    )
+    for name, tensor in _held(loaded):
+        tensor.data = tensor.data.to(dtypes.get(name, tensor.dtype))
+    return loaded.to(stack.device).eval()
+
+
+def _dtypes(stack: Stack, plan: Plan) -> dict[str, torch.dtype]:
+    """The dtype in which the stack holds every parameter and buffer of the model of the plan, by its name there."""
+    prefix = f"{stack.path}."
+    dtypes = {name: tensor.dtype for name, tensor in _held(stack.model) if not name.startswith(prefix)}
+    for slot, step in enumerate(plan.steps()):
+        block = stack.block(step.layer, step.source)
+        dtypes.update({f"{prefix}{slot}.{name}": tensor.dtype for name, tensor in _held(block)})
+    return dtypes
+
+
+def _held(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    return chain(module.named_parameters(), module.named_buffers())
 
 
 def _origin(stack: Stack, plan: Plan, parameters: int, gap: float) -> Origin:

@@ -9,6 +9,8 @@ of the submodule whose *output* is what it adds. Every submodule is tried; a pai
    multiplying it by alpha turns the branch's volume and nothing else;
 3. with `mlp` at zero a change of one token reaches other tokens, with `attn` at zero it does not.
 
+All three are asked up to rounding, in float32 also of a model in half precision (`layerwise.stack.precision`).
+
 Blocks that normalise after the addition (BERT) and blocks with one branch (Mamba) have no such pair and are refused.
 Of several pairs the one that completes last is taken: behind a norm of its own (Gemma 2) only that is linear.
 """
@@ -29,6 +31,8 @@ from layerwise.errors import UnsupportedModel
 from layerwise.plan.part import PARTS, Part, other
 from layerwise.stack.blocks import block_list
 from layerwise.stack.inputs import evaluating
+from layerwise.stack.precision import computing_as, in_float32
+from layerwise.stack.rounding import ADDITIONS, apart, rounding
 from layerwise.stack.state import returned_state, with_returned_state
 
 if TYPE_CHECKING:
@@ -47,29 +51,43 @@ class Branches:
 
 
 def find_branches(stack: Stack, captured: Capture) -> Branches:
-    """The branches of every layer of `stack`, proved on the clean states of `captured`.
+    """The branches of every layer of `stack`, proved on the clean states of `captured`, in float32 or wider.
 
     Raises `UnsupportedModel`, naming the layer and the reason, where a block cannot be split in two.
     """
     name = type(stack.model).__name__
     if captured.state.ndim < 3:
         raise UnsupportedModel(f"{name} cannot be split into attn and mlp: its hidden state has no axis of tokens")
+
+    def find(inputs: Mapping[str, Any]) -> list[Pair | None]:
+        return _find(stack, captured if inputs is captured.inputs else stack.capture(**inputs))
+
     with evaluating(stack.model), torch.no_grad():
-        trials = tuple(_trials(stack, captured))
-        # Nearly all layers are built alike: a pair that one layer proves is tried first on the others of its class.
-        known: dict[type, list[Pair]] = defaultdict(list)
-        for trial in trials:
-            if not _proved(trial, known) and (pair := next(filter(trial.proves, trial.pairs()), None)):
-                known[type(trial.block)].append(pair)
-        pairs = [_proved(trial, known) for trial in trials]
+        pairs = in_float32(stack, captured.inputs, find)
     if None in pairs:
         layer = pairs.index(None)
         raise UnsupportedModel(
-            f"{name} cannot be split into attn and mlp: in layer {layer} ({type(trials[layer].block).__name__}) no two "
+            f"{name} cannot be split into attn and mlp: in layer {layer} ({type(stack.block(layer)).__name__}) no two "
             "submodules were found that add all of its update, one mixing tokens and one not; blocks that "
             "normalise after the addition, or have one branch, cannot be split. Use whole layers"
         )
     return Branches(tuple(pair for pair in pairs if pair is not None))
+
+
+def _find(stack: Stack, captured: Capture) -> list[Pair | None]:
+    """The pair of every layer, where one is proved."""
+    trials = tuple(_trials(stack, captured))
+    # Nearly all layers are built alike: a pair that one layer proves is tried first on the others of its class.
+    known: dict[type, list[Pair]] = defaultdict(list)
+    for trial in trials:
+        with computing_as(trial.state, trial.block):
+            if not _proved(trial, known) and (pair := next(filter(trial.proves, trial.pairs()), None)):
+                known[type(trial.block)].append(pair)
+    pairs = []
+    for trial in trials:
+        with computing_as(trial.state, trial.block):
+            pairs.append(_proved(trial, known))
+    return pairs
 
 
 def _trials(stack: Stack, captured: Capture) -> Iterator[_Trial]:
@@ -137,11 +155,11 @@ class _Trial:
         """
         try:
             silent = self._update(dict.fromkeys(pair.values(), torch.zeros_like))
-            if not _small(silent, self.state):
+            if apart(silent, self.state) > ADDITIONS:
                 return False
             alone = {part: self._update({pair[other(part)]: torch.zeros_like}) for part in PARTS}
             halved = {part: self._update({pair[other(part)]: torch.zeros_like, pair[part]: _half}) for part in PARTS}
-            if not all(_small(halved[part] - alone[part] / 2, self.state) for part in PARTS):
+            if any(apart(halved[part] - alone[part] / 2, self.state) > ADDITIONS for part in PARTS):
                 return False
             mixes = self._mixes_tokens(pair, "attn") or (known and not alone["attn"].any())
             return mixes and not self._mixes_tokens(pair, "mlp")
@@ -172,7 +190,9 @@ class _Trial:
         changed[:, 0] = changed[:, 0].flip(-1) + 1
         edits = {pair[other(part)]: torch.zeros_like}
         before, after = self._update(edits), self._update(edits, changed)
-        return not _small((after - before)[:, 1:], before[:, 1:])
+        # The other tokens may be computed in other places of a product (experts), and added to the state.
+        allowed = rounding(self.state.shape[-1], visits=1) * before.abs() + ADDITIONS * self.state.abs()
+        return apart((after - before)[:, 1:], allowed[:, 1:]) > 1
 
 
 def _noting(path: str, state: Tensor, finished: list[str]) -> Callable[..., None]:
@@ -186,9 +206,3 @@ def _noting(path: str, state: Tensor, finished: list[str]) -> Callable[..., None
 
 def _half(output: Tensor) -> Tensor:
     return output / 2
-
-
-def _small(difference: Tensor, scale: Tensor) -> bool:
-    """Whether a difference is no more than rounding beside tensors of the size of `scale`."""
-    tolerance = 32 * torch.finfo(difference.dtype).eps * float(scale.abs().max())
-    return bool((difference.abs() <= tolerance).all())

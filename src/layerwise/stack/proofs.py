@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack.inputs import main_tensor
-from layerwise.stack.rounding import same
+from layerwise.stack.precision import in_float32
+from layerwise.stack.rounding import compare, same
 
 if TYPE_CHECKING:
     from layerwise.stack.stack import Stack
@@ -48,14 +48,19 @@ def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
     shows.
     """
     moved = Plan.of([*range(stack.depth - 1, -1, -1), 0])
-    stepwise = stack.logits(moved, **inputs)
-    with stack.under(moved):
-        inside = main_tensor(stack.model(**inputs))
-    if not close(stepwise, inside):
+
+    def both(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, int]:
+        captured = stack.capture(**inputs)
+        stepwise = main_tensor(stack.finish(stack.run(moved, captured), captured.inputs))
+        with stack.under(moved):
+            return main_tensor(stack.model(**inputs)), stepwise, captured.state.shape[-1]
+
+    inside, stepwise, width = in_float32(stack, inputs, both)
+    agreement = compare(inside, stepwise, width, stack.depth + 1)
+    if not agreement.holds:
         raise UnsupportedModel(
             f"{type(stack.model).__name__}: its blocks compute something else when their position changes "
-            f"(outputs differ by up to {(stepwise - inside).abs().max().item():.3g}), "
-            "so a plan would not mean the same in place and step by step"
+            f"(outputs are {agreement}), so a plan would not mean the same in place and step by step"
         )
 
 
@@ -64,19 +69,16 @@ def head_acts_by_token(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> 
     ids = inputs.get("input_ids")
     if ids is None or own.shape[:2] != ids.shape or own.ndim != 3 or ids.shape[1] < 3:
         return False
-    captured = stack.capture(**inputs)
-    state = stack.run(Plan.identity(stack.depth), captured)
-    try:
-        some = stack.changed(state, lambda each: each[:1, 1:-1])
-        part = main_tensor(stack.finish(some, {"input_ids": ids[:1, 1:-1]}))
-    except (RuntimeError, ValueError, IndexError):
-        return False
-    return close(part, own[:1, 1:-1])
 
+    def agree(inputs: Mapping[str, Any]) -> bool:
+        captured = stack.capture(**inputs)
+        state = stack.run(Plan.identity(stack.depth), captured)
+        whole = main_tensor(stack.finish(state, captured.inputs))
+        try:
+            some = stack.changed(state, lambda each: each[:1, 1:-1])
+            part = main_tensor(stack.finish(some, {"input_ids": ids[:1, 1:-1]}))
+        except (RuntimeError, ValueError, IndexError):
+            return False
+        return compare(part, whole[:1, 1:-1], state.shape[-1], visits=1).holds
 
-def close(left: Tensor, right: Tensor) -> bool:
-    """Equal up to the rounding of the dtype, relative to the largest entry."""
-    if left.shape != right.shape:
-        return False
-    tolerance = 32 * torch.finfo(left.dtype).eps * float(right.abs().nan_to_num().max())
-    return torch.allclose(left, right, rtol=0.0, atol=tolerance, equal_nan=True)
+    return in_float32(stack, inputs, agree)

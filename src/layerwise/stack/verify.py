@@ -7,7 +7,7 @@ says which hold. What the untouched model cannot do itself (beam search, a stati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -19,7 +19,10 @@ from layerwise.errors import MeasureError
 from layerwise.plan import PARTS, Plan
 from layerwise.plan.part import named
 from layerwise.stack.blocks import block_list
+from layerwise.stack.capture import Capture
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
+from layerwise.stack.precision import in_float32
+from layerwise.stack.rounding import HALF_OF_THE_DIGITS, Agreement, compare, gap
 from layerwise.stack.stack import Stack
 
 NEW_TOKENS = 8
@@ -38,9 +41,10 @@ def verify(stack: Stack, plan: Plan | str, inputs: dict[str, Tensor] | None = No
     """Run every law on `stack` under `plan`; `inputs` default to a small seeded batch.
 
     The laws: the identity plan in place is the untouched model, bit for bit; the plan in place equals the plan step by
-    step; no weight is copied; the model is untouched afterwards; every layer that the plan halves is made of its
-    halves; and for models that generate, cached decoding equals recomputation, greedy, left-padded, with a static cache
-    and with beams (tokens equal, logits up to rounding).
+    step, up to rounding; no weight is copied; the model is untouched afterwards; every layer that the plan halves is
+    made of its halves; and for models that generate, cached decoding equals recomputation, greedy, left-padded, with a
+    static cache and with beams (tokens equal, logits up to rounding). What is up to rounding is computed in float32,
+    also for a model in half precision.
 
     Raises `UnsupportedModel` for a plan with halves of a model whose layers cannot be split.
     """
@@ -53,49 +57,61 @@ def verify(stack: Stack, plan: Plan | str, inputs: dict[str, Tensor] | None = No
             "verify(stack, plan, inputs)"
         )
     with evaluating(stack.model), torch.no_grad():
+        before = main_tensor(stack.model(**inputs))
+        with stack.under(Plan.identity(stack.depth)):
+            identity = main_tensor(stack.model(**inputs))
+        near, *others = in_float32(stack, inputs, lambda inputs: list(_laws_up_to_rounding(stack, plan, inputs)))
         return [
-            *_in_place_laws(stack, plan, inputs),
-            *_half_laws(stack, plan, inputs),
-            *_decoding_laws(stack, plan, inputs),
+            _bitwise("identity plan in place = untouched model", identity, before),
+            near,
+            _no_copy_law(stack, plan),
+            _bitwise("untouched afterwards", main_tensor(stack.model(**inputs)), before),
+            *others,
         ]
 
 
-def _in_place_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Iterator[Law]:
-    before = main_tensor(stack.model(**inputs))
-    with stack.under(Plan.identity(stack.depth)):
-        identity = main_tensor(stack.model(**inputs))
-    yield _bitwise("identity plan in place = untouched model", identity, before)
-    stepwise = stack.logits(plan, **inputs)
+def _laws_up_to_rounding(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> Iterator[Law]:
+    """The laws that are computed in float32, also for a model in half precision: first that of the plan in place."""
+    captured = stack.capture(**inputs)
+    stepwise = main_tensor(stack.finish(stack.run(plan, captured), captured.inputs))
+    with stack.under(plan):
+        inside = main_tensor(stack.model(**inputs))
+    width, visits = captured.state.shape[-1], len(plan.steps())
+    yield _near("plan in place = plan step by step", compare(inside, stepwise, width, visits))
+    yield from _half_laws(stack, plan, captured)
+    yield from _decoding_laws(stack, plan, inputs)
+
+
+def _no_copy_law(stack: Stack, plan: Plan) -> Law:
     models = [stack.model, *(source.model for source in stack.sources.values())]
     storage = {tensor.data_ptr() for model in models for _, tensor in _held(model)}
     with stack.under(plan):
-        inside = main_tensor(stack.model(**inputs))
         visits = block_list(stack.model, stack.path)
         copied = [name for each in visits for name, tensor in _held(each) if tensor.data_ptr() not in storage]
-    yield _near("plan in place = plan step by step", inside, stepwise)
-    yield Law("no weight is copied", not copied, copied[0] if copied else f"{len(storage)} tensors, the same storage")
-    yield _bitwise("untouched afterwards", main_tensor(stack.model(**inputs)), before)
+    return Law("no weight is copied", not copied, copied[0] if copied else f"{len(storage)} tensors, the same storage")
 
 
 def _held(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     return chain(model.named_parameters(), model.named_buffers())
 
 
-def _half_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Iterator[Law]:
+def _half_laws(stack: Stack, plan: Plan, captured: Capture) -> Iterator[Law]:
     """For every layer that the plan halves: its halves in turn, or side by side and summed, are the layer."""
     halved = dict.fromkeys((step.layer, step.source) for step in plan.steps() if step.part is not None)
-    captured = stack.capture(**inputs)
     states = list(stack.states(Plan.identity(stack.depth), captured)) if halved else []
     for layer, source in halved:
         state, name = states[layer], named(layer, None, source)
         whole = stack.apply(layer, state, captured, source=source)
         attn, mlp = (stack.apply(layer, state, captured, part, source) for part in PARTS)
         ways = {"in turn": stack.apply(layer, attn, captured, "mlp", source), "side by side": attn + mlp - state}
-        laws = [_near(f"{name}.attn and {name}.mlp {way} = {name}", found, whole) for way, found in ways.items()]
+        laws = [
+            _near(f"{name}.attn and {name}.mlp {way} = {name}", compare(found, whole, state.shape[-1], visits=1))
+            for way, found in ways.items()
+        ]
         yield next((law for law in laws if law.holds), laws[0])
 
 
-def _decoding_laws(stack: Stack, plan: Plan, inputs: dict[str, Tensor]) -> Iterator[Law]:
+def _decoding_laws(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> Iterator[Law]:
     ids = inputs.get("input_ids")
     names = ("greedy", "left-padded", "static cache", "beam search")
     can_generate = getattr(stack.model, "can_generate", None)
@@ -128,12 +144,21 @@ def _decoding_law(name: str, stack: Stack, plan: Plan, ids: Tensor, mask: Tensor
     for side in (fast, slow):
         if isinstance(side, str):
             return Law(name, False, side)
-    if torch.equal(fast.sequences, slow.sequences):
-        return Law(name, True, f"{fast.sequences[:, ids.shape[1] :].numel()} tokens equal")
-    step = int((fast.sequences != slow.sequences).any(dim=0).nonzero()[0]) - ids.shape[1]
-    gap = (fast.logits[step] - slow.logits[step]).abs().max().item()
-    rounding = torch.finfo(stack.dtype).eps ** 0.5 * slow.logits[step].abs().max().item()
-    return Law(name, gap <= rounding, f"token {step} differs; logits differ by {gap:.2g}, rounding is {rounding:.2g}")
+    return Law(name, *_same_text(fast, slow))
+
+
+def _same_text(fast: Any, slow: Any) -> tuple[bool, str]:
+    """Whether two decodings agree, and in what: in their logits, for as long as their tokens are the same."""
+    new, texts = len(fast.logits), len(fast.sequences)
+    unlike = (fast.sequences != slow.sequences).any(dim=0)[-new:].nonzero().flatten().tolist()
+    told = f"token {unlike[0]} differs" if unlike else f"{new * texts} tokens equal"
+    steps = range(unlike[0] + 1) if unlike else range(new)
+    if len(fast.logits[0]) != texts:  # beams that are as good as each other change places on the way to one text
+        steps = steps[-1:] if unlike else range(0)
+    if not steps:
+        return True, told
+    worst = Agreement(max(gap(fast.logits[step], slow.logits[step]) for step in steps), HALF_OF_THE_DIGITS)
+    return worst.holds, f"{told}; logits {worst}"
 
 
 def _generate(stack: Stack, ids: Tensor, mask: Tensor, **options: Any) -> Any:
@@ -160,7 +185,5 @@ def _bitwise(name: str, left: Tensor, right: Tensor) -> Law:
     return Law(name, torch.equal(left, right), "equal to the bit" if gap == 0 else f"they differ by {gap:.2g}")
 
 
-def _near(name: str, left: Tensor, right: Tensor) -> Law:
-    gap = (left - right).abs().max().item()
-    rounding = 64 * torch.finfo(left.dtype).eps * right.abs().max().item()
-    return Law(name, gap <= rounding, f"largest difference {gap:.2g} (rounding {rounding:.2g})")
+def _near(name: str, agreement: Agreement) -> Law:
+    return Law(name, agreement.holds, str(agreement))

@@ -1,0 +1,163 @@
+"""Questions about a half-precision model that only float32 can answer, at the memory of one block more.
+
+In bfloat16 the rounding of one addition is as large as what many a layer adds, so nothing can be told from it. What
+has to be told from rounding is therefore computed in float32, by the model itself: whatever surrounds its blocks is
+widened for as long as the question takes, and each block only while it runs. No parameter is touched. The modules hold
+float32 copies in their place for a while, and then the parameters again, the same objects with the same bits.
+
+float32 is enough, and every device has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from layerwise.errors import LayerwiseError
+from layerwise.stack.blocks import block_list
+from layerwise.stack.rounding import HALF
+
+if TYPE_CHECKING:
+    from layerwise.stack.stack import Stack
+
+Inputs = Mapping[str, Any]
+Answer = TypeVar("Answer")
+
+
+def in_float32(stack: Stack, inputs: Inputs, compute: Callable[[Inputs], Answer], *others: Stack) -> Answer:
+    """`compute(inputs)`, with the inputs and all models of the stacks in float32 where they are in half precision.
+
+    A model that cannot run in float32 (some kernels are for half precision alone) computes in its own dtype, where only
+    equal bits are equal. Like a plan in place, this is for one thread at a time.
+    """
+    stacks = (stack, *stack.sources.values(), *others)
+    models = {id(each.model): each for each in stacks}.values()
+    with _exact_products():
+        if not any(_is_half(each.model) for each in models):
+            return compute(inputs)
+        try:
+            with ExitStack() as wide:
+                for each in models:
+                    wide.enter_context(widened(each.model, each.path))
+                return compute(_float32(inputs))
+        except LayerwiseError:
+            raise
+        except Exception:
+            return compute(inputs)
+
+
+@contextmanager
+def widened(model: nn.Module, path: str) -> Iterator[None]:
+    """Within the context `model` computes in float32 instead of half precision; `path` is that of its blocks.
+
+    What is outside the blocks is held twice meanwhile, and each block while it runs.
+    """
+    blocks = list(block_list(model, path))
+    inside = {id(module) for block in blocks for module in block.modules()}
+    with ExitStack() as undo:
+        undo.enter_context(_attention_of_any_dtype(model))
+        undo.enter_context(_held_in_float32(module for module in model.modules() if id(module) not in inside))
+        for block in blocks:
+            undo.enter_context(_in_float32_while_it_runs(block))
+        yield
+
+
+@contextmanager
+def computing_as(state: Tensor, block: nn.Module) -> Iterator[None]:
+    """Within the context a block of a widened model stays in float32 between its calls, if `state` is no half."""
+    with _held_in_float32(() if state.dtype in HALF else block.modules()):
+        yield
+
+
+@contextmanager
+def _in_float32_while_it_runs(block: nn.Module) -> Iterator[None]:
+    """Within the context every call of the block, or of a twin that a plan makes of it, is in float32."""
+    calls: list[ExitStack] = []
+
+    def before(module: nn.Module, args: tuple[Any, ...]) -> None:
+        calls.append(ExitStack())
+        calls[-1].enter_context(_held_in_float32(module.modules()))
+
+    def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        calls.pop().close()
+
+    hooks = [
+        block.register_forward_pre_hook(before, prepend=True),
+        block.register_forward_hook(after, always_call=True),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for call in calls:  # what was interrupted
+            call.close()
+
+
+@contextmanager
+def _held_in_float32(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Within the context the modules hold float32 copies in the place of their half-precision tensors."""
+    replaced: list[tuple[dict[str, Any], str, Tensor, Tensor]] = []
+    copies: dict[int, Tensor] = {}
+    try:
+        for module in modules:
+            holders: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+            for held in holders:
+                for name, tensor in held.items():
+                    if tensor is not None and tensor.dtype in HALF:
+                        copy = copies[id(tensor)] = copies.get(id(tensor), tensor.detach().float())
+                        replaced.append((held, name, tensor, copy))
+                        held[name] = copy
+        yield
+    finally:
+        for held, name, tensor, copy in replaced:
+            if held.get(name) is copy:  # else the module has put something else there
+                held[name] = tensor
+
+
+@contextmanager
+def _attention_of_any_dtype(model: nn.Module) -> Iterator[None]:
+    """Within the context no attention is left to flash kernels, which are for half precision alone."""
+    found = {
+        id(config): config for module in model.modules() if (config := getattr(module, "config", None)) is not None
+    }
+    before = [(config, getattr(config, "_attn_implementation", None)) for config in found.values()]
+    flash = [(config, name) for config, name in before if isinstance(name, str) and "flash" in name]
+    try:
+        for config, _ in flash:
+            config._attn_implementation = "eager"
+        yield
+    finally:
+        for config, name in flash:
+            config._attn_implementation = name
+
+
+@contextmanager
+def _exact_products() -> Iterator[None]:
+    """Within the context products in float32 are not rounded to fewer digits (TF32), however fast that is."""
+    backends: Any = torch.backends
+    kernels: list[Any] = [backends.cuda.matmul, backends.cudnn.conv, backends.mkldnn.matmul, backends.mkldnn.conv]
+    before = [kernel.fp32_precision for kernel in kernels]
+    try:
+        for kernel in kernels:
+            kernel.fp32_precision = "ieee"
+        yield
+    finally:
+        for kernel, precision in zip(kernels, before, strict=True):
+            kernel.fp32_precision = precision
+
+
+def _is_half(model: nn.Module) -> bool:
+    return any(tensor.dtype in HALF for tensor in chain(model.parameters(), model.buffers()))
+
+
+def _float32(inputs: Inputs) -> Inputs:
+    return {
+        name: value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
+        for name, value in inputs.items()
+    }

@@ -1,0 +1,239 @@
+"""Half precision decides as float32 does: what is loaded, split, verified and saved, right models and wrong ones.
+
+Every decision is compared with that about the same weights held in float32. Wrong models are wrong by one percent of
+what a layer adds, which is less than bfloat16 may change a number when it rounds it.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor, nn
+
+from contracts import specimen
+from contracts.specimen import Specimen
+from contracts.zoo import REFUSED, SUPPORTED
+from layerwise.errors import LayerwiseError, UnsupportedModel
+from layerwise.merge import checkpoint, save
+from layerwise.plan import Plan
+from layerwise.stack import Stack, load, proofs, verify, visits
+from layerwise.stack.state import read_state, returned_state, with_returned_state
+
+OFF = 0.01
+GROUPED = Plan.parse("3 (1|0)")
+HALVED = Plan.parse("3.attn (1|0)")
+SHORTER = Plan.parse("0 2 4")
+
+
+def types(*fast: str) -> pytest.MarkDecorator:
+    """Every type of the zoo, all but the `fast` ones in the slow tier."""
+    marked = [pytest.param(one, marks=() if str(one) in fast else pytest.mark.slow, id=str(one)) for one in SUPPORTED]
+    return pytest.mark.parametrize("one", marked)
+
+
+HALVES = pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=["bfloat16", "float16"]
+)
+
+
+@dataclass(frozen=True)
+class Twins:
+    """One model in half precision, and the same weights in float32; a batch for each."""
+
+    half: nn.Module
+    whole: nn.Module
+    batches: tuple[dict[str, Tensor], dict[str, Tensor]]
+
+    def each(self, decide: Callable[[nn.Module, dict[str, Tensor]], Any]) -> tuple[Any, Any]:
+        """What is decided about the two, or the reason for which it is refused."""
+        found = []
+        for model, batch in zip((self.half, self.whole), self.batches, strict=True):
+            try:
+                found.append(decide(model, batch))
+            except LayerwiseError as refused:
+                found.append(re.sub(r"\d[\d.e-]*", "N", str(refused)))
+        return found[0], found[1]
+
+
+def twins(one: Specimen, dtype: torch.dtype) -> Twins:
+    if one.model_type not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")
+    half, whole = specimen.build(one).to(dtype), specimen.build(one)
+    with torch.no_grad():
+        for own, rounded in zip(whole.parameters(), half.parameters(), strict=True):
+            own.copy_(rounded)
+    batch = specimen.inputs(one, half)
+    rounded = {name: value.to(dtype) if value.is_floating_point() else value for name, value in batch.items()}
+    wide = {name: value.float() if value.is_floating_point() else value for name, value in rounded.items()}
+    return Twins(half, whole, (rounded, wide))
+
+
+@pytest.fixture(autouse=True)
+def _no_type_is_judged_by_its_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every type of the zoo can run in float32, so none is to be computed a second time in its own dtype."""
+    for name in ("stack.proofs", "stack.branches", "stack.verify", "merge.checkpoint"):
+        module = import_module(f"layerwise.{name}")
+        monkeypatch.setattr(module, "in_float32", _computing_once(module.in_float32))
+
+
+def _computing_once(in_float32: Any) -> Any:
+    def compute_once(stack: Stack, inputs: Any, compute: Any, *others: Stack) -> Any:
+        seen = []
+
+        def counted(inputs: Any) -> Any:
+            seen.append(inputs)
+            assert len(seen) == 1, f"{type(stack.model).__name__} cannot run in float32"
+            return compute(inputs)
+
+        return in_float32(stack, inputs, counted, *others)
+
+    return compute_once
+
+
+def loaded(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Any, ...]:
+    """The stack is found, inspected and split: what was found out about it."""
+    stack = load(model)
+    before = [(id(tensor), tensor.clone()) for tensor in (*model.parameters(), *model.buffers())]
+    stack.inspect(**batch)
+    try:
+        with torch.no_grad():
+            paths = [dict(pair) for pair in stack.branches(stack.capture(**batch)).paths]
+    except UnsupportedModel as refused:
+        paths = str(refused)
+    after = [*model.parameters(), *model.buffers()]
+    assert [number for number, _ in before] == [id(tensor) for tensor in after]
+    assert all(torch.equal(left, right) for (_, left), right in zip(before, after, strict=True))
+    return stack.path, stack.head_by_token, paths
+
+
+def verified(model: nn.Module, batch: dict[str, Tensor]) -> list[tuple[str, bool | None]]:
+    """What the laws say of a plan with a group, and with a half where there are any."""
+    stack = load(model)
+    inputs = {name: value for name, value in batch.items() if name != "attention_mask"}
+    try:
+        stack.branches(stack.capture(**inputs))
+        plan = HALVED
+    except UnsupportedModel:
+        plan = GROUPED
+    return [(law.name, law.holds) for law in verify(stack, plan, inputs)]
+
+
+def saved(model: nn.Module, batch: dict[str, Tensor]) -> str:
+    """A shorter plan is written and accepted."""
+    with tempfile.TemporaryDirectory() as folder:
+        return save(load(model), SHORTER, f"{folder}/model", inputs=batch).plan
+
+
+@HALVES
+@types("gpt2", "vit")
+def test_right_models_are_loaded_and_split_alike(one: Specimen, dtype: torch.dtype) -> None:
+    half, whole = twins(one, dtype).each(loaded)
+    assert half == whole
+    assert whole[0] == one.layers
+
+
+@pytest.mark.slow
+@HALVES
+@pytest.mark.parametrize("refusal", REFUSED, ids=str)
+def test_what_float32_refuses_is_refused_alike(refusal: Any, dtype: torch.dtype) -> None:
+    half, whole = twins(refusal.specimen, dtype).each(loaded)
+    assert half == whole
+    assert refusal.reason in half
+
+
+@HALVES
+@types("gpt2", "vit")
+def test_blocks_that_compute_something_else_at_another_position_are_refused(one: Specimen, dtype: torch.dtype) -> None:
+    pair = twins(one, dtype)
+    for model in (pair.half, pair.whole):
+        for place, block in enumerate(model.get_submodule(one.layers)):
+            block.layer_num = place
+            block.register_forward_hook(_scaled_by_place, with_kwargs=True)
+    half, whole = pair.each(loaded)
+    assert "its blocks compute something else when their position changes" in half
+    assert half == whole
+
+
+@HALVES
+@types("vit")
+def test_a_gate_that_is_no_volume_knob_is_no_gate(one: Specimen, dtype: torch.dtype) -> None:
+    pair = twins(one, dtype)
+    for model in (pair.half, pair.whole):
+        for block in model.get_submodule(one.layers):
+            block.register_forward_hook(_bent, with_kwargs=True)
+    half, whole = pair.each(loaded)
+    assert "cannot be split into attn and mlp" in half[2]
+    assert half == whole
+
+
+@HALVES
+@types("vit")
+def test_right_plans_are_verified_alike(one: Specimen, dtype: torch.dtype) -> None:
+    half, whole = twins(one, dtype).each(verified)
+    assert half == whole
+    assert ("plan in place = plan step by step", True) in half
+
+
+@HALVES
+@types("vit")
+def test_a_merge_that_is_off_is_found(one: Specimen, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = twins(one, dtype)
+    follow = visits.follow
+    for model in (pair.half, pair.whole):  # the promises of the untouched model are kept
+        load(model)
+    monkeypatch.setattr(visits, "follow", lambda *arguments: follow(*arguments) * (1 + OFF))
+    monkeypatch.setattr(proofs, "prove_free_of_position", lambda *arguments: None)
+    half, whole = pair.each(verified)
+    assert half == whole
+    assert ("plan in place = plan step by step", False) in half
+
+
+@HALVES
+@types("gpt2", "vit")
+def test_checkpoints_are_written_alike(one: Specimen, dtype: torch.dtype) -> None:
+    half, whole = twins(one, dtype).each(saved)
+    assert half == whole
+
+
+@HALVES
+@pytest.mark.parametrize("wrong", ["another order", "one layer off"])
+@types("gpt2", "vit")
+def test_wrong_checkpoints_are_refused(
+    one: Specimen, wrong: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = checkpoint._weights
+    order = Plan.parse("2 0 4") if wrong == "another order" else SHORTER
+    scale = OFF if wrong == "one layer off" else 0.0
+
+    def written(stack: Stack, plan: Plan) -> dict[str, Tensor]:
+        prefix = f"{stack.path}.1."
+        return {
+            name: value * (1 + scale) if name.startswith(prefix) and value.is_floating_point() else value
+            for name, value in weights(stack, order).items()
+        }
+
+    monkeypatch.setattr(checkpoint, "_weights", written)
+    half, whole = twins(one, dtype).each(saved)
+    assert half == whole
+    assert half != str(SHORTER)
+
+
+def _scaled_by_place(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+    """What the block adds grows by a percent with every place."""
+    before, after = read_state(args, kwargs), returned_state(output)
+    return with_returned_state(output, before + (after - before) * (1 + OFF * module.layer_num))
+
+
+def _bent(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+    """What the block adds bends by about a percent where it is large."""
+    before, after = read_state(args, kwargs), returned_state(output)
+    added = after - before
+    return with_returned_state(output, before + added * (1 + OFF * torch.tanh(added.abs())))
