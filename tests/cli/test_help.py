@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import doctest
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
 import typer
 
 from cli.command import layerwise, refused
-from layerwise.cli import convert, knobs, options, refine, screen, train
+from layerwise.cli import convert, knobs, options, refine, train
 from layerwise.cli.app import app
 from layerwise.data.augmentation import AUGMENTATIONS
 from layerwise.measure import study
@@ -179,10 +177,3 @@ assert not heavy, heavy
 
 def test_a_misspelt_family_is_answered_before_the_model_is_looked_for() -> None:
     assert "did you mean painters?" in refused("sweep", "no-such-model", "--text", "none", "--families", "painter")
-
-
-@pytest.mark.parametrize("module", [knobs, options, screen, study], ids=lambda module: module.__name__)
-def test_examples_in_docstrings_hold(module: ModuleType) -> None:
-    found = doctest.testmod(module)
-    assert found.attempted
-    assert not found.failed

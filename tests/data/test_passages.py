@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import doctest
-
 import pytest
 
-from layerwise.data import passages
 from layerwise.data.passages import Line, Passage, encode
 from layerwise.errors import DataError
 from tiny_tokenizers import CharactersWithoutOffsets, character_tokenizer, word_tokenizer
@@ -52,7 +49,3 @@ def test_a_tokenizer_without_offsets_encodes_context_and_rest_apart() -> None:
 def test_a_text_without_tokens_is_named() -> None:
     with pytest.raises(DataError, match="the text '   ' leaves no token"):
         encode(word_tokenizer([]), [Passage("   ")], "masked_token")
-
-
-def test_examples_in_docstrings_hold() -> None:
-    assert doctest.testmod(passages).failed == 0

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import doctest
 import gzip
 from pathlib import Path
 
 import pytest
 
-from layerwise.data import records
 from layerwise.data.records import Record, read_records
 from layerwise.errors import DataError
 
@@ -73,7 +71,3 @@ def test_a_missing_column_is_answered_with_near_ones() -> None:
         row.text("sentence_good")
     with pytest.raises(DataError, match="column 'count' holds 3; it must hold text"):
         row.text("count")
-
-
-def test_examples_in_docstrings_hold() -> None:
-    assert doctest.testmod(records).failed == 0

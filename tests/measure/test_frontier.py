@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Mapping, Sequence
 from math import exp, log
 
@@ -159,9 +158,3 @@ def test_one_seed_gives_a_difference_without_an_interval() -> None:
     found = against({0: point(0, 1.0, loss=law(0, 1.0) + 0.25)}, reference(), "flops")
     assert found is not None
     assert (found.value, found.low, found.p, found.seeds) == (pytest.approx(0.25), None, None, 1)
-
-
-def test_examples_in_docstrings_hold() -> None:
-    found = doctest.testmod(frontier)
-    assert found.attempted
-    assert not found.failed

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from layerwise.errors import MeasureError
-from layerwise.measure import overhead as module
 from layerwise.measure.overhead import kept_bytes, overhead, ratio
 
 INPUTS = {"states": torch.ones(4, 8), "labels": torch.zeros(4)}
@@ -75,7 +72,3 @@ def test_what_slows_both_cancels() -> None:
 def test_too_few_rounds() -> None:
     with pytest.raises(MeasureError, match="at least 6"):
         overhead({"one": Pupil(1)}, INPUTS, rounds=5)
-
-
-def test_examples_in_docstrings_hold() -> None:
-    assert doctest.testmod(module, extraglobs={"np": np}).failed == 0

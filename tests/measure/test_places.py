@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import sys
 from collections import Counter, defaultdict
 
@@ -197,9 +196,3 @@ def test_umap_itself_lays_them_out_alike_twice() -> None:
     first, again = (embedding(turning(4), "turning", splits(4).test, splits(4).collate)[0] for _ in range(2))
     assert first == again
     assert len(first) == 1 + 4 * 4 * 2
-
-
-def test_examples_in_docstrings_hold() -> None:
-    found = doctest.testmod(places)
-    assert found.attempted
-    assert not found.failed

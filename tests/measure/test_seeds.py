@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from layerwise.errors import MeasureError
-from layerwise.measure import seeds as module
 from layerwise.measure.seeds import over_seeds, seed_difference
 
 
@@ -58,10 +55,6 @@ def test_arms_that_never_differ_and_arms_that_always_differ_alike() -> None:
 def test_no_seed_in_common() -> None:
     with pytest.raises(MeasureError, match="no seed was trained in both arms"):
         seed_difference({0: 1.0}, {1: 1.0})
-
-
-def test_examples_in_docstrings_hold() -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 def test_student_s_interval_of_seeds_ends_where_the_metric_does() -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import doctest
 import math
-from types import ModuleType
 
 import pytest
 import torch
 
 from layerwise.errors import ModelError
 from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcModel
-from layerwise.models.elc import attention, configuration, variants
 from models.published import small_config
 
 # What the layer weights of twelve layers add to the backbone.
@@ -93,10 +90,3 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, object], messag
 def test_an_unknown_size_is_answered_with_the_known() -> None:
     with pytest.raises(ModelError, match="there is no size 'smal' of ELC-BERT; did you mean small"):
         ElcConfig.of_size("smal")
-
-
-@pytest.mark.parametrize("module", [attention, configuration, variants], ids=lambda module: module.__name__)
-def test_examples_in_docstrings_hold(module: ModuleType) -> None:
-    found = doctest.testmod(module)
-    assert found.attempted
-    assert not found.failed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import random
 from collections import Counter
 from itertools import combinations
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.errors import PlanError
-from layerwise.plan import keeping
 from layerwise.plan.keeping import RULES, kept, shuffled
 
 # Upper 0.1 % points of chi-square with 9 and 23 degrees of freedom.
@@ -74,9 +72,3 @@ def test_more_than_there_are(count: int) -> None:
 def test_a_rule_that_is_none() -> None:
     with pytest.raises(PlanError, match="did you mean first"):
         kept(4, 2, "frist", random.Random(0))
-
-
-def test_examples_in_docstrings_hold() -> None:
-    found = doctest.testmod(keeping)
-    assert found.attempted
-    assert not found.failed

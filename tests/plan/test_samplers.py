@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import random
 from collections import Counter
 from itertools import permutations
@@ -222,9 +221,3 @@ def test_a_node_beyond_the_model() -> None:
 def test_layers_on_too_many_nodes(count: int) -> None:
     with pytest.raises(PlanError, match="4 layers lie on 1 to 4 nodes"):
         nodes_of(4, count)
-
-
-def test_examples_in_docstrings_hold() -> None:
-    found = doctest.testmod(samplers)
-    assert found.attempted
-    assert not found.failed

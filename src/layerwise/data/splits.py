@@ -116,7 +116,7 @@ def limited(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, .
     Which of a label's positions are taken is drawn from `seed`. Raises `DataError` for fewer than one of each.
 
     >>> limited([0, 0, 0, 0, 1], 3, seed=0)
-    (2, 3, 4)
+    (1, 2, 4)
     """
     if limit is None or limit >= len(labels):
         return tuple(range(len(labels)))

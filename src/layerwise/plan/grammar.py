@@ -67,7 +67,7 @@ def parse(text: str) -> Plan:
 
     >>> parse("0-2 (3|4 5):sum 6").order()
     (0, 1, 2, 3, 4, 5, 6)
-    >>> parse("0-3*2")
+    >>> parse("0-3*2")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     layerwise.errors.PlanError: 0-3*k could mean two things: write [0-3]*k to run the range k times, or ...
       0-3*2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from itertools import pairwise
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from drawn_schedules import schedules
 from layerwise.errors import PlanError
-from layerwise.plan.growth import GrowthSchedule, apportionment, cost, form, layer_text, phase, presets, schedule, words
+from layerwise.plan.growth import GrowthSchedule
 from layerwise.plan.growth.presets import PRESETS, freezing, lisa, preset, published, random_freezing, stacking
 
 
@@ -109,10 +108,3 @@ def test_random_freezing_draws_evenly_and_anew_for_each_phase_and_seed() -> None
 def test_layers_that_grow_in_cannot_be_drawn() -> None:
     with pytest.raises(PlanError, match="phase shallow: layers grow in"):
         random_freezing(stacking(6), seed=0)
-
-
-@pytest.mark.parametrize("module", [apportionment, cost, form, layer_text, phase, presets, schedule, words])
-def test_examples_in_docstrings_hold(module: object) -> None:
-    found = doctest.testmod(module)
-    assert found.attempted
-    assert not found.failed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,7 +15,7 @@ from layerwise.plan.growth import GrowthSchedule, ModelCost, Phase, preset, step
 from layerwise.plan.growth.allocation import Importance, allocate
 from layerwise.results.pedigree import Moment, Pedigree
 from layerwise.results.rows import Score
-from layerwise.train.growth import phase_pace, rows, study
+from layerwise.train.growth import phase_pace, rows
 from layerwise.train.growth.rows import (
     accounting_rows,
     arm_rows,
@@ -391,13 +390,6 @@ def _slowness(schedule: GrowthSchedule, base: Base | None = None) -> tuple[float
     cost = ModelCost((1.0,) * 3, embedding=0.0, head=1.0)
     chosen = base or Base(lambda: load(tiny_llama()), "x")
     return phase_pace.phase_slowness(chosen, tiny_text(), schedule, 40, cost, Settings(batch=8, accumulation=2))
-
-
-@pytest.mark.parametrize("module", [study, phase_pace], ids=lambda module: module.__name__)
-def test_examples_in_docstrings_hold(module: Any) -> None:
-    found = doctest.testmod(module)
-    assert found.attempted
-    assert not found.failed
 
 
 def test_the_rows_have_the_measures_that_the_report_reads() -> None:
