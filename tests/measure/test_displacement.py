@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import pytest
@@ -65,13 +66,22 @@ def test_noise_is_in_proportion_and_drawn_from_the_seed() -> None:
 
 
 def test_low_rank_is_a_truncation_and_at_most_a_step_of_one_rank_from_it() -> None:
-    weights = matrices(STACK, 1)
-    values = torch.linalg.svdvals(weights["mlp"])
-    # The size at which exactly the four smallest values are gone: the truncation itself.
-    size = float(values[-4:].norm() / values.norm())
-    moved = torch.linalg.svdvals(MOVES.at(1, "low_rank", size)["mlp"])
-    torch.testing.assert_close(moved[:-4], values[:-4])
-    assert float(moved[-4:].max()) < 1e-6 * float(values[0])
+    weight = matrices(STACK, 1)["mlp"]
+    values = torch.linalg.svdvals(weight)
+    # A singular value is known to one unit of rounding of the largest for each row. That of the moved matrix is
+    # decomposed twice and put together in between, which is a product over as many values as there are columns.
+    known = torch.finfo(torch.float64).eps * float(values[0]) * (2 * len(weight) + len(values))
+    for gone in range(1, len(values)):
+        # The size at which exactly so many of the smallest values are gone, and sizes that rounding could make of it.
+        size = float(values[-gone:].norm() / values.norm())
+        for near in (size, math.nextafter(size, 0), math.nextafter(size, 1)):
+            moved = torch.linalg.svdvals(MOVES.at(1, "low_rank", near)["mlp"])
+            torch.testing.assert_close(moved[:-gone], values[:-gone], rtol=0, atol=known)
+            assert float(moved[-gone:].max()) <= known
+        # Far from there, no value is gone that was not, and the one before has begun to go.
+        moved = torch.linalg.svdvals(MOVES.at(1, "low_rank", size * 1.01)["mlp"])
+        torch.testing.assert_close(moved[: -gone - 1], values[: -gone - 1], rtol=0, atol=known)
+        assert float(moved[-gone:].min()) > known
 
 
 def test_the_lines_lead_to_the_neighbours() -> None:

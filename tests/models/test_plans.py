@@ -15,6 +15,7 @@ from layerwise.measure.sweep import runnable
 from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcForSequenceClassification
 from layerwise.stack import load
 from models.published import as_published, logits, padded_batch, random_model
+from rounding import realigned
 
 PLANS = ("0-2", "0 2", "1-2", "0 2 1", "0 1*2 2")
 
@@ -55,6 +56,7 @@ def test_a_saved_folder_is_loaded_as_a_stack(variant: str, tmp_path: Path) -> No
     model.save_pretrained(tmp_path)
     stack = layerwise.load(tmp_path)
     assert (type(stack.model), stack.depth, stack.path) == (ElcForMaskedLM, 6, "encoder.layers")
+    realigned(stack.model)
     ids, real = padded_batch(12, vocabulary=40)
     with torch.no_grad():
         expected = model(ids, attention_mask=real).logits

@@ -142,8 +142,8 @@ class Displacements:
             squares = values.square()
             tails = squares.flip(0).cumsum(0).flip(0)
             distances = torch.cat([(tails / tails[0]).sqrt(), torch.zeros_like(values[:1])])
-            rank = int((distances >= size).nonzero().max())
-            share = size / float(distances[rank]) if size else 0.0
+            rank = _highest_rank(distances, size, rows=len(left))
+            share = min(1.0, size / float(distances[rank])) if size else 0.0
             kept = torch.where(torch.arange(len(values), device=values.device) < rank, values, values * (1 - share))
             moved[name] = ((left * kept) @ right).reshape(weights[name].shape)
         return moved
@@ -177,6 +177,23 @@ class Displacements:
             name: sum((other[name] for other in others), torch.zeros_like(weights[name])) / len(others)
             for name in weights
         }
+
+
+def _highest_rank(distances: Tensor, size: float, rows: int) -> int:
+    """The highest rank whose best approximation is at least `size` away; exactly `size` is enough.
+
+    `distances` (values + 1,) holds the relative distance of each rank from 0. Singular values are known to one unit of
+    rounding of the largest for each row or column, whichever are more, and a distance is the norm of up to
+    `len(distances)` of them: a size is exactly a distance where no more than that lies between them.
+
+    >>> distances = torch.tensor([1.0, 0.6, 0.0], dtype=torch.float64)
+    >>> [_highest_rank(distances, size, rows=2) for size in (1.0, 0.7, 0.6, 0.6 + 1e-16, 0.5, 0.0)]
+    [0, 0, 1, 1, 1, 2]
+    """
+    if not size:
+        return len(distances) - 1
+    known = torch.finfo(distances.dtype).eps * max(rows, len(distances)) * math.sqrt(len(distances))
+    return int(((distances >= size - known) & (distances > 0)).nonzero().max())
 
 
 def _neighbours(layer: int, depth: int) -> tuple[int, ...]:
