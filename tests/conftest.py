@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 
 torch.set_num_threads(1)
 
@@ -30,6 +30,17 @@ def tiny_llama(depth: int = 6, vocabulary: int = 97, seed: int = 0) -> LlamaForC
         pad_token_id=0,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()
+
+
+def tiny_granite(depth: int = 6, multiplier: float = 0.1) -> GraniteForCausalLM:
+    """A random Granite: what its branches return is multiplied by `multiplier` before it is added."""
+    torch.manual_seed(0)
+    config = GraniteConfig(
+        vocab_size=97, hidden_size=32, intermediate_size=64, num_hidden_layers=depth, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.2, bos_token_id=1, eos_token_id=2,
+        pad_token_id=0, residual_multiplier=multiplier,
+    )  # fmt: skip
+    return GraniteForCausalLM(config).eval()
 
 
 @pytest.fixture

@@ -8,11 +8,14 @@ import pytest
 import torch
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, MambaConfig, MambaForCausalLM
 
+from conftest import tiny_granite
 from layerwise.errors import MeasureError
 from layerwise.measure import activations as module
 from layerwise.measure.activations import activations, output_ratios, sinks
+from layerwise.measure.block_influence import turns
 from layerwise.measure.proxies import split
 from layerwise.measure.similarity import sink_tokens
+from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
 from measure.planted_models import own_text, planted
@@ -89,6 +92,30 @@ def test_parallel_branches_join_one_after_the_other() -> None:
         tokens += int(kept.sum())
     assert found["0.attn"].value == pytest.approx(sums[0] / tokens, rel=1e-4)
     assert found["0.mlp"].value == pytest.approx(sums[1] / tokens, rel=1e-4)
+
+
+def test_a_residual_multiplier_is_part_of_what_is_added() -> None:
+    stack = load(tiny_granite(4))
+    found = table(output_ratios(stack, READING, split(stack, READING)), "output_ratio")
+    sums, tokens = {"attn": 0.0, "mlp": 0.0}, 0
+    for batch in READING.batches:
+        with torch.no_grad():
+            captured = stack.capture(**batch.inputs)
+            states = list(stack.states(Plan.identity(4), captured))
+            before, after = states[1:3]
+            middle = stack.apply(1, before, captured, "attn")
+        kept = ~sink_tokens(states, torch.ones_like(batch.input_ids, dtype=torch.bool))
+        for part, added, stream in (("attn", middle - before, before), ("mlp", after - middle, middle)):
+            sums[part] += float((added.double().norm(dim=2) / stream.double().norm(dim=2))[kept].sum())
+        tokens += int(kept.sum())
+    for part, total in sums.items():
+        assert found[f"1.{part}"].value == pytest.approx(total / tokens, rel=1e-4)
+
+
+def test_padding_that_is_not_a_number_is_left_out() -> None:
+    states = [torch.ones(1, 3, 2), torch.tensor([[[1.0, 0.0], [1.0, 1.0], [torch.nan, torch.nan]]])]
+    counted = torch.tensor([[True, True, False]])
+    assert turns(states, counted).tolist() == [[pytest.approx(1 - 0.5**0.5)]]
 
 
 def test_a_planted_sink_draws_the_attention() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import ViTConfig, ViTForImageClassification
 
-from conftest import tiny_llama
+from conftest import tiny_granite, tiny_llama
 from layerwise.data.splits import Splits
 from layerwise.measure import places
 from layerwise.measure.places import BASES, branch_norms, embedding, outputs_by_place, rotations
@@ -39,6 +39,11 @@ def vit() -> Stack:
         num_attention_heads=2, num_labels=4, initializer_range=0.3,
     )  # fmt: skip
     return load(ViTForImageClassification(config).eval())
+
+
+@pytest.fixture
+def granite() -> Stack:
+    return load(tiny_granite(DEPTH))
 
 
 # Orders
@@ -101,6 +106,43 @@ def test_a_language_model_has_norms_too() -> None:
     assert notes == []
     assert {row.metric for row in rows} == {"attn", "mlp", "share"}
     assert len(rows) == 3 * DEPTH**2
+
+
+def test_padding_is_no_token() -> None:
+    """Of texts of 3 to 12 tokens in one batch the norms are those of every text alone, token by token."""
+    stack = load(tiny_llama(DEPTH))
+    lengths = (3, 5, 12)
+    texts = [torch.randint(3, 97, (length,), generator=torch.Generator().manual_seed(length)) for length in lengths]
+    examples = [{"input_ids": row, "labels": row} for row in texts]
+    together, _ = branch_norms(stack, "together", Listed(examples), collate)
+    alone = [branch_norms(stack, "alone", Listed([example]), collate)[0] for example in examples]
+    for row, *each in zip(together, *alone, strict=True):
+        expected = sum(length * own.value for length, own in zip(lengths, each, strict=True)) / sum(lengths)
+        # Float32 through three layers: some tens of units of rounding.
+        assert row.value == pytest.approx(expected, rel=1e-5), row.subject
+    states = outputs_by_place(stack, 1, Listed(examples), collate, count=3)
+    for text, example in enumerate(examples):
+        expected = outputs_by_place(stack, 1, Listed([example]), collate, count=1)[:, 0]
+        np.testing.assert_allclose(states[:, text], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_added_is_what_reaches_the_stream(granite: Stack) -> None:
+    """Granite multiplies the output of a branch by a residual multiplier before it adds it."""
+    expected: dict[tuple[int, int, str], list[float]] = defaultdict(list)
+    with torch.inference_mode():
+        captured = granite.capture(input_ids=IDS)
+        for plan in rotations(DEPTH, BASES, 0):
+            state = captured.state
+            for place, layer in enumerate(plan.order()):
+                middle = granite.apply(layer, state, captured, "attn")
+                after = granite.apply(layer, state, captured)
+                expected[layer, place, "attn"].append(float((middle - state).norm(dim=-1).mean()))
+                expected[layer, place, "mlp"].append(float((after - middle).norm(dim=-1).mean()))
+                state = after
+    rows, _ = branch_norms(granite, "granite", TEXTS, collate)
+    found = {(*row.subject.split(","), row.metric): row.value for row in rows}
+    for (layer, place, part), values in expected.items():
+        assert found[str(layer), str(place), part] == pytest.approx(np.mean(values), rel=1e-4)
 
 
 def test_layers_that_cannot_be_split_have_their_share_and_a_note() -> None:

@@ -27,6 +27,7 @@ from layerwise.errors import MeasureError
 from layerwise.measure.depth import FEWEST_LAYERS
 from layerwise.measure.differences import Arm, differences
 from layerwise.measure.effects import effects
+from layerwise.measure.float64 import exact, wide
 from layerwise.measure.interventions import Apply, Clean, Intervention, Ledger, Scene, intervention_losses
 from layerwise.measure.reading import Reading
 from layerwise.plan import Part, Plan
@@ -138,8 +139,8 @@ def _mean(scene: Scene) -> Apply:
 
 
 def _token_mean(scene: Scene, of: Callable[[Clean], Tensor]) -> Tensor:
-    """The mean over all tokens that count of a quantity of shape (batch, seq, width); float64."""
-    totals = [of(one)[one.counted].double().sum(dim=0) for one in scene.clean]
+    """The mean over all tokens that count of a quantity of shape (batch, seq, width), (width,), as `wide` has it."""
+    totals = [wide(of(one)[one.counted]).sum(dim=0) for one in scene.clean]
     return torch.stack(totals).sum(dim=0) / sum(int(one.counted.sum()) for one in scene.clean)
 
 
@@ -152,8 +153,8 @@ def _average(scene: Scene) -> Apply:
     before, after = (layer_weights(scene.stack, scene.layer + step) for step in (-1, 1))
     own = layer_weights(scene.stack, scene.layer)
     _refuse_unlike(own, before, after)
-    wide = {name: (before[name].double() + after[name].double()) / 2 for name in own}
-    return scene.with_weights({name: value.to(own[name].dtype) for name, value in wide.items()})
+    means = {name: (wide(before[name]) + wide(after[name])) / 2 for name in own}
+    return scene.with_weights({name: value.to(own[name].dtype) for name, value in means.items()})
 
 
 def _random(seed: int, scene: Scene) -> Apply:
@@ -163,8 +164,8 @@ def _random(seed: int, scene: Scene) -> Apply:
         if value.ndim >= 2:
             generator = np.random.default_rng([seed, scene.layer, place])
             noise = torch.from_numpy(generator.standard_normal(tuple(value.shape)))
-            scale = value.double().norm().cpu() / noise.norm()
-            drawn[name] = (noise * scale).to(value.device, value.dtype)
+            scale = exact(value).norm().cpu() / noise.norm()
+            drawn[name] = (noise * scale).to(value.dtype).to(value.device)
     return scene.with_weights(drawn)
 
 

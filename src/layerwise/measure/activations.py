@@ -15,9 +15,10 @@ that it can see alike. Rows are of measure `structure`. Attention sinks: Xiao et
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -25,16 +26,18 @@ from transformers import PreTrainedModel
 
 from layerwise.data.batches import AnyBatch, Batch
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.backward import check_finite, counted_tokens, some_windows
+from layerwise.measure.additions import additions, completing, difference
+from layerwise.measure.backward import check_finite, some_windows
+from layerwise.measure.float64 import norms, wide
+from layerwise.measure.padding import counted_tokens
 from layerwise.measure.proxies import split
 from layerwise.measure.reading import Reading
 from layerwise.measure.similarity import sink_tokens
 from layerwise.measure.window_sums import WindowSums
-from layerwise.plan import Plan
+from layerwise.plan import Part, Plan
 from layerwise.results.rows import Score
-from layerwise.stack import Stack
-from layerwise.stack.blocks import block_list
-from layerwise.stack.branches import Branches, Edit, edited
+from layerwise.stack import Capture, Stack
+from layerwise.stack.branches import Branches
 from layerwise.stack.inputs import accepted, evaluating
 from layerwise.stack.weights import twin
 
@@ -42,9 +45,6 @@ MEASURE = "structure"
 
 ATTENTION = 1 << 25
 """Attention weights held at once, over all layers: 128 MB in float32."""
-
-# What is added by whom, in the order in which it is added.
-Added = dict[str, Tensor]
 
 
 def activations(stack: Stack, reading: Reading, *, seed: int = 0) -> list[Score]:
@@ -71,12 +71,11 @@ def output_ratios(stack: Stack, reading: Reading, branches: Branches | None) -> 
             states = [captured.state]
             ratios: dict[str, Tensor] = {}
             for layer in range(stack.depth):
-                added: Added = {}
-                with _recorded(stack, layer, branches, added):
-                    states.append(stack.apply(layer, states[-1], captured))
-                ratios.update(_ratios(layer, states[-2], states[-1], added))
+                after, added = _layer(stack, layer, states[-1], captured, branches)
+                ratios.update(_ratios(layer, states[-1], after, added))
+                states.append(after)
             check_finite(states, batch)
-            counted = counted_tokens(batch, states[0])
+            counted = counted_tokens(batch.inputs, states[0])
             # A token whose embedding is all zeros (a padding token that is text) reads nothing to be compared with.
             kept = counted & ~sink_tokens(states, counted) & states[0].flatten(2).any(dim=2)
             subjects = list(ratios)
@@ -91,31 +90,26 @@ def sinks(stack: Stack, reading: Reading) -> list[Score]:
         return attention or _norm_sinks(stack, reading)
 
 
-def _ratios(layer: int, before: Tensor, after: Tensor, added: Added) -> Iterator[tuple[str, Tensor]]:
+def _layer(
+    stack: Stack, layer: int, before: Tensor, captured: Capture, branches: Branches | None
+) -> tuple[Tensor, Mapping[Part, Tensor]]:
+    """The state after a layer, and what each of its branches adds, in the order in which they add it."""
+    run = partial(stack.apply, layer, before, captured)
+    if branches is None:
+        return run(), {}
+    block, pair = stack.block(layer), branches.paths[layer]
+    with completing(block, pair) as order:
+        after = run()
+    return after, additions(block, pair, order, before, after, run)
+
+
+def _ratios(layer: int, before: Tensor, after: Tensor, added: Mapping[Part, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """Every subject of a layer with its ratio at every token, (batch, seq)."""
-    yield str(layer), _ratio(after - before, before)
+    yield str(layer), _ratio(difference(after, before), before)
     stream = before
-    for subject, output in added.items():
-        yield subject, _ratio(output, stream)
-        stream = stream + output
-
-
-@contextmanager
-def _recorded(stack: Stack, layer: int, branches: Branches | None, added: Added) -> Iterator[None]:
-    """Within the context what the branches of a layer add is put into `added`, as it comes."""
-    block = block_list(stack.model, stack.path)[layer]
-    with ExitStack() as edits:
-        for part, path in ({} if branches is None else branches.paths[layer]).items():
-            edits.enter_context(edited(block, path, _recording(added, f"{layer}.{part}")))
-        yield
-
-
-def _recording(added: Added, subject: str) -> Edit:
-    def record(output: Tensor) -> Tensor:
-        added[subject] = output
-        return output
-
-    return record
+    for part, one in added.items():
+        yield f"{layer}.{part}", _ratio(one, stream)
+        stream = stream + one
 
 
 def _attention_sinks(stack: Stack, reading: Reading) -> list[Score]:
@@ -127,7 +121,7 @@ def _attention_sinks(stack: Stack, reading: Reading) -> list[Score]:
             if seen is None:
                 return []
             weights, states = seen
-            counted = counted_tokens(part, states[0])
+            counted = counted_tokens(part.inputs, states[0])
             at = sink_tokens(states, counted)
             asking = counted & ~at
             found = [_share_of_sinks(layer, at, asking) for layer in weights]
@@ -173,10 +167,10 @@ def _share_of_sinks(weights: Tensor, at: Tensor, asking: Tensor) -> tuple[Tensor
     A query can see the keys to which any head gives any weight at all.
     """
     keys = at[:, None, :]
-    drawn = (weights.double().mean(dim=1) * keys).sum(dim=2)
+    drawn = (wide(weights).mean(dim=1) * keys).sum(dim=2)
     visible = (weights > 0).any(dim=1)
-    even = (visible & keys).sum(dim=2) / visible.sum(dim=2).clamp_min(1)
-    return (drawn * asking).sum(dim=1), (even.double() * asking).sum(dim=1)
+    even = wide((visible & keys).sum(dim=2)) / visible.sum(dim=2).clamp_min(1)
+    return _total(drawn, asking), _total(even, asking)
 
 
 def _norm_sinks(stack: Stack, reading: Reading) -> list[Score]:
@@ -186,8 +180,8 @@ def _norm_sinks(stack: Stack, reading: Reading) -> list[Score]:
     for batch in reading.batches:
         captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
         states = list(stack.states(plan, captured))
-        counted = counted_tokens(batch, states[0])
-        found = torch.stack([_first_to_median(_norms(state), counted) for state in states[1:]])
+        counted = counted_tokens(batch.inputs, states[0])
+        found = torch.stack([_first_to_median(norms(state), counted) for state in states[1:]])
         sums.add(found, torch.ones(len(batch.windows)), batch.windows)
     return sums.scores(MEASURE, "sink_norm", [str(layer) for layer in range(stack.depth)])
 
@@ -199,12 +193,8 @@ def _first_to_median(norms: Tensor, counted: Tensor) -> Tensor:
 
 
 def _ratio(added: Tensor, stream: Tensor) -> Tensor:
-    return _norms(added) / _norms(stream).clamp_min(torch.finfo(torch.float64).tiny)
-
-
-def _norms(state: Tensor) -> Tensor:
-    """The norm of every token's state, (batch, seq), in double precision."""
-    return state.flatten(2).double().norm(dim=2)
+    below = norms(stream)
+    return norms(added) / below.clamp_min(torch.finfo(below.dtype).tiny)
 
 
 def _total(ratios: Tensor, kept: Tensor) -> Tensor:

@@ -25,7 +25,9 @@ from torch.nn import functional
 
 from layerwise.data.batches import IGNORED, AnyBatch, Batch, LabelledBatch
 from layerwise.errors import MeasureError
+from layerwise.measure.float64 import exact, widest
 from layerwise.measure.loss import CHUNK
+from layerwise.measure.padding import counted_tokens
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches, Edit, edited
@@ -103,7 +105,7 @@ def loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[Tensor,
             )
             nll = each.view(len(part), -1).sum(dim=1)
         gradients.append(torch.autograd.grad(nll.sum(), part)[0])
-        nlls.append(nll.detach().double())
+        nlls.append(exact(nll))
     return torch.cat(nlls), torch.cat(gradients)
 
 
@@ -144,19 +146,9 @@ def some_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
         yield Batch(ids, mask, targets, batch.windows[chosen])
 
 
-def counted_tokens(batch: AnyBatch, state: Tensor) -> Tensor:
-    """(batch, seq) booleans: which places of `state` are tokens and not padding."""
-    mask = batch.inputs.get("attention_mask")
-    return (
-        torch.ones(state.shape[:2], dtype=torch.bool, device=state.device)
-        if mask is None
-        else mask.to(state.device) > 0
-    )
-
-
 def check_finite(states: Sequence[Tensor], batch: AnyBatch) -> None:
     """Raise `MeasureError` for a state that is not finite where it counts, naming the state and the document."""
-    counted = counted_tokens(batch, states[0])
+    counted = counted_tokens(batch.inputs, states[0])
     for number, state in enumerate(states):
         finite = state.detach().flatten(2).isfinite().all(dim=2) | ~counted
         if not finite.all():
@@ -188,12 +180,14 @@ def _noting(gates: dict[str, Tensor], subject: str) -> Edit:
 def _note_gate(gates: dict[str, Tensor], subject: str, output: Tensor, added: Tensor) -> None:
     """When the gradient of `output` is there, note its inner product with what was `added`, window by window."""
 
+    dtype = widest(output.device)
+
     def note(gradient: Tensor) -> None:
         wide = torch.promote_types(gradient.dtype, torch.float32)
         products = gradient.to(wide) * added.to(wide)
-        gates[subject] = products.flatten(1).sum(dim=1, dtype=torch.float64)
+        gates[subject] = products.flatten(1).sum(dim=1, dtype=dtype)
 
-    gates[subject] = torch.zeros(len(output), dtype=torch.float64, device=output.device)
+    gates[subject] = torch.zeros(len(output), dtype=dtype, device=output.device)
     if output.requires_grad:
         output.register_hook(note)  # type: ignore[no-untyped-call]
 

@@ -18,22 +18,23 @@ import torch
 from torch import Tensor
 
 from layerwise.data.tokens import Window
+from layerwise.measure.float64 import wide
 from layerwise.measure.window_sums import WindowSums
 from layerwise.results.rows import Score
 
 
 def turns(states: Sequence[Tensor], counted: Tensor) -> Tensor:
-    """Each window's sum over counted tokens of 1 - cos(x_l, x_{l+1}): (layers, batch), in double precision.
+    """Each window's sum over counted tokens of 1 - cos(x_l, x_{l+1}): (layers, batch), as precise as `wide`.
 
     The cosine is taken as dot / sqrt(norm^2 norm^2), which is exactly 1 for a layer that changes nothing.
     """
     found = []
-    before = _wide(states[0].flatten(2))
+    before = wide(states[0].flatten(2))
     for state in states[1:]:
-        after = _wide(state.flatten(2))
+        after = wide(state.flatten(2))
         squares = torch.linalg.vecdot(before, before) * torch.linalg.vecdot(after, after)
         cosines = torch.linalg.vecdot(before, after) / squares.clamp_min(torch.finfo(squares.dtype).tiny).sqrt()
-        found.append(((1 - cosines) * counted).sum(dim=1))
+        found.append((1 - cosines).masked_fill(~counted, 0.0).sum(dim=1))
         before = after
     return torch.stack(found)
 
@@ -47,8 +48,9 @@ def angles(states: Sequence[Tensor], counted: Tensor) -> Tensor:
     places = torch.arange(counted.shape[1], device=counted.device)
     last = torch.where(counted, places, -1).amax(dim=1)
     rows = torch.arange(len(last), device=last.device)
-    vectors = torch.stack([_wide(state[rows, last].flatten(1)) for state in states], dim=1)
-    units = vectors / vectors.norm(dim=2, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
+    vectors = torch.stack([wide(state[rows, last].flatten(1)) for state in states], dim=1)
+    sizes = torch.linalg.vector_norm(vectors, dim=2, keepdim=True)
+    units = vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)
     chords = torch.cdist(units, units, compute_mode="donot_use_mm_for_euclid_dist")
     return (2 / math.pi * (chords / 2).clamp(max=1.0).arcsin()).permute(1, 2, 0)
 
@@ -76,8 +78,3 @@ class Turning:
             *self._turns.scores("proxies", "block_influence", self._layers),
             *self._angles.scores("proxies", "angular_distance", subjects),
         ]
-
-
-def _wide(vectors: Tensor) -> Tensor:
-    """In double precision where the device has it."""
-    return vectors.detach().to(torch.float32 if vectors.device.type == "mps" else torch.float64)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
+from layerwise.measure.float64 import exact_on_cpu
 
 Damage = Literal["noise_50", "equal_damage", "reinitialise"]
 DAMAGES: tuple[Damage, ...] = get_args(Damage)
@@ -50,11 +51,11 @@ def noise_direction(weights: Mapping[str, Tensor], seed: Sequence[int]) -> dict[
     draw = generator(*seed)
     direction = {}
     for name, tensor in sorted(weights.items()):
-        spread = tensor.double().std(correction=0)
+        spread = exact_on_cpu(tensor).std(correction=0)
         if not spread.isfinite():
             raise MeasureError(f"{name} holds values that are not finite, so no noise is in proportion to it")
         drawn = torch.randn(tensor.shape, generator=draw, dtype=torch.float32)
-        direction[name] = drawn.to(tensor.device) * spread.float()
+        direction[name] = (drawn * spread.float()).to(tensor.device)
     return direction
 
 

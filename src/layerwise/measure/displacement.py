@@ -13,7 +13,8 @@ and every strategy goes along a straight line to its own end until that size is 
     copy         towards the layer before (the first: towards the second)
     predict      towards what a ridge regression on other layers predicts, see `layerwise.measure.predictability`
 
-A point further away than the end of its line does not exist, and is left out. Arithmetic is in float64.
+A point further away than the end of its line does not exist, and is left out. Arithmetic is in float64, on the CPU
+where the device of the weights has none.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.measure.damage import generator
+from layerwise.measure.float64 import exact
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights
 
@@ -43,7 +45,7 @@ def matrices(stack: Stack, layer: int) -> dict[str, Tensor]:
 
     Raises `MeasureError` for one that is not finite, naming layer and tensor.
     """
-    found = {name: weight.double() for name, weight in layer_weights(stack, layer).items() if weight.ndim >= 2}
+    found = {name: exact(weight) for name, weight in layer_weights(stack, layer).items() if weight.ndim >= 2}
     for name, weight in found.items():
         if not weight.isfinite().all():
             raise MeasureError(
@@ -59,8 +61,8 @@ def relative_size(changed: Weights, weights: Weights) -> float:
     >>> relative_size({"w": torch.tensor([[0.0, 0.0]])}, {"w": torch.tensor([[3.0, 4.0]])})
     1.0
     """
-    distance = _norm([changed[name].double() - weight.double() for name, weight in weights.items()])
-    return distance / _norm([weight.double() for weight in weights.values()])
+    distance = _norm([exact(changed[name]) - exact(weight) for name, weight in weights.items()])
+    return distance / _norm([exact(weight) for weight in weights.values()])
 
 
 def towards(weights: Weights, end: Weights, size: float) -> dict[str, Tensor] | None:
@@ -159,7 +161,7 @@ class Displacements:
         if self._predict is None:
             return None
         try:
-            return {name: weight.double() for name, weight in self._predict(self._stack, layer).items()}
+            return {name: exact(weight) for name, weight in self._predict(self._stack, layer).items()}
         except MeasureError:  # this layer has no neighbours to be predicted from
             return None
 

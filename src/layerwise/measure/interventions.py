@@ -22,6 +22,7 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import LayerwiseError, MeasureError
 from layerwise.measure.loss import WindowLoss, window_losses
+from layerwise.measure.padding import counted_tokens
 from layerwise.measure.reading import Reading
 from layerwise.plan import Part, Plan
 from layerwise.results.rows import Loss
@@ -163,7 +164,7 @@ class _Walk:
                 rows += self._intervene(intervention, scene)
             for place, one in enumerate(clean):
                 after = self._apply(layer, one.state, one.captured)
-                self._check(after, layer, self.batches[place])
+                self._check(after, one.counted, layer, self.batches[place])
                 clean[place] = Clean(after, one.captured, one.counted)
         return [*self._untouched(clean), *rows]
 
@@ -225,11 +226,7 @@ class _Walk:
 
     def _clean(self, batch: AnyBatch) -> Clean:
         captured = self._capture(batch)
-        counted = captured.inputs.get("attention_mask")
-        shape = captured.state.shape[:2]
-        if counted is None or counted.shape != shape:
-            counted = torch.ones(shape, device=captured.state.device)
-        return Clean(captured.state, captured, counted > 0)
+        return Clean(captured.state, captured, counted_tokens(captured.inputs, captured.state))
 
     def _capture(self, batch: AnyBatch) -> Capture:
         return self.stack.capture(**{name: value.to(self.stack.device) for name, value in batch.inputs.items()})
@@ -245,10 +242,10 @@ class _Walk:
     def _lacks(self, key: str) -> bool:
         return self.known[key].keys() < self.windows
 
-    def _check(self, state: Tensor, layer: int, batch: AnyBatch) -> None:
-        finite = state.flatten(1).isfinite().all(dim=1)
+    def _check(self, state: Tensor, counted: Tensor, layer: int, batch: AnyBatch) -> None:
+        finite = state.flatten(2).isfinite().all(dim=2) | ~counted
         if not finite.all():
-            document = batch.windows[int((~finite).nonzero()[0])].document
+            document = batch.windows[int((~finite).any(dim=1).nonzero()[0])].document
             raise MeasureError(
                 f"the model's own state after layer {layer} is not finite on document {document!r}; "
                 "check the checkpoint, or use --dtype float32"

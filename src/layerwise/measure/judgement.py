@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 
 from layerwise.data.batches import IGNORED
 from layerwise.errors import MeasureError
+from layerwise.measure.float64 import exact_on_cpu
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating, main_tensor
@@ -124,4 +125,4 @@ def joined(parts: Sequence[Outcome]) -> Outcome:
 
 def _rows(values: Tensor, rows: int) -> Numbers:
     """Sums over the positions of each example."""
-    return values.reshape(rows, -1).sum(dim=1).double().cpu().numpy()
+    return exact_on_cpu(values).reshape(rows, -1).sum(dim=1).numpy()

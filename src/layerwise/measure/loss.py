@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch, Batch, LabelledBatch
+from layerwise.measure.float64 import exact_on_cpu
 from layerwise.stack import Stack
 from layerwise.stack.inputs import main_tensor
 
@@ -47,7 +48,7 @@ def window_losses(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[WindowL
     else:
         nll, hit = _by_window(stack, state, batch, rows, columns, wanted)
     count = len(batch.windows)
-    nlls = torch.zeros(count, dtype=torch.float64).index_add_(0, rows.cpu(), nll.double().cpu())
+    nlls = torch.zeros(count, dtype=torch.float64).index_add_(0, rows.cpu(), exact_on_cpu(nll))
     hits = torch.zeros(count, dtype=torch.int64).index_add_(0, rows.cpu(), hit.long().cpu())
     tokens = torch.bincount(rows.cpu(), minlength=count)
     return tuple(map(WindowLoss, nlls.tolist(), tokens.tolist(), hits.tolist()))

@@ -129,7 +129,8 @@ def _gated(layer: int, part: Part | None, alpha: float) -> _Point:
 def _with_weights(displacements: Displacements, strategy: Strategy, size: float, scene: Scene) -> Apply:
     own = layer_weights(scene.stack, scene.layer)
     moved = displacements.at(scene.layer, strategy, size)
-    stored = {name: value.to(own[name].dtype) for name, value in moved.items()}
+    # Narrowed before it moves: not every device has float64.
+    stored = {name: value.to(own[name].dtype).to(own[name].device) for name, value in moved.items()}
     return scene.with_weights(stored)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,10 +21,14 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
 from layerwise.errors import UnsupportedModel
-from layerwise.plan import PARTS, Plan
+from layerwise.measure.additions import additions, completing, difference
+from layerwise.measure.float64 import exact_on_cpu, wide
+from layerwise.measure.padding import counted_tokens, token_mean
+from layerwise.plan import Plan
 from layerwise.results.rows import Note, Score
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
+from layerwise.stack.branches import Pair
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.state import read_state, returned_state
 
@@ -55,39 +60,54 @@ def branch_norms(
 ) -> tuple[list[Score], list[Note]]:
     """Rows of measure `branches`: subject `layer,position`, task `arm`.
 
-    `attn` and `mlp` are the mean Euclidean norm, over tokens, of what the branch adds; `share` is the norm of the
-    layer's whole update over that of the state it read. A model whose layers cannot be split has `share` alone, and a
-    note says why.
+    `attn` and `mlp` are the mean Euclidean norm, over tokens, of what the branch adds to the residual stream; `share`
+    is the norm of the layer's whole update over that of the state it read. Padding is no token. A model whose layers
+    cannot be split has `share` alone, and a note says why.
     """
     inputs = _inputs(stack, examples, collate, EXAMPLES)
+    pairs: Sequence[Pair] = ()
+    notes = []
     try:
-        paths = stack.branches(stack.capture(**inputs)).paths
-        notes = []
+        pairs = stack.branches(stack.capture(**inputs)).paths
     except UnsupportedModel as refused:
-        paths, notes = None, [Note("branches", f"{arm}: {refused}")]
-    sums: dict[tuple[int, int, str], list[float]] = defaultdict(list)
+        notes.append(Note("branches", f"{arm}: {refused}"))
+    values: dict[tuple[int, int, str], list[float]] = defaultdict(list)
     with evaluating(stack.model), torch.inference_mode():
         for plan in rotations(stack.depth, BASES, seed):
-            place = {layer: position for position, layer in enumerate(plan.order())}
-
-            def note_state(layer: int, args: Any, kwargs: Any, output: Any, place: dict[int, int] = place) -> None:
-                before, after = read_state(args, kwargs), returned_state(output)
-                share = (after - before).norm(dim=-1) / before.norm(dim=-1).clamp_min(torch.finfo(before.dtype).tiny)
-                sums[layer, place[layer], "share"].append(float(share.mean()))
-
-            with ExitStack() as hooks:
-                hooks.enter_context(_watched(stack, note_state))
-                for layer, block in enumerate(block_list(stack.model, stack.path)):
-                    for part in PARTS if paths is not None else ():
-                        key = (layer, place[layer], part)
-                        hooks.enter_context(_normed(block.get_submodule(paths[layer][part]), sums[key]))  # type: ignore[index]
-                hooks.enter_context(stack.under(plan, single_pass=True))
-                stack.model(**inputs)
+            for key, value in _norms_under(stack, plan, inputs, pairs).items():
+                values[key].append(value)
     return [
-        Score("branches", f"{layer},{position}", arm, metric, float(np.mean(values)))
-        for (layer, position, metric), values in sorted(sums.items())
-        if values
+        Score("branches", f"{layer},{position}", arm, metric, float(np.mean(found)))
+        for (layer, position, metric), found in sorted(values.items())
     ], notes
+
+
+def _norms_under(
+    stack: Stack, plan: Plan, inputs: Mapping[str, Tensor], pairs: Sequence[Pair]
+) -> dict[tuple[int, int, str], float]:
+    """The mean norms of one pass in place, by layer, its position, and what was measured."""
+    place = {layer: position for position, layer in enumerate(plan.order())}
+    found: dict[tuple[int, int, str], float] = {}
+    blocks = tuple(block_list(stack.model, stack.path))  # while the plan is in place the list is in its order
+    with ExitStack() as hooks:
+        orders = [hooks.enter_context(completing(block, pair)) for block, pair in zip(blocks, pairs, strict=False)]
+
+        def see(layer: int, args: Any, kwargs: Any, output: Any) -> None:
+            before, after = read_state(args, kwargs), returned_state(output)
+            counted = counted_tokens(inputs, before)
+            read = _norms(before, counted)
+            shares = _norms(difference(after, before), counted) / read.clamp_min(torch.finfo(read.dtype).tiny)
+            found[layer, place[layer], "share"] = float(shares.mean())
+            if pairs:
+                # Forward and not a call: the hooks of the block, which may change what it reads, have run already.
+                run = partial(_forward, blocks[layer], args, kwargs)
+                for part, added in additions(blocks[layer], pairs[layer], orders[layer], before, after, run).items():
+                    found[layer, place[layer], part] = float(_norms(added, counted).mean())
+
+        hooks.enter_context(_watched(stack, see))
+        hooks.enter_context(stack.under(plan, single_pass=True))
+        stack.model(**inputs)
+    return found
 
 
 def outputs_by_place(
@@ -95,7 +115,7 @@ def outputs_by_place(
 ) -> NDArray[np.float64]:
     """The output of `layer` at every position for `count` examples: (depth, count, width).
 
-    Of the tokens the first is taken, which is the class token of a ViT; of texts the mean.
+    Of the tokens the first is taken, which is the class token of a ViT; of texts the mean over all that are no padding.
     """
     found: dict[int, Tensor] = {}
     inputs = _inputs(stack, examples, collate, count)
@@ -107,12 +127,12 @@ def outputs_by_place(
             def keep(at: int, args: Any, kwargs: Any, output: Any, position: int = position) -> None:
                 if at == layer:
                     state = returned_state(output)
-                    seen = state[:, 0] if images else state.mean(dim=1)
-                    found[position] = seen.to("cpu", torch.float32, copy=True)
+                    read = state[:, 0] if images else token_mean(state, counted_tokens(inputs, state))
+                    found[position] = exact_on_cpu(read).clone()
 
             with _watched(stack, keep), stack.under(plan, single_pass=True):
                 stack.model(**inputs)
-    return torch.stack([found[position] for position in range(stack.depth)]).double().numpy()
+    return torch.stack([found[position] for position in range(stack.depth)]).numpy()
 
 
 def embedding(
@@ -176,15 +196,10 @@ def _watched(stack: Stack, see: Callable[[int, Any, Any, Any], None]) -> Iterato
             handle.remove()
 
 
-@contextmanager
-def _normed(module: nn.Module, into: list[float]) -> Iterator[None]:
-    """Within the context the mean norm of what `module` returns goes into the list."""
+def _norms(state: Tensor, counted: Tensor) -> Tensor:
+    """The norm of the state of every counted token, (tokens,)."""
+    return torch.linalg.vector_norm(wide(state[counted]).flatten(1), dim=1)
 
-    def hook(module: nn.Module, args: Any, output: Any) -> None:
-        into.append(float(returned_state(output).norm(dim=-1).mean()))
 
-    handle = module.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
+def _forward(block: nn.Module, args: Any, kwargs: Any) -> Tensor:
+    return returned_state(block.forward(*args, **kwargs))

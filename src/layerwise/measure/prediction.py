@@ -13,6 +13,7 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.measure.entrywise import FEWEST_ROWS
+from layerwise.measure.float64 import exact_on_cpu
 from layerwise.measure.ridge import best_share, fits
 from layerwise.measure.tensors import (
     StackTensors,
@@ -45,7 +46,7 @@ def predict_layer(stack: Stack, layer: int) -> dict[str, Tensor]:
     width = stream_width(types)
     own = layer_weights(stack, layer)
     return {
-        kind.name: _predicted(stack, layer, kind, width).to(own[kind.name])
+        kind.name: _predicted(stack, layer, kind, width).to(own[kind.name].dtype).to(own[kind.name].device)
         for kind in types
         if as_units(own[kind.name], width).shape[0] >= FEWEST_ROWS
     }
@@ -69,7 +70,7 @@ def _predicted(stack: Stack, layer: int, kind: TensorType, width: int) -> Tensor
 
 def _matrix(stack: Stack, layer: int, kind: TensorType, width: int) -> Tensor:
     stored = layer_weights(stack, layer)[kind.name]
-    matrix = as_units(stored, width).to(device="cpu", dtype=torch.float64)
+    matrix = exact_on_cpu(as_units(stored, width))
     if not matrix.isfinite().all():
         raise not_finite(layer, kind.name)
     return matrix

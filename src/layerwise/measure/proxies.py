@@ -25,10 +25,11 @@ from torch.nn import functional
 from layerwise.data.batches import IGNORED, AnyBatch
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.ablation import refuse_shallow
-from layerwise.measure.backward import backward, counted_tokens, differentiable, in_parts
+from layerwise.measure.backward import backward, differentiable, in_parts
 from layerwise.measure.block_influence import Turning
 from layerwise.measure.gate_gradient import GateGradients
 from layerwise.measure.logit_lens import logit_lens
+from layerwise.measure.padding import counted_tokens
 from layerwise.measure.reading import Reading
 from layerwise.measure.taylor import Taylor
 from layerwise.results.rows import Score
@@ -64,7 +65,7 @@ def survey(stack: Stack, reading: Reading, branches: Branches | None, *, seed: i
         for batch in reading.batches:
             for part in in_parts(stack, batch):
                 found = backward(stack, part, branches)
-                turning.add(found.states, counted_tokens(part, found.states[0]), part.windows)
+                turning.add(found.states, counted_tokens(part.inputs, found.states[0]), part.windows)
                 gates.add(found.gates, part.windows)
                 taylor.add(found.weights)
     return [*turning.scores(), *gates.scores(seed), *taylor.scores(stack, reading.tokens)]

@@ -32,6 +32,7 @@ from layerwise.data.passages import Line, Passage, encode
 from layerwise.data.tokenizer import masking_id
 from layerwise.data.tokens import Objective
 from layerwise.errors import DataError, MeasureError
+from layerwise.measure.float64 import exact_on_cpu
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
 from layerwise.stack.placement import device_of
 
@@ -206,7 +207,7 @@ class _Pass:
         scaled = logits.float() / self.temperature if self.temperature != 1.0 else logits.float()
         normaliser = scaled.logsumexp(dim=-1)
         rows, targets = rows.to(scaled.device), targets.to(scaled.device)
-        return (scaled[rows, targets] - normaliser[rows]).double().cpu()
+        return exact_on_cpu(scaled[rows, targets] - normaliser[rows])
 
 
 def _masked(work: _Pass, lines: Sequence[Line]) -> tuple[Numbers, int]:

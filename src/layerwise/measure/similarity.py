@@ -33,7 +33,9 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
 from layerwise.measure.cka import FEWEST_TOKENS, alignment, unbiased_hsic
+from layerwise.measure.float64 import exact_on_cpu, norms, wide
 from layerwise.measure.grid import FEWEST_UNITS
+from layerwise.measure.padding import counted_tokens
 from layerwise.measure.statistics import student_interval
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
@@ -65,7 +67,7 @@ def similarity(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> list
         for batch in batches:
             inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
             states = list(stack.states(plan, stack.capture(**inputs)))
-            counted = inputs.get("attention_mask", torch.ones(states[0].shape[:2], device=stack.device)) > 0
+            counted = counted_tokens(inputs, states[0])
             running.add(states, counted, [window.document for window in batch.windows])
     return running.scores()
 
@@ -80,8 +82,8 @@ def sink_tokens(states: Sequence[Tensor], counted: Tensor) -> Tensor:
     """
     sinks = counted & (counted.cumsum(dim=1) == 1)
     for state in states[1:-1]:
-        norms = state.flatten(2).double().norm(dim=2)
-        sinks |= counted & (norms > SINK_FACTOR * norms[counted].median())
+        sizes = norms(state)
+        sinks |= counted & (sizes > SINK_FACTOR * sizes[counted].median())
     return sinks
 
 
@@ -138,13 +140,14 @@ class _Tokens:
             if not chosen[row].any():
                 continue
             vectors = _gather([state[row][chosen[row]] for state in states])
-            units = vectors / vectors.norm(dim=2, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
+            sizes = torch.linalg.vector_norm(vectors, dim=2, keepdim=True)
+            units = vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)
             by_token = units.transpose(0, 1)
             cosines = (by_token @ by_token.transpose(1, 2)).clamp_(-1, 1)
             new = _Tally(
-                cosines.sum(dim=0).cpu(),
-                (cosines.arccos() / math.pi).sum(dim=0).cpu(),
-                units.sum(dim=1).cpu(),
+                exact_on_cpu(cosines.sum(dim=0)),
+                exact_on_cpu((cosines.arccos() / math.pi).sum(dim=0)),
+                exact_on_cpu(units.sum(dim=1)),
                 len(cosines),
             )
             old = self._tallies.get(document)
@@ -158,7 +161,7 @@ class _Tokens:
             if len(part) >= FEWEST_TOKENS:
                 features = _gather([state[rows[part], columns[part]] for state in states])
                 # Weighted by size: a remainder of a few tokens says little.
-                self._hsic = self._hsic + len(part) * unbiased_hsic(features).cpu()
+                self._hsic = self._hsic + len(part) * exact_on_cpu(unbiased_hsic(features))
                 self.minibatches += 1
 
     def scores(self, suffix: str) -> Iterator[Score]:
@@ -235,11 +238,8 @@ def _null(tallies: Sequence[_Tally]) -> Tensor:
 
 
 def _gather(vectors: Sequence[Tensor]) -> Tensor:
-    """(layers, tokens, width), in double precision where the device has it: angles of near-equal vectors need
-    it.
-    """
-    wide = torch.float32 if vectors[0].device.type == "mps" else torch.float64
-    return torch.stack([each.flatten(1).to(wide) for each in vectors])
+    """(layers, tokens, width), in double precision where the device has it: angles of near-equal vectors need it."""
+    return torch.stack([wide(each.flatten(1)) for each in vectors])
 
 
 def _check(states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
+from layerwise.measure.float64 import exact_on_cpu
 from layerwise.measure.levels import spread
 from layerwise.measure.pooling import ALL
 from layerwise.measure.tensors import StackTensors, Tensors, not_finite, require_depth, twin_tensors
@@ -86,7 +87,7 @@ def layer_spectra(tensors: Tensors, layer: int) -> dict[str, Spectrum]:
     found = {}
     for name, shape in tensors.shapes(layer).items():
         stored = tensors.rows(layer, name, 0, shape[0])
-        matrix = stored.reshape(-1, shape[-1]).to(device="cpu", dtype=torch.float64)
+        matrix = exact_on_cpu(stored.reshape(-1, shape[-1]))
         if not matrix.isfinite().all():
             raise not_finite(layer, name)
         if matrix.any():

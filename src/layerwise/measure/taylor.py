@@ -10,11 +10,13 @@ means nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from layerwise.measure.float64 import widest
 from layerwise.results.rows import Score
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights
@@ -54,11 +56,12 @@ class Taylor:
 
 
 def _importance(weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor]) -> float:
-    """Sum of |w g| over all weights, added in double precision."""
+    """Sum of |w g| over all weights, added in double precision where the device has it."""
     sizes = (
-        float((_wide(weights[name]) * gradient).abs_().sum(dtype=torch.float64)) for name, gradient in gradients.items()
+        float((_wide(weights[name]) * gradient).abs_().sum(dtype=widest(gradient.device)))
+        for name, gradient in gradients.items()
     )
-    return sum(sizes)
+    return math.fsum(sizes)
 
 
 def _wide(values: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.depth import FEWEST_LAYERS
+from layerwise.measure.float64 import exact_on_cpu
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights, twin
 
@@ -146,7 +147,7 @@ def gram(tensors: Tensors, kind: TensorType) -> NDArray[np.float64]:
         # Filled in place: a list of slices and their stack would be twice the memory.
         part = torch.empty(tensors.depth, (stop - start) * by_row, dtype=torch.float64)
         for layer in range(tensors.depth):
-            part[layer] = tensors.rows(layer, kind.name, start, stop).reshape(-1)
+            part[layer] = tensors.rows(layer, kind.name, start, stop).reshape(-1).cpu()
         total += (part @ part.T).numpy()
     for layer in range(tensors.depth):
         if not np.isfinite(total[layer, layer]):
@@ -207,7 +208,7 @@ def units(tensors: Tensors, layer: int, sample: UnitSample) -> Tensor:
     chosen = stored[sample.rows.to(stored.device)]
     if len(sample.columns) < stored.shape[1]:
         chosen = chosen[:, sample.columns.to(stored.device)]
-    matrix = chosen.to(device="cpu", dtype=torch.float64)
+    matrix = exact_on_cpu(chosen)
     if not matrix.isfinite().all():
         raise not_finite(layer, sample.kind.name)
     return matrix

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.measure.differences import NO_EFFECT, Arm, differences
+from layerwise.measure.float64 import exact
 from layerwise.measure.interventions import Apply, Intervention, Ledger, Scene, intervention_losses
 from layerwise.measure.prediction import predict_layer
 from layerwise.measure.reading import Reading
@@ -92,10 +93,10 @@ def random_error(prediction: Weights, own: Weights, seed: int) -> dict[str, Tens
     generator = torch.Generator().manual_seed(seed)
     found = {}
     for name, value in prediction.items():
-        weight = own[name].double()
+        weight = exact(own[name])
         direction = torch.randn(weight.shape, generator=generator, dtype=torch.float64).to(weight.device)
-        size = (value.double() - weight).norm() / direction.norm()
-        found[name] = (weight + size * direction).to(own[name])
+        size = (exact(value) - weight).norm() / direction.norm()
+        found[name] = (weight + size * direction).to(own[name].dtype).to(own[name].device)
     return found
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from layerwise.data.tokens import Window
 from layerwise.errors import MeasureError
+from layerwise.measure.float64 import exact_on_cpu
 from layerwise.measure.grid import FEWEST_UNITS, resampling_unit
 from layerwise.measure.statistics import Numbers, student_interval
 from layerwise.results.rows import Score
@@ -33,8 +34,8 @@ class WindowSums:
 
     def add(self, numerators: Tensor, denominators: Tensor, windows: Sequence[Window]) -> None:
         """Gather one batch: numerators of shape (subjects, windows), denominators of shape (windows,)."""
-        self._above.append(numerators.detach().double().cpu().numpy())
-        self._below.append(denominators.detach().double().cpu().numpy())
+        self._above.append(exact_on_cpu(numerators).numpy())
+        self._below.append(exact_on_cpu(denominators).numpy())
         self._windows.extend(windows)
 
     @property

@@ -22,6 +22,7 @@ from transformers import AutoTokenizer
 from layerwise.data.batches import IGNORED
 from layerwise.data.segments import Encoded, cut
 from layerwise.data.span_masking import FixedMasks, Padding, SpanMasking
+from layerwise.measure.float64 import exact_on_cpu
 from layerwise.measure.seeds import over_seeds
 from layerwise.measure.statistics import paired_bootstrap
 from layerwise.models import ElcForMaskedLM
@@ -69,7 +70,7 @@ def masked_loss(model: ElcForMaskedLM, subject: str, examples: FixedMasks, colla
         row, column = (labels != IGNORED).nonzero(as_tuple=True)
         losses = functional.cross_entropy(logits[row, column].float(), labels[row, column], reduction="none")
         owners = examples.owners[number * _BATCH :][row.cpu().numpy()]
-        np.add.at(nats, owners, losses.double().cpu().numpy())
+        np.add.at(nats, owners, exact_on_cpu(losses).numpy())
         np.add.at(asked, owners, 1)
     seen = asked > 0
     value, low, high = float(nats.sum() / asked.sum()), None, None

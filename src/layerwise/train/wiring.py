@@ -93,7 +93,7 @@ class LayerWiring(nn.Module):
         for edge in edges:
             kept[edge] = True
         if self.options.kind == "softmax":
-            if (matrix[kept] <= 0).any() or not torch.allclose(matrix.sum(dim=1), torch.ones(1).double(), atol=1e-3):
+            if (matrix[kept] <= 0).any() or ((matrix.sum(dim=1) - 1).abs() > 1e-3).any():
                 raise PlanError("rows of a softmax are positive and sum to 1: renormalise the rows that lost an edge")
             matrix = matrix.log()
         elif matrix[0, 0] != 1:

@@ -1,0 +1,39 @@
+"""Double precision on any device: Apple's GPUs (MPS) and some of Intel's (XPU) have none.
+
+Sums over thousands of tokens and differences of nearly equal numbers need more digits than float32 has. Where a device
+refuses float64, what is small moves to the CPU first and is widened there (`exact`), and what is large and is combined
+with other tensors of the device stays where it is, in float32 (`wide`). Nothing else in layerwise widens a tensor.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """float64 where `device` has it, else float32."""
+    if device.type == "xpu":
+        return torch.float64 if torch.xpu.get_device_properties(device).has_fp64 else torch.float32
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def exact(values: Tensor) -> Tensor:
+    """`values`, detached, in float64: on their own device where it has float64, else on the CPU."""
+    values = values.detach()
+    return (values if widest(values.device) == torch.float64 else values.cpu()).double()
+
+
+def exact_on_cpu(values: Tensor) -> Tensor:
+    """`values`, detached, in float64 on the CPU. They move before they are widened."""
+    return values.detach().cpu().double()
+
+
+def wide(values: Tensor) -> Tensor:
+    """`values`, detached, on their own device: in float64 where it has that, else in float32."""
+    return values.detach().to(widest(values.device))
+
+
+def norms(state: Tensor) -> Tensor:
+    """The Euclidean norm of every token's state, (batch, seq, ...) -> (batch, seq), as precise as `wide`."""
+    return torch.linalg.vector_norm(wide(state.flatten(2)), dim=2)
