@@ -87,6 +87,21 @@ def test_a_new_pass_forgets_the_last() -> None:
         assert [place for place, _ in asked.said] == list(range(len(Plan.parse(text).order())))
 
 
+@torch.no_grad()
+def test_the_mean_of_a_text_is_over_its_tokens_and_not_over_padding() -> None:
+    stack, asked = _asked(tiny_llama(), PredictionOptions(reads="mean"))
+    texts = [torch.tensor([[3, 4, 5]]), torch.tensor([[6, 7, 8, 9, 10, 11]])]
+    ids, mask = torch.zeros(2, 6, dtype=torch.int64), torch.zeros(2, 6, dtype=torch.int64)
+    for row, text in enumerate(texts):
+        ids[row, : text.shape[1]], mask[row, : text.shape[1]] = text, 1
+    stack.model(input_ids=ids, attention_mask=mask)
+    together = [logits for _, logits in asked.said]
+    for row, text in enumerate(texts):
+        stack.model(input_ids=text)
+        for place, logits in asked.said:
+            torch.testing.assert_close(together[place][row], logits[0], rtol=1e-4, atol=1e-5)
+
+
 def test_a_prediction_that_knows_nothing_costs_the_log_of_the_depth_for_every_layer() -> None:
     stack, asked = _asked(tiny_vit(), PredictionOptions())
     with torch.no_grad():

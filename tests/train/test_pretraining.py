@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from threads import threaded
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
@@ -32,7 +33,6 @@ from layerwise.train.pretrained import arm_means, pretrained_rows
 from layerwise.train.pretrainer import pretrain
 from layerwise.train.pretraining import PRESETS, Pretraining, pretraining
 from rounding import unit
-from threads import threaded
 
 QUIET: dict[str, Any] = {"use_cpu": True}
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")

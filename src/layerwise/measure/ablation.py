@@ -181,7 +181,7 @@ def _mean_branch(part: Part, scene: Scene) -> Apply:
 
     def output(one: Clean) -> Tensor:
         recording(one.state, one.captured)
-        return outputs.pop()
+        return outputs.pop().reshape(one.state.shape)  # experts return the tokens of all windows on one axis
 
     mean = _token_mean(scene, output)
     return scene.with_branch(part, lambda output: mean.to(output.dtype).expand_as(output))

@@ -70,9 +70,9 @@ def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backwa
     states = [state]
     with torch.enable_grad():
         for layer in range(stack.depth):
-            with _branch_gates(stack, layer, branches, gates):
+            with _branch_gates(stack, layer, branches, gates, len(state)):
                 after = stack.apply(layer, state, captured)
-            _note_gate(gates, str(layer), after, after.detach() - state.detach())
+            _note_gate(gates, str(layer), after, after.detach() - state.detach(), len(state))
             state = after
             states.append(state)
     check_finite(states, batch)
@@ -160,34 +160,40 @@ def check_finite(states: Sequence[Tensor], batch: AnyBatch) -> None:
 
 
 @contextmanager
-def _branch_gates(stack: Stack, layer: int, branches: Branches | None, gates: dict[str, Tensor]) -> Iterator[None]:
+def _branch_gates(
+    stack: Stack, layer: int, branches: Branches | None, gates: dict[str, Tensor], windows: int
+) -> Iterator[None]:
     """Within the context the gates of the layer's branches are noted as its block runs."""
     block = block_list(stack.model, stack.path)[layer]
     with ExitStack() as edits:
         for part, path in ({} if branches is None else branches.paths[layer]).items():
-            edits.enter_context(edited(block, path, _noting(gates, f"{layer}.{part}")))
+            edits.enter_context(edited(block, path, _noting(gates, f"{layer}.{part}", windows)))
         yield
 
 
-def _noting(gates: dict[str, Tensor], subject: str) -> Edit:
+def _noting(gates: dict[str, Tensor], subject: str, windows: int) -> Edit:
     def note(output: Tensor) -> Tensor:
-        _note_gate(gates, subject, output, output.detach())
+        _note_gate(gates, subject, output, output.detach(), windows)
         return output
 
     return note
 
 
-def _note_gate(gates: dict[str, Tensor], subject: str, output: Tensor, added: Tensor) -> None:
-    """When the gradient of `output` is there, note its inner product with what was `added`, window by window."""
+def _note_gate(gates: dict[str, Tensor], subject: str, output: Tensor, added: Tensor, windows: int) -> None:
+    """When the gradient of `output` is there, note its inner product with what was `added`, window by window.
+
+    A multiplier between the output of a branch and the stream is in the gradient. Windows come one after the other,
+    also where the tokens of all stand on one axis, as experts return them.
+    """
 
     dtype = widest(output.device)
 
     def note(gradient: Tensor) -> None:
         wide = torch.promote_types(gradient.dtype, torch.float32)
         products = gradient.to(wide) * added.to(wide)
-        gates[subject] = products.flatten(1).sum(dim=1, dtype=dtype)
+        gates[subject] = products.reshape(windows, -1).sum(dim=1, dtype=dtype)
 
-    gates[subject] = torch.zeros(len(output), dtype=dtype, device=output.device)
+    gates[subject] = torch.zeros(windows, dtype=dtype, device=output.device)
     if output.requires_grad:
         output.register_hook(note)  # type: ignore[no-untyped-call]
 

@@ -9,17 +9,19 @@ in training and in validation, so that the checkpoint that is kept is the best a
 alone it would be an early one, which knows no positions yet.
 
 The paper reads "the layer's output" without saying of which token; by default it is the first, which is the class token
-of a ViT. The module is attached to the model as a `PositionEncoding` is.
+of a ViT. A mean is over the tokens that are no padding. The module is attached to the model as a `PositionEncoding` is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from layerwise.measure.padding import counted_tokens, token_mean
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.state import returned_state
@@ -42,10 +44,16 @@ class PositionPrediction(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(depth))
         self.classifiers = nn.ModuleList(nn.Linear(width, depth) for _ in range(depth))
         self.said: list[tuple[int, Tensor]] = []
+        self._inputs: Mapping[str, Any] = {}
+
+    def begin(self, inputs: Mapping[str, Any]) -> None:
+        """Forget the last pass; the next one is over the model's `inputs`."""
+        self.said.clear()
+        self._inputs = {name: value for name, value in inputs.items() if name == "attention_mask"}
 
     def forward(self, state: Tensor, layer: int) -> Tensor:
         """Logits over positions, (batch, depth), from the output (batch, seq, width) of `layer`."""
-        read = state[:, 0] if self.options.reads == "first" else state.mean(dim=1)
+        read = state[:, 0] if self.options.reads == "first" else token_mean(state, counted_tokens(self._inputs, state))
         return self.classifiers[layer](self.norms[layer](read))
 
     def loss(self) -> Tensor:
@@ -62,7 +70,7 @@ def attach(stack: Stack, options: PredictionOptions) -> PositionPrediction:
     """Make a new prediction part of the model of `stack`; every pass in place then fills `said` anew."""
     prediction = PositionPrediction(stack.depth, stream_width(stack), options).to(stack.device, stack.dtype)
     stack.model.add_module(NAME, prediction)
-    stack.model.register_forward_pre_hook(lambda *_: prediction.said.clear())
+    stack.model.register_forward_pre_hook(lambda model, args, inputs: prediction.begin(inputs), with_kwargs=True)
     for layer, block in enumerate(block_list(stack.model, stack.path)):
         _ask(stack, prediction, layer, block)
     return prediction
