@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from layerwise.errors import RunError
-from layerwise.results import lock
+from layerwise.results import checked_json, lock
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Loss
 from layerwise.results.run import Run, default_folder, write_whole
@@ -188,6 +188,34 @@ def test_a_damaged_manifest_is_explained(tmp_path: Path) -> None:
             Run.open(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "run.lock"])
+def test_a_pipe_where_a_file_belongs_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(RunError, match=name):
+        Run.resume_or_create(tmp_path, MANIFEST)
+
+
+def test_a_disk_without_room_for_the_lock_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "run.lock").symlink_to("/dev/full")
+    with pytest.raises(RunError, match="Free some space"):
+        Run.create(tmp_path, MANIFEST)
+
+
+def test_a_manifest_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "manifest.json").open("wb") as file:
+        file.truncate(checked_json.LARGEST_FILE + 1)
+    with pytest.raises(RunError, match="bytes, and layerwise writes no file of more"):
+        Run.open(tmp_path)
+
+
+def test_a_run_folder_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a letter")
+    with pytest.raises(RunError, match="is not a run"):
+        Run.open(tmp_path / "run")
+    with pytest.raises(RunError, match="Cannot make the run folder"):
+        Run.resume_or_create(tmp_path / "run", MANIFEST)
+
+
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "run"):
@@ -227,6 +255,18 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(RunError, match="is full"):
         Run.create(tmp_path / "run", MANIFEST)
+
+
+@pytest.mark.parametrize("place", [".", "/", "pipe", "/dev/full", "file/report.html", "nowhere/report.html"])
+def test_nothing_is_replaced_that_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    Path("file").write_text("a letter")
+    kinds = {path: path.stat().st_mode for path in (Path(place), Path("pipe"), Path("file")) if path.exists()}
+    with pytest.raises(OSError, match=r"."):
+        write_whole(Path(place), b"content")
+    assert {path: path.stat().st_mode for path in kinds} == kinds
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "pipe"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 import os
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from layerwise.errors import MeasureError, RunError
+from layerwise.results import database
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.store import Store
 
@@ -285,6 +286,105 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
         other.execute("CREATE TABLE sessions (guest TEXT)")
     with pytest.raises(RunError, match="Check that it is a layerwise run"):
         Store.writing(path)
+
+
+@pytest.mark.parametrize("attempt", [Store.writing, Store.reading])
+def test_the_database_of_another_program_is_left_as_it_is(tmp_path: Path, attempt: Callable[[Path], Store]) -> None:
+    path = tmp_path / "run.sqlite"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE bookmarks (address TEXT)")
+    before = path.read_bytes()
+    with pytest.raises(RunError, match="is not the database of a run: it has no table"):
+        attempt(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def without_strict_tables(path: Path) -> None:
+    """A run with a row of each kind, in tables that take anything, as they were made before they were strict."""
+    loose = database.SCHEMA.replace("WITHOUT ROWID, STRICT", "WITHOUT ROWID").replace(" STRICT", "")
+    with closing(sqlite3.connect(path)) as made:
+        made.executescript(loose)
+    with closing(Store.writing(path)) as store:
+        store.add_losses([LOSS])
+        store.replace_scores("effect", [SCORE])
+        store.add_plans([RECORD])
+        store.replace_notes("effect", ["left out"])
+
+
+def everything(path: Path) -> list[object]:
+    with closing(Store.reading(path)) as store:
+        return [*store.losses(), *store.scores(), *store.plans(), *store.notes(), *store.sessions()]
+
+
+def test_tables_that_are_not_strict_are_read_and_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    without_strict_tables(path)
+    assert everything(path)[:4] == [LOSS, SCORE, RECORD, Note("effect", "left out")]
+
+
+def test_tables_are_strict(store: Store) -> None:
+    kinds = store._connection.execute("SELECT name, strict FROM pragma_table_list WHERE type = 'table'").fetchall()
+    assert {name for name, strict in kinds if strict} >= {"losses", "scores", "plans", "notes", "sessions"}
+    with pytest.raises(sqlite3.IntegrityError, match="cannot store TEXT value in REAL column"):
+        store._connection.execute("INSERT INTO scores VALUES (1, '', '', '', '', 'abc', 0, 0, 0, 0, 0, 0, 0, 1)")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "part"),
+    [
+        ("UPDATE losses SET nll = 'abc'", "nll of a Loss is a text where a number belongs"),
+        ("UPDATE losses SET nll = 9e999", "has a loss of inf nats"),
+        ("UPDATE losses SET tokens = 1.5", "tokens of a Loss is a number where a whole number belongs"),
+        ("UPDATE losses SET tokens = x'00'", "tokens of a Loss is raw bytes"),
+        ("UPDATE losses SET hits = -1", "has -1 hits among 10 tokens"),
+        ("UPDATE losses SET tokens = 0, hits = 0", "has 0 hits among 0 tokens"),
+        ("DELETE FROM plan_texts", "plan of a Loss is nothing where a text belongs"),
+        ("DELETE FROM documents", "task of a Loss is nothing"),
+        ("UPDATE documents SET name = x'ff'", "document of a Loss is raw bytes"),
+        ("UPDATE plan_texts SET text = CAST(x'ff' AS TEXT)", "Could not decode to UTF-8"),
+        ("UPDATE scores SET value = 'abc'", "value of a Score is a text"),
+        ("UPDATE scores SET low = -9e999", "the score 'delta_nll' of '0-3' (task 'prose') has low = -inf"),
+        ("UPDATE scores SET p = ''", "p of a Score is a text where a number or nothing belongs"),
+        ("UPDATE scores SET documents = 'many'", "documents of a Score is a text"),
+        ("UPDATE scores SET tokens = -3", "has tokens = -3"),
+        ("UPDATE plans SET affected = 'x'", "affected of a PlanRecord is a text"),
+        ("UPDATE plans SET stages = -1", "has stages = -1"),
+        ("UPDATE plans SET draw = 'x'", "draw of a PlanRecord is a text"),
+        ("UPDATE notes SET text = x'00'", "text of a Note is raw bytes"),
+        ("UPDATE sessions SET command = '{'", "command of a session in"),
+        ("UPDATE sessions SET versions = '[]'", "is a list where an object belongs"),
+        ("UPDATE sessions SET pid = 'x'", 'is "x" where a whole number belongs'),
+        ("ALTER TABLE scores DROP COLUMN resolution", "its table scores has no column resolution"),
+        ("DROP TABLE plans", "it has no table plans"),
+        ("ALTER TABLE notes RENAME TO n; CREATE VIEW notes AS SELECT * FROM n", "it has no table notes"),
+        ("CREATE VIEW guest AS SELECT 1", "holds the view 'guest'"),
+        ("CREATE TRIGGER guest AFTER INSERT ON notes BEGIN DELETE FROM losses; END", "holds the trigger 'guest'"),
+    ],
+)
+def test_a_table_that_layerwise_did_not_write_is_refused(tmp_path: Path, spoil: str, part: str) -> None:
+    path = tmp_path / "run.sqlite"
+    without_strict_tables(path)
+    with closing(sqlite3.connect(path)) as other:
+        other.executescript(spoil)
+    with pytest.raises(RunError) as refusal:
+        everything(path)
+    assert part in str(refusal.value)
+
+
+@pytest.mark.parametrize("attempt", [Store.writing, Store.reading])
+def test_what_is_no_file_holds_no_rows(tmp_path: Path, attempt: Callable[[Path], Store]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(RunError, match="no rows"):
+            attempt(tmp_path / name)
+
+
+def test_a_library_without_strict_tables_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(RunError, match="Use a newer Python"):
+        Store.writing(tmp_path / "run.sqlite")
 
 
 def test_a_missing_database_is_not_created_by_reading(tmp_path: Path) -> None:

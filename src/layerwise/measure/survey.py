@@ -22,11 +22,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
-from layerwise.errors import MeasureError
+from layerwise.errors import MeasureError, RunError
 from layerwise.measure.judgement import BATCH, Outcome, judge
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
@@ -157,9 +159,19 @@ class Survey:
 
     @classmethod
     def read(cls, path: Path) -> Survey:
-        """Read what `save` wrote."""
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
+        """Read what `save` wrote. Raises `RunError` for a file that is damaged or holds something else."""
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return cls._of({name: arrays[name] for name in arrays.files})
+        except (OSError, EOFError, BadZipFile, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            raise RunError(
+                f"{path} does not hold the survey of a model ({type(error).__name__}: {error}); remove it, and the "
+                "model is surveyed anew"
+            ) from error
+
+    @classmethod
+    def _of(cls, found: Mapping[str, NDArray[Any]]) -> Survey:
+        """A survey from the arrays that `save` makes of it."""
         names = [name.removesuffix("|hits") for name in found if name.endswith("|hits")]
         outcomes = {
             name: Outcome(

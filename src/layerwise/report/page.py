@@ -20,6 +20,7 @@ from layerwise.report.data import Evidence, ReportData
 from layerwise.report.markup import Safe, element, embedded_json
 from layerwise.report.palette import ROLES, SERIES, swaps
 from layerwise.report.wiring import wiring
+from layerwise.results.run import write_whole
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; font-src data:"
@@ -59,12 +60,9 @@ def render(data: ReportData) -> str:
 
 def write(path: Path, html: str) -> None:
     """Write a page, whole or not at all: a reader never meets half a report."""
-    partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_text(html, encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, html.encode(errors="backslashreplace"))
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise RunError(
             f"the report could not be written to {path}: {error.strerror or error}; name a folder that exists"
             " and can be written to"

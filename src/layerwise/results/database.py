@@ -4,7 +4,8 @@ Rows are kept in SQLite with a write-ahead log: a transaction is there whole or 
 and readers see a consistent state while the writer goes on. (After a power cut the last transactions may be
 missing; the file stays sound.) Plan texts and document names are stored once and referred to by number,
 because a sweep repeats each of them thousands of times. The key of `losses` starts with the window, since the
-question asked most often is "which plans are finished on this one?".
+question asked most often is "which plans are finished on this one?". The tables are strict: no cell holds a value of
+another type. A table that was made without that is read all the same, since rows are checked when they are read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 import errno
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 
 from layerwise.errors import RunError
@@ -21,36 +23,41 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (
     id INTEGER PRIMARY KEY, started TEXT NOT NULL, ended TEXT, pid INTEGER NOT NULL,
     command TEXT NOT NULL, versions TEXT NOT NULL
-);
+) STRICT;
 CREATE TABLE IF NOT EXISTS plan_texts (
     id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE
-);
+) STRICT;
 CREATE TABLE IF NOT EXISTS documents (
     id INTEGER PRIMARY KEY, task TEXT NOT NULL, name TEXT NOT NULL, UNIQUE (task, name)
-);
+) STRICT;
 CREATE TABLE IF NOT EXISTS losses (
     document INTEGER NOT NULL REFERENCES documents, window INTEGER NOT NULL,
     plan INTEGER NOT NULL REFERENCES plan_texts,
     nll REAL NOT NULL, tokens INTEGER NOT NULL, hits INTEGER NOT NULL,
     session INTEGER NOT NULL REFERENCES sessions,
     PRIMARY KEY (document, window, plan)
-) WITHOUT ROWID;
+) WITHOUT ROWID, STRICT;
 CREATE TABLE IF NOT EXISTS scores (
     id INTEGER PRIMARY KEY,
     measure TEXT NOT NULL, subject TEXT NOT NULL, task TEXT NOT NULL, metric TEXT NOT NULL,
     value REAL NOT NULL, low REAL, high REAL, p REAL, p_adjusted REAL, resolution REAL,
     documents INTEGER, tokens INTEGER, session INTEGER NOT NULL REFERENCES sessions,
     UNIQUE (measure, subject, task, metric)
-);
+) STRICT;
 CREATE TABLE IF NOT EXISTS plans (
     id INTEGER PRIMARY KEY, plan INTEGER NOT NULL REFERENCES plan_texts,
     family TEXT NOT NULL, strategy TEXT NOT NULL, affected INTEGER NOT NULL, draw INTEGER,
     evaluations INTEGER NOT NULL, stages INTEGER NOT NULL, weights INTEGER NOT NULL, slots INTEGER NOT NULL
-);
+) STRICT;
 CREATE TABLE IF NOT EXISTS notes (
     id INTEGER PRIMARY KEY, measure TEXT NOT NULL, text TEXT NOT NULL, UNIQUE (measure, text)
-);
+) STRICT;
 """
+
+STRICT_SINCE = (3, 37, 0)
+"""The first SQLite that knows strict tables."""
+
+_ANOTHER = "Check that it is a layerwise run, or choose another folder."
 
 _PATIENCE_SECONDS = 30.0
 """How long a statement waits for another connection, such as a backup tool, before it fails."""
@@ -58,9 +65,15 @@ _PATIENCE_SECONDS = 30.0
 
 def connect_for_writing(path: Path) -> sqlite3.Connection:
     """Open the database at `path`, creating what is missing. The caller holds the folder's lock."""
+    _check_library()
+    if path.exists() and not path.is_file():
+        raise RunError(f"{path} is not a file, so it can hold no rows. Choose another run folder.")
     with explained(path):
         connection = sqlite3.connect(path, timeout=_PATIENCE_SECONDS)
         try:
+            _distrust(connection)
+            if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() != (0,):
+                _check_tables(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")
@@ -78,12 +91,13 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
     as immutable, which is sound only when nothing waits in the log; otherwise the reader is asked to copy the
     folder.
     """
+    _check_library()
     if not path.is_file():
         raise RunError(f"There is no database at {path}: this run holds no rows. Resume it, or name another folder.")
     log = path.with_name(f"{path.name}-wal")
     with explained(path):
         try:
-            return _probed(f"{path.absolute().as_uri()}?mode=ro")
+            return _probed(path, "mode=ro")
         except sqlite3.OperationalError as error:
             if _kind(error) not in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}:
                 raise
@@ -93,18 +107,62 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
                     "read-only place. "
                     "Copy the run folder to a disk that can be written and read it there."
                 ) from error
-            return _probed(f"{path.absolute().as_uri()}?immutable=1")
+            return _probed(path, "immutable=1")
 
 
-def _probed(address: str) -> sqlite3.Connection:
+def _probed(path: Path, mode: str) -> sqlite3.Connection:
     """Connect and read once: SQLite opens files at the first statement, and errors must come up here."""
+    address = f"{path.absolute().as_uri()}?{mode}"
     connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE_SECONDS)
     try:
+        _distrust(connection)
+        _check_tables(connection, path)
         connection.execute("SELECT count(*) FROM sessions").fetchone()
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _check_library() -> None:
+    """Raise `RunError` for a SQLite that does not know strict tables."""
+    if sqlite3.sqlite_version_info < STRICT_SINCE:
+        raise RunError(
+            f"This Python has SQLite {sqlite3.sqlite_version}, and runs are kept by {'.'.join(map(str, STRICT_SINCE))} "
+            "or later. Use a newer Python, such as one from python.org or conda."
+        )
+
+
+def _distrust(connection: sqlite3.Connection) -> None:
+    """Let nothing that stands in the file call functions or change what is read: it may come from anywhere."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `RunError` unless the file holds the tables of a run with all their columns, and nothing that acts."""
+    kinds = dict(connection.execute("SELECT name, type FROM sqlite_schema"))
+    for name, columns in _columns().items():
+        if kinds.get(name) != "table":
+            raise RunError(f"{path} is not the database of a run: it has no table {name}. {_ANOTHER}")
+        found = {column for _, column, *_ in connection.execute(f"PRAGMA table_info({name})")}
+        missing = [column for column in columns if column not in found]
+        if missing:
+            raise RunError(
+                f"{path} is not the database of a run: its table {name} has no column {missing[0]}. {_ANOTHER}"
+            )
+    active = sorted(name for name, kind in kinds.items() if kind in ("trigger", "view"))
+    if active:
+        raise RunError(f"{path} holds the {kinds[active[0]]} {active[0]!r}, which layerwise does not write. {_ANOTHER}")
+
+
+@cache
+def _columns() -> dict[str, tuple[str, ...]]:
+    """The columns of every table of a run."""
+    with closing(sqlite3.connect(":memory:")) as made:
+        made.executescript(SCHEMA)
+        names = [name for (name,) in made.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {name: tuple(row[1] for row in made.execute(f"PRAGMA table_info({name})")) for name in names}
 
 
 @contextmanager
@@ -149,4 +207,4 @@ def _explanation(path: Path, error: sqlite3.Error) -> str:
         )
     if kind == sqlite3.SQLITE_BUSY:
         return f"{path} is locked by another program ({error}). Close it there and run the command again."
-    return f"{path} cannot be used: {error}. Check that it is a layerwise run, or choose another folder."
+    return f"{path} cannot be used: {error}. {_ANOTHER}"

@@ -54,9 +54,16 @@ class Lock:
             holder = _process_id(descriptor)
             os.close(descriptor)
             raise RunError(_refusal(path.parent, holder, error)) from error
-        os.ftruncate(descriptor, 0)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, str(os.getpid()).encode())
+        try:
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, str(os.getpid()).encode())
+        except OSError as error:
+            os.close(descriptor)
+            raise RunError(
+                f"Cannot write {path} ({error.strerror}). Free some space, remove it if it is no ordinary file, or "
+                "choose another folder."
+            ) from error
         self._descriptor: int | None = descriptor
 
     def release(self) -> None:

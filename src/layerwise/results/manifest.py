@@ -20,6 +20,7 @@ from importlib import metadata
 from typing import Any
 
 from layerwise.errors import RunError
+from layerwise.results.checked_json import parse, value_of
 
 FORMAT = 1
 """Version of the JSON layout; raised when a field changes its meaning."""
@@ -126,25 +127,27 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Read what `to_json` wrote; anything else, a layout from the future too, raises `RunError`."""
-        try:
-            content = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise RunError(f"The manifest is not JSON ({error}). Restore it or use another folder.") from error
-        found = content.pop("format", None) if isinstance(content, dict) else None
-        if found != FORMAT:
+        """Read what `to_json` wrote; anything else, a layout from another version too, raises `RunError`."""
+        return cls.of(parse(text, "the manifest"))
+
+    @classmethod
+    def of(cls, content: object, what: str = "the manifest") -> Manifest:
+        """The manifest that `to_json` made this JSON of; `what` is what a refusal calls it. Raises `RunError`."""
+        found = content.get("format") if isinstance(content, dict) else None
+        if isinstance(content, dict) and found != FORMAT:
             raise RunError(
-                f"The manifest has format {found!r}; this layerwise reads format {FORMAT}. "
-                "Read it with the version of layerwise that wrote it, or start in another folder."
+                f"{what} has format {found if isinstance(found, int) else 'unknown'}; this layerwise reads format "
+                f"{FORMAT}. Read it with the version of layerwise that wrote it, or start in another folder."
             )
-        expected = {item.name for item in fields(cls)}
-        if set(content) != expected:
-            missing, surplus = sorted(expected - set(content)), sorted(set(content) - expected)
-            raise RunError(
-                f"The manifest does not have the expected fields: missing {missing}, unknown {surplus}. "
-                "Restore it, or start in another folder."
-            )
-        return cls(**content)
+        kept = {name: value for name, value in content.items() if name != "format"} if found else content
+        read = value_of(cls, kept, what, whole=True)
+        for name in ("documents", "tokens", "window"):
+            if getattr(read, name) < 0:
+                raise RunError(
+                    f"{name} in {what} is {getattr(read, name)}, and nothing is counted below 0. "
+                    "Restore it, or choose another folder."
+                )
+        return read
 
 
 def check_same_run(recorded: Manifest, asked: Manifest) -> None:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from layerwise.errors import RunError
+from layerwise.results.checked_json import read, value_of
 from layerwise.results.run import write_whole
 
 FILE = "training.json"
@@ -65,13 +65,7 @@ class Pedigree:
     def read(cls, folder: Path) -> Pedigree | None:
         """The pedigree in `folder`, or `None` for a model that has none. Raises `RunError` if it cannot be read."""
         path = folder / FILE
-        if not path.is_file():
-            return None
-        try:
-            content = json.loads(path.read_text())
-            return cls(**{**content, "history": tuple(Moment(**moment) for moment in content["history"])})
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise RunError(f"{path} is not the record of a training ({error}); restore it, or train again") from error
+        return value_of(cls, read(path), str(path)) if path.exists() else None
 
 
 def refined_at(arm: str) -> int | None:
@@ -80,11 +74,17 @@ def refined_at(arm: str) -> int | None:
     >>> refined_at("retrained-6"), refined_at("layershuffle")
     (6, None)
     """
-    found = re.fullmatch(rf"{RETRAINED}-(\d+)", arm)
+    found = re.fullmatch(rf"{RETRAINED}-(\d{{1,9}})", arm, re.ASCII)
     return None if found is None else int(found[1])
 
 
 def trained_models(run: Path) -> tuple[Path, ...]:
     """The folders of the finished models in a training run, `RUN/ARM/seed-N/model`, sorted by arm and seed."""
-    found = (path.parent for path in run.glob(f"*/seed-*/{MODEL}/{FILE}"))
-    return tuple(sorted(found, key=lambda path: (path.parts[-3], int(path.parts[-2].removeprefix("seed-")))))
+    found = [path.parent for path in run.glob(f"*/seed-*/{MODEL}/{FILE}") if _seed(path.parent) is not None]
+    return tuple(sorted(found, key=lambda model: (model.parts[-3], _seed(model) or 0)))
+
+
+def _seed(model: Path) -> int | None:
+    """The seed in the path of a model; `None` where a folder is called otherwise, which no training has written."""
+    found = re.fullmatch(r"seed-(\d{1,18})", model.parts[-2], re.ASCII)
+    return None if found is None else int(found[1])

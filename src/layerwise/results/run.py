@@ -13,14 +13,17 @@ does what a command that may have been killed wants: go on where the rows end. O
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from layerwise.errors import RunError
+from layerwise.results.checked_json import read
 from layerwise.results.database import explained
 from layerwise.results.lock import Lock
 from layerwise.results.manifest import Manifest, check_same_run, version_changes
@@ -151,7 +154,14 @@ def default_folder(model: str, root: Path | str = "runs", now: datetime | None =
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also after a crash. Raises `OSError`."""
+    """Write a file so that it is there whole or not at all, also after a crash.
+
+    Raises `OSError`, also where the path is that of a folder, a device or a pipe, which a file would replace.
+    """
+    if not path.name or path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is a device or a pipe and not a file", str(path))
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         with draft.open("wb") as file:
@@ -160,7 +170,8 @@ def write_whole(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(draft, path)
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing could be written, nothing can be removed
+            draft.unlink(missing_ok=True)
 
 
 def _locked(folder: Path | str) -> tuple[Path, Lock]:
@@ -185,12 +196,10 @@ def _discard_rows(folder: Path) -> None:
 def _read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
-        text = path.read_text(encoding="utf-8")
+        content = read(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise RunError(f"{folder} is not a run: it has no {MANIFEST}. {_runs_nearby(folder)}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"Cannot read {path} ({error}). Restore it, or choose another folder.") from error
-    return Manifest.from_json(text)
+    return Manifest.of(content, str(path))
 
 
 def _runs_nearby(folder: Path) -> str:

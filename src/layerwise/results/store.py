@@ -18,6 +18,8 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from layerwise.errors import MeasureError, RunError
+from layerwise.results.checked_json import parse, value_of
+from layerwise.results.checked_rows import Row, impossible, row_of
 from layerwise.results.database import connect_for_reading, connect_for_writing, explained
 from layerwise.results.manifest import installed_versions, utc_now
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
@@ -26,8 +28,8 @@ _SCORE_COLUMNS = ", ".join(item.name for item in fields(Score))
 _LOSS_ROWS = """
     SELECT plan_texts.text, documents.task, documents.name,
         losses.window, losses.nll, losses.tokens, losses.hits
-    FROM losses JOIN plan_texts ON plan_texts.id = losses.plan
-        JOIN documents ON documents.id = losses.document
+    FROM losses LEFT JOIN plan_texts ON plan_texts.id = losses.plan
+        LEFT JOIN documents ON documents.id = losses.document
 """
 
 
@@ -152,7 +154,7 @@ class Store:
         order = "ORDER BY documents.task, documents.name, losses.window, plan_texts.text"
         with explained(self.path):
             for row in self._connection.execute(f"{_LOSS_ROWS} {chosen} {order}", values):
-                yield Loss(*row)
+                yield self._row(Loss, row)
 
     # Scores
 
@@ -182,7 +184,7 @@ class Store:
         condition = " AND ".join(f"{name} = :{name}" for name in given) or "TRUE"
         with explained(self.path):
             query = f"SELECT {_SCORE_COLUMNS} FROM scores WHERE {condition} ORDER BY measure, id"
-            return [Score(*row) for row in self._connection.execute(query, given)]
+            return [self._row(Score, row) for row in self._connection.execute(query, given)]
 
     # Notes
 
@@ -200,7 +202,7 @@ class Store:
         condition = "TRUE" if measure is None else "measure = :measure"
         query = f"SELECT measure, text FROM notes WHERE {condition} ORDER BY measure, id"
         with explained(self.path):
-            return [Note(*row) for row in self._connection.execute(query, {"measure": measure})]
+            return [self._row(Note, row) for row in self._connection.execute(query, {"measure": measure})]
 
     # Plans and sessions
 
@@ -227,19 +229,32 @@ class Store:
         """Why each plan is in the run, in the order the records were added."""
         query = """
             SELECT text, family, strategy, affected, draw, evaluations, stages, weights, slots
-            FROM plans JOIN plan_texts ON plan_texts.id = plans.plan ORDER BY plans.id
+            FROM plans LEFT JOIN plan_texts ON plan_texts.id = plans.plan ORDER BY plans.id
         """
         with explained(self.path):
-            return [PlanRecord(*row) for row in self._connection.execute(query)]
+            return [self._row(PlanRecord, row) for row in self._connection.execute(query)]
 
     def sessions(self) -> list[Session]:
         """Every process that wrote to the run, the first one first."""
         query = "SELECT started, ended, pid, command, versions FROM sessions ORDER BY id"
         with explained(self.path):
-            return [
-                Session(started, ended, pid, tuple(json.loads(command)), json.loads(versions))
-                for started, ended, pid, command, versions in self._connection.execute(query)
-            ]
+            return [self._session_of(row) for row in self._connection.execute(query)]
+
+    def _session_of(self, cells: Sequence[object]) -> Session:
+        names = [item.name for item in fields(Session)]
+        content = dict(zip(names, cells, strict=True))
+        for name in ("command", "versions"):
+            content[name] = parse(str(content[name]), f"{name} of a session in {self.path}")
+        return value_of(Session, content, f"a session in {self.path}")
+
+    def _row(self, kind: type[Row], cells: Sequence[object]) -> Row:
+        """A row as the table holds it. Raises `RunError` for one that layerwise cannot have written."""
+        try:
+            return row_of(kind, cells)
+        except ValueError as error:
+            raise RunError(
+                f"{self.path} is damaged: {error}. Restore the folder from a copy, or start again in another folder."
+            ) from error
 
     def _writable(self) -> int:
         if self._session is None:
@@ -249,15 +264,15 @@ class Store:
 
 def _check_loss(row: Loss) -> None:
     where = f"Plan {row.plan!r} on window {row.window} of document {row.document!r} (task {row.task!r})"
-    if not math.isfinite(row.nll):
+    wrong = impossible(row)
+    if wrong is not None and not math.isfinite(row.nll):
         raise MeasureError(
-            f"{where} has a loss of {row.nll} nats. The model's output is not finite there: "
+            f"{where} {wrong}. The model's output is not finite there: "
             "leave the plan out, or run it with --dtype float32."
         )
-    if not 0 <= row.hits <= row.tokens or row.tokens < 1:
+    if wrong is not None:
         raise MeasureError(
-            f"{where} has {row.hits} hits among {row.tokens} tokens. "
-            "A window scores at least one token, and hits lie between 0 and the tokens."
+            f"{where} {wrong}. A window scores at least one token, and hits lie between 0 and the tokens."
         )
 
 
@@ -265,10 +280,9 @@ def _check_score(row: Score, measure: str, seen: set[tuple[str, str, str]]) -> N
     where = f"The score {row.metric!r} of {row.subject!r} (task {row.task!r})"
     if row.measure != measure:
         raise MeasureError(f"{where} belongs to measure {row.measure!r}, not {measure!r}. Replace each by itself.")
-    for name in ("value", "low", "high", "p", "p_adjusted", "resolution"):
-        number = getattr(row, name)
-        if number is not None and not math.isfinite(number):
-            raise MeasureError(f"{where} has {name} = {number}. Leave the row out, or write None if it does not apply.")
+    wrong = impossible(row)
+    if wrong is not None:
+        raise MeasureError(f"{where} {wrong}. Leave the row out, or write None if it does not apply.")
     key = (row.subject, row.task, row.metric)
     if key in seen:
         raise MeasureError(f"{where} is there twice. Give each number a subject, task and metric of its own.")

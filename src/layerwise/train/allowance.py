@@ -7,7 +7,6 @@ the number that its first sitting found.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,8 @@ from torch import nn
 from transformers.trainer import TRAINER_STATE_NAME
 
 from layerwise.data.span_masking import MaskedSegments, Padding
+from layerwise.errors import RunError
+from layerwise.results.checked_json import read
 from layerwise.stack.placement import device_of
 from layerwise.train.folder import last_checkpoint
 from layerwise.train.phases import Batches, Phase
@@ -40,7 +41,11 @@ def promised_steps(folder: Path) -> int | None:
     checkpoint = last_checkpoint(folder)
     if checkpoint is None:
         return None
-    return int(json.loads((Path(checkpoint) / TRAINER_STATE_NAME).read_text())["max_steps"])
+    state = Path(checkpoint) / TRAINER_STATE_NAME
+    try:
+        return int(read(state)["max_steps"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{state} does not say how many steps there are; remove {checkpoint} to go on") from error
 
 
 def seconds_a_step(

@@ -28,6 +28,7 @@ from layerwise.data.classification import Task
 from layerwise.measure.confusion import confusion, guessed, interval, metric_of
 from layerwise.measure.seeds import over_seeds
 from layerwise.results import Run
+from layerwise.results.checked_json import read, value_of
 from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
 from layerwise.train.finetuning import FineTuning, Outcome, fine_tune
@@ -198,5 +199,4 @@ def _plain(name: str) -> str:
 
 
 def _read(path: Path) -> Outcome:
-    content = json.loads(path.read_text())
-    return Outcome(**{**content, **{name: tuple(content[name]) for name in ("predictions", "labels")}})
+    return value_of(Outcome, read(path), str(path))

@@ -15,7 +15,8 @@ from typing import Any
 
 from transformers.trainer import TRAINER_STATE_NAME
 
-from layerwise.errors import TrainError
+from layerwise.errors import RunError, TrainError
+from layerwise.results.checked_json import read
 from layerwise.results.pedigree import MODEL, Pedigree
 from layerwise.results.run import write_whole
 
@@ -37,14 +38,22 @@ def occupant(folder: Path, asked: Mapping[str, Any]) -> Pedigree | None:
     if finished is not None:
         found = {name: getattr(finished, name) for name in asked}
     else:
-        found = json.loads(claimed.read_text()) if claimed.is_file() else dict(asked)
+        found = _claimed(claimed) if claimed.exists() else dict(asked)
     for name, value in asked.items():
-        if found[name] != value:
+        if found.get(name) != value:
             raise TrainError(
                 f"{folder} holds another training: its {name} is not the one asked for; "
                 "choose another run folder, or discard this one with --fresh"
             )
     return finished
+
+
+def _claimed(path: Path) -> dict[str, Any]:
+    """What was claimed in the file at `path`. Raises `RunError` for what is not JSON or no object."""
+    found = read(path)
+    if not isinstance(found, dict):
+        raise RunError(f"{path} does not say what is trained there; choose another run folder, or --fresh")
+    return found
 
 
 def claim(folder: Path, asked: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from safetensors import safe_open
 from torch import Tensor, nn
@@ -12,12 +13,15 @@ from torch import Tensor, nn
 import layerwise.models  # noqa: F401  (registers the architectures that trainings leave)
 from layerwise.errors import CheckpointError, UnsupportedModel
 from layerwise.plan import Edges
-from layerwise.results.pedigree import Pedigree
+from layerwise.results.checked_json import value_of
+from layerwise.results.pedigree import FILE, Pedigree
 from layerwise.stack import Stack, load
 from layerwise.train import position, prediction, wiring
 from layerwise.train.prediction import PositionPrediction
 from layerwise.train.recipe import PositionOptions, PredictionOptions, WiringOptions
 from layerwise.train.wiring import LayerWiring
+
+Options = TypeVar("Options")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +52,14 @@ def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
         # The branches are proved on the plain blocks, before anything is told or asked in between.
         stack.branches()
     if variant == "position":
-        encoding = position.attach(stack, PositionOptions(**pedigree.recipe["position"]))
+        encoding = position.attach(stack, _options(PositionOptions, pedigree, "position", folder))
         _fill(encoding, folder, position.NAME)
         return Trained(stack, pedigree)
     if variant == "wiring":
-        wired = wiring.attach(stack, WiringOptions(**pedigree.recipe["wiring"]))
+        wired = wiring.attach(stack, _options(WiringOptions, pedigree, "wiring", folder))
         _fill(wired, folder, wiring.NAME)
         return Trained(stack, pedigree, wiring=wired)
-    asked = prediction.attach(stack, PredictionOptions(**pedigree.recipe["prediction"]))
+    asked = prediction.attach(stack, _options(PredictionOptions, pedigree, "prediction", folder))
     _fill(asked, folder, prediction.NAME)
     return Trained(stack, pedigree, asked)
 
@@ -67,9 +71,14 @@ def saved_edges(folder: Path) -> Edges | None:
         return None
     found = _added(folder, wiring.NAME)
     depth = found["raw"].shape[1] - 1 if "raw" in found else 1
-    wired = LayerWiring(depth, WiringOptions(**pedigree.recipe["wiring"]))
+    wired = LayerWiring(depth, _options(WiringOptions, pedigree, "wiring", folder))
     _fill(wired, folder, wiring.NAME)
     return wired.edges()
+
+
+def _options(kind: type[Options], pedigree: Pedigree, name: str, folder: Path) -> Options:
+    """The part `name` of the recipe that a model was trained by. Raises `RunError` for what does not belong there."""
+    return value_of(kind, pedigree.recipe.get(name), f"{name} in the recipe of {folder / FILE}")
 
 
 def _added(folder: Path, name: str) -> dict[str, Tensor]:

@@ -7,14 +7,15 @@ Every training resumes by itself, so what was stopped goes on where it was.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from layerwise.errors import RunError
 from layerwise.plan.growth import GrowthSchedule
+from layerwise.results.checked_json import read
 from layerwise.results.pedigree import FILE, MODEL, Pedigree
 from layerwise.train.folder import ASKED, occupant
 from layerwise.train.growth.growing import growing
@@ -90,7 +91,12 @@ def refuse_unfit(pupil: Pupil, arms: Iterable[Arm], passes: float, folder: Path 
 def begun_steps(folder: Path) -> int | None:
     """The steps of the trainings that are finished or begun in the folder of an arm; `None` where there are none."""
     for path in sorted((*folder.glob(f"seed-*/{MODEL}/{FILE}"), *folder.glob(f"seed-*/{ASKED}"))):
-        return int(json.loads(path.read_text())["recipe"]["growth"]["steps"])
+        try:
+            return int(read(path)["recipe"]["growth"]["steps"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(
+                f"{path} does not say how many steps are trained there; choose another run folder, or --fresh"
+            ) from error
     return None
 
 

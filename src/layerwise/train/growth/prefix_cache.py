@@ -36,6 +36,7 @@ from torch import Tensor, nn
 from layerwise.data.splits import Example, Examples
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
+from layerwise.results.checked_json import read
 from layerwise.results.run import write_whole
 from layerwise.stack import Stack
 from layerwise.stack.recorded import takes_record
@@ -160,7 +161,8 @@ class PrefixCache:
 
     def _about(self) -> dict[str, Any] | None:
         path = self.folder / _ABOUT
-        return json.loads(path.read_text()) if path.is_file() else None
+        found = read(path) if path.exists() else None
+        return found if isinstance(found, dict) else None
 
     def _make(self, about: Mapping[str, Any]) -> None:
         self._discard()
