@@ -1,0 +1,107 @@
+"""A case of bad input: what lies in a folder, the command line that reads it, and how the command must end."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MEMORY = 1536 * 2**20
+"""Bytes that a command may hold at once."""
+
+SECONDS = 40.0
+"""Seconds that a command may take."""
+
+LONGEST = 800
+"""Characters of the longest message that still is read."""
+
+_BESIDE = (".lock", "-wal", "-shm")
+_HASHED = 2**22  # files up to this size are compared byte by byte
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended: its exit code (negative: the signal that ended it), its words, and what it cost.
+
+    `killed` is `memory` or `time` where the watchdog ended it; `rss` is the largest resident set in bytes, `cpu` and
+    `seconds` the processor time and the time that it took.
+    """
+
+    code: int
+    out: str
+    err: str
+    rss: int
+    seconds: float
+    cpu: float
+    killed: str = ""
+
+    @property
+    def message(self) -> str:
+        """What follows `error: ` on the error stream, to its end."""
+        return self.err.partition("error: ")[2].strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A command line of `layerwise`, run in a folder of its own.
+
+    `make` fills the folder. `before` are command lines that must succeed there first. Then `arguments` must be refused
+    with a message that holds every part of `says`, and the folder must be as it was, but for the paths that match
+    `writes`; or, where `says` is `None`, it must succeed. `check` looks at the folder and the ending in either case,
+    and raises `AssertionError`. `slow` cases run in the slow tier.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    says: tuple[str, ...] | None
+    make: Callable[[Path], object] | None = None
+    before: tuple[tuple[str, ...], ...] = ()
+    writes: tuple[str, ...] = ()
+    check: Callable[[Path, Ended], None] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    slow: bool = False
+
+
+def faults(case: Case, ended: Ended) -> list[str]:
+    """What is wrong with how a case's command ended, its folder aside."""
+    found = [f"it was killed: too much {ended.killed}"] if ended.killed else []
+    if ended.rss > MEMORY:
+        found.append(f"it held {ended.rss / 2**20:,.0f} MB")
+    if "Traceback" in ended.err:
+        found.append("a traceback")
+    if case.says is None:
+        return found if ended.code == 0 else [*found, f"it ended with code {ended.code}, and must succeed"]
+    if ended.code != 2:
+        found.append(f"it ended with code {ended.code}, not 2")
+    if ended.out:
+        found.append(f"it printed {ended.out[:80]!r}")
+    if len(re.findall("^error: ", ended.err, re.MULTILINE)) != 1:
+        found.append("there is not one line that begins with `error: `")
+    found += [f"the message does not say {part!r}" for part in case.says if part not in ended.message]
+    return found + _verbose(ended.message)
+
+
+def _verbose(message: str) -> list[str]:
+    """One or two sentences: an end of a sentence is a full stop before a space and a capital letter."""
+    sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z])", message)
+    too_many = [f"the message has {len(sentences)} sentences"] if len(sentences) > 2 else []
+    return too_many + ([f"the message has {len(message)} characters"] if len(message) > LONGEST else [])
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """What lies under `folder`: each path, and what it is or holds. What SQLite and a lock keep beside is left out."""
+    kept = (path for path in sorted(folder.rglob("*")) if not path.name.endswith(_BESIDE))
+    return {path.relative_to(folder).as_posix(): _what(path) for path in kept}
+
+
+def _what(path: Path) -> str:
+    if path.is_symlink():
+        return f"link to {path.readlink()}"
+    if path.is_dir():
+        return "folder"
+    if not path.is_file():
+        return "device or pipe"
+    size = path.stat().st_size
+    return f"{size} bytes" if size > _HASHED else hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,35 @@
+"""What most cases begin with: a tiny model, a text, images, each put into a case's folder."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+from cli.conftest import save_llama, save_texts
+
+
+@cache
+def _store() -> Path:
+    """A folder of this process with what is made once and copied."""
+    place = Path(mkdtemp(prefix="hostile-material-"))
+    save_llama(place / "model")
+    save_texts(place / "texts")
+    return place
+
+
+def model(folder: Path) -> Path:
+    """A Llama of four layers in `folder/model`, with a tokenizer of characters."""
+    return Path(shutil.copytree(_store() / "model", folder / "model"))
+
+
+def texts(folder: Path) -> Path:
+    """Ten texts in `folder/texts`."""
+    return Path(shutil.copytree(_store() / "texts", folder / "texts"))
+
+
+def model_and_texts(folder: Path) -> None:
+    """Both."""
+    model(folder)
+    texts(folder)

@@ -1,0 +1,61 @@
+"""Bad input ends with code 2 and one or two sentences, loses nothing, and costs little memory and time.
+
+The cases are data, in `hostile.files` and `hostile.results`; each runs as a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hostile import CASES
+from hostile.case import MEMORY, Case, Ended, faults
+from hostile.runner import Server, described, run
+
+
+def failures(slow: bool) -> str:
+    """Every case that failed, told one after the other."""
+    with Server() as server:
+        ran = [(case, *run(case, server)) for case in CASES if case.slow == slow]
+    return "\n\n".join(described(case, found, ended) for case, found, ended in ran if found)
+
+
+def test_every_case_is_refused_or_right() -> None:
+    found = failures(slow=False)
+    assert not found, f"\n{found}"
+
+
+@pytest.mark.slow
+def test_every_slow_case_is_refused_or_right() -> None:
+    found = failures(slow=True)
+    assert not found, f"\n{found}"
+
+
+def test_no_two_cases_have_one_name() -> None:
+    assert [name for name, count in Counter(case.name for case in CASES).items() if count > 1] == []
+
+
+REFUSAL = Case("an example", ("verify", "model"), ("is empty",))
+REFUSED = Ended(2, "", "loading\nerror: text.txt is empty: remove it, or fill it.", rss=400 << 20, seconds=1.0, cpu=1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"code": 1}, "code 1, not 2"),
+        ({"code": -9, "killed": "memory"}, "too much memory"),
+        ({"rss": MEMORY + 1}, "it held 1,536 MB"),
+        ({"err": "Traceback (most recent call last):\nerror: a text is empty"}, "a traceback"),
+        ({"err": "text.txt is empty"}, "not one line that begins with `error: `"),
+        ({"err": "error: text.txt is not there"}, "does not say 'is empty'"),
+        ({"err": "error: it is empty. Fill it. Or remove it."}, "3 sentences"),
+        ({"err": "error: it is empty" + "!" * 900}, "characters"),
+        ({"out": "plan"}, "it printed 'plan'"),
+    ],
+)
+def test_what_is_wrong_with_a_refusal_is_found(change: dict[str, Any], fault: str) -> None:
+    assert faults(REFUSAL, REFUSED) == []
+    assert fault in "; ".join(faults(REFUSAL, replace(REFUSED, **change)))
