@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import layerwise, start
+from layerwise.cli import findings
 from layerwise.measure import conduct
 from layerwise.results import Loss, Run, Store
 
@@ -44,6 +45,38 @@ def whole(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def rows(folder: Path) -> list[Loss]:
     with Run.open(folder) as run:
         return list(run.store.losses())
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2, 7])
+def test_whenever_a_sweep_is_stopped_it_can_be_reported(
+    command: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    """A stop before the first row leaves nothing to tell; one row later the model as trained is there."""
+    left = calls
+    add = Store.add_losses
+
+    def stopping(store: Store, rows: list[Loss]) -> None:
+        nonlocal left
+        if not left:
+            raise KeyboardInterrupt
+        left -= 1
+        add(store, rows)
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(Store, "add_losses", stopping)
+        with own_interrupt():
+            assert layerwise(*command).code == 130
+    ended = layerwise("report", tmp_path / "run")
+    if not calls:
+        assert (ended.code, ended.out) == (2, "")
+        assert "was stopped before its first" in ended.err
+        assert not tmp_path.joinpath("run", "report.html").exists()
+        return
+    assert ended.code == 0, ended.err
+    assert "0-3" in {row.plan for row in rows(tmp_path / "run")}
+    with Run.open(tmp_path / "run") as run:
+        found = findings.report_data(run)
+    assert {score.subject for score in found.scores if score.metric == "nll"} >= {"0-3"}
 
 
 def test_ctrl_c_of_the_real_command(command: tuple[str | Path, ...], whole: list[Loss], tmp_path: Path) -> None:

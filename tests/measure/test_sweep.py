@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -90,6 +92,22 @@ def test_rows_reach_the_sink_as_soon_as_they_exist() -> None:
     sweep(STACK, families.leave_one_out(STACK.depth), READING, sink=lambda rows: arrived.append(list(rows)))
     assert len(arrived) == 7
     assert all(len({row.plan for row in rows}) == 1 for rows in arrived)
+
+
+@pytest.mark.parametrize("kept", [1, 2, 4])
+def test_a_sweep_that_is_stopped_has_measured_the_model_itself(kept: int) -> None:
+    """Whenever it stops after its first row, what it has can be compared with the model as trained."""
+    rows: list[Loss] = []
+
+    def sink(fresh: Sequence[Loss]) -> None:
+        rows.extend(fresh)
+        if len({row.plan for row in rows}) == kept:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(STACK, families.leave_one_out(STACK.depth), READING, sink=sink)
+    assert rows[0].plan == str(Plan.identity(STACK.depth))
+    assert len({row.plan for row in rows}) == kept
 
 
 def test_a_plan_with_non_finite_logits_is_named_and_the_others_are_kept() -> None:

@@ -104,6 +104,21 @@ def test_live_states_grow_with_the_logarithm_of_the_plans(depth: int) -> None:
     assert walk.most_live <= 2 + math.log2(len(wanted))
 
 
+@pytest.mark.parametrize("family", ["every_window", "leave_one_out", "painters"])
+def test_a_plan_that_is_wanted_first_is_there_first_at_no_further_cost(family: str) -> None:
+    first = Plan.identity(12)
+    wanted = [*(member.plan for member in families.family(family, 12)), first]
+    graph = build(wanted)
+    walk = Walk(graph, layer, torch.zeros(2), first=first)
+    found = {node: state.clone() for node, state in walk.states()}
+    assert next(iter(found)) == graph.ends[first]
+    assert walk.evaluated == graph.evaluations
+    assert walk.most_live <= 12 + 2 + math.log2(len(wanted))
+    assert walk._live == {}
+    plain = dict(Walk(graph, layer, torch.zeros(2)).states())
+    assert all(torch.equal(found[node], plain[node]) for node in plain)
+
+
 def test_nothing_is_live_when_a_walk_is_over() -> None:
     walk = Walk(build([Plan.parse("0 (1|2 3|(4|0):sum) 5"), Plan.parse("0 1 2")]), layer, torch.zeros(2))
     for _ in walk.states():

@@ -43,7 +43,10 @@ def headline(data: pages.ReportData) -> str:
 
 
 def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:
-    """Effects of a sweep that was stopped, on the windows that every plan has rows for."""
+    """Effects of a sweep that was stopped, on the windows that every plan has rows for; none where there are none, or
+    where the model as trained has none.
+    """
     identity = next((record.plan for record in plans if record.family == "identity"), None)
-    shared = complete(losses) if identity is not None else []
-    return effects(shared, identity, seed=seed) if identity is not None and shared else []
+    shared = complete(losses)
+    measured = any(row.plan == identity for row in shared)
+    return effects(shared, identity, seed=seed) if identity is not None and measured else []

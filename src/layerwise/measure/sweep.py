@@ -87,7 +87,8 @@ def sweep(
 ) -> list[Loss]:
     """The loss of every plan, and of the identity plan, on every window of `corpus`: one row each.
 
-    The identity plan is always measured: differences to it are what a sweep is for. `sink` receives rows as soon as
+    The identity plan is always measured, and before any other: differences to it are what a sweep is for, so that one
+    that is stopped has something to tell. `sink` receives rows as soon as
     they exist, `finished(task, document, window)` names the plans a window already has rows for (they are neither
     computed nor returned). A `Corpus` is read with the default window and batch size; pass a `Reading` for others.
 
@@ -199,9 +200,11 @@ class _Sweep:
         self.progress(self.meter, self.work.bill)
         rows: list[Loss] = []
         with evaluating(self.stack.model), torch.inference_mode():
+            first: Plan | None = Plan.identity(self.stack.depth)
             for piece in self.work.pieces:
                 if piece.graph.ends:
-                    rows.extend(self._batch(piece))
+                    rows.extend(self._batch(piece, first))
+                    first = None
         if self.broken:
             plan, document = next(iter(self.broken.items()))
             raise MeasureError(
@@ -211,7 +214,8 @@ class _Sweep:
             )
         return rows
 
-    def _batch(self, piece: _Piece) -> list[Loss]:
+    def _batch(self, piece: _Piece, first: Plan | None) -> list[Loss]:
+        """The rows of one batch; those of the plan `first` before the others."""
         batch, graph = piece.batch, piece.graph
         plans_at = defaultdict(list)
         for plan, node in graph.ends.items():
@@ -221,6 +225,7 @@ class _Sweep:
             graph,
             lambda layer, state, part, source: self.stack.apply(layer, state, captured, part, source),
             captured.state,
+            first,
         )
         rows: list[Loss] = []
         walked = 0

@@ -113,8 +113,11 @@ def inputs(node: Node) -> tuple[int, ...]:
             return ()
 
 
-def schedule(graph: Graph) -> list[int]:
+def schedule(graph: Graph, first: int | None = None) -> list[int]:
     """The order in which to compute the nodes: depth first, at a fork the lightest way down first.
+
+    The way down to the node `first` goes before every other; the states that it passes stay live until those below them
+    are done, at most as many as the way is long.
 
     Every node hangs below the one it starts from (a layer below its input, a join below its base). The branches of a
     join are computed one after another just before it, so that each can be folded in and let go.
@@ -125,6 +128,7 @@ def schedule(graph: Graph) -> list[int]:
         parent = inputs(graph.nodes[index])[0]
         below[parent].append(index)
         weight[parent] += weight[index]
+    way = _way(graph, first)
     order: dict[int, None] = {}
     waiting = [(0, True)]
     while waiting:
@@ -136,8 +140,19 @@ def schedule(graph: Graph) -> list[int]:
             continue
         order.setdefault(index)
         if descend:
-            waiting.extend((child, True) for child in sorted(below[index], key=lambda child: -weight[child]))
+            waiting.extend(
+                (child, True) for child in sorted(below[index], key=lambda child: (child in way, -weight[child]))
+            )
     return list(order)
+
+
+def _way(graph: Graph, end: int | None) -> frozenset[int]:
+    """The node `end` and all that it hangs below."""
+    found = []
+    while end:
+        found.append(end)
+        end = inputs(graph.nodes[end])[0]
+    return frozenset(found)
 
 
 @dataclass
@@ -145,13 +160,14 @@ class Walk:
     """One execution of a graph on one batch.
 
     `apply(layer, state, part, source)` runs a layer, or one half of it, of one model. `states()` yields the states at
-    which plans end, each as soon as it is there. `evaluated` counts layer evaluations, `most_live` the most states that
-    were held at once.
+    which plans end, each as soon as it is there, but that of the plan `first` before all others. `evaluated` counts
+    layer evaluations, `most_live` the most states that were held at once.
     """
 
     graph: Graph
     apply: Callable[[int, Tensor, Part | None, str | None], Tensor]
     root: Tensor
+    first: Plan | None = None
     evaluated: int = 0
     most_live: int = 0
     _live: dict[int, Tensor] = field(default_factory=dict)
@@ -161,11 +177,17 @@ class Walk:
     def states(self) -> Iterator[tuple[int, Tensor]]:
         """Walk the graph; yields `(node, state)` for every node at which a plan ends, each once."""
         ends = frozenset(self.graph.ends.values())
+        first = None if self.first is None else self.graph.ends.get(self.first)
+        passed: list[tuple[int, Tensor]] = []  # ends on the way to the first, which wait for it
         folds_of = self._prepare()
-        for index in schedule(self.graph):
+        for index in schedule(self.graph, first):
             state = self._compute(index)
-            if index in ends:
+            if index in ends and first is not None and index != first:
+                passed.append((index, state))
+            elif index in ends:
                 yield index, state
+                yield from passed
+                passed, first = [], None
             if self._reads_left[index]:
                 self._live[index] = state
                 for fold in folds_of[index]:
