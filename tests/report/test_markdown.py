@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
+
 from layerwise.report import ReportData, markdown
-from report import synthetic
+from report import robust, synthetic
 
 
 def rows(text: str, title: str) -> list[list[str]]:
@@ -36,7 +38,35 @@ def test_every_table_is_rectangular_even_with_bars_in_plans() -> None:
 def test_names_are_escaped() -> None:
     plain = synthetic.run(6, ("painters",))
     text = markdown(replace(plain, manifest={"model": "<b>*x*", "depth": 6}))
-    assert text.startswith("# \\<b>\\*x\\*\n")
+    assert text.startswith("# &lt;b>\\*x\\*\n")
+
+
+HOSTILE = "<script>alert(1)</script> [a](https://b.c) ![i](j) &lt; | `x`\r\n# h <img src=x> https://d.e \x1b[2J www.f.g"
+
+
+@pytest.mark.parametrize("kind", ["manifest", "tasks", "arms"])
+def test_what_others_named_is_text_and_nothing_else(kind: str) -> None:
+    """No markup, link, entity, cell or line begins in a name: neither on the page's title nor in any table."""
+    data = robust.run() if kind == "arms" else synthetic.run(6, ("painters",))
+    if kind == "manifest":
+        data = replace(data, manifest={"model": HOSTILE, "corpus": HOSTILE, "depth": 6})
+    names = {"layershuffle", "baseline"} if kind == "arms" else {"prose", "arithmetic"}
+    pattern = re.compile("|".join(names))
+
+    def spoilt(text: str) -> str:
+        return pattern.sub(lambda found: found[0] + HOSTILE, text)
+
+    if kind != "manifest":
+        data = replace(
+            data, scores=tuple(replace(s, subject=spoilt(s.subject), task=spoilt(s.task)) for s in data.scores)
+        )
+    text = markdown(data)
+    assert "alert(1)" in text
+    for raw in ("<script", "</script", "<img", "[a](", "&lt; \\|", "https://", "www.", "\x1b", "\r", "\n# h"):
+        assert raw not in text
+    for table in (block for block in text.split("\n\n") if block.startswith("| ")):
+        widths = {len(re.split(r"(?<!\\)\|", line)) for line in table.splitlines()}
+        assert len(widths) == 1
 
 
 def test_an_empty_run_says_so() -> None:

@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 from layerwise.errors import RunError
 from layerwise.results import export as export_run
+from layerwise.results.exports import as_text
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.run import Run
@@ -76,6 +77,31 @@ def test_csv_gives_the_rows_back(folder: Path) -> None:
         assert found == expected
         if path.stem == "losses":
             assert [float(row["nll"]) for row in found] == [row.nll for row in LOSSES]
+
+
+STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "＝", "＠")
+
+
+def test_no_text_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+    """A spreadsheet reads a cell that begins with such a sign as a formula; numbers stay numbers."""
+    losses = [Loss(f"{sign}1+1", f"{sign}t", f"{sign}cmd|' /C calc'!A0", 0, -1.5, 10, 4) for sign in STARTS]
+    scores = [Score("effect", f"{sign}x", "t", "m", -0.5, -1.0, 1e-9) for sign in STARTS]
+    with Run.create(tmp_path / "run", MANIFEST) as run:
+        run.store.add_losses(losses)
+        run.store.replace_scores("effect", scores)
+        tables = {path.stem: path for path in export_run(run, format="csv")}
+    with tables["losses"].open(newline="", encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    for row in found:
+        assert all(not row[name].startswith(STARTS[:7]) for name in ("plan", "task", "document"))
+        assert float(row["nll"]) == -1.5
+        assert row["nll"] == "-1.5"
+    assert sorted(as_text(row["plan"]) for row in found) == sorted(loss.plan for loss in losses)
+    assert sorted(as_text(row["document"]) for row in found) == sorted(loss.document for loss in losses)
+    with tables["scores"].open(newline="", encoding="utf-8") as file:
+        assert [(as_text(row["subject"]), row["value"], row["low"]) for row in csv.DictReader(file)] == [
+            (score.subject, "-0.5", "-1.0") for score in scores
+        ]
 
 
 def test_exporting_again_replaces_the_files(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unicodedata import category
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -16,13 +17,23 @@ errors = Console(stderr=True, highlight=False)
 
 
 def write(console: Console, text: str, style: str = "") -> None:
-    """Print `text` as it is: brackets are not markup.
+    """Print `text` as it is: brackets are not markup, and what would steer a terminal is spelt out.
 
     A terminal gets lines broken between words; a file or a pipe gets them whole, and so do indented lines, whose
     columns mean something.
     """
     for line in text.splitlines():
-        console.print(Text(line, style), soft_wrap=not console.is_terminal or line.startswith(" "))
+        console.print(Text(_printable(line), style), soft_wrap=not console.is_terminal or line.startswith(" "))
+
+
+def _printable(line: str) -> str:
+    """A line whose control characters, and what is no Unicode, are written as escapes: names come from anywhere.
+
+    >>> _printable("demo\x1b[2J")
+    'demo\\\\x1b[2J'
+    """
+    shown = (sign if sign == "\t" or category(sign) not in ("Cc", "Cs") else ascii(sign)[1:-1] for sign in line)
+    return "".join(shown)
 
 
 class SweepBar:
@@ -61,8 +72,9 @@ class PartBar:
 
     def __init__(self, quiet: bool) -> None:
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(),
-            TimeRemainingColumn(), console=errors, transient=True, disable=quiet or not errors.is_terminal,
+            TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(), TimeRemainingColumn(), console=errors, transient=True,
+            disable=quiet or not errors.is_terminal,
         )  # fmt: skip
         self._task = self._bar.add_task("", total=1.0, visible=False)
         self._part = ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.table import Table
+from rich.text import Text
 
 from layerwise.cli.course import check_is_course, manifest_of, tell
 from layerwise.cli.lending import lend
@@ -172,5 +173,5 @@ def _table(scores: Sequence[Score], arms: Mapping[str, Mapping[str, Lender]]) ->
     for arm in arms:
         for order, merged in (("sequential", "own-depth"), ("arbitrary", "arbitrary")):
             tasks = (f"members {order}", f"best member {order}", f"merged {merged}", f"ensemble {order}")
-            table.add_row(arm, order, *(cell(arm, task) for task in tasks))
+            table.add_row(Text(arm), order, *(cell(arm, task) for task in tasks))
     return table

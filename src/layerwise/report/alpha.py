@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from layerwise.plan.limits import LAYER_LIMIT
 from layerwise.results.rows import Score
 
 OUT = "out"
@@ -29,8 +30,8 @@ class Alpha:
 
     @classmethod
     def of(cls, rows: Iterable[Score]) -> Alpha:
-        """From the rows of one arm; a row whose names are no numbers is not one of them."""
-        found = [row for row in rows if row.metric.isdecimal() and (row.task == OUT or row.task.isdecimal())]
+        """From the rows of one arm; a row whose names are no numbers of layers is not one of them."""
+        found = [row for row in rows if _is_layer(row.metric) and (row.task == OUT or _is_layer(row.task))]
         depth = 1 + max((int(row.task) for row in found if row.task != OUT), default=-1)
         values: dict[tuple[int, int], dict[str, float]] = defaultdict(dict)
         for row in found:
@@ -69,3 +70,7 @@ def source_name(number: int) -> str:
     ('the embedding', 'layer 2')
     """
     return "the embedding" if number == 0 else f"layer {number - 1}"
+
+
+def _is_layer(name: str) -> bool:
+    return name.isdecimal() and int(name) <= LAYER_LIMIT

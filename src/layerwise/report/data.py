@@ -8,11 +8,13 @@ the report.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from layerwise.errors import PlanError
+from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
+from layerwise.plan.limits import LAYER_LIMIT
 from layerwise.report.diagnosis import ORDER, Diagnosis, depth_of
 from layerwise.report.growth import Growth
 from layerwise.report.notation import verdict
@@ -23,6 +25,9 @@ from layerwise.results.rows import Loss, Note, PlanRecord, Score
 
 ALL_TASKS = "all"
 DELTA = "delta_nll"
+_DIGITS = re.compile(r"\d{300}")
+"""More digits than the name of a row has: the number of a layer, of a step or of a seed, or the name of a file."""
+
 PRUNING = "pruning"
 """The family of the plans that a diagnosis runs to judge its scores; they are no plans of a sweep."""
 
@@ -67,10 +72,19 @@ class Evidence:
 
     @classmethod
     def of(cls, data: ReportData) -> Evidence:
-        """Look the rows up once."""
+        """Look the rows up once.
+
+        Raises `RunError` for rows of more layers than a model has, or with a number too long to be read.
+        """
+        _refuse_impossible(data.scores)
         pretraining = Pretraining.of(data.scores, data.level)
         growth = Growth.of(data.scores, data.level)
         depth = _depth(data) or pretraining.depth or growth.depth
+        if depth > LAYER_LIMIT:
+            raise RunError(
+                f"the rows of this run are of {depth:,} layers, and no model has more than {LAYER_LIMIT:,}; restore "
+                "the run from a copy"
+            )
         data = replace(data, plans=tuple(record for record in data.plans if record.family != PRUNING))
         effects = {
             (score.subject, score.task, score.metric): score for score in data.scores if score.measure == "effect"
@@ -136,6 +150,16 @@ class Evidence:
         """What the untouched model scores: the metric of the identity plan, when the run measured it."""
         score = self.effect(str(Plan.identity(self.depth)), task, metric) if self.depth else None
         return score.value if score is not None and math.isfinite(score.value) else None
+
+
+def _refuse_impossible(scores: Iterable[Score]) -> None:
+    """Raise `RunError` for a name with a number that has too many digits to be read as one."""
+    for name in {name for score in scores for name in (score.subject, score.task, score.metric)}:
+        if _DIGITS.search(name):
+            raise RunError(
+                f"a row of this run is of {name[:40]!r}..., which is beyond any layer, step or seed; restore the run "
+                "from a copy"
+            )
 
 
 def _schedules(records: Iterable[str]) -> dict[str, Plan]:

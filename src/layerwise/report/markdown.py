@@ -35,6 +35,18 @@ from layerwise.report.wording import counted, label
 from layerwise.report.worth import worth
 from layerwise.results.rows import Score
 
+_INERT = tuple(
+    (re.compile(pattern), instead)
+    for pattern, instead in (
+        (r"&(?=#?\w+;)", "&amp;"),
+        (r"<(?=[A-Za-z/!?])", "&lt;"),
+        (r"(?<=\w):(?=//)", "&#58;"),
+        (r"(?i)\b(www)\.", r"\1&#46;"),
+        (r"([\\`*_|~]|\](?=[(\[]))", r"\\\1"),
+    )
+)
+"""What would begin a tag, an entity, a link or other markup, and what stands there instead."""
+
 
 def markdown(data: ReportData) -> str:
     """Claims and verdicts of a diagnosis; what each arm survives; findings, tasks, layers and plans of a sweep."""
@@ -75,7 +87,7 @@ def _robustness(evidence: Evidence) -> tuple[str, ...]:
     kept = {(rule, condition): kept_rows(found, rule, condition) for rule in RULES for condition in CONDITIONS}
     return (
         _section("Who survives what", matrix_rows(found)),
-        "\n".join([summary(matrix), "", *told]) if told else "",
+        "\n".join([_escaped(summary(matrix)), "", *told]) if told else "",
         _section("Order", order_rows(found)),
         *(
             _section(f"Layers kept, {RULES[rule]}, {CONDITIONS[condition]}", rows)
@@ -208,10 +220,14 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text as it stands, whatever Markdown would make of it.
+    """Text as it stands, whatever Markdown would make of it: in a line and a cell, without markup, links or entities.
 
-    >>> print(_escaped("0 (1|2)*3 <b>"))
-    0 (1\\|2)\\*3 \\<b>
+    A tag and an entity are undone by an entity, since not every reader of Markdown takes a backslash before them.
+
+    >>> print(_escaped("0 (1|2)*3 <b> [a](b)"))
+    0 (1\\|2)\\*3 &lt;b> [a\\](b)
     """
-    plain = " ".join(text.split())
-    return re.sub(r"([\\`*_|]|<(?=[A-Za-z/!?]))", r"\\\1", plain)
+    plain = "".join(sign if sign.isprintable() else "\ufffd" for sign in " ".join(text.split()))
+    for pattern, instead in _INERT:
+        plain = pattern.sub(instead, plain)
+    return plain

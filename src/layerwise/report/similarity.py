@@ -30,8 +30,9 @@ class Zone:
 def matrix(evidence: Evidence, metric: str, bound: Bound = "value") -> Matrix | None:
     """The similarity of every pair of hidden states, or one bound of it, or `None` when it was not measured.
 
-    A pair listed once counts for both its orders; a pair that was not listed, or has no interval when a bound is asked
-    for, is `None`. A state is as similar to itself as can be, which needs no interval.
+    It is `None` also when there are fewer pairs than states, which is no matrix. A pair listed once counts for both its
+    orders; a pair that was not listed, or has no interval when a bound is asked for, is `None`. A state is as similar
+    to itself as can be, which needs no interval.
     """
     values: dict[tuple[int, int], float | None] = {}
     for score in evidence.scores("similarity"):
@@ -43,14 +44,16 @@ def matrix(evidence: Evidence, metric: str, bound: Bound = "value") -> Matrix | 
     if not values:
         return None
     size = 1 + max(max(pair) for pair in values)
+    if len(values) < size:
+        return None
     return tuple(tuple(values.get((row, column)) for column in range(size)) for row in range(size))
 
 
 def difference(left: Matrix, right: Matrix) -> Matrix:
-    """left - right, pair by pair."""
+    """left - right, pair by pair, for the states that both have."""
     return tuple(
-        tuple(None if a is None or b is None else a - b for a, b in zip(above, below, strict=True))
-        for above, below in zip(left, right, strict=True)
+        tuple(None if a is None or b is None else a - b for a, b in zip(above, below, strict=False))
+        for above, below in zip(left, right, strict=False)
     )
 
 

@@ -2,7 +2,9 @@
 
 Parquet files carry the manifest in their schema metadata under `layerwise.manifest`, so a table that travels
 alone still says which weights and texts it came from. CSV has no place for that; the manifest is written
-beside the tables. Numbers are written so that reading them gives the same double again. Every file appears
+beside the tables. A spreadsheet takes a text that begins with `=`, `+`, `-` or `@` for a formula, so in CSV such a text
+has an apostrophe before it, which `as_text` takes away. Numbers are written as they are, so that reading them gives the
+same double again. Every file appears
 whole or not at all.
 """
 
@@ -25,6 +27,9 @@ Row = Loss | Score | PlanRecord
 
 _PER_GROUP = 100_000
 """Rows held in memory at once, and in one Parquet row group."""
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "＝", "＋", "－", "＠")
+"""How a text begins that a spreadsheet would compute, or that could be taken for one which was kept from it."""
 
 
 def export(run: Run, folder: Path | str | None = None, format: Format = "parquet") -> tuple[Path, ...]:
@@ -79,7 +84,21 @@ def _write_csv(path: Path, kind: type[Row], rows: Iterable[Row], manifest: str) 
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(item.name for item in fields(kind))
-        writer.writerows(astuple(row) for row in rows)
+        writer.writerows([_inert(value) for value in astuple(row)] for row in rows)
+
+
+def as_text(cell: str) -> str:
+    """The text that a cell of an exported CSV holds.
+
+    >>> as_text("'=1+1"), as_text("0-3")
+    ('=1+1', '0-3')
+    """
+    return cell.removeprefix("'")
+
+
+def _inert(value: object) -> object:
+    """A value for a cell that no spreadsheet takes for a formula; numbers are none."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULAS) else value
 
 
 def _columns(kind: type[Row]) -> dict[str, tuple[type, bool]]:
