@@ -222,9 +222,27 @@ def test_a_run_folder_that_another_process_writes(model: Path, texts: Path, fold
         assert list(run.store.losses()) == before
 
 
-@pytest.mark.parametrize("change", ["model", "text", "families", "seed", "dtype"])
+OTHERWISE = {
+    "families": (("--plan", "0"), "ask for the same plans or parts"),
+    "seed": (("--seed", "1"), "its seed is 0, and 1 was asked for. Write --seed 0"),
+    "dtype": (("--dtype", "float64"), "its dtype is 'float32', and 'float64' was asked for. Write --dtype float32"),
+    "batch_tokens": (("--batch-tokens", "50"), "its batch_tokens is '4096', and '50' was asked for. Write --batch-to"),
+    "threads": ((), "its threads is '1', and '2' was asked for. Write OMP_NUM_THREADS=1 before the command"),
+    "matmul_precision": ((), "its matmul_precision is 'highest', and 'high' was asked for"),
+    "model": ((), "its weight_hash is"),
+    "text": ((), "its corpus_hash is"),
+}
+
+
+@pytest.mark.parametrize("change", OTHERWISE)
 def test_the_folder_of_another_run_keeps_its_rows(
-    model: Path, texts: Path, own_model: Path, folder: Path, tmp_path: Path, change: str
+    model: Path,
+    texts: Path,
+    own_model: Path,
+    folder: Path,
+    tmp_path: Path,
+    change: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert layerwise("sweep", model, "--text", texts, "--run", folder, *FEW).code == 0
     with Run.open(folder) as run:
@@ -233,15 +251,55 @@ def test_the_folder_of_another_run_keeps_its_rows(
     weights["model.norm.weight"] *= 2
     save_file(weights, own_model / "model.safetensors", {"format": "pt"})
     (tmp_path / "text.txt").write_text("another text, as short as it is")
-    more = {"families": ("--plan", "0"), "seed": ("--seed", "1"), "dtype": ("--dtype", "float64")}.get(change, ())
+    more, said = OTHERWISE[change]
+    if change == "threads":
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    if change == "matmul_precision":
+        monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
     message = refused(
         *("sweep", own_model if change == "model" else model),
         *("--text", tmp_path / "text.txt" if change == "text" else texts, "--run", folder, *FEW, *more),
     )
     assert "This folder holds another run" in message
+    assert said in message
     assert "--fresh" in message
     with Run.open(folder) as run:
         assert list(run.store.losses()) == before
+
+
+def test_the_same_command_on_another_number_of_threads_finds_its_run_and_is_refused(
+    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was given no folder is found by what is measured, however that is computed."""
+    monkeypatch.chdir(tmp_path)
+    arguments = ("sweep", model, "--text", texts, *FEW, "--quiet")
+    assert layerwise(*arguments).code == 0
+    assert layerwise(*arguments).code == 0
+    for more in (("--batch-tokens", "100"), ()):
+        if not more:
+            monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+        assert "This folder holds another run" in refused(*arguments, *more)
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    assert layerwise(*arguments, "--fresh").code == 0
+
+
+def test_another_processor_is_noted_in_the_run(
+    model: Path, texts: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("sweep", model, "--text", texts, "--run", folder, *FEW)
+    assert layerwise(*arguments).code == 0
+    with Run.open(folder) as run:
+        assert run.store.notes("provenance") == []
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "ALTIVEC")
+    for _ in range(2):
+        ended = layerwise(*arguments)
+        assert ended.code == 0
+        assert "ALTIVEC" in ended.err
+    with Run.open(folder) as run:
+        (note,) = run.store.notes("provenance")
+        assert "kernels" in note.text
+        assert "last bits" in note.text
+    assert "ALTIVEC" in (folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize("verb", ["report", "export"])

@@ -22,7 +22,7 @@ from layerwise.cli.sitting import begin, speaker
 from layerwise.data.splits import Splits
 from layerwise.errors import RunError
 from layerwise.measure.edges import ALPHA, alpha_rows
-from layerwise.measure.provenance import folder_of
+from layerwise.measure.provenance import described, folder_of
 from layerwise.measure.survey import Questions, conditions
 from layerwise.merge.lenders import Lender, by_arm
 from layerwise.merge.study import MEASURE as MERGING
@@ -30,7 +30,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import Pedigree, refined_at, trained_models
 from layerwise.stack import Stack
 from layerwise.train.assessment import Candidate, Watcher, assess, training_rows
-from layerwise.train.processes import is_first_process
+from layerwise.train.processes import is_first_process, training_settings
 from layerwise.train.recipe import Recipe
 from layerwise.train.trained import Trained, open_trained, saved_edges
 from layerwise.train.training import Base, train
@@ -53,20 +53,19 @@ class Course:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-def manifest_of(stack: Stack, weights: str, splits: Splits) -> Manifest:
+def manifest_of(stack: Stack, weights: str, splits: Splits, settings: Mapping[str, object] | None = None) -> Manifest:
     """The provenance of a course from a base of hash `weights`; methods and seeds can be added later."""
-    return Manifest(
-        model=stack.source.name, revision=stack.source.revision, weight_hash=weights,
-        dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=splits.name,
-        corpus_hash=splits.digest, documents=len(splits.test), tokens=len(splits.test), window=1, families=(FAMILY,),
-        tasks=(), seed=0, layers=stack.path, command=tuple(sys.argv),
+    return described(
+        stack, weights, corpus=splits.name, corpus_hash=splits.digest, documents=len(splits.test),
+        tokens=len(splits.test), window=1, families=(FAMILY,), tasks=(), seed=0, command=tuple(sys.argv),
+        settings=settings,
     )  # fmt: skip
 
 
 def hold(course: Course, stack: Stack, questions: Questions, folder: Path | None, *, fresh: bool, quiet: bool) -> None:
     """Train what is not trained yet into `folder`, or into one named by what is learned, and assess all of it."""
     next(conditions(stack.depth, questions))  # a model that cannot be asked is refused before it is trained
-    manifest = manifest_of(stack, course.base.weights, course.splits)
+    manifest = manifest_of(stack, course.base.weights, course.splits, training_settings(course.arguments))
     folder = folder or folder_of(manifest)
     if not is_first_process():
         _train(course, folder, lambda label, done, total: None, lambda text: None)

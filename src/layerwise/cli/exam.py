@@ -24,7 +24,7 @@ from layerwise.data.mixed_signals import mixed_signals
 from layerwise.data.msgs import read_msgs
 from layerwise.errors import DataError, ModelError, RunError, near_matches
 from layerwise.measure.acceptability import ALL, CHANCE
-from layerwise.measure.provenance import folder_of
+from layerwise.measure.provenance import described, folder_of
 from layerwise.measure.pseudo_likelihood import TooLong
 from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import FILE, Pedigree
@@ -172,11 +172,10 @@ class Exam:
     def _manifest(self, stack: Stack, pairs: Sequence[PairSet], tasks: Sequence[Task]) -> Manifest:
         asked = sum(len(each.pairs) for each in pairs) + sum(len(task.test) for task in tasks)
         origins = [each.origin for each in pairs] + [task.name for task in tasks]
-        return Manifest(
-            model=stack.source.name, revision=stack.source.revision, weight_hash=weight_hash(stack.model),
-            dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus="; ".join(origins),
-            corpus_hash=self.sources.digest, documents=asked, tokens=asked, window=1, families=(FAMILY,),
-            tasks=self.sources.names, seed=self.sources.seed, layers=stack.path, command=tuple(sys.argv),
+        return described(
+            stack, weight_hash(stack.model), corpus="; ".join(origins), corpus_hash=self.sources.digest,
+            documents=asked, tokens=asked, window=1, families=(FAMILY,), tasks=self.sources.names,
+            seed=self.sources.seed, command=tuple(sys.argv),
         )  # fmt: skip
 
     def _ask(

@@ -143,7 +143,7 @@ def hold(
     quiet: bool,
 ) -> None:
     """Train what is not trained yet into `folder`, or into one named by what is learned, and tell what became of it."""
-    manifest = manifest_of(pupil, seed, tuple(sys.argv))
+    manifest = manifest_of(pupil, seed, tuple(sys.argv), arguments)
     folder = folder or folder_of(manifest)
     arms = _arms(pupil, asked, alone, None if fresh else begun_steps(folder / asked.name))
     refuse_unfit(pupil, arms, asked.passes, None if fresh else folder)

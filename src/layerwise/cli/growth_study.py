@@ -23,7 +23,7 @@ def hold(
 ) -> None:
     """Carry the study on into `folder`, or into one named by what is learned, and write its report."""
     check_study(pupil, asked)
-    manifest = manifest_of(pupil, asked.seed, tuple(sys.argv))
+    manifest = manifest_of(pupil, asked.seed, tuple(sys.argv), arguments)
     manifest = replace(manifest, families=(*manifest.families, "study"))
     folder = folder or folder_of(manifest)
     say = speaker(quiet)

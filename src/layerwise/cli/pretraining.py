@@ -34,7 +34,7 @@ from layerwise.data.tokenizer import load_tokenizer
 from layerwise.data.wordpiece import check_tokenizer, train_wordpiece
 from layerwise.measure.likeness import MEASURE as LIKENESS
 from layerwise.measure.likeness import likeness_scores, weights_by_seed
-from layerwise.measure.provenance import folder_of
+from layerwise.measure.provenance import folder_of, hardware, numerics
 from layerwise.models import ElcForMaskedLM
 from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import Pedigree
@@ -45,7 +45,7 @@ from layerwise.train.evaluation import Examinee, Judging, Opened, evaluate_model
 from layerwise.train.pretrained import ALPHA, HELD_OUT, LATENCY, TRAINING, arm_means, pretrained_rows
 from layerwise.train.pretrainer import pretrain
 from layerwise.train.pretraining import Pretraining, new_model, pretraining
-from layerwise.train.processes import is_first_process
+from layerwise.train.processes import is_first_process, training_settings
 
 FAMILY = "pretraining"
 """What the manifest of such a run calls itself."""
@@ -169,6 +169,8 @@ def manifest_of(programme: Programme, seed: int) -> Manifest:
         dtype="float32", device=programme.device, corpus=text.name, corpus_hash=text.digest,
         documents=len(text.test.names), tokens=len(text.test.ids), window=recipe.lengths[0], families=(FAMILY,),
         tasks=(), seed=seed, layers="encoder.layers", command=tuple(sys.argv),
+        numerics=numerics(programme.device, **training_settings(programme.arguments)),
+        hardware=hardware(programme.device),
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from layerwise.data.splits import Splits, digest
 from layerwise.errors import DataError, ModelError, RunError
 from layerwise.measure.edges import Ask, Wired
 from layerwise.measure.held_out import HeldOut
+from layerwise.measure.provenance import described
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring
 from layerwise.results import Manifest
@@ -109,11 +110,9 @@ def _masked(subject: Subject, material: Material) -> tuple[Ask, Ask, Manifest]:
         raise DataError(f"{subject.folder} has no tokenizer beside it, so it cannot read text")
     name, content, parts = _documents(subject, material)
     halves = [_fill_ins(stack, part, material) for part in parts]
-    manifest = Manifest(
-        model=stack.source.name, revision=stack.source.revision, weight_hash=weight_hash(stack.model),
-        dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=name,
-        corpus_hash=content, documents=sum(map(len, parts)), tokens=sum(map(_scored, halves)),
-        window=material.length or MASKED_LENGTH, families=(FAMILY,), tasks=(), seed=0, layers=stack.path,
+    manifest = described(
+        stack, weight_hash(stack.model), corpus=name, corpus_hash=content, documents=sum(map(len, parts)),
+        tokens=sum(map(_scored, halves)), window=material.length or MASKED_LENGTH, families=(FAMILY,), tasks=(), seed=0,
         command=tuple(sys.argv),
     )  # fmt: skip
     return lambda: halves[0].ask(stack), lambda: halves[1].ask(stack), manifest

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from layerwise.errors import MeasureError
 from layerwise.measure.effects import MEASURE as EFFECT
 from layerwise.measure.effects import effects
-from layerwise.measure.provenance import provenance
+from layerwise.measure.provenance import provenance, task_digest
 from layerwise.measure.reading import Reading
 from layerwise.measure.similarity import similarity
 from layerwise.measure.study import Study
@@ -45,7 +45,12 @@ def manifest_of(stack: Stack, reading: Reading, study: Study, command: tuple[str
     plans = tuple(f"plan:{text}" for text in study.plans)
     limit = (f"limit:{study.task_limit}",) if study.task_limit else ()
     families, tasks = (*study.families, *plans), (*study.tasks, *limit)
-    return provenance(stack, reading, families=families, tasks=tasks, seed=study.seed, command=command)
+    settings: dict[str, object] = {"batch_tokens": study.batch_tokens}
+    if study.tasks and study.task_folder is not None:
+        settings["task_folder"] = task_digest(study.task_folder)
+    return provenance(
+        stack, reading, families=families, tasks=tasks, seed=study.seed, command=command, settings=settings
+    )
 
 
 def benchmarks_of(study: Study) -> Benchmarks | None:

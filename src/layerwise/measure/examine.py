@@ -57,7 +57,10 @@ class Watcher:
 
 def manifest_of(stack: Stack, reading: Reading, asked: Examination, command: tuple[str, ...] = ()) -> Manifest:
     """The provenance of an examination of `stack` on `reading`."""
-    return provenance(stack, reading, families=asked.settings(), seed=asked.seed, command=command)
+    return provenance(
+        stack, reading, families=asked.settings(), seed=asked.seed, command=command,
+        settings={"batch_tokens": asked.batch_tokens},
+    )  # fmt: skip
 
 
 def examine(stack: Stack, reading: Reading, asked: Examination, run: Run, watcher: Watcher | None = None) -> None:

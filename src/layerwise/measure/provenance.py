@@ -5,11 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
 
 from layerwise.measure.reading import Reading
 from layerwise.results import Manifest
+from layerwise.results.manifest import this_hardware
+from layerwise.results.run import DATABASE
 from layerwise.stack import Stack, weight_hash
+
+_OF_TASKS = (".yaml", ".yml", ".py", ".json", ".jsonl", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
+"""How the names of task files end, and of the data that they read."""
 
 
 def provenance(
@@ -20,18 +30,81 @@ def provenance(
     tasks: tuple[str, ...] = (),
     seed: int,
     command: tuple[str, ...] = (),
+    settings: Mapping[str, object] | None = None,
 ) -> Manifest:
-    """The manifest of a measurement of `stack` on `reading`; `families` and `tasks` decide what a row means."""
-    return Manifest(
-        model=stack.source.name, revision=stack.source.revision, weight_hash=weight_hash(stack.model),
-        dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=reading.name,
-        corpus_hash=reading.digest, documents=reading.documents, tokens=reading.tokens, window=reading.length,
-        families=families, tasks=tasks, seed=seed, layers=stack.path, command=command,
+    """The manifest of a measurement of `stack` on `reading`; `families` and `tasks` decide what a row means, `settings`
+    its last bits."""
+    return described(
+        stack, weight_hash(stack.model), corpus=reading.name, corpus_hash=reading.digest,
+        documents=reading.documents, tokens=reading.tokens, window=reading.length, families=families, tasks=tasks,
+        seed=seed, command=command, settings=settings,
     )  # fmt: skip
 
 
+def described(stack: Stack, weights: str, *, settings: Mapping[str, object] | None = None, **more: Any) -> Manifest:
+    """The manifest of whatever is made of `stack`, whose weights have the hash `weights`.
+
+    `settings` are those that change the last bits of a number, by the names of their options; `more` are the other
+    fields of the manifest.
+    """
+    return Manifest(
+        model=stack.source.name, revision=stack.source.revision, weight_hash=weights,
+        dtype=str(stack.dtype).removeprefix("torch."), device=stack.device.type, layers=stack.path,
+        numerics=numerics(stack.device, stack.model, **(settings or {})), hardware=hardware(stack.device), **more,
+    )  # fmt: skip
+
+
+def numerics(device: torch.device | str, model: nn.Module | None = None, **settings: object) -> dict[str, str]:
+    """What, besides what is measured, decides the bits of a number: `settings`, and what torch computes by.
+
+    The threads count on a processor alone, where a sum is divided among them.
+
+    >>> numerics("meta", batch_tokens=100)["batch_tokens"]
+    '100'
+    """
+    found = {name: str(value) for name, value in settings.items()}
+    if torch.device(device).type == "cpu":
+        found["threads"] = str(torch.get_num_threads())
+    attention = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if isinstance(attention, str):
+        found["attention"] = attention
+    found["matmul_precision"] = torch.get_float32_matmul_precision()
+    found["deterministic"] = str(torch.are_deterministic_algorithms_enabled())
+    return found
+
+
+def hardware(device: torch.device | str) -> dict[str, str]:
+    """The machine in words, with the instructions that torch's kernels use and the accelerator, where there is one."""
+    found = {**this_hardware(), "kernels": torch.backends.cpu.get_cpu_capability()}
+    if torch.device(device).type == "cuda":
+        found["accelerator"] = torch.cuda.get_device_name(torch.device(device))
+    return found
+
+
+def task_digest(folder: Path) -> str:
+    """SHA-256, shortened, over the task files in a folder, with their data and their paths in it.
+
+    What is hidden or a cache is left out, and so are the folders of runs, which may lie beside the tasks.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        hidden = any(part.startswith((".", "__")) for part in inside.parts)
+        if hidden or path.suffix not in _OF_TASKS or not path.is_file():
+            continue
+        if any((folder / parent / DATABASE).exists() for parent in inside.parents):
+            continue
+        with path.open("rb") as file:
+            digest.update(f"{inside.as_posix()}\n".encode(errors="surrogateescape"))
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
 def folder_of(manifest: Manifest, root: Path = Path("runs")) -> Path:
-    """The folder of a run that was given none: named by what it measures, so that the same command resumes it."""
-    digest = hashlib.sha256(json.dumps(manifest.identity(), sort_keys=True, default=str).encode()).hexdigest()
+    """The folder of a run that was given none: named by what it measures, so that the same command resumes it.
+
+    How it is computed is not in the name: a command that would compute otherwise finds the run, and is told so.
+    """
+    digest = hashlib.sha256(json.dumps(manifest.measured(), sort_keys=True, default=str).encode()).hexdigest()
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(manifest.model).name).strip(".-") or "model"
     return root / f"{name}-{digest[:8]}"

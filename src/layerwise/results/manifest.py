@@ -1,11 +1,9 @@
 """What a run is: the model, texts and settings whose rows it holds, and the machine that computed them.
 
 A `Manifest` is written into the run folder before the first row, so every number can be traced to the
-weights, the corpus and the command it came from. Part of it is the run's *identity*: the fields that decide
-what a row means. Rows of two identities must never meet in one table, so resuming checks that the identities
-agree and names the first field that does not. The rest is provenance (command, versions, time, hardware) and
-may differ from session to session: rows stay comparable, and `version_changes` puts every difference of
-versions into words.
+weights, the corpus and the command it came from. Part of it is the run's *identity*, see
+`layerwise.results.identity`. The rest is provenance (command, versions, time, hardware) and may differ from session to
+session.
 """
 
 from __future__ import annotations
@@ -14,33 +12,19 @@ import json
 import os
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from layerwise.errors import RunError
 from layerwise.results.checked_json import parse, value_of
+from layerwise.results.identity import MEASURED
 
-FORMAT = 1
+FORMAT = 2
 """Version of the JSON layout; raised when a field changes its meaning."""
-
-IDENTITY = (
-    "weight_hash",
-    "dtype",
-    "device",
-    "corpus_hash",
-    "documents",
-    "tokens",
-    "window",
-    "families",
-    "tasks",
-    "seed",
-    "layers",
-)
-"""The fields that must agree for rows to belong to one run. Names and paths are not among them: the hashes
-are.
-"""
 
 
 def utc_now() -> str:
@@ -68,8 +52,19 @@ def this_hardware() -> dict[str, str]:
     return {
         "platform": platform.platform(),
         "machine": platform.machine(),
+        "processor": _processor(),
         "processors": str(os.cpu_count()),
     }
+
+
+def _processor() -> str:
+    """The processor by its name, where the machine tells it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.processor() or "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +73,10 @@ class Manifest:
 
     `weight_hash` covers the weights and the configuration as loaded, `corpus_hash` the texts. `documents` and
     `tokens` count what is scored, `window` is the longest text in tokens that is scored at once, `revision` a
-    hub commit where there is one, `layers` the place of the blocks in the model. `command` is the argument vector.
-    The fields in `IDENTITY` decide whether two manifests describe the same run; `created`, `versions` and `hardware`
-    are filled in.
+    hub commit where there is one, `layers` the place of the blocks in the model. `numerics` are the settings that
+    change the last bits of a number, by name, such as the tokens of a batch and the threads. `command` is the argument
+    vector. What `layerwise.results.identity` lists decides whether two manifests describe the same run; `created`,
+    `versions` and `hardware` are filled in.
     """
 
     model: str
@@ -97,6 +93,7 @@ class Manifest:
     tasks: tuple[str, ...]
     seed: int
     layers: str = ""
+    numerics: Mapping[str, str] = field(default_factory=dict, hash=False)
     command: tuple[str, ...] = ()
     created: str = field(default_factory=utc_now)
     versions: Mapping[str, str] = field(default_factory=installed_versions, hash=False)
@@ -105,12 +102,13 @@ class Manifest:
     def __post_init__(self) -> None:
         for name in ("families", "tasks", "command"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        for name in ("versions", "hardware"):
+        object.__setattr__(self, "command", tuple(map(_text, self.command)))
+        for name in ("numerics", "versions", "hardware"):
             object.__setattr__(self, name, dict(getattr(self, name)))
 
-    def identity(self) -> dict[str, object]:
-        """The fields, by name, that rows of one run have in common."""
-        return {name: getattr(self, name) for name in IDENTITY}
+    def measured(self) -> dict[str, object]:
+        """The fields, by name, that say what is measured, however it is computed."""
+        return {name: getattr(self, name) for name in MEASURED}
 
     def to_json(self) -> str:
         """The manifest as indented JSON, with the version of the layout in `format`.
@@ -150,30 +148,6 @@ class Manifest:
         return read
 
 
-def check_same_run(recorded: Manifest, asked: Manifest) -> None:
-    """Raise `RunError` unless both manifests have one identity; the message names the first field that
-    differs.
-    """
-    before, now = recorded.identity(), asked.identity()
-    for name in IDENTITY:
-        if before[name] != now[name]:
-            raise RunError(
-                f"This folder holds another run: its {name} is {before[name]!r}, and {now[name]!r} was "
-                "asked for. "
-                "Choose another folder, repeat the settings of the first run to resume it, "
-                "or use --fresh to discard its rows and start again."
-            )
-
-
-def version_changes(recorded: Mapping[str, str], current: Mapping[str, str]) -> tuple[str, ...]:
-    """One sentence for each version that is not what it was when the run began.
-
-    >>> version_changes({"torch": "2.11.0"}, {"torch": "2.13.0"})
-    ('torch was 2.11.0 when this run began and is 2.13.0 now',)
-    """
-    sentences = []
-    for name in sorted({*recorded, *current}):
-        before, now = recorded.get(name, "absent"), current.get(name, "absent")
-        if before != now:
-            sentences.append(f"{name} was {before} when this run began and is {now} now")
-    return tuple(sentences)
+def _text(word: str) -> str:
+    """A word of a command as Unicode: a path may hold bytes that are none."""
+    return word.encode(errors="backslashreplace").decode()

@@ -25,20 +25,23 @@ from typing import Self
 from layerwise.errors import RunError
 from layerwise.results.checked_json import read
 from layerwise.results.database import explained
+from layerwise.results.identity import changes, check_same_run
 from layerwise.results.lock import Lock
-from layerwise.results.manifest import Manifest, check_same_run, version_changes
+from layerwise.results.manifest import Manifest
 from layerwise.results.store import Store
 
 MANIFEST = "manifest.json"
 DATABASE = "run.sqlite"
 LOCK = "run.lock"
+PROVENANCE = "provenance"
+"""What notes are called that tell of another version or machine; they stand under the report's provenance."""
 
 
 class Run:
     """An open run folder; a context manager, so that the lock and the database are let go in every case.
 
-    `changes` says, in sentences, which versions differ from those the run began with; empty unless it was
-    resumed.
+    `changes` says, in sentences, which versions, and what of the machine, differ from those the run began with; empty
+    unless it was resumed.
     """
 
     def __init__(
@@ -90,7 +93,7 @@ class Run:
             recorded = _read_manifest(folder)
             check_same_run(recorded, manifest)
             store = Store.writing(folder / DATABASE, command=manifest.command, versions=manifest.versions)
-            return cls(folder, recorded, store, lock, version_changes(recorded.versions, manifest.versions))
+            return cls(folder, recorded, store, lock, _noted(changes(recorded, manifest), store))
         except BaseException:
             lock.release()
             raise
@@ -172,6 +175,14 @@ def write_whole(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):  # where nothing could be written, nothing can be removed
             draft.unlink(missing_ok=True)
+
+
+def _noted(said: tuple[str, ...], store: Store) -> tuple[str, ...]:
+    """Keep what has changed since the run began among its notes; hand it on."""
+    known = [note.text for note in store.notes(PROVENANCE)]
+    if not set(said) <= set(known):
+        store.replace_notes(PROVENANCE, (*known, *said))
+    return said
 
 
 def _locked(folder: Path | str) -> tuple[Path, Lock]:

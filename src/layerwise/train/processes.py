@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
+from typing import Any
+
+_WITHOUT_BITS = (
+    "use_cpu", "report_to", "run_name", "project", "trackio_space_id", "disable_tqdm", "log_level",
+    "log_level_replica", "log_on_each_node", "logging_dir", "logging_first_step", "logging_steps", "logging_strategy",
+    "dataloader_num_workers", "dataloader_pin_memory", "dataloader_prefetch_factor", "dataloader_persistent_workers",
+    "save_total_limit",
+)  # fmt: skip
+"""Training arguments that change what is told and kept of a training, and no weight."""
 
 
 def is_first_process() -> bool:
@@ -13,3 +24,12 @@ def is_first_process() -> bool:
 def is_alone() -> bool:
     """Whether this is the only process."""
     return int(os.environ.get("WORLD_SIZE", "1")) == 1
+
+
+def training_settings(arguments: Mapping[str, Any]) -> dict[str, object]:
+    """What, besides its recipe, decides the bits of a training: the processes, and the further `TrainingArguments`."""
+    given = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_BITS}
+    found: dict[str, object] = {"processes": os.environ.get("WORLD_SIZE", "1")}
+    if given:
+        found["set"] = ", ".join(f"{name}={json.dumps(value, default=str)}" for name, value in given.items())
+    return found

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from layerwise.data.corpus import Corpus
 from layerwise.data.splits import Splits
+from layerwise.measure.provenance import described
 from layerwise.plan.growth import ModelCost
 from layerwise.results import Manifest
 from layerwise.stack import Stack
 from layerwise.train.growth.newborn import TINY
 from layerwise.train.growth.study import FROM_RANDOM, FROM_TRAINED
+from layerwise.train.processes import training_settings
 from layerwise.train.recipe import Settings
 from layerwise.train.training import Base
 
@@ -53,14 +55,16 @@ class Pupil:
         return len(self.splits.train)
 
 
-def manifest_of(pupil: Pupil, seed: int, command: tuple[str, ...] = ()) -> Manifest:
-    """The provenance of a run; arms and seeds can be added later."""
+def manifest_of(
+    pupil: Pupil, seed: int, command: tuple[str, ...] = (), arguments: Mapping[str, Any] | None = None
+) -> Manifest:
+    """The provenance of a run; arms and seeds can be added later. `arguments` are further `TrainingArguments`."""
     stack, splits = pupil.stack, pupil.splits
     windows: Sequence[Any] = getattr(splits.test, "windows", ())
-    return Manifest(
-        model=stack.source.name, revision=stack.source.revision, weight_hash=pupil.base.weights,
-        dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=splits.name,
-        corpus_hash=splits.digest, documents=len({(window.task, window.document) for window in windows}),
+    return described(
+        stack, pupil.base.weights, corpus=splits.name, corpus_hash=splits.digest,
+        documents=len({(window.task, window.document) for window in windows}),
         tokens=sum(window.scored for window in windows), window=pupil.length, families=(FAMILY,),
-        tasks=("from scratch",) if pupil.redraws else (), seed=seed, layers=stack.path, command=command,
+        tasks=("from scratch",) if pupil.redraws else (), seed=seed, command=command,
+        settings=training_settings(arguments or {}),
     )  # fmt: skip

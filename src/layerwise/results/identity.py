@@ -1,0 +1,122 @@
+"""What two manifests must have in common for their rows to stand in one table, and how a user brings that about.
+
+An identity is what is measured (the model, the text, the plans, the seed) and how it is computed (`numerics`: batches,
+threads, attention, and whatever else changes the last bits). Rows of two identities never meet: resuming with another
+one is refused, with the field that differs, both values, and what to write. Versions and hardware may differ, and are
+put into words instead (`changes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from layerwise.errors import RunError
+
+MEASURED = (
+    "dtype",
+    "device",
+    "weight_hash",
+    "window",
+    "corpus_hash",
+    "documents",
+    "tokens",
+    "families",
+    "tasks",
+    "seed",
+    "layers",
+)
+"""The fields that say what is measured. Names and paths are not among them: the hashes are. A hash comes after
+the fields that it depends on, so that a refusal names what was asked for otherwise."""
+
+_TEXT = "Give the text, the tokenizer, the --length, --tokens and --limit that it was begun with"
+_WRITE: Mapping[str, str] = {
+    "weight_hash": "Give the model that it was begun with",
+    "dtype": "Write --dtype {}",
+    "device": "Write --device {}",
+    "corpus_hash": _TEXT,
+    "documents": _TEXT,
+    "tokens": _TEXT,
+    "window": "Write --length {}",
+    "families": "To go on, ask for the same plans or parts",
+    "tasks": "To go on, ask for the same tasks",
+    "seed": "Write --seed {}",
+    "layers": "Write --layers {}",
+    "batch_tokens": "Write --batch-tokens {}",
+    "task_folder": "Give the --task-folder that it was begun with, its files unchanged",
+    "threads": "Write OMP_NUM_THREADS={} before the command",
+    "processes": "Start {} process(es)",
+    "set": "Give the same --set",
+    "attention": "Open the model with the attention {}",
+    "matmul_precision": "Call torch.set_float32_matmul_precision('{}')",
+    "deterministic": "Call torch.use_deterministic_algorithms({})",
+}
+"""What to write for a run to be gone on with, by the field that differs; `{}` is its recorded value."""
+
+_LONGEST = 60
+"""Characters of a value that a refusal shows."""
+
+HARDWARE = ("machine", "processor", "kernels", "accelerator")
+"""What of the hardware decides which kernels compute, and so the last bits of a number."""
+
+
+class Identified(Protocol):
+    """A manifest, as far as its identity goes."""
+
+    @property
+    def numerics(self) -> Mapping[str, str]: ...
+    @property
+    def versions(self) -> Mapping[str, str]: ...
+    @property
+    def hardware(self) -> Mapping[str, str]: ...
+
+
+def check_same_run(recorded: Identified, asked: Identified) -> None:
+    """Raise `RunError` unless both manifests have one identity; the message names the first field that differs, its
+    value then and now, and what to write to go on."""
+    for name, before, now in _differences(recorded, asked):
+        advice = _WRITE.get(name, "To go on, repeat the settings that it was begun with").format(before)
+        raise RunError(
+            f"This folder holds another run: its {name} is {_shown(before)}, and {_shown(now)} was asked for. "
+            f"{advice}, or choose another folder with --run, or use --fresh to discard its rows and start again."
+        )
+
+
+def _differences(recorded: Identified, asked: Identified) -> Iterator[tuple[str, object, object]]:
+    for name in MEASURED:
+        before, now = getattr(recorded, name), getattr(asked, name)
+        if before != now:
+            yield name, before, now
+    for name in dict.fromkeys((*recorded.numerics, *asked.numerics)):
+        then, then_asked = recorded.numerics.get(name, "not set"), asked.numerics.get(name, "not set")
+        if then != then_asked:
+            yield name, then, then_asked
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def changes(recorded: Identified, current: Identified) -> tuple[str, ...]:
+    """A sentence for each version, and each part of the machine, that is not what it was when the run began."""
+    found = version_changes(recorded.versions, current.versions)
+    hardware = (
+        {name: each.hardware[name] for name in HARDWARE if name in each.hardware} for each in (recorded, current)
+    )
+    moved = version_changes(*hardware)
+    return (*found, *(f"{said}, so rows from here on may differ in their last bits" for said in moved))
+
+
+def version_changes(recorded: Mapping[str, str], current: Mapping[str, str]) -> tuple[str, ...]:
+    """One sentence for each name whose value is not what it was when the run began.
+
+    >>> version_changes({"torch": "2.11.0"}, {"torch": "2.13.0"})
+    ('torch was 2.11.0 when this run began and is 2.13.0 now',)
+    """
+    sentences = []
+    for name in sorted({*recorded, *current}):
+        before, now = recorded.get(name, "absent"), current.get(name, "absent")
+        if before != now:
+            sentences.append(f"{name} was {before} when this run began and is {now} now")
+    return tuple(sentences)

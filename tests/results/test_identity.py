@@ -1,0 +1,78 @@
+"""When two manifests are one run: what is measured and how it is computed agree; versions and hardware may differ."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from layerwise.errors import RunError
+from layerwise.results.identity import MEASURED, changes, check_same_run, version_changes
+from layerwise.results.manifest import Manifest
+
+MANIFEST = Manifest(
+    "demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip", "swap"), ("prose",), 7,
+    numerics={"batch_tokens": "4096", "threads": "2"}, hardware={"machine": "x86_64", "kernels": "AVX2"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_different_field_is_named_with_both_values(name: str) -> None:
+    before = getattr(MANIFEST, name)
+    other = replace(MANIFEST, **{name: (*before, "x") if isinstance(before, tuple) else f"{before}9"})
+    with pytest.raises(RunError, match="--fresh") as refusal:
+        check_same_run(MANIFEST, other)
+    for part in (name, repr(before), repr(getattr(other, name))):
+        assert part in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("numerics", "parts"),
+    [
+        ({"batch_tokens": "100", "threads": "2"}, ("batch_tokens is '4096', and '100'", "Write --batch-tokens 4096,")),
+        ({"batch_tokens": "4096", "threads": "1"}, ("threads is '2', and '1'", "Write OMP_NUM_THREADS=2 before")),
+        ({"batch_tokens": "4096"}, ("threads is '2', and 'not set'",)),
+        ({**MANIFEST.numerics, "set": "weight_decay=1"}, ("set is 'not set', and 'weight_decay=1'",)),
+        ({**MANIFEST.numerics, "unheard": "of"}, ("unheard is 'not set', and 'of'", "repeat the settings")),
+    ],
+)
+def test_a_setting_that_changes_bits_is_named_with_what_to_write(
+    numerics: dict[str, str], parts: tuple[str, ...]
+) -> None:
+    with pytest.raises(RunError, match=r"--run, or use --fresh") as refusal:
+        check_same_run(MANIFEST, replace(MANIFEST, numerics=numerics))
+    for part in parts:
+        assert part in str(refusal.value)
+
+
+def test_a_refusal_is_short_however_long_the_values_are() -> None:
+    with pytest.raises(RunError) as refusal:
+        check_same_run(MANIFEST, replace(MANIFEST, families=tuple(f"plan:{number}" for number in range(10_000))))
+    assert len(str(refusal.value)) < 500
+
+
+@pytest.mark.parametrize("name", sorted({item.name for item in fields(Manifest)} - {*MEASURED, "numerics"}))
+def test_provenance_may_differ(name: str) -> None:
+    changed = {"versions": {"torch": "1"}, "hardware": {"machine": "abacus"}, "command": ("other",)}.get(name, "other")
+    check_same_run(MANIFEST, replace(MANIFEST, **{name: changed}))
+
+
+def test_how_numbers_are_computed_does_not_name_a_run() -> None:
+    assert MANIFEST.measured() == replace(MANIFEST, numerics={}).measured()
+
+
+def test_changed_versions_are_put_into_words() -> None:
+    now = {"torch": "2.13.0", "python": "3.11.7"}
+    assert version_changes({"torch": "2.11.0", "python": "3.11.7"}, now) == (
+        "torch was 2.11.0 when this run began and is 2.13.0 now",
+    )
+    assert version_changes(now, now) == ()
+    assert version_changes({}, {"torch": "1"}) == ("torch was absent when this run began and is 1 now",)
+
+
+def test_another_machine_is_put_into_words() -> None:
+    moved = replace(MANIFEST, hardware={**MANIFEST.hardware, "kernels": "AVX512", "platform": "another"})
+    (said,) = changes(MANIFEST, moved)
+    assert said.startswith("kernels was AVX2 when this run began and is AVX512 now")
+    assert said.endswith("may differ in their last bits")
+    assert changes(MANIFEST, replace(MANIFEST, hardware={**MANIFEST.hardware, "processors": "96"})) == ()
