@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from transformers import (
@@ -122,3 +124,23 @@ def test_what_an_edit_keeps_or_gives_is_not_written_on(ids: torch.Tensor) -> Non
             once, twice = (stack.apply(0, captured.state, captured) for _ in range(2))
         assert torch.equal(given, torch.ones(32))
         assert torch.equal(once, twice)
+
+
+def test_an_edit_is_for_the_thread_that_asked_for_it() -> None:
+    stack = load(tiny_llama())
+    captured = stack.capture(input_ids=torch.arange(3, 9)[None])
+    with torch.inference_mode():
+        whole = stack.apply(1, captured.state, captured)
+    elsewhere: list[torch.Tensor] = []
+
+    def work() -> None:
+        with torch.inference_mode():
+            elsewhere.append(stack.apply(1, captured.state, captured))
+
+    with edited(stack.block(1), "mlp", torch.zeros_like), torch.inference_mode():
+        here = stack.apply(1, captured.state, captured)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert torch.equal(elsewhere[0], whole)
+    assert not torch.equal(here, whole)

@@ -92,7 +92,8 @@ def test_two_stacks_over_one_model_wait_for_none_and_are_refused(threads: int) -
         return found
 
     answers = [answer for found in in_threads(threads, work) for answer in found]  # type: ignore[attr-defined]
-    assert all(answer is True or "in place; leave that `with" in answer for answer in answers)
+    others = [answer for answer in answers if answer is not True]
+    assert not [answer for answer in others if "in place; leave that `with" not in str(answer)]
     assert True in answers
     assert state_of(model) == before
 
@@ -101,7 +102,7 @@ def test_captures_of_several_threads_are_right_and_a_plan_in_place_waits_for_the
     model = tiny_llama()
     stacks = [load(model) for _ in range(3)]
     before = state_of(model)
-    plan = Plan.parse("0 (1|2 3) 5")
+    plan = Plan.parse("0 (1|2.mlp 3) 2.attn 2")
     right = expected(stacks[0], plan)
 
     def work(number: int) -> list[bool | str]:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -111,10 +112,14 @@ def _proved(trial: _Trial, known: Mapping[type, Sequence[Pair]]) -> Pair | None:
 def edited(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
     """Within the context the output of the submodule at `path` goes through `edit` before the block adds it.
 
-    An edit may keep what it is given, and give what it keeps: the block adds a copy.
+    That holds for the calling thread: others run the block as it is. An edit may keep what it is given, and give what
+    it keeps: the block adds a copy.
     """
+    mine = get_ident()
 
     def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        if get_ident() != mine:
+            return output
         # A block may add its other branch onto this very tensor (Falcon does).
         return with_returned_state(output, edit(returned_state(output)).clone())
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from layerwise.errors import LayerwiseError
 from layerwise.stack.blocks import block_list
+from layerwise.stack.occupancy import examining
 from layerwise.stack.rounding import HALF
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ def in_float32(stack: Stack, inputs: Inputs, compute: Callable[[Inputs], Answer]
     """`compute(inputs)`, with the inputs and all models of the stacks in float32 where they are in half precision.
 
     A model that cannot run in float32 (some kernels are for half precision alone) computes in its own dtype, where only
-    equal bits are equal. Like a plan in place, this is for one thread at a time.
+    equal bits are equal. Plans and captures of other threads wait for it.
     """
     stacks = (stack, *stack.sources.values(), *others)
     models = {id(each.model): each for each in stacks}.values()
-    with _exact_products():
+    with examining(stack.model, stack.path, stack.source.name), _exact_products():
         if not any(_is_half(each.model) for each in models):
             return compute(inputs)
         try:

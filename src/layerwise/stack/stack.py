@@ -128,7 +128,11 @@ class Stack:
         try:
             # Not inference mode: what a model keeps from its first pass (BEiT, for all models of its class) must serve
             # a later training.
-            with evaluating(self.model), torch.no_grad():
+            with (
+                occupancy.examining(self.model, self.path, self.source.name),
+                evaluating(self.model),
+                torch.no_grad(),
+            ):
                 self._anatomy = anatomy.observe(self.model, own_blocks(self._blocks), asked)
                 self._recorded = Recorded(type(self.model).__name__) if self._anatomy.mixes else None
                 own = main_tensor(self._anatomy.output)
@@ -305,7 +309,8 @@ class Stack:
         Threads: all that call the model inside the context run the plan, each pass by itself. Another thread that
         enters a plan or captures a batch meanwhile gets a `ModelError`; a plan waits for captures that are under way
         before it enters, and for passes of other threads before it leaves. Not guarded: a pass of the untouched model
-        that another thread began before the plan was entered. Start threads inside the context, or give each its model.
+        that another thread began before the plan was entered, or while layers are examined (`load`, `verify`, the
+        first plan with halves). Start threads inside the context, or give each its model.
 
         `single_pass` promises that no cache outlives a forward pass, as in training and scoring; asking for one raises
         `ModelError`. A layer that the plan visits once is then the block itself: entering costs next to nothing, and
