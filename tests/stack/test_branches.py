@@ -142,5 +142,5 @@ def test_an_edit_is_for_the_thread_that_asked_for_it() -> None:
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    assert torch.equal(elsewhere[0], whole)
-    assert not torch.equal(here, whole)
+    torch.testing.assert_close(elsewhere[0], whole)
+    assert (here - whole).abs().max() > 0.1

@@ -32,6 +32,11 @@ def switching_often() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+def alike(found: Tensor, right: Tensor) -> bool:
+    """Up to rounding: a thread may have another number of cores to sum with. Groups that are mixed up are far off."""
+    return torch.allclose(found, right, rtol=1e-4, atol=1e-4)
+
+
 def in_threads(count: int, work: Callable[[int], object]) -> list[object]:
     """What `work` returns for the number of each of `count` threads that begin together, or the error it raised."""
     together = threading.Barrier(count)
@@ -65,7 +70,7 @@ def test_passes_of_several_threads_under_one_plan_are_all_right(threads: int, pa
 
         def work(number: int, right: list[Tensor] = right) -> int:
             with torch.inference_mode():
-                return sum(torch.equal(model(BATCHES[number]).logits, right[number]) for _ in each)
+                return sum(alike(model(BATCHES[number]).logits, right[number]) for _ in each)
 
         with stack.under(plan):
             assert in_threads(threads, work) == [len(each)] * threads, plan
@@ -86,7 +91,7 @@ def test_two_stacks_over_one_model_wait_for_none_and_are_refused(threads: int) -
         for _ in range(30):
             try:
                 with torch.inference_mode(), stacks[number].under(plans[number]):
-                    found.append(torch.equal(model(BATCHES[0]).logits, right[number]))
+                    found.append(alike(model(BATCHES[0]).logits, right[number]))
             except ModelError as refused:
                 found.append(str(refused))
         return found
@@ -112,10 +117,10 @@ def test_captures_of_several_threads_are_right_and_a_plan_in_place_waits_for_the
                 try:
                     if number == 0:
                         with stacks[0].under(plan):
-                            found.append(torch.equal(model(BATCHES[0]).logits, right[0]))
+                            found.append(alike(model(BATCHES[0]).logits, right[0]))
                     else:
                         logits = stacks[number].logits(plan, input_ids=BATCHES[number])
-                        found.append(torch.allclose(logits, right[number], atol=1e-5))
+                        found.append(alike(logits, right[number]))
                 except ModelError as refused:
                     found.append(str(refused))
         return found
@@ -152,7 +157,7 @@ def test_a_plan_is_left_only_when_the_passes_of_other_threads_have_ended() -> No
     assert go_on.is_set()
     worker.join()
     pause.remove()
-    assert torch.equal(answers[0], right)
+    assert alike(answers[0], right)
 
 
 def test_one_thread_may_plan_both_sides_of_a_model_and_two_threads_may_not() -> None:
