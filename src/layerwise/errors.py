@@ -69,6 +69,10 @@ class TrainError(LayerwiseError):
     """A training that cannot begin as asked, or that must not go on, such as one whose loss is not finite."""
 
 
+_LISTED = 60
+"""Names of an "unknown name" message: more than there are of anything that layerwise itself names."""
+
+
 def near_matches(word: str, known: Iterable[str]) -> str:
     """The tail of an "unknown name" message: the close spellings first, else everything there is.
 
@@ -77,5 +81,6 @@ def near_matches(word: str, known: Iterable[str]) -> str:
     """
     names = sorted(known)
     close = get_close_matches(word, names, n=3, cutoff=0.6)
-    listing = f"Known: {', '.join(names)}"
+    more = f", ... ({len(names):,} in all)" if len(names) > _LISTED else ""
+    listing = f"Known: {', '.join(names[:_LISTED])}{more}"
     return f"did you mean {' or '.join(close)}? {listing}" if close else listing

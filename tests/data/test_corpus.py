@@ -68,7 +68,7 @@ def test_json_lines_carry_task_and_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{not json", "line 2: not JSON"),
+        ("{not json", "line 2: it is not JSON"),
         ("[1]", "line 2: found list"),
         ('{"txt": "a"}', "line 2: found the keys txt"),
         ('{"text": " "}', 'non-empty "text"'),
@@ -132,12 +132,12 @@ def test_a_broken_gzip_file_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_an_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file.txt").write_text("words")
 
-    def denied(self: Path) -> bytes:
+    def denied(self: Path, *how: str) -> None:
         raise PermissionError(13, "Permission denied")
 
     # Simulated, because tests may run as root, who may read everything.
-    monkeypatch.setattr(Path, "read_bytes", denied)
-    with pytest.raises(DataError, match=r"cannot read .*file.txt: Permission denied"):
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(DataError, match=r"file.txt cannot be read: Permission denied"):
         read_corpus(tmp_path / "file.txt")
 
 

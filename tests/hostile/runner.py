@@ -25,16 +25,18 @@ class Server:
 
     def __enter__(self) -> Server:
         above = str(Path(__file__).parents[1])
+        self._home = TemporaryDirectory(prefix="hostile-home-")  # what `datasets` keeps would make later runs differ
         paths = [above, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "hostile.server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, **SETTINGS, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, **SETTINGS, "HF_HOME": self._home.name, "PYTHONPATH": os.pathsep.join(paths)},
         )  # fmt: skip
         self._answer()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._process.communicate()
+        self._home.cleanup()
 
     def command(self, arguments: Sequence[str], folder: Path, streams: Path, environment: dict[str, str]) -> Ended:
         """Run `layerwise ARGUMENTS` in `folder`; its output passes through files in `streams`."""

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 import traceback
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -37,6 +38,7 @@ def serve() -> None:
 def _prepare() -> None:
     """Import what the commands import when they run, most of it by running one."""
     import torch
+    import typer.main
 
     import layerwise
     from layerwise.cli.app import app
@@ -45,6 +47,7 @@ def _prepare() -> None:
     for module in pkgutil.walk_packages(layerwise.__path__, "layerwise."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    typer.main.get_command = cache(typer.main.get_command)  # building it is most of what a refusal costs
     with TemporaryDirectory() as place:
         Path(place, "text.txt").write_text(__doc__ or "")
         app([*_FIRST, "--text", f"{place}/text.txt", "--run", f"{place}/run"], standalone_mode=False)

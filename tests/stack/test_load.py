@@ -76,7 +76,7 @@ def test_a_folder_without_a_configuration(tmp_path: Path) -> None:
 
 def test_a_configuration_that_is_not_json(folder: Path) -> None:
     (folder / "config.json").write_text("{")
-    with pytest.raises(CheckpointError, match="could not be loaded"):
+    with pytest.raises(CheckpointError, match=r"config\.json is not JSON"):
         load(folder)
 
 
@@ -89,7 +89,7 @@ def test_pickled_weights_are_refused(folder: Path) -> None:
 
 def test_no_weights_at_all(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"has no \*\.safetensors file"):
+    with pytest.raises(CheckpointError, match=r"has no model\.safetensors and no model\.safetensors\.index\.json"):
         load(folder)
 
 
@@ -113,7 +113,7 @@ def test_layers_that_the_checkpoint_lacks_would_be_random(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["num_hidden_layers"] = 8
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=r"lacks 18 weights .* would be random"):
+    with pytest.raises(CheckpointError, match=r"lacks 18 tensors .* model\.layers\.6-7\.{.* would be random"):
         load(folder)
 
 

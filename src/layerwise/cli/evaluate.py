@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from layerwise.bounded import kind_of, named
 from layerwise.cli.options import RUN, Device, Dtype, OwnRun, Quiet, Revision, Tokenizer, TrustRemoteCode, names
 from layerwise.cli.screen import errors, write
 from layerwise.errors import DataError, near_matches
@@ -104,7 +105,7 @@ def check_suites(asked: tuple[str, ...], data: Path | None) -> None:
     if not asked:
         raise DataError(f"--suite names nothing; give one or more of {', '.join(SUITES)}, or a file of pairs")
     for name in asked:
-        if name not in SUITES and not Path(name).exists():
-            raise DataError(f"there is no suite and no file {name!r}; {near_matches(name, SUITES)}")
+        if name not in SUITES and kind_of(name) == "nothing":
+            raise DataError(f"there is no suite and no file {named(name)!r}; {near_matches(name, SUITES)}")
         if name in SUITES and name not in ("pairs", "msgs-ours") and data is None:
             raise DataError(f"{name} is not part of layerwise: give the folder that holds its files, --data FOLDER")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from layerwise.bounded import kind_of, named
 from layerwise.errors import PlanError, RunError, near_matches
 from layerwise.plan.growth import PRESETS, GrowthSchedule, preset
 
@@ -58,14 +59,14 @@ def check_choice(text: str, importance: Path | None) -> Choice:
         return Choice(IMPORTANCE, run=importance)
     if text in PRESETS:
         return Choice(text)
-    if text.endswith(SUFFIXES) or Path(text).is_file():
+    if text.endswith(SUFFIXES) or kind_of(text) != "nothing":
         from layerwise.train.growth.schedule_file import read_schedule
 
         found = read_schedule(Path(text))
         _refuse_taken(found, text)
         return Choice(found.name, read=found)
     known = near_matches(text, (*PRESETS, IMPORTANCE))
-    raise PlanError(f"there is no schedule called {text!r}; {known}; or a YAML file")
+    raise PlanError(f"there is no schedule called {named(text)!r}; {known}; or a YAML file")
 
 
 def _refuse_taken(found: GrowthSchedule, text: str) -> None:

@@ -15,17 +15,16 @@ Nothing is skipped silently: a file that is empty, binary or unreadable is refus
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
+import os
 import re
-import zlib
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
+from layerwise.bounded import TEXT_SIZE, Unreadable, kind_of, named, parse_json, read_bytes, shortened, shown, unpacked
 from layerwise.data.documents import Document
 from layerwise.errors import DataError
 
@@ -82,10 +81,13 @@ def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
     named), truncated or not readable, and a folder without text files.
     """
     root = Path(path)
-    if not root.exists():
-        raise DataError(f"there is no text at {root}: give --text a text file, or a folder that holds some")
-    if root.is_file():
-        return Corpus(root.name, tuple(_documents(root, root.name, task)))
+    kind = kind_of(root)
+    if kind == "nothing":
+        raise DataError(f"there is no text at {named(root)}: give --text a text file, or a folder that holds some")
+    if any("\udc80" <= character <= "\udcff" for character in str(root)):
+        raise DataError(f"the name of the text {_spelt(str(root))} is no UTF-8, so no run can record it: rename it")
+    if kind != "folder":
+        return Corpus(_spelt(root.name), tuple(_documents(root, _spelt(root.name), task)))
     files = _text_files(root)
     if not files:
         wanted = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
@@ -93,8 +95,13 @@ def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
             f"the folder {root} holds no text file: searched it and its subfolders for {wanted}, "
             "also with .gz; rename your files, or give one by its own name"
         )
-    documents = [each for file in files for each in _documents(file, file.relative_to(root).as_posix(), task)]
-    return Corpus(root.resolve().name, tuple(documents))
+    documents = [each for file in files for each in _documents(file, _spelt(file.relative_to(root).as_posix()), task)]
+    return Corpus(_spelt(root.resolve().name), tuple(documents))
+
+
+def _spelt(name: str) -> str:
+    """The name of a file as text; bytes of it that are no UTF-8 are written as `\\xff`."""
+    return os.fsencode(name).decode("utf-8", errors="backslashreplace")
 
 
 def _text_files(folder: Path) -> list[Path]:
@@ -141,29 +148,37 @@ def _json_documents(text: str, file: Path, name: str, task: str) -> list[Documen
 
 def _json_document(line: str, place: str, fallback_id: str, task: str) -> Document:
     try:
-        record = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{place}: not JSON ({error}); each line should be an object with a text") from error
+        record = parse_json(line)
+    except Unreadable as fault:
+        raise DataError(f"{place}: it {fault}; each line should be an object with a text") from fault
     if not isinstance(record, dict) or not isinstance(record.get("text"), str) or not record["text"].strip():
-        found = f"the keys {', '.join(sorted(record))}" if isinstance(record, dict) else type(record).__name__
+        found = (
+            f"the keys {shortened(', '.join(sorted(record)))}" if isinstance(record, dict) else type(record).__name__
+        )
         raise DataError(f'{place}: found {found}; each line should be an object with a non-empty "text"')
     start = record.get("answer_start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
-        raise DataError(f"{place}: answer_start is {start!r}; it should be a number of characters, or left out")
-    return Document(str(record.get("id", fallback_id)), record["text"], str(record.get("task", task)), start)
+        raise DataError(f"{place}: answer_start is {shown(start)}; it should be a number of characters, or left out")
+    labels = {"id": record.get("id", fallback_id), "task": record.get("task", task)}
+    for key, value in labels.items():
+        if type(value) not in (str, int):
+            raise DataError(f"{place}: {key} is {shown(value)}; it should be text or a whole number, or left out")
+    try:
+        return Document(str(labels["id"]), record["text"], str(labels["task"]), start)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from error
 
 
 def _read_text(file: Path) -> str:
     """The file as text, with line ends as `\\n` and without a byte-order mark."""
     try:
-        content = file.read_bytes()
-        if file.suffix == ".gz":
-            content = gzip.decompress(content)
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise DataError(f"{file} is not a whole gzip file ({error}): copy it again, or unpack it first") from error
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise DataError(f"cannot read {file}: {reason}; check its permissions, or name another file") from error
+        content = read_bytes(file, TEXT_SIZE)
+    except Unreadable as fault:
+        raise DataError(f"{file} {fault}; name a file or a folder of text that can be read") from fault
+    try:
+        content = unpacked(content) if file.suffix == ".gz" else content
+    except Unreadable as fault:
+        raise DataError(f"{file} {fault}: copy it again, or unpack it first") from fault
     offset = _first_binary_byte(content)
     if offset is not None:
         raise DataError(

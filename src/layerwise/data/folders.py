@@ -10,9 +10,10 @@ that are not images by their names are passed over.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from layerwise.data.pictures import SPLIT_NAMES, Picture, PictureSet
+from layerwise.data.pictures import SPLIT_NAMES, Picture, PictureSet, image_bytes
 from layerwise.errors import DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -66,7 +67,7 @@ def _pictures(place: Path, root: Path, classes: tuple[str, ...]) -> Iterator[Pic
                 f"the class folder {inner} holds no image (looked for {', '.join(SUFFIXES)}): remove it, or fill it"
             )
         for file in files:
-            yield Picture(file.relative_to(root).as_posix(), numbers[inner.name], file.read_bytes)
+            yield Picture(file.relative_to(root).as_posix(), numbers[inner.name], partial(image_bytes, file))
 
 
 def _without_classes(folder: Path) -> str:

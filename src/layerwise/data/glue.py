@@ -26,6 +26,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from layerwise.bounded import TEXT_SIZE, Unreadable, decoded, read_bytes, shown
 from layerwise.data.classification import Labelled, Task, cut, without
 from layerwise.data.records import Record, read_records
 from layerwise.errors import DataError, near_matches
@@ -171,9 +172,9 @@ def _columns(path: Path, name: str) -> Iterator[Record]:
     """The rows of a table without a header: quotation marks are characters like any other."""
     columns = ("source", "label", "mark", "sentence") if name == "cola" else ("sentence", "label")
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); convert it") from error
+        lines = decoded(read_bytes(path, TEXT_SIZE)).split("\n")
+    except Unreadable as fault:
+        raise DataError(f"{path} {fault}; check the file, fetch it again, or convert it to UTF-8 text") from fault
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -190,11 +191,11 @@ def _label(row: Record, names: Sequence[str]) -> int:
     if "label" not in row.columns:
         raise DataError(f"{row.place}: there is no column 'label'; {near_matches('label', row.columns)}")
     value: Any = row.columns["label"]
-    text = str(int(value)) if isinstance(value, bool) else str(value)
+    text = str(int(value)) if isinstance(value, bool) else value if isinstance(value, str) else shown(value)
     numbers = {**{name: at for at, name in enumerate(names)}, **{str(at): at for at in range(len(names))}}
     if text not in numbers:
         known = ", ".join(f"{at} ({name})" for at, name in enumerate(names))
-        raise DataError(f"{row.place}: column 'label' holds {value!r}; it must be one of {known}")
+        raise DataError(f"{row.place}: column 'label' holds {shown(value)}; it must be one of {known}")
     return numbers[text]
 
 
@@ -208,9 +209,9 @@ def _resolved(row: Record) -> str:
     candidate, pronoun = row.text("span1_text"), row.text("span2_text")
     start = row.columns.get("span2_index")
     words = row.text("text").split()
-    if not isinstance(start, int) or not 0 <= start < len(words):
+    if type(start) is not int or not 0 <= start < len(words):
         raise DataError(
-            f"{row.place}: column 'span2_index' holds {start!r}; it must be the number of a word of 'text', "
+            f"{row.place}: column 'span2_index' holds {shown(start)}; it must be the number of a word of 'text', "
             f"from 0 to {len(words) - 1}"
         )
     end = start + len(pronoun.split())

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from layerwise.data.pictures import SPLIT_NAMES, Picture, PictureSet
+from layerwise.bounded import shortened
+from layerwise.data.pictures import SPLIT_NAMES, Picture, PictureSet, image_bytes
 from layerwise.errors import DataError, near_matches
 
 _IMAGE_NAMES = ("image", "img")
@@ -136,7 +137,12 @@ def _pictures(
 
 def _content(rows: Any, column: str, row: int) -> bytes:
     found = rows[row][column]
-    if found is None:
+    if found is None or (found["bytes"] is None and found["path"] is None):
         raise DataError("there is no image in this row")
     content: bytes | None = found["bytes"]
-    return Path(found["path"]).read_bytes() if content is None else content
+    if content is not None:
+        return content
+    try:
+        return image_bytes(Path(found["path"]))
+    except DataError as error:
+        raise DataError(f"the row names the file {shortened(found['path'])}, and {error}") from error

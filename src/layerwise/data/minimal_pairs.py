@@ -14,15 +14,16 @@ EWoK is given away in a locked archive under the promise that it stays in one; i
 from __future__ import annotations
 
 import hashlib
-import io
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from layerwise.bounded import TEXT_SIZE, Unreadable, check_file
 from layerwise.data import blimp
-from layerwise.data.records import Record, kind_of, parse_records, read_records
+from layerwise.data.archives import archived
+from layerwise.data.records import Record, kind_of, read_records
 from layerwise.errors import DataError, near_matches
 
 GOOD, BAD = "sentence_good", "sentence_bad"
@@ -122,7 +123,11 @@ def read_pairs(places: Sequence[Path], *, password: str | None = None) -> PairSe
         raise DataError("no file of minimal pairs was given; give at least one")
     tables: list[tuple[str, tuple[Record, ...]]] = []
     for place in places:
-        found = _archived(place, password) if zipfile.is_zipfile(place) else iter([(place.name, read_records(place))])
+        try:
+            check_file(place, TEXT_SIZE)
+        except Unreadable as fault:
+            raise DataError(f"{place} {fault}; give a file of minimal pairs") from fault
+        found = archived(place, password) if zipfile.is_zipfile(place) else iter([(place.name, read_records(place))])
         tables.extend(found)
     return _named(tables, _common_name(places))
 
@@ -180,33 +185,6 @@ def _worlds(record: Record) -> Iterator[MinimalPair]:
 
 def _stem(name: str) -> str:
     return PurePosixPath(name.removesuffix(".gz")).stem
-
-
-def _archived(place: Path, password: str | None) -> Iterator[tuple[str, tuple[Record, ...]]]:
-    """The tables in a zip archive, read in memory: nothing of it is written to the disk."""
-    with zipfile.ZipFile(place) as archive:
-        names = sorted(name for name in archive.namelist() if kind_of(name) and not name.endswith(".gz"))
-        if not names:
-            raise DataError(f"{place} holds no .jsonl, .csv or .tsv file; give an archive of minimal pairs")
-        for name in names:
-            content = _unlocked(archive, name, place, password)
-            try:
-                lines = io.StringIO(content.decode("utf-8"), newline="")
-            except UnicodeDecodeError as error:
-                raise DataError(f"{name} in {place} is not UTF-8 text; fetch the archive again") from error
-            yield PurePosixPath(name).name, parse_records(lines, f"{place}:{name}", kind_of(name) or "")
-
-
-def _unlocked(archive: zipfile.ZipFile, name: str, place: Path, password: str | None) -> bytes:
-    locked = bool(archive.getinfo(name).flag_bits & 0x1)
-    if locked and password is None:
-        raise DataError(f"{place} is locked: give the word that its authors published with it, --password WORD")
-    try:
-        return archive.read(name, password.encode() if password is not None else None)
-    except RuntimeError as error:
-        raise DataError(f"{place} does not open with this --password ({error}); check its spelling") from error
-    except (zipfile.BadZipFile, NotImplementedError, OSError) as error:
-        raise DataError(f"{name} in {place} cannot be read ({error}); fetch the archive again") from error
 
 
 # Where a suite's files usually lie, below the folder that the user names.

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from layerwise.bounded import shown
 from layerwise.data.classification import Labelled, Task, cut, without
 from layerwise.data.records import Record, read_records
 from layerwise.errors import DataError, near_matches
@@ -112,8 +113,8 @@ def _only_label(row: Record) -> int:
 
 def _feature(row: Record, column: str) -> int:
     value = row.columns.get(column)
-    if value not in (0, 1) or isinstance(value, float):
-        found = f"holds {value!r}" if column in row.columns else "is not there"
+    if not isinstance(value, int) or value not in (0, 1):
+        found = f"holds {shown(value)}" if column in row.columns else "is not there"
         raise DataError(f"{row.place}: column {column!r} {found}; it must be 0 or 1")
     return int(value)
 

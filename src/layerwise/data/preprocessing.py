@@ -18,6 +18,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from layerwise.bounded import shortened
 from layerwise.data.pixels import Scaling
 from layerwise.errors import ModelError
 
@@ -105,12 +106,15 @@ def preprocessing_of(config: Any, where: str | Path | None = None) -> Preprocess
     try:
         # The other backend needs torchvision, which layerwise does not.
         processor = AutoImageProcessor.from_pretrained(where, backend="pil")
-    except (OSError, ValueError, ImportError) as error:
+        found = _settings(processor, config)
+    except ModelError:
+        raise
+    except Exception as error:  # transformers and its processors raise whatever wrong settings make them trip over
+        reason = shortened(str(error).strip().split("\n")[0], 160)
         raise ModelError(
-            f"cannot read how {where} wants its images prepared: {error}; correct its {_SETTINGS[0]}, or remove it to "
+            f"cannot read how {where} wants its images prepared: {reason}; correct its {_SETTINGS[0]}, or remove it to "
             "have images scaled to between -1 and 1"
         ) from error
-    found = _settings(processor, config)
     _refuse_other_pixels(found, processor, where)
     return found
 

@@ -8,13 +8,13 @@ that is not an object, a table whose rows have unequal numbers of columns and a 
 from __future__ import annotations
 
 import csv
-import gzip
-import json
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from layerwise.bounded import TEXT_SIZE, Unreadable, decoded, parse_json, read_bytes, shown, unpacked
 from layerwise.errors import DataError, near_matches
 
 KINDS = (".jsonl", ".csv", ".tsv")
@@ -35,7 +35,12 @@ class Record:
             raise DataError(f"{self.place}: there is no column {column!r}; {near_matches(column, self.columns)}")
         value = self.columns[column]
         if not isinstance(value, str) or not value.strip():
-            raise DataError(f"{self.place}: column {column!r} holds {value!r}; it must hold text")
+            raise DataError(f"{self.place}: column {column!r} holds {shown(value)}; it must hold text")
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+            raise DataError(
+                f"{self.place}: column {column!r} holds half a character, a lone surrogate: no tokenizer reads that, "
+                "so repair the text at its source"
+            )
         return value
 
     @property
@@ -62,14 +67,12 @@ def read_records(path: Path) -> tuple[Record, ...]:
     if kind_of(path.name) is None:
         known = ", ".join(KINDS)
         raise DataError(f"{path} is no table that can be read; give a file that ends in one of {known} (or .gz of it)")
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
     try:
-        with opener(path, "rt", encoding="utf-8", newline="") as file:
-            return parse_records(file, str(path), kind_of(path.name) or "")
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path} cannot be read ({error}); check the file, or fetch it again") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); convert it") from error
+        content = read_bytes(path, TEXT_SIZE)
+        text = decoded(unpacked(content) if path.name.lower().endswith(".gz") else content)
+    except Unreadable as fault:
+        raise DataError(f"{path} {fault}; check the file, fetch it again, or convert it to UTF-8 text") from fault
+    return parse_records(io.StringIO(text, newline=""), str(path), kind_of(path.name) or "")
 
 
 def parse_records(lines: Iterable[str], name: str, kind: str) -> tuple[Record, ...]:
@@ -85,11 +88,9 @@ def _json_lines(lines: Iterable[str], name: str) -> Iterator[Record]:
         if not text.strip():
             continue
         try:
-            value = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise DataError(
-                f"{name}, line {line}: not JSON ({error.msg} at column {error.colno}); write one object a line"
-            ) from error
+            value = parse_json(text)
+        except Unreadable as fault:
+            raise DataError(f"{name}, line {line}: it {fault}; write one object a line") from fault
         if not isinstance(value, dict):
             raise DataError(f"{name}, line {line}: a {type(value).__name__}, not an object; write one object a line")
         yield Record(value, name, line)
@@ -110,6 +111,8 @@ def _table(lines: Iterable[str], name: str, kind: str) -> Iterator[Record]:
                     f"{name}, line {rows.line_num}: {len(row)} columns where the header has {len(header)} "
                     f"({', '.join(header)}); quote cells that hold the separator"
                 )
+            if any("\0" in cell for cell in row):
+                raise DataError(f"{name}, line {rows.line_num}: a cell holds a null byte; write it as text")
             yield Record(dict(zip(header, row, strict=True)), name, rows.line_num)
     except csv.Error as error:
         raise DataError(f"{name}, line {rows.line_num}: {error}; check its quotation marks") from error

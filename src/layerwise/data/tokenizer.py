@@ -17,6 +17,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from layerwise.bounded import SETTINGS_SIZE, Unreadable, kind_of, read_bytes, shortened
 from layerwise.errors import DataError
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
@@ -37,7 +38,10 @@ def load_tokenizer(
     Raises `DataError` when there is no usable tokenizer; the message names `--tokenizer`.
     """
     folder = Path(source)
-    if folder.is_file() and folder.suffix == ".bin":
+    kind = kind_of(folder)
+    if kind not in ("file", "folder", "nothing"):
+        raise DataError(f"{source} is a {kind}; name a folder with a tokenizer.json by --tokenizer")
+    if kind == "file" and folder.suffix == ".bin":
         return read_llama2c(folder)
     if folder.is_dir() and not (folder / "tokenizer.json").exists():
         candidates = sorted(folder.glob("tok*.bin"))
@@ -49,7 +53,7 @@ def load_tokenizer(
         )
     # The Hub client, the tokenizers library and the model classes raise nearly every built-in error here.
     except Exception as error:
-        reason = str(error).strip().split("\n")[0]
+        reason = shortened(str(error).strip().split("\n")[0], 200)
         raise DataError(
             f"no tokenizer could be loaded from {source} ({type(error).__name__}: {reason}); "
             "name one with --tokenizer: a Hub id, or a folder with a tokenizer.json"
@@ -111,7 +115,10 @@ def read_llama2c(file: Path) -> PreTrainedTokenizerFast:
 
 
 def _read_pieces(file: Path) -> list[Piece]:
-    content = file.read_bytes()
+    try:
+        content = read_bytes(file, SETTINGS_SIZE)
+    except Unreadable as fault:
+        raise DataError(f"{file} {fault}; name another tokenizer with --tokenizer") from fault
     pieces: list[Piece] = []
     offset = struct.calcsize("<i")
     header = struct.calcsize("<fi")

@@ -18,8 +18,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from layerwise.bounded import parse_json
 from layerwise.errors import PlanError
 from layerwise.plan.limits import LAYER_LIMIT, shown
 from layerwise.plan.wiring import Matrix
@@ -130,10 +131,10 @@ class Edges:
     def from_json(cls, text: str) -> Edges:
         """Read what `to_json` has written; `PlanError` for anything else."""
         try:
-            content: Any = json.loads(text)
+            content = parse_json(text)
             rows = tuple(tuple((source, float(weight)) for source, weight in row) for row in content["rows"])
             return cls(content["depth"], rows)
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise PlanError(
                 'a wiring is kept as {"depth": 2, "rows": [[[0, 1.0]], [[0, 0.25], [1, 0.75]]]}; '
                 f"this is not ({error})"

@@ -15,12 +15,14 @@ from typing import Any, cast
 
 import torch
 import transformers
-from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from layerwise.bounded import kind_of, named, shortened
 from layerwise.data.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
 from layerwise.stack.blocks import find_blocks
+from layerwise.stack.checkpoint_files import check_folder, check_size
+from layerwise.stack.complete import check_complete, check_types
 from layerwise.stack.inputs import example_inputs
 from layerwise.stack.stack import Source, Stack
 
@@ -126,38 +128,16 @@ def _place(name: str) -> str:
     if name in EMBEDDED:
         return str(resources.files("layerwise") / EMBEDDED[name])
     folder = Path(name).expanduser()
-    if folder.is_dir():
-        _check_files(folder)
+    kind = kind_of(folder)
+    if kind == "folder":
         return str(folder)
-    if folder.exists():
-        raise CheckpointError(f"{name} is a file; give the folder that holds config.json and model.safetensors")
+    if kind != "nothing":
+        raise CheckpointError(f"{name} is a {kind}; give the folder that holds config.json and model.safetensors")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise CheckpointError(f"there is no folder {name}; give a folder, a hub id such as owner/name, or `demo`")
+        raise CheckpointError(
+            f"there is no folder {named(name)}; give a folder, a hub id such as owner/name, or `demo`"
+        )
     return name
-
-
-def _check_files(folder: Path) -> None:
-    if not (folder / "config.json").is_file():
-        found = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
-        raise CheckpointError(f"{folder} has no config.json (it holds {found}); give a Hugging Face model folder")
-    weights = sorted(folder.glob("*.safetensors"))
-    if not weights:
-        pickled = [path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(pattern)]
-        if pickled:
-            raise CheckpointError(
-                f"{folder} holds only pickled weights ({', '.join(sorted(pickled)[:3])}), which can "
-                "run code when they are "
-                "read; convert them to safetensors (model.save_pretrained writes it) and load that"
-            )
-        raise CheckpointError(f"{folder} has no *.safetensors file; save the model with model.save_pretrained(folder)")
-    for path in weights:
-        try:
-            with safe_open(path, framework="pt"):
-                pass
-        except (SafetensorError, OSError) as error:
-            raise CheckpointError(
-                f"{path} is not a whole safetensors file ({error}); fetch or save it again"
-            ) from error
 
 
 def _pretrained(
@@ -167,22 +147,27 @@ def _pretrained(
     if dtype not in DTYPES:
         raise ModelError(f"dtype {dtype!r} is not known; {near_matches(dtype, DTYPES)}")
     options: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
+    saved = check_folder(Path(place)) if Path(place).is_dir() else None
     try:
         config = transformers.AutoConfig.from_pretrained(place, **options)
         _refuse_quantised(config)
         kind = _model_class(config, trust_remote_code)
         if kind is None:
             raise ModelError(f"{place}: transformers {transformers.__version__} has no model for its configuration")
+        if saved is not None:
+            check_size(place, kind, config, saved)
         loaded, report = kind.from_pretrained(
             place, dtype=dtype if dtype == "auto" else getattr(torch, dtype), use_safetensors=True,
-            output_loading_info=True, config=config, **options,
+            output_loading_info=True, ignore_mismatched_sizes=True, config=config, **options,
         )  # fmt: skip
     except ModelError:
         raise
     except Exception as error:  # transformers raises many kinds for files, network and configurations
         raise _explained(place, error) from error
-    _refuse_random_weights(place, loaded, report)
     _refuse_lost_parts(place, report, adding)
+    check_complete(place, loaded, report)
+    if saved is not None:
+        check_types(place, loaded, saved)
     module = cast(transformers.PreTrainedModel, loaded)
     if dtype == "auto" and where.type == "cpu" and module.dtype in (torch.float16, torch.bfloat16):
         module = module.float()
@@ -190,16 +175,31 @@ def _pretrained(
 
 
 def _model_class(config: Any, trust_remote_code: bool) -> Any | None:
-    """The class that the configuration names, else the automatic one for its head."""
+    """The class that the configuration names, else the automatic one for its head.
+
+    Raises `CheckpointError` for a name of transformers that is no model, or one of another configuration.
+    """
     for name in getattr(config, "architectures", None) or ():
         kind = getattr(transformers, name, None) or _registered(name, config)
         if kind is not None:
+            _check_class(name, kind, config)
             return kind
         automatic = {"ForCausalLM": "AutoModelForCausalLM", "ForMaskedLM": "AutoModelForMaskedLM"}
         for suffix, automatic_name in automatic.items():
             if trust_remote_code and name.endswith(suffix):
                 return getattr(transformers, automatic_name)
     return transformers.AutoModel
+
+
+def _check_class(name: str, kind: Any, config: Any) -> None:
+    suits = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
+    wanted = getattr(kind, "config_class", None)
+    # By their names, too: a configuration may come with code of its own for a class that transformers has.
+    if not suits or not (wanted is None or isinstance(config, wanted) or wanted.model_type == config.model_type):
+        raise CheckpointError(
+            f"config.json names {shortened(name)} in architectures, which is no model of type {config.model_type}; "
+            "write the class that saved the weights"
+        )
 
 
 def _registered(name: str, config: Any) -> Any | None:
@@ -222,7 +222,7 @@ def _tokenizer(module: nn.Module, place: str, revision: str | None, trust_remote
 
 def _explained(place: str, error: Exception) -> ModelError:
     text = str(error).strip().splitlines()
-    reason = text[0] if text else type(error).__name__
+    reason = shortened(" ".join(map(str.strip, text[:2])) or type(error).__name__, 300)
     if "trust_remote_code" in str(error):
         return ModelError(f"{place} comes with its own code, which is not run unless you ask: --trust-remote-code")
     if f"`{OWN_TYPES}" in str(error):
@@ -237,21 +237,10 @@ def _explained(place: str, error: Exception) -> ModelError:
     )
 
 
-def _refuse_random_weights(place: str, module: nn.Module, report: Any) -> None:
-    missing = sorted(report["missing_keys"] if isinstance(report, dict) else report.missing_keys)
-    in_blocks = [name for name in missing if name.startswith(find_blocks(module)) or "head" in name]
-    if in_blocks:
-        raise CheckpointError(
-            f"{place} lacks {len(in_blocks)} weights that {type(module).__name__} needs (the first is {in_blocks[0]}); "
-            "they would be random numbers. Check num_hidden_layers and architectures in config.json"
-        )
-
-
 def _refuse_lost_parts(place: str, report: Any, adding: tuple[str, ...]) -> None:
     """A checkpoint with weights that its layers need and its class has no place for would run, and run wrongly."""
-    surplus = report["unexpected_keys"] if isinstance(report, dict) else report.unexpected_keys
     for name, what in ADDED_PARTS.items():
-        if name not in adding and any(key.startswith(f"{name}.") for key in surplus):
+        if name not in adding and any(key.startswith(f"{name}.") for key in report["unexpected_keys"]):
             raise UnsupportedModel(
                 f"the layers of {place} were trained with {what} ({name}), which plain transformers leaves out; open "
                 "it with layerwise.train.trained.open_trained, or ask it with `layerwise robustness`"

@@ -36,7 +36,7 @@ from layerwise.data.classification import Labelled, Task
 from layerwise.data.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.measure.confusion import confusion, metric_of
-from layerwise.stack.blocks import find_blocks
+from layerwise.stack.complete import check_complete
 
 Progress = Callable[[int, int], None]
 """Told the step, and how many there are at most: teaching may end early."""
@@ -176,13 +176,7 @@ def _with_head(place: str, task: Task) -> tuple[Any, Any]:
             "fine-tuning needs a model of text, as a folder or a hub id, whose architecture has a class for "
             "sequence classification"
         ) from error
-    missing = sorted(report["missing_keys"] if isinstance(report, dict) else report.missing_keys)
-    random = [name for name in missing if name.startswith(find_blocks(model)) or "embed" in name]
-    if random:
-        raise CheckpointError(
-            f"{place} lacks {len(random)} weights that {type(model).__name__} needs (the first is {random[0]}); they "
-            "would be random numbers, and the score that of another model"
-        )
+    check_complete(place, model, report, new_head=True)
     tokenizer = load_tokenizer(place)
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:

@@ -8,6 +8,7 @@ import transformers
 
 from layerwise.errors import CheckpointError
 from layerwise.stack import Stack, load
+from layerwise.stack.complete import check_complete
 
 
 def with_new_head(place: str, classes: tuple[str, ...], *, device: str = "auto", revision: str | None = None) -> Stack:
@@ -22,12 +23,14 @@ def with_new_head(place: str, classes: tuple[str, ...], *, device: str = "auto",
         "label2id": {name: label for label, name in enumerate(classes)},
     }
     try:
-        model = transformers.AutoModelForImageClassification.from_pretrained(
-            place, ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32", revision=revision, **names
-        )
+        model, report = transformers.AutoModelForImageClassification.from_pretrained(
+            place, ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32", revision=revision,
+            output_loading_info=True, **names,
+        )  # fmt: skip
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"{place} cannot be given a head for {len(classes)} classes: {error}\n"
             "a new head needs the checkpoint of an image model, as a folder or a hub id"
         ) from error
+    check_complete(place, model, report, new_head=True)
     return load(model, device=device)

@@ -69,8 +69,8 @@ def test_a_folder_without_weights_is_a_configuration(tmp_path: Path) -> None:
 def test_what_it_cannot_be_of_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"the tokenizer has 270 tokens, and baby has embeddings for 200"):
         newborn(config(vocab_size=200), SPELLER, "baby")
-    with pytest.raises(CheckpointError, match="could not be read"):
+    with pytest.raises(CheckpointError, match=r"has no config\.json"):
         read_config(str(tmp_path))
     pictures = ViTConfig(vocab_size=270)
-    with pytest.raises(ModelError, match="baby describes a vit, of which transformers has no model that predicts"):
+    with pytest.raises(ModelError, match="baby describes a vit, of which transformers makes no model that predicts"):
         newborn(pictures, SPELLER, "baby").open()

@@ -52,13 +52,13 @@ def test_a_file_written_by_hand(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "a schedule is written as keys and values"),
-        ("a: [", "this is not YAML"),
+        ("a: [", "is not YAML"),
         (GOOD.replace("share: 0.5, trains: 0-1", "share: 0.4, trains: 0-1"), "sum to 0.9"),
         (GOOD.replace("0-1", "0-4"), "phase a: trains names layer 4"),
         (GOOD.replace("0-1", "0-x"), "phase a: trains: "),
         (GOOD.replace("trains: all", "trian: all"), "phase b has the unknown key 'trian'"),
-        (GOOD.replace("name: a,", "name: a, name: c,"), "line 4: the key name stands twice"),
-        (GOOD.replace("name: by hand", "name: !!python/object/apply:os.getcwd []"), "this is not YAML"),
+        (GOOD.replace("name: a,", "name: a, name: c,"), "has the key name twice, the second time in line 4"),
+        (GOOD.replace("name: by hand", "name: !!python/object/apply:os.getcwd []"), "uses the tag .*os.getcwd in line"),
     ],
 )
 def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, message: str) -> None:
@@ -66,17 +66,17 @@ def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, message
     path.write_text(text)
     with pytest.raises(PlanError, match=message) as refused:
         read_schedule(path)
-    assert str(refused.value).startswith(f"{path}: ")
+    assert str(refused.value).startswith(str(path))
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="no such file; a schedule is a YAML file or one of uniform, published"):
         read_schedule(tmp_path / "none.yaml")
-    with pytest.raises(PlanError, match="no such file"):
+    with pytest.raises(PlanError, match="is a folder, not a file"):
         read_schedule(tmp_path)
     binary = tmp_path / "model.yaml"
     binary.write_bytes(b"\xff\xfe\x00\x80")
-    with pytest.raises(PlanError, match="this is no text"):
+    with pytest.raises(PlanError, match="is not UTF-8 text"):
         read_schedule(binary)
 
 

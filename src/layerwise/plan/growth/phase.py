@@ -13,8 +13,8 @@ A phase alone refuses what is wrong for any model; whether a model has the layer
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NoReturn, TypeAlias, get_args
@@ -226,4 +226,5 @@ class Phase:
 
 
 def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+    most = sys.float_info.max  # a whole number may be larger, and then nothing can be computed with it
+    return type(value) in (int, float) and -most <= value <= most  # type: ignore[operator]

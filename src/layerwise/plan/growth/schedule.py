@@ -52,6 +52,11 @@ class GrowthSchedule:
     def __post_init__(self) -> None:
         if type(self.name) is not str or not self.name.strip():
             raise PlanError(f"a schedule has a name, such as published, not {shown(self.name)}")
+        if set(self.name) & set("/\\") or self.name.startswith(".") or not self.name.isprintable():
+            raise PlanError(
+                f"the name of a schedule is that of a folder in the run, so it holds neither / nor \\, begins with no "
+                f"full stop and is printable, unlike {shown(self.name)}"
+            )
         check_depth(self.depth)
         check_tuple("a schedule's phases", self.phases, (Phase,))
         self._check_names()

@@ -15,17 +15,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 from transformers import GraniteConfig, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
+from layerwise.bounded import shortened, size_in_words
 from layerwise.errors import CheckpointError, DataError, ModelError
 from layerwise.stack import Stack, load
+from layerwise.stack.checkpoint_files import check_counts, numbers_of
+from layerwise.stack.checkpoint_files import read_config as read_settings
 from layerwise.stack.load import EMBEDDED, resolve_device
 from layerwise.train.training import Base
 
@@ -72,6 +78,9 @@ def has_weights(model: str, revision: str | None = None) -> bool:
 
 def read_config(model: str, revision: str | None = None) -> Any:
     """The configuration in a folder or of a hub id. Raises `CheckpointError` where it cannot be read."""
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        check_counts(folder, read_settings(folder))
     try:
         return transformers.AutoConfig.from_pretrained(str(Path(model).expanduser()), revision=revision)
     except Exception as error:  # transformers raises many kinds for files, network and configurations
@@ -94,16 +103,31 @@ def newborn(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, *, devic
             f"the tokenizer has {len(tokenizer):,} tokens, and {name} has embeddings for {room:,}; write vocab_size: "
             f"{len(tokenizer)} in its {_CONFIG}, or name another tokenizer with --tokenizer"
         )
+    _check_room(config, name)
     return Base(partial(_drawn, config, tokenizer, name, device), _digest(config, tokenizer))
+
+
+def _check_room(config: Any, name: str) -> None:
+    """Raise `ModelError` for a model whose weights alone take more memory than the machine has."""
+    numbers = 0
+    with suppress(Exception), torch.device("meta"):  # what cannot be drawn up says why when it is drawn
+        numbers = numbers_of(transformers.AutoModelForCausalLM.from_config(config))
+    needed, room = numbers * torch.float32.itemsize, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > room:
+        raise ModelError(
+            f"{name} describes a model of {numbers:,} numbers, which take {size_in_words(needed)}, and this machine "
+            f"has {size_in_words(room)} of memory; write smaller sizes in its {_CONFIG}"
+        )
 
 
 def _drawn(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, device: str) -> Stack:
     try:
         model = transformers.AutoModelForCausalLM.from_config(config)
-    except ValueError as error:
+    except Exception as error:  # wrong sizes make each architecture trip over something else
+        reason = shortened(str(error).strip().partition("\n")[0], 160)
         raise ModelError(
-            f"{name} describes a {config.model_type}, of which transformers has no model that predicts the next token; "
-            "give the configuration of one that has a ...ForCausalLM"
+            f"{name} describes a {config.model_type}, of which transformers makes no model that predicts the next "
+            f"token ({reason}); give the configuration of one that has a ...ForCausalLM"
         ) from error
     stack = load(model.float().to(resolve_device(device)).eval(), tokenizer=tokenizer)
     stack.source = replace(stack.source, name=name)

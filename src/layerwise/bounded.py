@@ -1,0 +1,168 @@
+"""Bounded reading: files that somebody hands in, never more of them than a machine bears.
+
+A few kilobytes can ask for gigabytes (what a gzip file unpacks to), for a stack without end (brackets in brackets), or
+for hours (a number of a million digits). Whatever reads a file that layerwise has not written itself reads it through
+these functions; `layerwise.data.plain_yaml` adds YAML. They know no more of a file than its form, so their error,
+`Unreadable`, is a clause without a subject (`is a pipe, not a file`), which the reader puts behind the name of the
+file, in an error of its own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import stat
+import zlib
+from pathlib import Path
+from typing import Any
+
+TEXT_SIZE = 2**30
+"""Bytes of the largest file of text that is read, unpacked: it is held in memory whole."""
+
+SETTINGS_SIZE = 2**25
+"""Bytes of the largest JSON file of settings."""
+
+RATIO = 100
+"""Text packs to a tenth or a twentieth of its size, and a bomb to a thousandth: what unpacks to more is refused."""
+
+UNPACKED = 2**26
+"""Bytes to which any file may unpack, however small it is."""
+
+DIGITS = 4_300
+"""Digits of the longest number: Python's own limit, beyond which reading a number takes quadratic time."""
+
+_NAMED = 200  # characters of a path in an error
+_SHOWN = 80  # characters of a value in an error
+
+_KINDS = (
+    ("file", stat.S_ISREG), ("folder", stat.S_ISDIR), ("pipe", stat.S_ISFIFO), ("device", stat.S_ISCHR),
+    ("device", stat.S_ISBLK), ("socket", stat.S_ISSOCK),
+)  # fmt: skip
+
+
+class Unreadable(ValueError):
+    """Why a file cannot be read, as a clause whose subject is the file."""
+
+
+def kind_of(path: Path | str) -> str:
+    """What lies at `path`: `file`, `folder`, `pipe`, `device`, `socket`, or `nothing`, also where no file can lie.
+
+    >>> kind_of("/"), kind_of("a" * 5_000)
+    ('folder', 'nothing')
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # not there, a loop of links, a name too long, a null byte
+        return "nothing"
+    return next((name for name, is_kind in _KINDS if is_kind(mode)), "nothing")
+
+
+def named(path: Path | str) -> str:
+    """A path as an error names it."""
+    return shortened(str(path), _NAMED)
+
+
+def shortened(text: str, most: int = _SHOWN) -> str:
+    """The beginning of a text, where it is longer than anybody would read in an error."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def shown(value: object) -> str:
+    """A wrong value as an error shows it, never more of it than fits a line.
+
+    >>> shown("yes"), shown([0] * 5_000)[:16], shown(10**5_000)
+    ("'yes'", '[0, 0, 0, 0, 0, ', 'a number without end')
+    """
+    try:
+        return shortened(repr(value))
+    except (ValueError, RecursionError):  # Python prints no number that it would not read
+        return "a number without end"
+
+
+def size_in_words(size: int) -> str:
+    """A number of bytes in the unit that suits it.
+
+    >>> size_in_words(2**18), size_in_words(3 * 2**30)
+    ('262 kB', '3.2 GB')
+    """
+    for unit, name in ((10**9, "GB"), (10**6, "MB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size / 1000:,.0f} kB"
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """The content of a file. Raises `Unreadable` for what is no file, is not there, or has more than `most` bytes."""
+    check_file(path, most)
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror or type(error).__name__}") from error
+    check_size(len(content), most)  # some files are longer than the disk says, and some grow
+    return content
+
+
+def check_file(path: Path, most: int | None = None) -> None:
+    """Raise `Unreadable` for what is no file, or has more than `most` bytes; nothing is opened."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    kind = next((name for name, is_kind in _KINDS if is_kind(found.st_mode)), "thing without a name")
+    if kind != "file":
+        raise Unreadable(f"is a {kind}, not a file")
+    if most is not None:
+        check_size(found.st_size, most)
+
+
+def check_size(size: int, most: int) -> None:
+    """Raise `Unreadable` for a file of more than `most` bytes."""
+    if size > most:
+        raise Unreadable(f"has {size_in_words(size)}, and at most {size_in_words(most)} are read")
+
+
+def unpacked(content: bytes, most: int = TEXT_SIZE) -> bytes:
+    """What a gzip file with this content holds. Raises `Unreadable` for a damaged one, and for one that is a bomb."""
+    bound = unpacked_bound(len(content), most)
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            found = file.read(bound + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Unreadable(f"is not a whole gzip file ({error})") from error
+    if len(found) > bound:
+        raise Unreadable(f"has {size_in_words(len(content))} and unpacks to more than {size_in_words(bound)}")
+    return found
+
+
+def unpacked_bound(size: int, most: int = TEXT_SIZE) -> int:
+    """The bytes to which a packed file of `size` bytes may unpack."""
+    return min(most, max(UNPACKED, RATIO * size))
+
+
+def decoded(content: bytes) -> str:
+    """The text in `content`. Raises `Unreadable` with the first byte that is not UTF-8."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"is not UTF-8 text: byte {error.start} is 0x{content[error.start]:02x}") from error
+
+
+def read_json(path: Path, most: int = SETTINGS_SIZE) -> Any:
+    """The value in a JSON file. Raises `Unreadable`."""
+    return parse_json(decoded(read_bytes(path, most)))
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text. Raises `Unreadable` for another text, deep nesting, and numbers without end."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if "\n" in text.strip() else ""
+        raise Unreadable(f"is not JSON ({error.msg} at {line}column {error.colno})") from error
+    except RecursionError as error:
+        raise Unreadable("is nested too deeply: write it flatter") from error
+    except ValueError as error:
+        raise Unreadable(f"holds a number of more than {DIGITS:,} digits") from error

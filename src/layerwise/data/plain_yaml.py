@@ -1,0 +1,91 @@
+"""Plain YAML: lists, mappings and values, as people write settings; the one place that reads YAML.
+
+What YAML can do beyond that is refused, because 424 bytes of it can make gigabytes: aliases, which stand for what was
+written elsewhere, and tags, which ask for other values. Dates are text. A key that stands twice is refused too: YAML
+itself would silently take the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, ClassVar
+
+import yaml
+
+from layerwise.bounded import DIGITS, Unreadable, check_size
+
+SIZE = 2**18
+"""Bytes of the largest YAML file: the parser is slow, and keeps a kilobyte for every word."""
+
+DEPTH = 50
+"""Levels of lists and mappings in a YAML file."""
+
+
+def parse_yaml(text: str) -> Any:
+    """The plain values of a YAML text.
+
+    Raises `Unreadable` for a text of another form, for what is no plain value, for a key that stands twice, for lists
+    and mappings deeper than `DEPTH`, and for a number or a text without end.
+
+    >>> parse_yaml("name: 2024-01-01\\nlayers: [1, 2]")
+    {'name': '2024-01-01', 'layers': [1, 2]}
+    """
+    check_size(len(text), SIZE)
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise Unreadable(f"is not YAML: {' '.join(str(error).split())}") from error
+    except Unreadable:
+        raise
+    except ValueError as error:
+        raise Unreadable(f"holds a value that cannot be read ({error})") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader, bounded."""
+
+    yaml_implicit_resolvers: ClassVar[Any] = {
+        first: [(tag, pattern) for tag, pattern in found if not tag.endswith(":timestamp")]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """The next node, which is refused where it is no plain value."""
+        event: Any = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            raise Unreadable(f"uses the alias *{event.anchor} in {_line(event)}: write out what it stands for")
+        if getattr(event, "tag", None) is not None:
+            raise Unreadable(f"uses the tag {event.tag} in {_line(event)}: write plain values")
+        if self._depth == DEPTH:
+            raise Unreadable(f"is nested too deeply in {_line(event)}: at most {DEPTH} levels are read")
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """A mapping, each of whose keys stands once."""
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            word = (key.tag, str(key.value))
+            if word in seen:
+                raise Unreadable(f"has the key {key.value} twice, the second time in {_line(key)}: write it once")
+            seen.add(word)
+        return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """A number that can also be printed."""
+        if len(node.value) > DIGITS:
+            raise Unreadable(f"has a number of more than {DIGITS:,} digits in {_line(node)}")
+        return int(super().construct_yaml_int(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+
+
+def _line(found: Any) -> str:
+    return f"line {found.start_mark.line + 1}"

@@ -1,0 +1,265 @@
+"""Bad images: files that are none, that are bombs, that would start a program or lose depth; folders and datasets."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pyarrow
+from PIL import Image
+from pyarrow import parquet
+
+from hostile.case import Case
+
+ASK = ("robustness", "demo-vit", "--images", "pictures", "--run", "run", "--orders", "1", "--draws", "2")
+Says = tuple[str, ...] | None
+
+
+def picture(kind: str = "PNG", size: tuple[int, int] = (9, 7), mode: str = "RGB", seed: int = 0, **how: Any) -> bytes:
+    """The bytes of an image of noise."""
+    channels = {"L": 1, "RGB": 3, "RGBA": 4}[mode]
+    noise = numpy.random.default_rng(seed).integers(0, 256, (size[1], size[0], channels), dtype=numpy.uint8)
+    content = io.BytesIO()
+    Image.fromarray(noise.squeeze(), mode).save(content, kind, **how)
+    return content.getvalue()
+
+
+def pictures(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 10) -> Path:
+    """A folder of class folders."""
+    for label, name in enumerate(classes):
+        (folder / "pictures" / name).mkdir(parents=True)
+        for number in range(count):
+            place = folder / "pictures" / name / f"{number}.png"
+            place.write_bytes(picture(mode="L", seed=100 * label + number))
+    return folder / "pictures"
+
+
+def _one(case: str, name: str, content: bytes | Callable[[], bytes], *says: str, folder: str = "cat") -> Case:
+    """A folder of good images with one that is not, which must be named."""
+
+    def make(place: Path) -> None:
+        (pictures(place) / folder / name).write_bytes(content if isinstance(content, bytes) else content())
+
+    return Case(case, ASK, (f"{folder}/{name}: ", *says), make)
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def png(width: int, height: int, depth: int, colour: int, rows: bytes = b"") -> bytes:
+    """A PNG with this header, of these filtered rows."""
+    header = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + _chunk(b"IDAT", zlib.compress(rows, 9)) + _chunk(b"IEND", b"")
+
+
+def _bomb() -> bytes:
+    """A PNG of a few kilobytes with 64,000 x 64,000 pixels."""
+    return png(64_000, 64_000, 8, 2, bytes(10_000))
+
+
+def _near_bomb() -> bytes:
+    """Under Pillow's own limit of bombs, and a gigabyte with its copies: 13,000 x 13,000 in colour, all black."""
+    return png(13_000, 13_000, 8, 2, (b"\0" + bytes(3 * 13_000)) * 13_000)
+
+
+def _deep(colour: int, channels: int) -> bytes:
+    values = numpy.random.default_rng(0).integers(0, 2**16, (7, 9 * channels), dtype=numpy.uint16).astype(">u2")
+    return png(9, 7, 16, colour, b"".join(b"\0" + row.tobytes() for row in values))
+
+
+def _deep_tiff() -> bytes:
+    """A TIFF in colour with 16 bits a channel, written by hand."""
+    entries = [(256, 4, 1, 9), (257, 4, 1, 7), (258, 3, 3, 8 + 2 + 12 * 10 + 4), (259, 3, 1, 1), (262, 3, 1, 2),
+               (273, 4, 1, 200), (277, 3, 1, 3), (278, 4, 1, 7), (279, 4, 1, 9 * 7 * 6), (284, 3, 1, 1)]  # fmt: skip
+    head = b"II*\0" + struct.pack("<I", 8) + struct.pack("<H", 10)
+    head += b"".join(struct.pack("<HHII", *entry) for entry in entries) + bytes(4) + struct.pack("<HHH", 16, 16, 16)
+    return head.ljust(200, b"\0") + os.urandom(9 * 7 * 6)
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 7\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def _ghostscript(place: Path) -> None:
+    """An EPS that is called an image, and a program of Ghostscript's name that says when it is run."""
+    (pictures(place) / "cat" / "x.png").write_bytes(EPS)
+    program = place / "programs" / "gs"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {place}/it-was-run\n")
+    program.chmod(0o755)
+
+
+_IMAGES = (
+    Case("an EPS called an image", (*ASK,), ("cat/x.png: not an image of a known format",), _ghostscript,
+         environment={"PATH": "programs:/usr/bin:/bin"}),
+    _one("an empty image", "x.png", b"", "not an image"),
+    _one("text called an image", "x.jpg", b"hello", "not an image"),
+    _one("a PNG cut short", "x.png", lambda: picture(size=(99, 99))[:5_000], "truncated"),
+    _one("a JPEG cut short", "x.jpg", lambda: picture("JPEG", (99, 99))[:3_000], "truncated"),
+    _one("a PNG with a wrong checksum", "x.png", lambda: picture()[:40] + b"\0\0" + picture()[42:], ""),
+    _one("a PNG of 4,096 million pixels", "x.png", _bomb, "pixels; make it smaller"),
+    _one("a PNG that unpacks to half a gigabyte", "x.png", _near_bomb, "13,000 x 13,000 pixels"),
+    _one("a GIF of 65,535 x 65,535", "x.gif", b"GIF89a\xff\xff\xff\xff\x80\0\0" + bytes(99), "not an image"),
+    _one("a PPM of 10^6 x 10^6", "x.ppm", b"P6 1000000 1000000 255\n", "pixels; make it smaller"),
+    _one("a PPM with 16 bits a channel", "x.ppm", b"P6 9 7 65535\n" + bytes(9 * 7 * 6), "more than 8 bits"),
+    _one("a PGM with 16 bits", "x.pgm", b"P5 9 7 65535\n" + bytes(9 * 7 * 2), "more than 8 bits"),
+    _one("a PNG in colour with 16 bits a channel", "x.png", lambda: _deep(2, 3), "more than 8 bits"),
+    _one("a PNG in colour with 16 bits and transparency", "x.png", lambda: _deep(6, 4), "more than 8 bits"),
+    _one("a grey PNG with 16 bits", "x.png", lambda: _deep(0, 1), "more than 8 bits"),
+    _one("a grey PNG with 16 bits and transparency", "x.png", lambda: _deep(4, 2), "more than 8 bits"),
+    _one("a TIFF in colour with 16 bits a channel", "x.tif", _deep_tiff, "more than 8 bits"),
+    _one("an icon", "x.png", b"\0\0\1\0\1\0" + bytes(99), "not an image of a known format"),
+    _one("an SVG", "x.png", b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not an image of a known format"),
+    _one("a PDF", "x.png", b"%PDF-1.7\n" + bytes(99), "not an image of a known format"),
+    _one("a Windows metafile", "x.bmp", b"\xd7\xcd\xc6\x9a" + bytes(99), "not an image of a known format"),
+    _one("a name with a line break", "a\nb.png", b"", "not an image"),
+)  # fmt: skip
+
+
+def _folder(case: str, make: Callable[[Path], object], says: Says, *more: str) -> Case:
+    return Case(f"images: {case}", (*ASK, *more), says, make)
+
+
+def _pipe(place: Path) -> None:
+    os.mkfifo(pictures(place) / "cat" / "x.png")
+
+
+def _loop(place: Path) -> None:
+    inside = pictures(place) / "cat" / "again"
+    inside.symlink_to(inside.parent, target_is_directory=True)
+
+
+def _self_link(place: Path) -> None:
+    (pictures(place) / "cat" / "x.png").symlink_to("x.png")
+
+
+def _sparse(place: Path) -> None:
+    with (pictures(place) / "cat" / "x.png").open("wb") as file:
+        file.write(picture())
+        file.truncate(3 << 30)
+
+
+def _dataset(**columns: Any) -> Callable[[Path], None]:
+    def make(place: Path) -> None:
+        (place / "pictures").mkdir()
+        parquet.write_table(pyarrow.table(columns), place / "pictures" / "train.parquet")
+
+    return make
+
+
+def _with_file(name: str, content: bytes) -> Callable[[Path], None]:
+    def make(place: Path) -> None:
+        (place / "pictures").mkdir()
+        (place / "pictures" / name).write_bytes(content)
+
+    return make
+
+
+def _bytes_column(content: list[bytes | None]) -> pyarrow.Array:
+    kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+    return pyarrow.array([{"bytes": each, "path": None} for each in content], kind)
+
+
+def _image_table(contents: list[bytes | None], labels: list[Any]) -> Callable[[Path], None]:
+    """A dataset of images as `datasets` writes it."""
+
+    def make(place: Path) -> None:
+        features = {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
+        table = pyarrow.table({"image": _bytes_column(contents), "label": labels})
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        (place / "pictures").mkdir()
+        parquet.write_table(table, place / "pictures" / "train.parquet")
+
+    return make
+
+
+def _path_table(path: str) -> Callable[[Path], None]:
+    """A dataset whose images are paths on this machine."""
+
+    def make(place: Path) -> None:
+        (place / "secret.png").write_bytes(picture(mode="L"))
+        features = {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
+        kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+        rows = [{"bytes": picture(mode="L", seed=seed), "path": None} for seed in range(19)]
+        table = pyarrow.table(
+            {"image": pyarrow.array([*rows, {"bytes": None, "path": path}], kind), "label": [0, 1] * 10}
+        )
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        (place / "pictures").mkdir()
+        parquet.write_table(table, place / "pictures" / "train.parquet")
+
+    return make
+
+
+_GOOD = [picture(mode="L", seed=seed) for seed in range(20)]
+_LABELS = [number % 2 for number in range(20)]
+
+_FOLDERS = (
+    _folder("a folder that is not there", lambda place: None, ("there is no folder 'pictures'",)),
+    _folder("a file", lambda place: (place / "pictures").write_text("a"), ("pictures is a file",)),
+    _folder("an empty folder", lambda place: (place / "pictures").mkdir(), ("no subfolders",)),
+    _folder("one class", lambda place: pictures(place, ("cat",)), ("1 class",)),
+    _folder("a class without images", lambda place: (pictures(place) / "owl").mkdir(), ("owl holds no image",)),
+    _folder("three images a class", lambda place: pictures(place, count=2), ("'cat' has 2 example",)),
+    _folder("a test and no training", lambda place: pictures(place / "pictures", ("a", "b")), ("",)),
+    _folder("a pipe among them", _pipe, ("has 2 classes",)),
+    _folder("a link to itself among them", _self_link, ("has 2 classes",)),
+    _folder("a class that contains itself", _loop, ("has 2 classes",)),
+    _folder("a file of three gigabytes", _sparse, ("cat/x.png: ", "3.2 GB")),
+    _folder("an empty parquet file", _with_file("train.parquet", b""), ("pictures",)),
+    _folder("a parquet file that is none", _with_file("train.parquet", b"PAR1" + bytes(99) + b"PAR1"), ("pictures",)),
+    _folder("a state that is no JSON", _with_file("state.json", b"{"), ("pictures",)),
+    _folder("a state of a list", _with_file("state.json", b"[]"), ("pictures",)),
+    _folder("a table without images", _dataset(label=[0, 1], text=["a", "b"]), ("no column of images",)),
+    _folder("a table without labels", _dataset(image=_bytes_column(_GOOD[:2])), ("",)),
+    _folder("a table of labels that are lists", _image_table(_GOOD, [[number] for number in _LABELS]), ("label",)),
+    _folder("a table of one class", _image_table(_GOOD, [1] * 20), ("1 class",)),
+    _folder("a table of withheld labels", _image_table(_GOOD, [-1] * 20), ("0 class",)),
+    _folder("a table with an image that is not there", _image_table([*_GOOD[:19], None], _LABELS), ("train[19]",)),
+    _folder("a table with an image that is none", _image_table([*_GOOD[:19], EPS], _LABELS), ("train[19]: not an",)),
+    _folder("a table that names files outside", _path_table("../secret.png"), ("train[19]: the row names",)),
+    _folder("a table that names files of the system", _path_table("/etc/passwd"), ("train[19]: not an image",)),
+    _folder("a table that names an address", _path_table("http://127.0.0.1:9/x.png"), ("train[19]: ", "127.0.0.1")),
+)  # fmt: skip
+
+# How a checkpoint wants its images
+
+
+def _settings(case: str, content: object, *says: str) -> Case:
+    def make(place: Path) -> None:
+        from importlib import resources
+        from shutil import copytree
+
+        copytree(str(resources.files("layerwise") / "models/demo_vit"), place / "model")
+        (place / "model" / "training.json").unlink()
+        written = content if isinstance(content, bytes) else json.dumps(content).encode()
+        (place / "model" / "preprocessor_config.json").write_bytes(written)
+        pictures(place)
+
+    return Case(case, ("robustness", "model", *ASK[2:]), says, make)
+
+
+_VIT: Mapping[str, object] = {"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 8}}
+
+_SETTINGS = (
+    _settings("image settings that are no JSON", b"{", "preprocessor_config.json"),
+    _settings("image settings of a list", [], "preprocessor_config.json"),
+    _settings("image settings nested too deeply", b'{"a":' * 50_000, "preprocessor_config.json"),
+    _settings("image settings of a kind that nobody knows", {"image_processor_type": "None"}, "preprocessor_config"),
+    _settings("a size in words", {**_VIT, "size": "large"}, "preprocessor_config.json"),
+    _settings("a size of 10^9", {**_VIT, "size": {"height": 10**9, "width": 10**9}}, "preprocessor_config.json"),
+    _settings("a size of nothing", {**_VIT, "size": {"height": 0, "width": 0}}, "preprocessor_config.json"),
+    _settings("a filter that there is not", {**_VIT, "resample": 99}, "preprocessor_config.json"),
+    _settings("means in words", {**_VIT, "image_mean": "grey"}, "preprocessor_config.json"),
+    _settings("deviations of zero", {**_VIT, "image_std": [0.0]}, "preprocessor_config.json"),
+)  # fmt: skip
+
+
+CASES = (*_IMAGES, *_FOLDERS, *_SETTINGS)

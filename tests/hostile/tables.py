@@ -1,0 +1,240 @@
+"""Bad tables of evaluation suites: minimal pairs, GLUE, MSGS, archives, and what a trained model says of itself."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from hostile.case import Case
+from hostile.material import model
+
+Says = tuple[str, ...] | None
+PAIR = {"sentence_good": "the cat sleeps", "sentence_bad": "the cat sleep"}
+
+
+def _line(**changes: object) -> bytes:
+    return json.dumps(PAIR | changes).encode() + b"\n"
+
+
+def _pairs(case: str, name: str, content: bytes | Callable[[], bytes], *says: str, success: bool = False) -> Case:
+    """An evaluation on a file of pairs."""
+
+    def make(folder: Path) -> None:
+        model(folder)
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content())
+
+    asked = ("evaluate", "model", "--suite", name, "--run", "run")
+    return Case(f"pairs: {case}", asked, None if success else (name, *says), make)
+
+
+def _zip(**members: bytes) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, inside in members.items():
+            archive.writestr(name.replace("__", "."), inside)
+    return content.getvalue()
+
+
+def _zip_bomb() -> bytes:
+    """128 megabytes of spaces in 128 kilobytes."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("p.jsonl", "w") as file:
+        for _ in range(2):
+            file.write(b" " * (64 << 20))
+    return content.getvalue()
+
+
+def _lying_zip() -> bytes:
+    """An archive that says of its member that it is small, and holds sixty megabytes."""
+    content = bytearray(_zip(p__jsonl=b" " * (60 << 20)))
+    size = (60 << 20).to_bytes(4, "little")
+    while (at := content.find(size)) >= 0:
+        content[at : at + 4] = (99).to_bytes(4, "little")
+    return bytes(content)
+
+
+HEADER = b"sentence_good,sentence_bad\n"
+
+_PAIRS = (
+    _pairs("nothing", "p.jsonl", b"", "no row"),
+    _pairs("null bytes", "p.jsonl", b"\0" * 99, "line 1"),
+    _pairs("Latin-1", "p.jsonl", "{'é'}".encode("latin-1"), "UTF-8"),
+    _pairs("a number of 5,000 digits", "p.jsonl", b'{"a": ' + b"9" * 5_000 + b"}", "line 1", "4,300 digits"),
+    _pairs("nested too deeply", "p.jsonl", b'{"a": ' + b"[" * 99_999 + b"]" * 99_999 + b"}", "nested too deeply"),
+    _pairs("a list", "p.jsonl", b"[]\n", "line 1", "list"),
+    _pairs("a sentence that is a number", "p.jsonl", _line(sentence_good=3), "line 1", "holds 3"),
+    _pairs("a sentence that is a list", "p.jsonl", _line(sentence_good=["a"] * 9999), "line 1", "holds ['a'"),
+    _pairs("a sentence of nothing", "p.jsonl", _line(sentence_bad=" "), "line 1"),
+    _pairs("a sentence that is not there", "p.jsonl", b'{"sentence_good": "a"}', "no column 'sentence_bad'"),
+    _pairs("a sentence of half a pair", "p.jsonl", _line(sentence_bad="a\ud800"), "line 1", "half a character"),
+    _pairs("a paradigm that is a number", "p.jsonl", _line(UID=3), "line 1", "'UID' holds 3"),
+    _pairs("a paradigm of half a pair", "p.jsonl", _line(UID="\udc00"), "line 1", "half a character"),
+    _pairs("20,000 columns", "p.jsonl", json.dumps({f"k{n}": 0 for n in range(20_000)}).encode(), "no column"),
+    _pairs("a cell of a megabyte", "p.csv", HEADER + b'"' + b"a" * 999_999 + b'",b\n', "line 2", "field"),
+    _pairs("a quotation that never ends", "p.csv", HEADER + b'"abc,def\n', "line 2"),
+    _pairs("rows of unequal length", "p.csv", HEADER + b"a,b,c\n", "3 columns"),
+    _pairs("null bytes in a cell", "p.csv", HEADER + b"a\0b,c\n", "line 2", "null"),
+    _pairs("a header alone", "p.csv", HEADER, "no row"),
+    _pairs("columns called alike", "p.tsv", b"sentence_good\tsentence_good\na\tb\n", "twice"),
+    _pairs("columns without a name", "p.csv", b",\na,b\n", "twice"),
+    _pairs("a table of bytes", "p.csv", b"\xff\xfe\0a", "UTF-8"),
+    _pairs("text called gzip", "p.jsonl.gz", b"abc", "p.jsonl.gz"),
+    _pairs("gzip cut short", "p.jsonl.gz", gzip.compress(_line() * 99)[:-9], "p.jsonl.gz"),
+    _pairs("gzip damaged", "p.jsonl.gz", gzip.compress(os.urandom(999))[:300] + bytes(700), "p.jsonl.gz"),
+    _pairs("a gzip bomb of one line", "p.jsonl.gz", lambda: gzip.compress(b"a" * (64 << 20)) * 48, "unpacks to more"),
+    _pairs("a gzip bomb of empty lines", "p.csv.gz", lambda: gzip.compress(b"\n" * (64 << 20)) * 48, "unpacks to more"),
+    _pairs("a file of another kind", "p.xlsx", b"PK\5\6" + bytes(18), "p.xlsx"),
+    _pairs("an archive without tables", "p.zip", lambda: _zip(a__txt=b"abc"), "no .jsonl"),
+    _pairs("an archive cut short", "p.zip", lambda: _zip(p__jsonl=_line() * 99)[:-30], "p.zip"),
+    _pairs(
+        "an archive that is damaged", "p.zip", lambda: _zip(p__jsonl=os.urandom(9999)).replace(b"\0", b"\1", 40), ""
+    ),
+    _pairs("an archive of a thousand times its size", "p.zip", _zip_bomb, "unpacks to more than"),
+    _pairs("an archive that lies about its size", "p.zip", _lying_zip, "p.zip"),
+    _pairs("an archive of paths that lead out", "p.zip", lambda: _zip(**{"../p__jsonl": b"{"}), "line 1"),
+)
+
+
+def _made(case: str, make: Callable[[Path], object], *says: str, name: str = "p.jsonl") -> Case:
+    def both(folder: Path) -> None:
+        model(folder)
+        make(folder)
+
+    return Case(f"pairs: {case}", ("evaluate", "model", "--suite", name, "--run", "run"), (name[:99], *says), both)
+
+
+def _sparse(folder: Path) -> None:
+    with (folder / "p.jsonl").open("wb") as file:
+        file.truncate(3 << 30)
+
+
+_LONG = Case(
+    "pairs: a sentence longer than the model reads", ("evaluate", "model", "--suite", "p.jsonl", "--run", "run"),
+    ("--too-long skip",),
+    lambda folder: (model(folder), (folder / "p.jsonl").write_bytes(_line(sentence_bad="a b " * 9_999))),
+    writes=("run", "run/*"),
+)  # fmt: skip
+_PLACES = (
+    _LONG,
+    _made("a folder", lambda folder: (folder / "p.jsonl").mkdir(), "is a folder"),
+    _made("a pipe", lambda folder: os.mkfifo(folder / "p.jsonl"), "is a pipe"),
+    _made("a device", lambda folder: (folder / "p.jsonl").symlink_to("/dev/zero"), "is a device"),
+    _made("three gigabytes", _sparse, "3.2 GB"),
+    _made("a link to itself", lambda folder: (folder / "p.jsonl").symlink_to("p.jsonl"), "no suite and no file"),
+    _made("a name of 5,000 characters", lambda folder: None, "no suite and no file", name="a" * 5_000),
+)
+
+
+def _suite(case: str, suite: str, files: dict[str, bytes], *says: str) -> Case:
+    """An evaluation on a published suite, whose files lie in `data`."""
+
+    def make(folder: Path) -> None:
+        model(folder)
+        (folder / "data").mkdir()
+        for name, content in files.items():
+            (folder / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "data" / name).write_bytes(content)
+
+    return Case(
+        f"{suite}: {case}", ("evaluate", "model", "--suite", suite, "--data", "data", "--run", "run"), says, make
+    )
+
+
+def _rows(*rows: dict[str, object]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def _rte(*rows: dict[str, object]) -> dict[str, bytes]:
+    """RTE with these rows to train on."""
+    good = [{"sentence1": f"a {number}", "sentence2": "b", "label": number % 2} for number in range(40)]
+    return {"rte.train.jsonl": _rows(*rows, *good), "rte.valid.jsonl": _rows(*good[:4])}
+
+
+_GLUE_ROW = {"sentence1": "a", "sentence2": "b", "label": 0}
+_WSC = {"text": "the cat saw it", "span1_text": "the cat", "span2_text": "it", "span2_index": 3, "label": 0}
+
+
+def _wsc(**changes: object) -> dict[str, bytes]:
+    return {"wsc.train.jsonl": _rows(_WSC | changes), "wsc.valid.jsonl": _rows(_WSC)}
+
+
+_COLA = {
+    f"{name}.tsv": b"a\t1\t\tthe cat sleeps\n" for name in ("in_domain_train", "in_domain_dev", "out_of_domain_dev")
+}
+_MSGS = {"sentence": "a b", "linguistic_feature_label": 1, "surface_feature_label": 1, "condition": "training"}
+
+
+def _msgs(**changes: object) -> dict[str, bytes]:
+    name = "main_verb_length"
+    return {f"{name}/train.jsonl": _rows(_MSGS | changes), f"{name}/test.jsonl": _rows(_MSGS)}
+
+
+_SUITES = (
+    _suite("no files", "glue", {}, "no GLUE task in data"),
+    _suite("a label in words", "glue", _rte(_GLUE_ROW | {"label": "yes"}), "line 1", "'label' holds 'yes'"),
+    _suite("a label with a fraction", "glue", _rte(_GLUE_ROW | {"label": 0.5}), "line 1", "'label' holds 0.5"),
+    _suite("a label that is a list", "glue", _rte(_GLUE_ROW | {"label": [0] * 9_999}), "line 1", "'label' holds [0, "),
+    _suite("a label of nothing", "glue", _rte(_GLUE_ROW | {"label": None}), "line 1", "'label' holds None"),
+    _suite("no label", "glue", _rte({"sentence1": "a", "sentence2": "b"}), "line 1", "no column 'label'"),
+    _suite("a sentence that is a number", "glue", _rte(_GLUE_ROW | {"sentence1": 3}), "line 1", "holds 3"),
+    _suite("half of a surrogate pair", "glue", _rte(_GLUE_ROW | {"sentence2": "\ud800"}), "line 1", "half a character"),
+    _suite("one row", "glue", {"rte.train.jsonl": _rows(_GLUE_ROW), "rte.valid.jsonl": _rows(_GLUE_ROW)}, "rte"),
+    _suite("a word number in words", "glue", _wsc(span2_index="three"), "line 1", "'span2_index' holds 'three'"),
+    _suite("a word number that is true", "glue", _wsc(span2_index=True), "line 1", "'span2_index' holds True"),
+    _suite("a word number with a fraction", "glue", _wsc(span2_index=3.0), "line 1", "'span2_index' holds 3.0"),
+    _suite("a word number beyond the text", "glue", _wsc(span2_index=10**20), "line 1", "'span2_index' holds 1000"),
+    _suite("a word that is not there", "glue", _wsc(span2_text="they"), "line 1", "span2_text"),
+    _suite("a table with three columns", "glue", {**_COLA, "in_domain_train.tsv": b"a\tb\tc\n"}, "line 1: 3 columns"),
+    _suite("text in a number's cell", "glue", {**_COLA, "in_domain_train.tsv": b"a\tyes\t\tb\n"}, "line 1", "'label'"),
+    _suite("a table in Latin-1", "glue", {**_COLA, "in_domain_train.tsv": b"a\t1\t\t\xfc\n"}, "UTF-8"),
+    _suite("a table of null bytes", "glue", {**_COLA, "in_domain_dev.tsv": b"\0" * 99}, "in_domain_dev.tsv, line 1"),
+    _suite("no files", "msgs", {}, "no MSGS task in data"),
+    _suite("a feature in words", "msgs", _msgs(linguistic_feature_label="yes"), "line 1", "holds 'yes'"),
+    _suite("a feature that is a list", "msgs", _msgs(linguistic_feature_label=[1]), "line 1", "holds [1]"),
+    _suite("a feature that is a mapping", "msgs", _msgs(surface_feature_label={}), "line 1", "holds {}"),
+    _suite("features that differ", "msgs", _msgs(surface_feature_label=0), "line 1", "agree"),
+    _suite("a condition that is a number", "msgs", _msgs(condition=1), "line 1", "'condition' holds 1"),
+    _suite("no test", "msgs", {"a_control/train.jsonl": _rows(_MSGS)}, "no test file"),
+    _suite("no files", "blimp", {}, "no blimp in or below data"),
+    _suite("other columns", "blimp", {"blimp.jsonl": _line()}, "blimp.jsonl", "not blimp's"),
+    _suite("contexts that are numbers", "ewok", {"ewok.zip": _zip(e__jsonl=_rows({
+        "Context1": 1, "Context2": 2, "Target1": 3, "Target2": 4, "Domain": "d"}))}, "line 1", "'Context1' holds 1"),
+    _suite("no context", "ewok", {"ewok.zip": _zip(e__jsonl=_rows({"Target1": "a", "Domain": "d"}))}, "line 1"),
+)  # fmt: skip
+
+
+def _record(case: str, content: object, *says: str) -> Case:
+    """A model with a record of a training that says `content`."""
+
+    def make(folder: Path) -> None:
+        written = content if isinstance(content, bytes) else json.dumps(content).encode()
+        (model(folder) / "training.json").write_bytes(written)
+
+    return Case(f"a record: {case}", ("wiring", "model", "--text", "model/config.json"), ("training.json", *says), make)
+
+
+_GOOD = {
+    "arm": "wiring", "seed": 0, "base": "ab", "data": "cd", "data_name": "texts", "recipe": {"variant": "wiring"},
+    "steps": 1, "epochs": 1.0, "examples": 1, "seconds": 1.0, "best_step": 1, "history": [],
+}  # fmt: skip
+
+_RECORDS = (
+    _record("nothing", b""),
+    _record("bytes", bytes(range(256))),
+    _record("a list", []),
+    _record("a number of 5,000 digits", b'{"arm": ' + b"9" * 5_000 + b"}", "4,300 digits"),
+    _record("nested too deeply", b'{"a":' * 50_000, "nested too deeply"),
+    _record("a history that is a number", {**_GOOD, "history": 7}),
+    _record("a history of lists", {**_GOOD, "history": [[1]]}),
+    _record("a recipe that is text", {**_GOOD, "recipe": "wiring"}, "recipe"),
+    _record("a recipe without a wiring", _GOOD, "wiring"),
+    _record("a wiring that nobody knows", {**_GOOD, "recipe": {"variant": "wiring", "wiring": {"a": 1}}}, "wiring"),
+    _record("seconds in words", {**_GOOD, "seconds": "long"}, "seconds"),
+)
+
+CASES = (*_PAIRS, *_PLACES, *_SUITES, *_RECORDS)

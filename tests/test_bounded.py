@@ -1,0 +1,84 @@
+"""What somebody hands in is read within bounds, and what is wrong with it is said in a clause."""
+
+from __future__ import annotations
+
+import doctest
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from layerwise import bounded
+from layerwise.bounded import Unreadable, decoded, kind_of, parse_json, read_bytes, unpacked
+
+
+def test_examples_in_docstrings_hold() -> None:
+    assert doctest.testmod(bounded).failed == 0
+
+
+def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"12345")
+    assert read_bytes(file, 5) == b"12345"
+    with pytest.raises(Unreadable, match="has 0 kB, and at most 0 kB are read"):
+        read_bytes(file, 4)
+
+
+def test_a_file_that_is_longer_than_the_disk_says_is_bounded_too() -> None:
+    longer = Path("/proc/self/status")  # which has no bytes by its size
+    assert longer.stat().st_size == 0
+    with pytest.raises(Unreadable, match="at most"):
+        read_bytes(longer, 10)
+
+
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    for name, kind in (("pipe", "pipe"), (".", "folder")):
+        assert kind_of(tmp_path / name) == kind
+        with pytest.raises(Unreadable, match=f"is a {kind}, not a file"):
+            read_bytes(tmp_path / name, 10)
+    assert {kind_of(tmp_path / name) for name in ("loop", "nowhere", "a\0b", "a" * 5_000)} == {"nothing"}
+    for name in ("loop", "nowhere", "a\0b", "a" * 5_000):
+        with pytest.raises(Unreadable, match="cannot be read: "):
+            read_bytes(tmp_path / name, 10)
+
+
+def test_what_packs_as_text_does_is_unpacked_whole() -> None:
+    content = os.urandom(100_000).hex().encode() * 5
+    assert unpacked(gzip.compress(content)) == content
+
+
+def test_what_packs_better_than_any_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "UNPACKED", 1000)
+    bomb = gzip.compress(b"a" * 1_000_000)
+    bound = bounded.RATIO * len(bomb)
+    assert bound < 1_000_000
+    with pytest.raises(Unreadable, match="unpacks to more than"):
+        unpacked(bomb)
+    monkeypatch.setattr(bounded, "RATIO", 1000)
+    assert unpacked(bomb) == b"a" * 1_000_000
+    with pytest.raises(Unreadable, match="unpacks to more than"):
+        unpacked(bomb, most=999_999)
+
+
+def test_text_loses_its_byte_order_mark_and_nothing_else() -> None:
+    assert decoded("\ufeffa\ufeff".encode()) == "a\ufeff"
+    with pytest.raises(Unreadable, match="byte 2 is 0xff"):
+        decoded(b"ab\xff")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1,}', r"not JSON \(Illegal|not JSON \(Expecting"),
+        ("[1,\n2", "at line 2, column 2"),
+        ("[" * 100_000, "nested too deeply"),
+        ("9" * 5_000, "more than 4,300 digits"),
+    ],
+)
+def test_json_that_is_none_or_has_no_end(text: str, message: str) -> None:
+    assert parse_json('{"a": [1, 2.5, null]}') == {"a": [1, 2.5, None]}
+    with pytest.raises(Unreadable, match=message):
+        parse_json(text)
