@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-slow check benchmark clean
+.PHONY: demo test test-slow test-portable check benchmark clean
 
 demo: $(INSTALLED)  ## set up, run the main job on the demo model, say where the report is
 	$(BIN)/layerwise sweep demo --run runs/demo
@@ -14,6 +14,9 @@ test: $(INSTALLED)  ## the tests that take seconds to minutes
 
 test-slow: $(INSTALLED)  ## the tests that take minutes each
 	$(BIN)/pytest --numprocesses auto -m slow
+
+test-portable: $(INSTALLED)  ## the tests that compute, on the kernels of other processors and several threads
+	$(BIN)/python tests/portable.py
 
 check: $(INSTALLED)  ## lint, format, types, all tests: exactly what CI runs
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +13,32 @@ import torch
 from numpy.typing import NDArray
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 
-torch.set_num_threads(1)
+import other_kernel
+from threads import use_threads
+
+use_threads()
+
+# The folders whose tests compute nothing with torch: the rooms of these names may not import it (laws/).
+WITHOUT_NUMBERS = ("plan", "report", "results")
+
+
+def pytest_configure() -> None:
+    """Compute with the kernels of `other_kernel` where its variable says so, from the first import on."""
+    if other_kernel.ACTIVE:
+        other_kernel.OtherKernel().__enter__()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as `numbers` what another processor may compute otherwise: all but the folders `WITHOUT_NUMBERS`."""
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).parts[0] not in WITHOUT_NUMBERS:
+            item.add_marker("numbers")
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> None:
+def _threads_as_asked() -> None:
     """What a test before it may have changed: two threads sum in another order than one, so bits differ."""
-    torch.set_num_threads(1)
+    use_threads()
 
 
 def tiny_llama(depth: int = 6, vocabulary: int = 97, seed: int = 0) -> LlamaForCausalLM:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import tiny_llama
+from threads import threaded
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
@@ -53,7 +53,7 @@ def test_an_example_runs(model: Path, example: Path, expected: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        env=threaded(HF_HUB_OFFLINE="1"),
     )
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr

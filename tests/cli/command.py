@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +12,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from layerwise.cli.app import main
+from threads import threaded
 
 PROGRAM = Path(sysconfig.get_path("scripts")) / "layerwise"
 
@@ -49,12 +49,12 @@ def refused(*arguments: str | Path) -> str:
 
 
 def start(*arguments: str | Path, folder: Path | None = None) -> subprocess.Popen[str]:
-    """The installed command as a process of its own, on one thread."""
+    """The installed command as a process of its own, on as many threads as this one."""
     return subprocess.Popen(
         [PROGRAM, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        env=threaded(HF_HUB_OFFLINE="1"),
     )

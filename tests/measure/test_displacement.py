@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 
@@ -26,9 +27,8 @@ MOVES = Displacements(STACK, 0, halved)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("size", [0.05, 0.3, 0.5, 1.0])
-def test_the_size_is_the_size(strategy: Strategy, size: float) -> None:
-    for layer in range(STACK.depth):
+def test_the_size_is_the_size(strategy: Strategy) -> None:
+    for layer, size in itertools.product(range(STACK.depth), (0.05, 0.3, 0.5, 1.0)):
         weights = matrices(STACK, layer)
         assert "gain" not in weights
         if not MOVES.exists(layer, strategy, size):

@@ -23,6 +23,7 @@ from layerwise.train import training
 from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
+from threads import use_threads
 from train.pupils import tiny_digits, tiny_vit
 
 DEPTH = 4
@@ -80,6 +81,6 @@ def _part(folder: Path, sampler: str, ranks: Any, variant: Any, stop: int | None
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
+    use_threads()
     for wish in json.loads(sys.argv[1]):
         lesson(Path(wish.pop("folder")), **wish)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from layerwise.train import pretrainer
+from threads import use_threads
 from train.test_pretraining import RECIPE, Stopped, run
 
 LESSON = replace(RECIPE, dropout=0.0)
@@ -51,6 +52,6 @@ def _part(folder: Path, stop: int | None, changes: dict[str, Any]) -> list[float
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
+    use_threads()
     for wish in json.loads(sys.argv[1]):
         lesson(Path(wish.pop("folder")), **wish)

@@ -16,6 +16,7 @@ from torch.distributed.fsdp import fully_shard
 
 from layerwise.plan.samplers import Draws, Drop, Shuffle
 from layerwise.stack import Stack, load
+from threads import use_threads
 from train.pupils import tiny_digits, tiny_vit
 
 DEPTH = 4
@@ -69,5 +70,5 @@ def _compare(whole: Any, sharded: Any, plan: str) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
+    use_threads()
     main(sys.argv[1])

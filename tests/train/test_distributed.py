@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from layerwise.plan.samplers import Draws
 from layerwise.results.pedigree import MODEL, Pedigree
+from threads import threaded
 from train.distributed_script import DEPTH, SAMPLERS, lesson
 
 pytestmark = pytest.mark.slow
@@ -35,7 +36,7 @@ RESUMED_AT = 8
 
 def launched(script: str, argument: str) -> None:
     """Run a script of this folder on two processes, in one start of `torchrun`."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    environment = threaded(PYTHONPATH=os.pathsep.join(sys.path))
     done = subprocess.run(
         [
             sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",

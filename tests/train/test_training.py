@@ -31,6 +31,8 @@ from layerwise.train.folder import ASKED
 from layerwise.train.recipe import PredictionOptions, Recipe, Settings, recipe
 from layerwise.train.trained import open_trained
 from layerwise.train.training import Base, train
+from rounding import realigned
+from threads import threaded
 from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
@@ -169,7 +171,7 @@ def test_what_is_saved_is_a_plain_model(make: Callable[[], PreTrainedModel], spl
     assert not report["unexpected_keys"]
     assert list(plain.state_dict()) == list(make().state_dict())
     batch = splits.collate([splits.test[index] for index in range(4)])
-    found = plain.eval()(**batch).logits
+    found = realigned(plain).eval()(**batch).logits
     assert torch.equal(found, opened[-1].eval()(**batch).logits)
     assert not torch.allclose(found, make()(**batch).logits)
     assert sorted(path.name for path in tmp_path.iterdir()) == [ASKED, MODEL]
@@ -188,6 +190,7 @@ def test_a_trained_model_opens_as_it_was_trained(method: str, tmp_path: Path) ->
     with torch.enable_grad():
         pedigree = train(Base(opener, "x"), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
     found, trained = open_trained(tmp_path / MODEL, device="cpu"), opened[-1]
+    realigned(found.stack.model)
     assert found.pedigree == pedigree
     assert (found.prediction is not None) == (method == "layershuffle-predict")
     assert set(found.stack.model.state_dict()) == set(trained.model.state_dict())
@@ -350,8 +353,8 @@ KILLED = textwrap.dedent(
     """
     import sys
     from pathlib import Path
-    import torch
-    torch.set_num_threads(1)
+    from threads import use_threads
+    use_threads()
     from train import test_training as lesson
     chosen = lesson.recipe("layershuffle", lesson.SETTINGS, lesson.DEPTH)
     def told(step, steps, loss):
@@ -370,7 +373,7 @@ def test_killed_without_warning_it_ends_with_the_same_weights(tmp_path: Path) ->
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     chosen = recipe("layershuffle", SETTINGS, DEPTH)
     whole = train(_base(), tiny_digits("crop"), chosen, 1, straight, arguments=QUIET)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    environment = threaded(PYTHONPATH=os.pathsep.join(sys.path))
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(killed), "wait"], env=environment,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

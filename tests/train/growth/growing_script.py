@@ -18,6 +18,7 @@ import torch
 
 from layerwise.plan.growth import GrowthSchedule
 from layerwise.train.training import train
+from threads import use_threads
 from train.growth.test_growing import EVENTFUL, EVERYTHING, SETTINGS, STEPS, Seen, Stopped, base, recipe_of, watched
 from train.pupils import tiny_llama, tiny_text
 
@@ -50,6 +51,6 @@ def _part(folder: Path, schedule: str, seen: Seen) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
+    use_threads()
     for wish in json.loads(sys.argv[1]):
         lesson(Path(wish.pop("folder")), **wish)

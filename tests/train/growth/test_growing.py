@@ -40,6 +40,7 @@ from layerwise.train.growth.trainer import GrowthTrainer
 from layerwise.train.recipe import Growth, Recipe, Settings, grown, sequential
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
+from threads import threaded
 from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
@@ -290,8 +291,8 @@ KILLED = textwrap.dedent(
     """
     import sys, time
     from pathlib import Path
-    import torch
-    torch.set_num_threads(1)
+    from threads import use_threads
+    use_threads()
     from train.growth import test_growing as lesson
     def told(step, steps, loss):
         (Path(sys.argv[1]) / "step").write_text(str(step))
@@ -308,7 +309,7 @@ def test_killed_without_warning_inside_a_cached_phase_it_ends_with_the_same_weig
     settings = replace(SETTINGS, accumulation=2, checks=6)
     whole = run(EVENTFUL, tmp_path / "straight", settings=settings)
     killed = tmp_path / "killed"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    environment = threaded(PYTHONPATH=os.pathsep.join(sys.path))
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(killed)], env=environment,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -1,0 +1,88 @@
+"""A processor that nobody has: kernels that round otherwise as soon as a shape, an alignment or the threads differ.
+
+Real kernels choose the order of their sums by these, each processor in its own way, and equal bits on one machine may
+be luck. Here they never are: a test that passes under `LAYERWISE_TEST_KERNEL=other` asks for equal bits only where the
+same kernel sees the same operands.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from rounding import unit
+
+VARIABLE = "LAYERWISE_TEST_KERNEL"
+ACTIVE = os.environ.get(VARIABLE) == "other"
+
+_aten = torch.ops.aten
+# Sums of products, whose order depends on the alignment of the operands as well as on their shapes.
+PRODUCTS = (_aten.mm, _aten.bmm, _aten.addmm, _aten.baddbmm, _aten.mv, _aten.addmv, _aten.dot)
+# Sums, and functions of which the last elements of a row may be computed by other instructions than the first.
+OTHERS = tuple(
+    getattr(_aten, name)
+    for name in (
+        "sum", "mean", "cumsum", "var", "var_mean", "std", "logsumexp", "linalg_vector_norm", "convolution",
+        "convolution_backward", "_softmax", "_softmax_backward_data", "_log_softmax", "_log_softmax_backward_data",
+        "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "_fused_rms_norm",
+        "_scaled_dot_product_flash_attention_for_cpu", "exp", "log", "tanh", "erf", "sigmoid", "gelu", "silu",
+        "rsqrt", "pow", "sin", "cos", "softplus",
+    )
+)  # fmt: skip
+KINDS = 3  # rounded down, as computed, rounded up
+
+
+class OtherKernel(TorchDispatchMode):
+    """While it is entered, results of `PRODUCTS` and `OTHERS` move by up to one unit of rounding of their sums."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        packet = func.overloadpacket
+        if packet in PRODUCTS or packet in OTHERS:
+            operands = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+            if all(each.device.type == "cpu" and each.layout is torch.strided for each in operands):
+                key = _key(str(packet), operands, aligned=packet in PRODUCTS)
+                for number, each in enumerate(found if isinstance(found, tuple | list) else (found,)):
+                    if isinstance(each, Tensor) and each.is_floating_point() and each.numel():
+                        each.copy_(_moved(each, _size(func, args, each), key + number))
+        return found
+
+
+def _key(name: str, operands: list[Tensor], aligned: bool) -> int:
+    """A number that differs where a kernel may sum in another order; the same in every process."""
+    seen = [(tuple(each.shape), each.stride(), each.data_ptr() % 64 if aligned else 0) for each in operands]
+    return zlib.crc32(repr((name, torch.get_num_threads(), seen)).encode())
+
+
+def _size(func: Any, args: Any, found: Tensor) -> Tensor:
+    """What rounding is in proportion to: the sum of the sizes of the products; 0 where it is of one product, exact."""
+    if func.overloadpacket not in PRODUCTS:
+        return found.double().abs()
+    size: Tensor = func(*tree_map(lambda each: each.double().abs() if isinstance(each, Tensor) else each, args))
+    if func.overloadpacket in (_aten.mm, _aten.bmm):
+        terms = func(*((each != 0).double() for each in args))
+        size = torch.where(terms <= 1, 0.0, size)
+    return size
+
+
+def _moved(found: Tensor, size: Tensor, key: int) -> Tensor:
+    """The result in another rounding; small whole numbers and their quarters are taken for exact, and stay."""
+    exact = found.double()
+    step = _directions(key, found.numel()).reshape(found.shape) * size * unit(found.dtype)
+    stays = ~exact.isfinite() | (exact * 1024 == (exact * 1024).round())
+    return torch.where(stays, exact, exact + step).to(found.dtype)
+
+
+@lru_cache(4096)
+def _directions(key: int, count: int) -> Tensor:
+    """-1, 0 and 1 for `count` elements, without a pattern that a sum could cancel."""
+    place = (torch.arange(count) * 2654435761 + key) ^ (key >> 7)
+    return ((place * 1103515245 + 12345) >> 16) % KINDS - 1

@@ -1,0 +1,88 @@
+"""The settings that stand for other processors, and the tests that run under them: `make test-portable`.
+
+    python tests/portable.py            every test that computes, under every setting
+    python tests/portable.py --quick    what the slow tests run: a part of both
+
+torch, MKL and oneDNN choose their kernels by the processor, and each can be told to choose those of an older one. Two
+or four threads sum in another order than one. No setting adds instructions that this processor does not have.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to compute.
+
+    `aten` is the vector instructions that torch's own kernels use, `default` for none and empty for the processor's
+    own; `old` holds MKL and oneDNN to those of 2008; `other` computes with the kernels of `other_kernel`.
+    """
+
+    aten: str
+    old: bool
+    threads: int
+    other: bool = False
+
+    def __str__(self) -> str:
+        named = [self.aten or "own", "old" if self.old else "own", f"{self.threads} threads", "other kernel"]
+        return ", ".join(named if self.other else named[:-1])
+
+    def environment(self) -> dict[str, str]:
+        """The variables of a process that computes this way."""
+        variables = {"LAYERWISE_TEST_THREADS": str(self.threads)}
+        if self.aten:
+            variables["ATEN_CPU_CAPABILITY"] = self.aten
+        if self.old:
+            variables |= {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+        if self.other:
+            variables["LAYERWISE_TEST_KERNEL"] = "other"
+        if self.threads > 1:  # threads that wait in a loop for others take the cores from them
+            variables["OMP_WAIT_POLICY"] = "PASSIVE"
+        return {**os.environ, **variables}
+
+
+QUICK = (
+    Setting("default", old=True, threads=1),
+    Setting("avx2", old=False, threads=4),
+    Setting("", old=True, threads=2),
+    Setting("", old=False, threads=1, other=True),
+)
+SETTINGS = (
+    *QUICK,
+    Setting("default", old=False, threads=2),
+    Setting("avx2", old=True, threads=1),
+    Setting("", old=False, threads=4),
+)
+QUICK_TESTS = ("golden", "merge", "models", "stack")
+
+
+def command(folders: Sequence[str], workers: str) -> list[str]:
+    """The command that runs the fast tests that compute, those in `folders` if any are named."""
+    where = [str(TESTS / folder) for folder in folders] or [str(TESTS)]
+    return [sys.executable, "-m", "pytest", "--numprocesses", workers, "-m", "numbers and not slow", *where]
+
+
+def main() -> int:
+    """Run all of it, one setting after another; 0 where every one is green."""
+    quick = "--quick" in sys.argv[1:]
+    failed = []
+    for setting in QUICK if quick else SETTINGS:
+        print(f"\n{setting}:", flush=True)
+        tests = command(QUICK_TESTS if quick else (), workers="auto")
+        if subprocess.run(tests, env=setting.environment(), check=False).returncode:
+            failed.append(setting)
+    print(*(f"failed under: {setting}" for setting in failed), sep="\n")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
