@@ -10,15 +10,12 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
-
-from rounding import unit
+from torch.utils._pytree import tree_leaves
 
 VARIABLE = "LAYERWISE_TEST_KERNEL"
 ACTIVE = os.environ.get(VARIABLE) == "other"
@@ -37,11 +34,13 @@ OTHERS = tuple(
         "rsqrt", "pow", "sin", "cos", "softplus",
     )
 )  # fmt: skip
-KINDS = 3  # rounded down, as computed, rounded up
 
 
 class OtherKernel(TorchDispatchMode):
-    """While it is entered, results of `PRODUCTS` and `OTHERS` move by up to one unit of rounding of their sums."""
+    """While it is entered, results of `PRODUCTS` and `OTHERS` are rounded up, down or as computed, by their operands.
+
+    No more than the last digit moves: less than processors differ by, and enough to tell equal bits from luck.
+    """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         found = func(*args, **(kwargs or {}))
@@ -52,7 +51,7 @@ class OtherKernel(TorchDispatchMode):
                 key = _key(str(packet), operands, aligned=packet in PRODUCTS)
                 for number, each in enumerate(found if isinstance(found, tuple | list) else (found,)):
                     if isinstance(each, Tensor) and each.is_floating_point() and each.numel():
-                        each.copy_(_moved(each, _size(func, args, each), key + number))
+                        each.copy_(torch.where(_exact(func, args, each), each, _moved(each, key + number)))
         return found
 
 
@@ -62,27 +61,17 @@ def _key(name: str, operands: list[Tensor], aligned: bool) -> int:
     return zlib.crc32(repr((name, torch.get_num_threads(), seen)).encode())
 
 
-def _size(func: Any, args: Any, found: Tensor) -> Tensor:
-    """What rounding is in proportion to: the sum of the sizes of the products; 0 where it is of one product, exact."""
-    if func.overloadpacket not in PRODUCTS:
-        return found.double().abs()
-    size: Tensor = func(*tree_map(lambda each: each.double().abs() if isinstance(each, Tensor) else each, args))
+def _exact(func: Any, args: Any, found: Tensor) -> Tensor:
+    """Which results no kernel rounds: products of one term, and what looks like a sum of small binary fractions."""
+    fractions = found.double() * 1024
+    exact = (fractions == fractions.round()) | ~found.isfinite()
     if func.overloadpacket in (_aten.mm, _aten.bmm):
-        terms = func(*((each != 0).double() for each in args))
-        size = torch.where(terms <= 1, 0.0, size)
-    return size
+        exact |= func(*((each != 0).double() for each in args)) <= 1
+    return exact
 
 
-def _moved(found: Tensor, size: Tensor, key: int) -> Tensor:
-    """The result in another rounding; small whole numbers and their quarters are taken for exact, and stay."""
-    exact = found.double()
-    step = _directions(key, found.numel()).reshape(found.shape) * size * unit(found.dtype)
-    stays = ~exact.isfinite() | (exact * 1024 == (exact * 1024).round())
-    return torch.where(stays, exact, exact + step).to(found.dtype)
-
-
-@lru_cache(4096)
-def _directions(key: int, count: int) -> Tensor:
-    """-1, 0 and 1 for `count` elements, without a pattern that a sum could cancel."""
-    place = (torch.arange(count) * 2654435761 + key) ^ (key >> 7)
-    return ((place * 1103515245 + 12345) >> 16) % KINDS - 1
+def _moved(found: Tensor, key: int) -> Tensor:
+    """The same numbers, each as it is or one further up or down."""
+    place = (torch.arange(found.numel()) * 2654435761 + key) ^ (key >> 7)
+    direction = (((place * 1103515245 + 12345) >> 16) % 3 - 1).reshape(found.shape)
+    return torch.where(direction == 0, found, found.nextafter(direction.to(found.dtype) * torch.inf))

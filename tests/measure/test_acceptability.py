@@ -10,6 +10,7 @@ from transformers import BertConfig, BertForMaskedLM
 from layerwise.data.grammar import generated_pairs
 from layerwise.data.minimal_pairs import MinimalPair, PairSet
 from layerwise.errors import MeasureError
+from layerwise.measure import acceptability
 from layerwise.measure.acceptability import (
     Verdict,
     accuracy_rows,
@@ -22,7 +23,7 @@ from layerwise.measure.acceptability import (
     verdict,
     verdict_in,
 )
-from layerwise.measure.pseudo_likelihood import Speaker
+from layerwise.measure.pseudo_likelihood import Likelihoods, Speaker
 from layerwise.measure.statistics import wilson
 from layerwise.results.rows import Score
 from tiny_tokenizers import character_tokenizer, word_tokenizer
@@ -70,6 +71,14 @@ def test_planted_likings_give_the_accuracy_computed_by_hand() -> None:
     assert found["all", "temperature"] == 1.0
     assert found["all", "coverage"] == found["all", "whole_words"] == 1.0
     assert {row.subject for row in rows} == {"planted/0"}
+
+
+def test_rounding_prefers_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = float(np.finfo(np.float32).eps) / 2
+    said = [-20.0, -20.0 * (1 + 5 * unit), -20.0 * (1 + 5 * unit), -20.0, -20.0, -20.0 * (1 + 7 * unit), -21.0, -20.0]
+    monkeypatch.setattr(acceptability, "log_likelihoods", lambda *_, **__: Likelihoods(np.array(said), 8, 8))
+    _, speaker = knowing({})
+    assert judge(speaker, [MinimalPair("cat", "dog", "a")] * 4).tolist() == [0.5, 0.5, 1.0, 0.0]
 
 
 def test_a_judge_that_knows_nothing_is_right_half_the_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -139,6 +140,12 @@ def test_layers_that_are_all_the_same_have_no_correlation() -> None:
     same = noise(1, 8, 8).expand(6, 8, 8)
     scores = deltas(planted_stack({"same": same, "other": noise(6, 8, 8, 1)}))
     assert {s.task for s in scores} == {"other", "all"}
+
+
+def test_rounding_of_equal_layers_is_no_difference() -> None:
+    noise_of_sums = 1 + 1e-15 * np.random.default_rng(0).standard_normal((6, 6))
+    for parts in (correlation_parts, autocovariance_parts):
+        assert not parts(noise_of_sums + noise_of_sums.T, 1).denominators.any()
 
 
 def test_shallow_stacks_have_the_lags_that_exist() -> None:

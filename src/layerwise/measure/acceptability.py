@@ -69,6 +69,9 @@ def judge(
 ) -> Judgements:
     """1, 0.5 or 0 for each pair, shape (pairs,), `nan` where one of its texts is too long and `too_long` is "skip".
 
+    A pair whose likelihoods differ by no more than rounding is undecided: the rows of one batch may round differently,
+    and a model that knows nothing would then prefer the text that comes first, or last.
+
     Raises what `log_likelihoods` raises.
     """
     passages = [
@@ -80,7 +83,10 @@ def judge(
         speaker, passages, temperature=temperature, batch_tokens=batch_tokens, too_long=too_long, progress=progress
     )
     good, bad = found.values[0::2], found.values[1::2]
-    return np.where(np.isnan(good + bad), np.nan, 0.5 + 0.5 * np.sign(good - bad))
+    # Each term is a logit less a log-sum-exp in float32: three roundings of half an epsilon each, in both texts.
+    rounding = 3 * np.finfo(np.float32).eps * np.maximum(np.abs(good), np.abs(bad))
+    preferred = np.where(np.abs(good - bad) > rounding, np.sign(good - bad), 0.0)
+    return np.where(np.isnan(good + bad), np.nan, 0.5 + 0.5 * preferred)
 
 
 def verdict(pairs: Sequence[MinimalPair], judgements: Judgements) -> Verdict:

@@ -46,6 +46,12 @@ LAGS = (1, 2, 3, 4, 5)
 INDEPENDENT = -0.5
 """The correlation of neighbouring differences of independent layers."""
 
+_ROUNDING = 1e-12
+"""What rounding leaves of identical layers, as a share of their square, is no difference.
+
+The rounding of a sum of n products grows with the root of n: this is that of twenty million entries in float64.
+"""
+
 Grams = Mapping[str, Numbers]
 PartsOfLag = Callable[[Numbers, int], Parts]
 
@@ -90,6 +96,7 @@ def correlation_parts(products: Numbers, lag: int) -> Parts:
     # <D_i, D_j> for all pairs of differences at once.
     inner = np.diff(np.diff(products, axis=-2), axis=-1)
     squares = np.diagonal(inner, axis1=-2, axis2=-1)
+    squares = np.where(squares > _ROUNDING * _size(products), squares, 0.0)
     ends = squares.shape[-1] - lag
     return Parts(np.diagonal(inner, lag, -2, -1), (squares[..., :ends] + squares[..., lag:]) / 2)
 
@@ -99,10 +106,14 @@ def autocovariance_parts(products: Numbers, lag: int) -> Parts:
     centred = products - products.mean(axis=-1, keepdims=True) - products.mean(axis=-2, keepdims=True)
     centred = centred + products.mean(axis=(-2, -1), keepdims=True)
     variance = np.diagonal(centred, axis1=-2, axis2=-1).mean(axis=-1, keepdims=True)
-    size = np.diagonal(products, axis1=-2, axis2=-1).mean(axis=-1, keepdims=True)
     inner = np.diagonal(centred, lag, -2, -1)
-    # What rounding leaves of identical layers is no variance.
-    return Parts(inner, np.broadcast_to(np.where(variance > 1e-12 * size, variance, 0.0), inner.shape))
+    return Parts(inner, np.broadcast_to(np.where(variance > _ROUNDING * _size(products), variance, 0.0), inner.shape))
+
+
+def _size(products: Numbers) -> Numbers:
+    """The mean square of the layers, (..., 1)."""
+    size: Numbers = np.diagonal(products, axis1=-2, axis2=-1).mean(axis=-1, keepdims=True)
+    return size
 
 
 def verdict(excess: Pooled, band: Pooled) -> str:
