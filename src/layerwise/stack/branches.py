@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import permutations
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -146,30 +147,45 @@ class _Trial:
     run: Callable[[Tensor], Tensor]
 
     def pairs(self) -> Iterator[Pair]:
-        """Every ordered pair of submodules that return something shaped like the state, those completing last first."""
-        paths = list(reversed(self._writers()))
-        for first in paths:
-            for second in paths:
-                if first != second:
-                    yield {"attn": first, "mlp": second}
+        """Every ordered pair of submodules that return something shaped like the state, those completing last first.
+
+        Pairs that leave something to add when both are silent are left out; that is asked once for both orders.
+        """
+        silent: dict[frozenset[str], bool] = {}
+        for first, second in permutations(reversed(self._writers()), 2):
+            both = frozenset((first, second))
+            pair: Pair = {"attn": first, "mlp": second}
+            if both not in silent:
+                silent[both] = self._passes(partial(self._is_identity_without, pair))
+            if silent[both]:
+                yield pair
 
     def proves(self, pair: Pair, known: bool = False) -> bool:
         """Whether `pair` passes the three tests of this module.
 
         A branch that adds nothing at all mixes nothing; that is accepted of a pair that is `known` from another layer.
         """
+        return self._passes(partial(self._proves, pair, known))
+
+    def _passes(self, test: Callable[[], bool]) -> bool:
+        """What the test says; an edit in the wrong place may break the block in many ways, and then it fails."""
         try:
-            silent = self._update(dict.fromkeys(pair.values(), torch.zeros_like))
-            if apart(silent, self.state) > ADDITIONS:
-                return False
-            alone = {part: self._update({pair[other(part)]: torch.zeros_like}) for part in PARTS}
-            halved = {part: self._update({pair[other(part)]: torch.zeros_like, pair[part]: _half}) for part in PARTS}
-            if any(apart(halved[part] - alone[part] / 2, self.state) > ADDITIONS for part in PARTS):
-                return False
-            mixes = self._mixes_tokens(pair, "attn") or (known and not alone["attn"].any())
-            return mixes and not self._mixes_tokens(pair, "mlp")
+            return test()
         except (RuntimeError, ValueError, TypeError, AttributeError):
-            return False  # an edit in the wrong place may break the block in any of these ways
+            return False
+
+    def _is_identity_without(self, pair: Pair) -> bool:
+        return apart(self._update(dict.fromkeys(pair.values(), torch.zeros_like)), self.state) <= ADDITIONS
+
+    def _proves(self, pair: Pair, known: bool) -> bool:
+        if not self._is_identity_without(pair):
+            return False
+        alone = {part: self._update({pair[other(part)]: torch.zeros_like}) for part in PARTS}
+        halved = {part: self._update({pair[other(part)]: torch.zeros_like, pair[part]: _half}) for part in PARTS}
+        if any(apart(halved[part] - alone[part] / 2, self.state) > ADDITIONS for part in PARTS):
+            return False
+        mixes = self._mixes_tokens(pair, "attn") or (known and not alone["attn"].any())
+        return mixes and not self._mixes_tokens(pair, "mlp")
 
     def _writers(self) -> list[str]:
         """Submodules called once whose output has the shape of the state, in the order in which they complete."""

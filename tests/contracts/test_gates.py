@@ -1,0 +1,155 @@
+"""The gate of every branch and layer of every type is the derivative that finite differences give.
+
+Everything is computed in double precision, also what a model itself computes in float32 (norms, softmax), so that a
+step may be as small as 1e-5: no router changes its mind on it and no unit its sign, the difference is off by the
+square of the step, and by about 1e-16 / 1e-5 of the loss through rounding. Gates are to agree to 1e-6 of the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from contracts import specimen
+from contracts.specimen import Specimen
+from contracts.zoo import SUPPORTED
+from layerwise.data.batches import LabelledBatch, item
+from layerwise.errors import UnsupportedModel
+from layerwise.measure import backward as module
+from layerwise.measure.backward import backward, differentiable
+from layerwise.plan import PARTS
+from layerwise.stack import Stack, load
+from layerwise.stack.branches import Branches, Edit
+from layerwise.stack.inputs import main_tensor
+from layerwise.stack.state import read_state, returned_state, with_returned_state
+
+LAYERS = (0, 3)
+STEP = 1e-5
+TOLERANCE = 1e-6
+
+# A block that writes on what a branch has returned, and one that multiplies what its branches add.
+FAST = ("falcon", "granite")
+EVERY_TYPE = [pytest.param(one, marks=() if str(one) in FAST else pytest.mark.slow, id=str(one)) for one in SUPPORTED]
+
+
+class InDouble(TorchFunctionMode):
+    """Within the context whatever asks for float32 gets float64."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        function = torch.Tensor.double if function is torch.Tensor.float else function
+        named = {name: _wider(value) for name, value in (kwargs or {}).items()}
+        return function(*map(_wider, args), **named)
+
+
+def _wider(value: Any) -> Any:
+    return torch.float64 if value is torch.float32 else value
+
+
+@pytest.fixture(autouse=True)
+def _in_double() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with InDouble():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextmanager
+def gated(stack: Stack, branches: Branches | None, subject: str, alpha: float) -> Iterator[None]:
+    """Within the context the gate of a layer or of a branch stands at `alpha`: a product in the model's own pass."""
+    layer, _, part = subject.partition(".")
+    block = stack.block(int(layer))
+
+    def turn_layer(block: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        before, after = read_state(args, kwargs), returned_state(output)
+        return with_returned_state(output, before + alpha * (after - before))
+
+    def turn_branch(branch: nn.Module, args: Any, output: Any) -> Any:
+        return with_returned_state(output, alpha * returned_state(output))
+
+    if part:
+        assert branches is not None
+        hook = block.get_submodule(branches.paths[int(layer)][part]).register_forward_hook(turn_branch)  # type: ignore[index]
+    else:
+        hook = block.register_forward_hook(turn_layer, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@torch.no_grad()
+def losses(model: nn.Module, batch: LabelledBatch) -> Tensor:
+    """The summed cross-entropy of every item, (batch,), from one pass of the model itself."""
+    output = main_tensor(model(**batch.inputs))
+    each = nn.functional.cross_entropy(output.flatten(0, -2), batch.targets.flatten(), reduction="none")
+    return each.view(len(output), -1).sum(dim=1)
+
+
+def subject(one: Specimen) -> tuple[Stack, LabelledBatch, Branches | None]:
+    """The model in double precision, a batch with drawn targets, and its branches where it has them."""
+    model: Any = specimen.build(one).double()
+    model.set_experts_implementation("eager")  # the fast kernels are not for double precision
+    inputs = {
+        name: value.double() if value.is_floating_point() else value
+        for name, value in specimen.inputs(one, model).items()
+    }
+    stack = load(model)
+    with torch.no_grad():
+        shape = main_tensor(model(**inputs)).shape
+    targets = torch.randint(0, shape[-1], shape[:-1], generator=torch.Generator().manual_seed(5))
+    batch = LabelledBatch(inputs, targets, tuple(item(f"d{number}") for number in range(len(targets))))
+    try:
+        return stack, batch, stack.branches(stack.capture(**inputs))
+    except UnsupportedModel:
+        return stack, batch, None
+
+
+def check_gates(stack: Stack, batch: LabelledBatch, branches: Branches | None) -> None:
+    with differentiable(stack):
+        gates: Mapping[str, Tensor] = backward(stack, batch, branches).gates
+    parts = ("", *(f".{part}" for part in PARTS)) if branches is not None else ("",)
+    for name in (f"{layer}{part}" for layer in LAYERS for part in parts):
+        with gated(stack, branches, name, 1 + STEP):
+            above = losses(stack.model, batch)
+        with gated(stack, branches, name, 1 - STEP):
+            below = losses(stack.model, batch)
+        expected = (above - below) / (2 * STEP)
+        assert expected.abs().max() > 1e-4, f"the test cannot tell whether the gate {name} does anything"
+        error = float((gates[name] - expected).abs().max() / expected.abs().max())
+        assert error <= TOLERANCE, f"gate {name} is {gates[name].tolist()}, and {expected.tolist()} by differences"
+
+
+@pytest.mark.parametrize("one", EVERY_TYPE)
+def test_every_gate_is_the_derivative(one: Specimen) -> None:
+    if one.model_type not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")
+    check_gates(*subject(one))
+
+
+def test_the_check_notices_an_output_that_was_written_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deliberate wrong answer: the outputs of branches are kept as the block goes on with them."""
+
+    @contextmanager
+    def keeping(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
+        def hook(branch: nn.Module, args: Any, output: Any) -> Any:
+            return with_returned_state(output, edit(returned_state(output)))
+
+        handle = block.get_submodule(path).register_forward_hook(hook)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    monkeypatch.setattr(module, "edited", keeping)
+    with pytest.raises(AssertionError, match=r"gate 0\.mlp is .* by differences"):
+        check_gates(*subject(next(one for one in SUPPORTED if one.model_type == "falcon")))
