@@ -32,8 +32,8 @@ This page is written by the contract tests, with transformers {version}: `PYTHON
 layerwise has no code for any architecture. Each model type below was built small, with random weights so large that
 every layer matters, and held to these laws:
 
-- **identity**: the plan `0-4` over its five layers gives the model's own output [to the bit](glossary.md), step by step and
-  in place, and leaves no trace;
+- **identity**: the plan `0-4` over its five layers gives the model's own output [to the bit](glossary.md), step by step
+  and in place, and leaves no trace;
 - **plans**: layers skipped, exchanged, repeated, parallel, looped, nested, and at random, each equal to a naive loop
   written independently in the test, step by step and in place;
 - **recording**: `output_hidden_states=True` gives one state a visit under a plan, and one a layer again afterwards;
