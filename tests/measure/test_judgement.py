@@ -13,6 +13,7 @@ from conftest import tiny_llama
 from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Splits
 from layerwise.errors import MeasureError
+from layerwise.measure import judgement
 from layerwise.measure.judgement import Numbers, Outcome, joined, judge, scored
 from layerwise.plan import Plan
 from layerwise.stack import load
@@ -73,6 +74,31 @@ def test_the_loss_of_a_text_is_the_model_s_own() -> None:
     found = judge(load(model), Plan.identity(6), test, Splits("t", "d", test, test, test).collate)
     with torch.inference_mode():
         assert found.mean_nll == pytest.approx(float(model(ids, labels=ids).loss), rel=1e-5)
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["head apart", "row by row"])
+def test_the_logits_of_texts_are_held_a_chunk_at_a_time(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of 3 to 9 tokens, half of them scored: as from all logits at once, with no more than 20 tokens' held."""
+    model, plan = tiny_llama(), Plan.parse("0 (1|2) 4-5")
+    stack, chance = load(model), torch.Generator().manual_seed(0)
+    texts = [torch.randint(3, 97, (length,), generator=chance) for length in (9, 3, 7, 5, 8)]
+    labels = [torch.where(torch.rand(len(row), generator=chance) < 0.5, row, IGNORED) for row in texts]
+    test = Listed([{"input_ids": row, "labels": label} for row, label in zip(texts, labels, strict=True)])
+    collate = Splits("t", "d", test, test, test).collate
+    batch = collate([test[index] for index in range(len(test))])
+    with torch.inference_mode(), stack.under(plan):
+        given = {name: tensor for name, tensor in batch.items() if name != "labels"}
+        expected = scored(model(**given).logits, batch["labels"])
+    if not apart:
+        monkeypatch.setattr(judgement, "find_head", lambda stack: None)
+    held: list[int] = []
+    model.lm_head.register_forward_hook(lambda module, args, logits: held.append(logits.numel()))
+    monkeypatch.setattr(judgement, "CHUNK", 20 * 97)
+    found = judge(stack, plan, test, collate)
+    assert max(held[1 if apart else 0 :]) <= 20 * 97  # the first is of the tokens by which the head is proved
+    assert len(held) > 2
+    for name in ("nll", "hits", "scored"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5)
 
 
 def test_batches_one_after_the_other() -> None:

@@ -8,20 +8,20 @@ windows of text are from: windows of one document err together and are one unit.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from layerwise.data.splits import Example
 from layerwise.errors import MeasureError
 from layerwise.measure.edges import Losses
-from layerwise.measure.judgement import Outcome, joined, scored
+from layerwise.measure.heads import find_head
+from layerwise.measure.judgement import joined, outcome_of
 from layerwise.stack import Stack
-from layerwise.stack.inputs import evaluating, main_tensor
+from layerwise.stack.inputs import evaluating
 
 EXAMPLES = 500
 """Images or windows that are kept, at most."""
@@ -61,23 +61,14 @@ class HeldOut:
     def ask(self, stack: Stack) -> Losses:
         """What the model of `stack` loses now. Raises `MeasureError` where that is not finite."""
         parts = []
+        head = find_head(stack)
         with evaluating(stack.model), torch.inference_mode():
             for batch in self.batches:
                 labels = batch["labels"].to(stack.device)
                 inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
-                parts.append(self._outcome(main_tensor(stack.model(**inputs)), labels))
+                parts.append(outcome_of(stack.model, head, inputs, labels, filled_in=self.filled_in))
         found = joined(parts)
         if not np.isfinite(found.nll).all():
             raise MeasureError(f"the loss of {stack.source.name} is not finite: its edges cannot be told apart")
         nll, counted = (np.bincount(self.units, weights=values) for values in (found.nll, found.scored))
         return Losses(nll.astype(np.float64), counted.astype(np.float64))
-
-    def _outcome(self, logits: Tensor, labels: Tensor) -> Outcome:
-        if not self.filled_in:
-            return scored(logits, labels)
-        each = scored(logits.flatten(0, 1), labels.flatten())
-        rows = (len(labels), -1)
-        return replace(
-            each, hits=each.hits.reshape(rows).sum(1), hits_top5=None, nll=each.nll.reshape(rows).sum(1),
-            scored=each.scored.reshape(rows).sum(1),
-        )  # fmt: skip

@@ -2,25 +2,30 @@
 
 An example is an image with one label or a window of text with a label at every scored position. What is counted is the
 same for both, so every question about robustness is asked once: `judge` runs the model in place under a plan for each
-batch, and `Outcome` keeps one row an example, so that two outcomes on the same examples can be compared in pairs.
+batch, and `Outcome` keeps one row an example, so that two outcomes on the same examples can be compared in pairs. Of
+text no more than `CHUNK` logits are held at once, and there are none of tokens that nobody asks about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from layerwise.data.batches import IGNORED
 from layerwise.errors import MeasureError
 from layerwise.measure.float64 import exact_on_cpu
+from layerwise.measure.heads import Head, find_head
+from layerwise.measure.loss import CHUNK, token_losses
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating, main_tensor
@@ -77,19 +82,52 @@ def judge(
     Raises `MeasureError` when an example's loss is not finite, and names the plan.
     """
     parts = []
+    head = find_head(stack)
     with evaluating(stack.model), torch.inference_mode():
         for number, batch in enumerate(DataLoader(examples, batch_size=batch_size, collate_fn=collate)):
             chosen = plan(number) if callable(plan) else Plan.parse(plan)
             labels = batch["labels"].to(stack.device)
             inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
-            with stack.under(chosen, single_pass=True):
-                logits = main_tensor(stack.model(**inputs))
-            part = scored(logits, labels)
+            under = partial(stack.under, chosen, single_pass=True)
+            part = outcome_of(stack.model, head, inputs, labels, under=under)
             if not np.isfinite(part.nll).all():
                 raise MeasureError(
                     f"the loss is not finite under {chosen}: this model cannot be judged under that plan"
                 )
             parts.append(part)
+    return joined(parts)
+
+
+def outcome_of(
+    model: nn.Module,
+    head: Head | None,
+    inputs: Mapping[str, Tensor],
+    labels: Tensor,
+    *,
+    filled_in: bool = False,
+    under: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Outcome:
+    """The outcome of one batch under the model as it is within `under()`: labels as in `scored`, or `filled_in`.
+
+    Labels that are filled in are of the very positions they stand at, as masked language models have them. With a
+    `head` (see `layerwise.measure.heads`) the logits of a text come in chunks of tokens, without one in rows.
+    """
+    if labels.ndim == 1:
+        with under():
+            return scored(main_tensor(model(**inputs)), labels)
+    asked = labels if filled_in else _of_the_next(labels)
+    tokens = max(1, CHUNK // _vocabulary(model))
+    if head is not None:
+        with under():
+            states, output = head.states(inputs)
+        return _summed(asked, _by_token(head, states, output, inputs["input_ids"], asked, tokens))
+    rows = max(1, tokens // labels.shape[1])
+    parts = []
+    with under():
+        for start in range(0, len(labels), rows):
+            piece = slice(start, start + rows)
+            logits = main_tensor(model(**{name: value[piece] for name, value in inputs.items()}))
+            parts.append(_of_tokens(logits, asked[piece]))
     return joined(parts)
 
 
@@ -100,16 +138,52 @@ def scored(logits: Tensor, labels: Tensor) -> Outcome:
     the logits at a position predict the label of the next one, as in every causal language model of transformers.
     """
     if logits.ndim == 3:
-        logits, labels = logits[:, :-1].flatten(0, 1), labels[:, 1:]
-    rows = labels.shape[0]
-    flat = labels.reshape(-1)
-    nll = cross_entropy(logits.float(), flat, ignore_index=IGNORED, reduction="none")
-    counted = flat != IGNORED
-    hit = (logits.argmax(-1) == flat) & counted
+        return _of_tokens(logits, _of_the_next(labels))
+    nll = functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="none")
+    counted = labels != IGNORED
+    hit = (logits.argmax(-1) == labels) & counted
     top5 = None
-    if labels.ndim == 1 and logits.shape[-1] > TOP:
-        top5 = _rows((logits.topk(TOP, dim=-1).indices == flat[:, None]).any(-1) & counted, rows)
-    return Outcome(_rows(hit, rows), top5, _rows(nll * counted, rows), _rows(counted, rows))
+    if logits.shape[-1] > TOP:
+        top5 = _numbers((logits.topk(TOP, dim=-1).indices == labels[:, None]).any(-1) & counted)
+    return Outcome(_numbers(hit), top5, _numbers(nll * counted), _numbers(counted))
+
+
+Part = tuple[Tensor, Tensor, Tensor]
+"""Some tokens: the row of each, its loss in nats, and whether it was the first choice."""
+
+
+def _of_the_next(labels: Tensor) -> Tensor:
+    """What is asked at each position, (batch, seq), where the label of the next one is."""
+    return functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+
+
+def _of_tokens(logits: Tensor, asked: Tensor) -> Outcome:
+    """The outcome of logits (batch, seq, vocabulary) at the positions that are asked about, (batch, seq)."""
+    rows, columns = (asked != IGNORED).nonzero(as_tuple=True)
+    return _summed(asked, [(rows, *token_losses(logits[rows, columns], asked[rows, columns]))])
+
+
+def _by_token(head: Head, states: Tensor, output: Any, ids: Tensor, asked: Tensor, tokens: int) -> Iterator[Part]:
+    """What came of the tokens that are asked about, so many together."""
+    rows, columns = (asked != IGNORED).nonzero(as_tuple=True)
+    for row, column in zip(rows.split(tokens), columns.split(tokens), strict=True):
+        logits = head.logits(states[row, column], output, ids[row, column])
+        yield row, *token_losses(logits, asked[row, column])
+
+
+def _summed(asked: Tensor, parts: Iterable[Part]) -> Outcome:
+    """The outcome of each row of `asked` from what came of its tokens."""
+    hits, nats = np.zeros(len(asked)), np.zeros(len(asked))
+    for rows, nll, hit in parts:
+        np.add.at(nats, rows.cpu().numpy(), _numbers(nll))
+        np.add.at(hits, rows.cpu().numpy(), _numbers(hit))
+    return Outcome(hits, None, nats, _numbers((asked != IGNORED).sum(dim=1)))
+
+
+def _vocabulary(model: nn.Module) -> int:
+    """How many logits a token has; 1 where no configuration says so."""
+    config: Any = getattr(model, "config", None)
+    return 1 if config is None else int(config.get_text_config().vocab_size)
 
 
 def joined(parts: Sequence[Outcome]) -> Outcome:
@@ -123,6 +197,5 @@ def joined(parts: Sequence[Outcome]) -> Outcome:
     )
 
 
-def _rows(values: Tensor, rows: int) -> Numbers:
-    """Sums over the positions of each example."""
-    return exact_on_cpu(values).reshape(rows, -1).sum(dim=1).numpy()
+def _numbers(values: Tensor) -> Numbers:
+    return exact_on_cpu(values).numpy()
