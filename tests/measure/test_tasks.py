@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -188,6 +189,55 @@ def test_rows_carry_the_standard_error_and_the_questions(scores: list[Score]) ->
 
 def test_asking_twice_gives_the_same_answers(stack: Stack, benchmarks: Benchmarks, scores: list[Score]) -> None:
     assert tasks(stack, PLANS[1:2], benchmarks) == [score for score in scores if score.subject == str(PLANS[1])]
+
+
+CHANCE_UTILS = """
+import random
+import numpy
+import torch
+
+def choices(doc):
+    return [f"{random.random():.6f}", f"{numpy.random.random():.6f}", f"{torch.rand(1).item():.6f}"]
+
+def shuffled(dataset):
+    return dataset.select(random.sample(range(len(dataset)), len(dataset)))
+"""
+
+
+def test_what_a_task_draws_is_fixed_by_the_seed_and_the_caller_s_chance_is_left_alone(
+    stack: Stack, folder: Path, tmp_path: Path
+) -> None:
+    """A task that draws its answers from python's, numpy's and torch's generators, and shuffles its questions."""
+    (tmp_path / "chance_utils.py").write_text(CHANCE_UTILS)
+    filled = TASK_FILE.format(
+        name="drawn", questions=folder / "questions.jsonl", cache=tmp_path / "cache", kind="multiple_choice", shots=0,
+        rest=CHOICE.replace('doc_to_choice: "{{choices}}"', "doc_to_choice: !function chance_utils.choices")
+        + "process_docs: !function chance_utils.shuffled",
+    )  # fmt: skip
+    (tmp_path / "drawn.yaml").write_text(filled)
+
+    def seen(seed: int, luck: int) -> list[list[int]]:
+        """The texts that the model was asked about, whatever the caller drew before."""
+        random.seed(luck)
+        np.random.seed(luck)
+        torch.manual_seed(luck)
+        before = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
+        found: list[list[int]] = []
+        handle = stack.model.register_forward_pre_hook(
+            lambda model, args, kwargs: found.extend((args[0] if args else kwargs["input_ids"]).tolist()),
+            with_kwargs=True,
+        )
+        try:
+            tasks(stack, PLANS[:1], ["drawn"], include_path=tmp_path, seed=seed)
+        finally:
+            handle.remove()
+        after = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
+        assert [one == other for one, other in zip(before, after, strict=True)] == [True] * 3
+        return found
+
+    first = seen(0, luck=1)
+    assert seen(0, luck=2) == first
+    assert seen(1, luck=1) != first
 
 
 def test_a_limit_asks_fewer_questions(stack: Stack, folder: Path) -> None:

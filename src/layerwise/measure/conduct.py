@@ -58,7 +58,7 @@ def benchmarks_of(study: Study) -> Benchmarks | None:
 
     Found before a run begins, so that a misspelt one costs nothing; raises `MeasureError` as `find_benchmarks` does.
     """
-    return find_benchmarks(study.tasks, study.task_folder) if study.tasks else None
+    return find_benchmarks(study.tasks, study.task_folder, seed=study.seed) if study.tasks else None
 
 
 def conduct(

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.errors import MeasureError, near_matches
+from layerwise.measure.generators import seeded
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack
@@ -65,11 +66,12 @@ class Benchmarks:
     loaded: Any
 
 
-def find_benchmarks(names: Sequence[str], include_path: str | Path | None = None) -> Benchmarks:
+def find_benchmarks(names: Sequence[str], include_path: str | Path | None = None, *, seed: int = 0) -> Benchmarks:
     """The benchmarks called `names`: files in the folder `include_path` first, then lm-eval's own.
 
     A benchmark of lm-eval needs its data from the Hub or its cache; one of your own, a `.yaml` in lm-eval's format
-    whose `dataset_path` is `json` and whose `data_files` are local, needs no network.
+    whose `dataset_path` is `json` and whose `data_files` are local, needs no network. `seed` fixes what a benchmark
+    draws as it is loaded.
 
     Raises `MeasureError` without lm-eval, for a name that is unknown, a folder that is not there, and data that cannot
     be loaded.
@@ -88,7 +90,8 @@ def find_benchmarks(names: Sequence[str], include_path: str | Path | None = None
                     f"unknown benchmark {name!r}; {near_matches(name, {*CHANCE, *close})}; "
                     "`lm-eval ls tasks` lists them all"
                 )
-        return Benchmarks(wanted, _load(manager, wanted))
+        with seeded(seed):
+            return Benchmarks(wanted, _load(manager, wanted))
 
 
 def tasks(
@@ -105,14 +108,15 @@ def tasks(
     `subject` is the plan, `task` the benchmark, `metric` lm-eval's, followed by `/filter` where it has several. `low`
     and `high` are value - 1.96 and + 1.96 standard errors as lm-eval estimates them over questions, not clipped;
     `documents` is the number of questions, at most `limit` of each benchmark. `seed` draws few-shot examples (the same
-    for every plan) and what a task samples. Give loaded `Benchmarks` to ask again without loading again.
+    for every plan) and what a task samples, from python's, numpy's or torch's generator. Give loaded `Benchmarks` to
+    ask again without loading again.
 
     Raises `MeasureError` as `find_benchmarks` does, for a stack without tokenizer, and when a plan gives logits that
     are not finite (lm-eval would count them as wrong answers).
     """
     if stack.tokenizer is None:
         raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer")
-    benchmarks = names if isinstance(names, Benchmarks) else find_benchmarks(names, include_path)
+    benchmarks = names if isinstance(names, Benchmarks) else find_benchmarks(names, include_path, seed=seed)
     scores: list[Score] = []
     with evaluating(stack.model), _quietly():
         asker = _asker(stack, batch_size)
@@ -202,9 +206,7 @@ def _ask(asker: Any, benchmarks: Benchmarks, limit: int | None, seed: int) -> Ma
         task.set_fewshot_seed(seed=seed)
         if task.get_config("num_fewshot") is None:
             task.set_config(key="num_fewshot", value=0)
-    devices = [asker.device] if asker.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+    with seeded(seed, asker.device):
         # Not simple_evaluate: that collects the environment each time, which takes seconds a plan.
         results = lm_eval.evaluate(asker, benchmarks.loaded, limit=limit, bootstrap_iters=BOOTSTRAPS, log_samples=False)
     found: Mapping[str, Any] = results
