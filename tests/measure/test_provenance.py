@@ -33,6 +33,13 @@ def test_task_files_are_known_by_what_is_in_them(tmp_path: Path) -> None:
     assert written("task.yaml", "task: a") == first
     second = written("data/questions.jsonl", "{}")
     assert second != first
-    for name in ("notes.md", ".hidden.yaml", "__pycache__/task.py", "run/run.sqlite"):
+    for name in (
+        "notes.md",
+        ".hidden.yaml",
+        "__pycache__/task.py",
+        "run/run.sqlite",
+        "cache/dataset_info.json",
+        "cache/a.arrow",
+    ):
         assert written(name, "x") == second
     assert written("run/manifest.json", "{}") == second

@@ -21,6 +21,9 @@ from layerwise.stack import Stack, weight_hash
 _OF_TASKS = (".yaml", ".yml", ".py", ".json", ".jsonl", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
 """How the names of task files end, and of the data that they read."""
 
+_OF_CACHE = "dataset_info.json"
+"""The file that the datasets library puts into each folder of its cache."""
+
 
 def provenance(
     stack: Stack,
@@ -84,7 +87,7 @@ def hardware(device: torch.device | str) -> dict[str, str]:
 def task_digest(folder: Path) -> str:
     """SHA-256, shortened, over the task files in a folder, with their data and their paths in it.
 
-    What is hidden or a cache is left out, and so are the folders of runs, which may lie beside the tasks.
+    What is hidden is left out, and so are the folders of runs and the caches of data, which may lie beside the tasks.
     """
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
@@ -92,7 +95,7 @@ def task_digest(folder: Path) -> str:
         hidden = any(part.startswith((".", "__")) for part in inside.parts)
         if hidden or path.suffix not in _OF_TASKS or not path.is_file():
             continue
-        if any((folder / parent / DATABASE).exists() for parent in inside.parents):
+        if any((folder / parent / name).exists() for parent in inside.parents for name in (DATABASE, _OF_CACHE)):
             continue
         with path.open("rb") as file:
             digest.update(f"{inside.as_posix()}\n".encode(errors="surrogateescape"))
