@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from layerwise.measure.provenance import hardware, numerics, task_digest
+from layerwise.measure.provenance import hardware, in_words, numerics, task_digest
 
 
 def test_threads_count_on_a_processor_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,6 +15,15 @@ def test_threads_count_on_a_processor_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert numerics("cpu", batch_tokens=9)["threads"] == "7"
     assert numerics("cpu", batch_tokens=9)["batch_tokens"] == "9"
     assert "threads" not in numerics("meta")
+
+
+def test_how_a_model_is_asked_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert in_words("cpu", "auto") == "float32 on cpu, 1 thread"
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert in_words("cpu", "bfloat16") == "bfloat16 on cpu, 2 threads"
+    assert in_words("meta", "auto") == "auto on meta"
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    assert in_words("meta", "auto") == "auto on meta, matmul_precision medium"
 
 
 def test_the_instructions_of_the_kernels_are_told() -> None:

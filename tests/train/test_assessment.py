@@ -72,9 +72,11 @@ Ask = Callable[..., bool]
 def ask(run: Run, shelf: Shelf, tmp_path: Path) -> Ask:
     """Assess models called by their labels, `arm/seed`, on the digits."""
 
-    def asked(*labels: str, questions: Questions = QUESTIONS, splits: Splits = SPLITS, open_model: Any = shelf) -> bool:
+    def asked(
+        *labels: str, questions: Questions = QUESTIONS, splits: Splits = SPLITS, open_model: Any = shelf, how: str = ""
+    ) -> bool:
         watcher = Watcher(lambda text: None, lambda label, done, total: None)
-        return assess(candidates(tmp_path, *labels), splits, questions, run, watcher, open_model=open_model)
+        return assess(candidates(tmp_path, *labels), splits, questions, run, watcher, open_model=open_model, how=how)
 
     return asked
 
@@ -232,3 +234,10 @@ def test_rows_of_a_training() -> None:
         ("sequential/1", "all", "best_step"): 10, ("sequential/1", "step 5", "train_loss"): 2.0,
         ("sequential/1", "step 10", "train_loss"): 1.5, ("sequential/1", "step 10", "validation_loss"): 1.7,
     }  # fmt: skip
+
+
+def test_a_survey_that_was_computed_otherwise_is_not_taken_for_this_one(ask: Ask, shelf: Shelf, tmp_path: Path) -> None:
+    assert ask("llama/0", how="float32 on cpu, 1 thread")
+    assert not ask("llama/0", how="float32 on cpu, 1 thread")
+    assert ask("llama/0", how="bfloat16 on cpu, 1 thread")
+    assert not ask("llama/0", how="float32 on cpu, 1 thread")

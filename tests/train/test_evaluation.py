@@ -90,6 +90,7 @@ def test_rows_that_were_made_in_another_way_do_not_stay(run: Run) -> None:
     assert {row.subject for row in run.store.scores("pairs")} == {"elc/0", "elc"}
     assert [row.value for row in run.store.scores("pairs", metric="temperature")] == [2.0, 2.0]
     assert setting(PAIRS, Judging()) != setting(PAIRS.first(1), Judging())
+    assert "float32 on cpu, 2 threads" in setting(PAIRS, Judging(how="float32 on cpu, 2 threads"))
     assert "hold one text twice" in setting(replace(OTHER, pairs=(MinimalPair("a", "a", "u"),)), Judging())
 
 

@@ -22,7 +22,7 @@ from layerwise.cli.sitting import begin, speaker
 from layerwise.data.splits import Splits
 from layerwise.errors import RunError
 from layerwise.measure.edges import ALPHA, alpha_rows
-from layerwise.measure.provenance import described, folder_of
+from layerwise.measure.provenance import described, folder_of, in_words
 from layerwise.measure.survey import Questions, conditions
 from layerwise.merge.lenders import Lender, by_arm
 from layerwise.merge.study import MEASURE as MERGING
@@ -79,7 +79,10 @@ def hold(course: Course, stack: Stack, questions: Questions, folder: Path | None
             with PartBar(quiet) as bar:
                 _train(course, folder, lambda label, done, total: bar.update(label, done / total), say)
                 opened = partial(open_trained, device=stack.device.type)
-                review(run, candidates_of(folder), course.splits, questions, say, bar, open_model=opened)
+                review(
+                    run, candidates_of(folder), course.splits, questions, say, bar, open_model=opened,
+                    how=in_words(stack.device, "auto"),
+                )  # fmt: skip
         except KeyboardInterrupt:
             write(errors, "stopped: finished models and checkpoints are kept; the same command goes on from here")
             raise
@@ -94,8 +97,9 @@ def review(
     say: Callable[[str], None],
     bar: PartBar,
     open_model: Callable[[Path], Trained] = open_trained,
+    how: str = "",
 ) -> None:
-    """Assess `candidates` into `run`, with what is known of their trainings."""
+    """Assess `candidates` into `run`, with what is known of their trainings; `how` they are computed with, in words."""
     pedigrees = {each.label: Pedigree.read(each.folder) for each in candidates}
     known = {label: pedigree for label, pedigree in pedigrees.items() if pedigree is not None}
     run.store.replace_scores("training", training_rows(known))
@@ -104,7 +108,7 @@ def review(
     if alpha:
         run.store.replace_scores(ALPHA, alpha)
     watcher = Watcher(say, lambda label, done, total: bar.update(f"surveying {label}", done / total))
-    fresh = assess(candidates, splits, questions, run, watcher, open_model=open_model)
+    fresh = assess(candidates, splits, questions, run, watcher, open_model=open_model, how=how)
     if questions.layers and (fresh or not run.store.scores(MERGING)):
         whole = [each for each in candidates if refined_at(each.arm) is None]
         arms = by_arm([Lender(each.arm, str(each.folder), pedigrees[each.label]) for each in whole])

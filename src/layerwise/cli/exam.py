@@ -24,11 +24,12 @@ from layerwise.data.mixed_signals import mixed_signals
 from layerwise.data.msgs import read_msgs
 from layerwise.errors import DataError, ModelError, RunError, near_matches
 from layerwise.measure.acceptability import ALL, CHANCE
-from layerwise.measure.provenance import described, folder_of
+from layerwise.measure.provenance import described, folder_of, in_words
 from layerwise.measure.pseudo_likelihood import TooLong
 from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import FILE, Pedigree
 from layerwise.stack import Stack, weight_hash
+from layerwise.stack.load import resolve_device
 from layerwise.train.benchmarks import CHANCE as GUESSED
 from layerwise.train.benchmarks import run_benchmarks
 from layerwise.train.evaluation import Examinee, Judging, Opened, discard, evaluate_models
@@ -138,7 +139,8 @@ class Exam:
         """
         hush()
         pairs, tasks = self.sources.pairs, self.sources.tasks  # what is not there is said before a model is opened
-        judging = Judging(self.temperature, self.too_long)
+        opening = self.opening
+        judging = Judging(self.temperature, self.too_long, in_words(resolve_device(opening.device), opening.dtype))
         if (Path(model) / "manifest.json").is_file():
             if folder is not None:
                 raise RunError(f"what is found goes into the run that was given, {model}: leave out --run {folder}")

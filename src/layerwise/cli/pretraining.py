@@ -34,7 +34,7 @@ from layerwise.data.tokenizer import load_tokenizer
 from layerwise.data.wordpiece import check_tokenizer, train_wordpiece
 from layerwise.measure.likeness import MEASURE as LIKENESS
 from layerwise.measure.likeness import likeness_scores, weights_by_seed
-from layerwise.measure.provenance import folder_of, hardware, numerics
+from layerwise.measure.provenance import folder_of, hardware, in_words, numerics
 from layerwise.models import ElcForMaskedLM
 from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import Pedigree
@@ -243,7 +243,9 @@ def assess(
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     examinees = [Examinee(each.label, partial(_opened, each.folder, programme)) for each in models]
     run.store.replace_scores(LIKENESS, _likeness(programme, rows))
-    evaluate_models(examinees, [generated_pairs(pairs)], Judging(), run, progress=progress)
+    evaluate_models(
+        examinees, [generated_pairs(pairs)], Judging(how=in_words(programme.device, "auto")), run, progress=progress
+    )
 
 
 def _likeness(programme: Programme, rows: list[Score]) -> list[Score]:

@@ -15,11 +15,12 @@ from layerwise.cli.screen import PartBar
 from layerwise.cli.sitting import begin, speaker, stopped_in_peace
 from layerwise.data.splits import Splits
 from layerwise.errors import RunError
-from layerwise.measure.provenance import folder_of
+from layerwise.measure.provenance import folder_of, in_words
 from layerwise.measure.survey import Questions
 from layerwise.results import Run
 from layerwise.results.pedigree import FILE, RETRAINED
 from layerwise.stack import weight_hash
+from layerwise.stack.load import resolve_device
 from layerwise.train.assessment import Candidate, discard_surveys
 from layerwise.train.recipe import COMPARED, recipe
 from layerwise.train.trained import Trained, open_trained
@@ -108,8 +109,9 @@ class Trial:
     def _ask(
         self, run: Run, candidates: Sequence[Candidate], splits: Splits, opened: Callable[[Path], Trained]
     ) -> None:
+        how = in_words(resolve_device(self.opening.device), self.opening.dtype)
         with stopped_in_peace(run), PartBar(self.quiet) as bar:
             if self.fresh:
                 discard_surveys(candidates)
-            review(run, candidates, splits, self.questions, speaker(self.quiet), bar, open_model=opened)
+            review(run, candidates, splits, self.questions, speaker(self.quiet), bar, open_model=opened, how=how)
             tell(run)

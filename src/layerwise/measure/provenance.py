@@ -76,6 +76,23 @@ def numerics(device: torch.device | str, model: nn.Module | None = None, **setti
     return found
 
 
+def in_words(device: torch.device | str, dtype: str) -> str:
+    """How a model is asked, as far as that decides the bits of the answer; `dtype` as it was asked for.
+
+    >>> in_words("meta", "auto")
+    'auto on meta'
+    """
+    kind = torch.device(device).type
+    found = numerics(device)
+    threads = found.pop("threads", None)
+    words = [f"{'float32' if dtype == 'auto' and kind == 'cpu' else dtype} on {kind}"]
+    if threads is not None:
+        words.append(f"{threads} thread{'s' * (threads != '1')}")
+    usual = {"matmul_precision": "highest", "deterministic": "False"}
+    words += [f"{name} {value}" for name, value in found.items() if usual.get(name) != value]
+    return ", ".join(words)
+
+
 def hardware(device: torch.device | str) -> dict[str, str]:
     """The machine in words, with the instructions that torch's kernels use and the accelerator, where there is one."""
     found = {**this_hardware(), "kernels": torch.backends.cpu.get_cpu_capability()}

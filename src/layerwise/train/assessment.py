@@ -1,8 +1,8 @@
 """The assessment of trained models: every model surveyed once, every row of the robustness report made from that.
 
-A survey is kept beside the model it is of (`survey-<key>.npz`, where the key stands for the data and the questions), so
-an assessment that was stopped goes on with the next model, and one that is asked again computes nothing. Models are
-opened one at a time.
+A survey is kept beside the model it is of (`survey-<key>.npz`, where the key stands for the data, the questions and how
+the model is computed with), so an assessment that was stopped goes on with the next model, and one that is asked again
+computes nothing. Models are opened one at a time.
 """
 
 from __future__ import annotations
@@ -63,10 +63,12 @@ def assess(
     watcher: Watcher,
     *,
     open_model: Callable[[Path], Trained] = open_trained,
+    how: str = "",
 ) -> bool:
     """Survey every candidate on the test split and store the rows of a robustness run; see `layerwise.measure.survey`.
 
-    Returns whether any model was surveyed that had not been. Models refined at a reduced depth (arms `retrained-6`)
+    `how` says how the models are opened and computed with; surveys that were made otherwise are not these. Returns
+    whether any model was surveyed that had not been. Models refined at a reduced depth (arms `retrained-6`)
     are asked only what they were refined for, and are one arm.
     """
     surveys: dict[str, dict[int, Survey]] = {}
@@ -74,7 +76,7 @@ def assess(
     placed: list[Score] = []
     anew = False
     for candidate in candidates:
-        found, made = _surveyed(candidate, splits, questions, watcher, open_model)
+        found, made = _surveyed(candidate, _key(splits, questions, how), splits, questions, watcher, open_model)
         anew = anew or made
         arm = candidate.arm if refined_at(candidate.arm) is None else RETRAINED
         seen = surveys.setdefault(arm, {})
@@ -123,20 +125,21 @@ def training_rows(pedigrees: Mapping[str, Pedigree]) -> list[Score]:
     return found
 
 
-def _key(splits: Splits, questions: Questions) -> str:
-    content = json.dumps([splits.digest, asdict(questions)], sort_keys=True)
+def _key(splits: Splits, questions: Questions, how: str) -> str:
+    content = json.dumps([splits.digest, asdict(questions), how], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:8]
 
 
 def _surveyed(
     candidate: Candidate,
+    key: str,
     splits: Splits,
     questions: Questions,
     watcher: Watcher,
     open_model: Callable[[Path], Trained],
 ) -> tuple[Survey, bool]:
     """The survey kept beside the candidate's model, and whether it was made only now."""
-    path = candidate.keep / f"survey-{_key(splits, questions)}.npz"
+    path = candidate.keep / f"survey-{key}.npz"
     if path.is_file():
         return Survey.read(path), False
     model = open_model(candidate.folder)

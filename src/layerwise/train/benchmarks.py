@@ -9,7 +9,7 @@ there is a single one to average over, the row has the interval below it. Every 
 `METRIC@chance`: what always giving the commonest training label would score on the same test examples.
 
 What each fine-tuned model answered is kept (`RUN/predictions/MEASURE/TASK/ARM-SEED.F-KEY.json`) under a key that
-stands for the model's files, the task's examples and the settings. The rows are made from those files every time, so a
+stands for the model's files, the task's examples, the settings and the threads. The rows are made from those files every time, so a
 run that was stopped goes on with the next fine-tuning, and one that is asked again computes nothing.
 """
 
@@ -26,11 +26,13 @@ import numpy as np
 
 from layerwise.data.classification import Task
 from layerwise.measure.confusion import confusion, guessed, interval, metric_of
+from layerwise.measure.provenance import in_words
 from layerwise.measure.seeds import over_seeds
 from layerwise.results import Run
 from layerwise.results.checked_json import read, value_of
 from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
+from layerwise.stack.load import resolve_device
 from layerwise.train.finetuning import FineTuning, Outcome, fine_tune
 
 PREDICTIONS = "predictions"
@@ -89,7 +91,11 @@ def benchmark(
     With a folder to `keep` them in, answers that are there already are read instead of computed.
     """
     task = task.limited(settings.training_limit, settings.test_limit)
-    path = None if keep is None else _file(keep, place, task, settings, seed, label)
+    path = (
+        None
+        if keep is None
+        else _file(keep, place, task, settings, seed, label, in_words(resolve_device(device), "float32"))
+    )
     if path is not None and path.is_file():
         return rows_of(f"{label}.{seed}", task, _read(path))
     told = None
@@ -170,9 +176,9 @@ def _store(run: Run, rows: Sequence[Score], note: str) -> None:
     run.store.replace_notes(measure, [*said, note])
 
 
-def _file(keep: Path, place: Path | str, task: Task, settings: FineTuning, seed: int, label: str) -> Path:
+def _file(keep: Path, place: Path | str, task: Task, settings: FineTuning, seed: int, label: str, how: str) -> Path:
     """Where the answers of one fine-tuning are kept."""
-    asked = json.dumps([_identity(place), task.digest, task.metric, asdict(settings), seed], sort_keys=True)
+    asked = json.dumps([_identity(place), task.digest, task.metric, asdict(settings), seed, how], sort_keys=True)
     key = hashlib.sha256(asked.encode()).hexdigest()[:12]
     return keep / task.measure / _plain(task.name) / f"{_plain(label)}.{seed}-{key}.json"
 

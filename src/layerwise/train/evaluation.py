@@ -36,10 +36,14 @@ _LAST = "temperature"
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """How sentences are scored: the temperature of the softmax, and what is done about those too long for a model."""
+    """How sentences are scored: the temperature of the softmax, and what is done about those too long for a model.
+
+    `how` says in words what else decides the bits of a score, such as the type of the numbers.
+    """
 
     temperature: float = 1.0
     too_long: TooLong = "refuse"
+    how: str = ""
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
@@ -94,6 +98,8 @@ def setting(pairs: PairSet, judging: Judging) -> str:
     )
     if pairs.equal:
         said += f"; {pairs.equal} of them hold one text twice, which counts as half right"
+    if judging.how:
+        said += f"; {judging.how}"
     return f"{said}. Sentences too long for a model are {'left out' if judging.too_long == 'skip' else 'refused'}."
 
 
