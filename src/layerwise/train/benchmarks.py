@@ -9,8 +9,8 @@ there is a single one to average over, the row has the interval below it. Every 
 `METRIC@chance`: what always giving the commonest training label would score on the same test examples.
 
 What each fine-tuned model answered is kept (`RUN/predictions/MEASURE/TASK/ARM-SEED.F-KEY.json`) under a key that
-stands for the model's files, the task's examples, the settings and the threads. The rows are made from those files every time, so a
-run that was stopped goes on with the next fine-tuning, and one that is asked again computes nothing.
+stands for the model's files, the task's examples, the settings and the threads. The rows are made from those files
+every time, so a run that was stopped goes on with the next fine-tuning, and one that is asked again computes nothing.
 """
 
 from __future__ import annotations
