@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -153,3 +154,19 @@ def test_the_check_notices_an_output_that_was_written_on(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "edited", keeping)
     with pytest.raises(AssertionError, match=r"gate 0\.mlp is .* by differences"):
         check_gates(*subject(next(one for one in SUPPORTED if one.model_type == "falcon")))
+
+
+def test_the_check_notices_a_multiplier_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another wrong answer: a branch is read without the residual multiplier that follows it (Granite's)."""
+    granite = replace(
+        next(one for one in SUPPORTED if one.model_type == "granite"), config={"residual_multiplier": 0.1}
+    )
+    honest = module._note_gate
+
+    def without_multiplier(gates: Any, subject: str, output: Any, added: Any, windows: int) -> None:
+        honest(gates, subject, output, added * (10.0 if "." in subject else 1.0), windows)
+
+    check_gates(*subject(granite))
+    monkeypatch.setattr(module, "_note_gate", without_multiplier)
+    with pytest.raises(AssertionError, match=r"gate 0\.attn is .* by differences"):
+        check_gates(*subject(granite))

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from layerwise import bounded
 from layerwise.errors import RunError
-from layerwise.results import checked_json, lock
+from layerwise.results import lock
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Loss
 from layerwise.results.run import Run, default_folder, write_whole
@@ -203,7 +204,7 @@ def test_a_disk_without_room_for_the_lock_is_explained(tmp_path: Path) -> None:
 
 def test_a_manifest_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "manifest.json").open("wb") as file:
-        file.truncate(checked_json.LARGEST_FILE + 1)
+        file.truncate(bounded.SETTINGS_SIZE + 1)
     with pytest.raises(RunError, match="bytes, and layerwise writes no file of more"):
         Run.open(tmp_path)
 

@@ -8,7 +8,7 @@ itself would silently take the second.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -44,7 +44,7 @@ def parse_yaml(text: str) -> Any:
 class _Loader(yaml.SafeLoader):
     """The safe loader, bounded."""
 
-    yaml_implicit_resolvers: ClassVar[Any] = {
+    yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in found if not tag.endswith(":timestamp")]
         for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
@@ -55,7 +55,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """The next node, which is refused where it is no plain value."""
-        event: Any = self.peek_event()
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
             raise Unreadable(f"uses the alias *{event.anchor} in {_line(event)}: write out what it stands for")
         if getattr(event, "tag", None) is not None:

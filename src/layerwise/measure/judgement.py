@@ -166,7 +166,7 @@ def _of_tokens(logits: Tensor, asked: Tensor) -> Outcome:
 def _by_token(head: Head, states: Tensor, output: Any, ids: Tensor, asked: Tensor, tokens: int) -> Iterator[Part]:
     """What came of the tokens that are asked about, so many together."""
     rows, columns = (asked != IGNORED).nonzero(as_tuple=True)
-    for row, column in zip(rows.split(tokens), columns.split(tokens), strict=True):
+    for row, column in zip(torch.split(rows, tokens), torch.split(columns, tokens), strict=True):
         logits = head.logits(states[row, column], output, ids[row, column])
         yield row, *token_losses(logits, asked[row, column])
 

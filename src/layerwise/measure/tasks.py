@@ -23,7 +23,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from layerwise.errors import MeasureError, near_matches

@@ -15,12 +15,10 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from layerwise.bounded import Unreadable, named, parse_json, read_json
 from layerwise.errors import RunError
 
 Value = TypeVar("Value")
-
-LARGEST_FILE = 64 * 2**20
-"""Bytes of the largest file that is read whole; the largest that layerwise writes has less than a tenth of them."""
 
 DEEPEST = 32
 """Levels of the deepest nesting that is read; a recipe with its schedule has 7."""
@@ -36,33 +34,28 @@ def read(path: Path) -> Any:
     `FileNotFoundError` and `NotADirectoryError` are left to the caller, who knows what the file is for.
     """
     try:
-        if path.exists() and not path.is_file():
-            raise RunError(f"{path} is not a file. {_RESTORE}")
-        if path.stat().st_size > LARGEST_FILE:
-            raise RunError(
-                f"{path} has {path.stat().st_size:,} bytes, and layerwise writes no file of more than "
-                f"{LARGEST_FILE:,} there. {_RESTORE}"
-            )
-        text = path.read_text(encoding="utf-8")
+        path.stat()
     except (FileNotFoundError, NotADirectoryError):
         raise
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"Cannot read {path} ({error}). {_RESTORE}") from error
-    return parse(text, str(path))
+    except OSError:
+        pass  # what else is wrong with it is said below
+    try:
+        return _shallow(read_json(path))
+    except Unreadable as error:
+        raise RunError(f"{named(path)} {error}. {_RESTORE}") from error
 
 
 def parse(text: str, what: str) -> Any:
     """The JSON `text`; `what` is what a refusal calls it. Raises `RunError` for what is not JSON or cannot be used."""
     try:
-        found = json.loads(text)
-    except RecursionError as error:
-        raise RunError(f"{what} is nested too deeply to be read. {_RESTORE}") from error
-    except json.JSONDecodeError as error:
-        raise RunError(f"{what} is not JSON ({error}). {_RESTORE}") from error
-    except ValueError as error:
-        raise RunError(f"{what} holds a number of too many digits to be read. {_RESTORE}") from error
+        return _shallow(parse_json(text))
+    except Unreadable as error:
+        raise RunError(f"{what} {error}. {_RESTORE}") from error
+
+
+def _shallow(found: Any) -> Any:
     if _depth(found) > DEEPEST:
-        raise RunError(f"{what} is nested too deeply to be read. {_RESTORE}")
+        raise Unreadable("is nested too deeply: write it flatter")
     return found
 
 

@@ -7,11 +7,11 @@ another program, since layerwise wrote it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import fields
 from functools import cache
 from types import NoneType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 
@@ -24,10 +24,10 @@ _WORDS = {str: "a text", int: "a whole number", float: "a number", bytes: "raw b
 def row_of(kind: type[Row], cells: Sequence[object]) -> Row:
     """The row of `cells` as a table holds them. Raises `ValueError` that says which cell cannot be what it is."""
     types = tuple(map(type, cells))
-    if types not in _known(kind):
+    if types not in _known(cast(Hashable, kind)):
         _check_types(kind, cells)
-        _known(kind).add(types)
-    row: Row = kind(*cells)
+        _known(cast(Hashable, kind)).add(types)
+    row: Row = cast(Any, kind)(*cells)
     wrong = impossible(row)
     if wrong is not None:
         raise ValueError(f"{_named(row)} {wrong}")
@@ -62,7 +62,7 @@ def _negative(row: Score | PlanRecord, names: Iterable[str]) -> str | None:
 
 
 @cache
-def _known(kind: type[Any]) -> set[tuple[type, ...]]:
+def _known(kind: Any) -> set[tuple[type, ...]]:
     """The types of cells that rows of this kind were seen to have, so that most rows cost one look."""
     return set()
 
