@@ -27,6 +27,7 @@ from contracts.specimen import DEPTH, Specimen
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import PARTS, Plan
 from layerwise.stack import Capture, Stack, load
+from layerwise.stack.longest import longest_input
 
 Answer = Literal["yes", "n/a"]
 Halves = Literal["in turn", "side by side", "no"]
@@ -139,6 +140,22 @@ def check_recording(subject: Subject) -> None:
         outside = model(**batch, output_hidden_states=True).hidden_states
         assert len(inside) - len(outside) == len(plan.order()) - DEPTH
         assert len(outside) > DEPTH
+
+
+@torch.inference_mode()
+def check_longest(subject: Subject) -> None:
+    """A text of the longest length runs, and the length is not given away: one more is beyond the model or its word."""
+    longest = longest_input(subject.model)
+    assert longest is not None
+    subject.model(**_text_of(longest))
+    if longest != subject.model.config.get_text_config().max_position_embeddings:
+        with pytest.raises((IndexError, RuntimeError)):
+            subject.model(**_text_of(longest + 1))
+
+
+def _text_of(length: int) -> dict[str, Tensor]:
+    ids = torch.full((1, length), specimen.VOCABULARY - 2)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
 @torch.inference_mode()

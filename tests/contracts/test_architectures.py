@@ -18,6 +18,7 @@ from contracts.zoo import REFUSED, SUPPORTED
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.stack import Stack, clone, load, stack, visits
 
+TEXT = ("decoder", "encoder")
 _FIRST = {(one.kind, one.tags): one for one in reversed(SUPPORTED)}
 FIRST_OF_EACH_KIND_AND_THE_REST_SLOW = [
     pytest.param(one, marks=() if one in _FIRST.values() else pytest.mark.slow) for one in SUPPORTED
@@ -42,6 +43,11 @@ def test_plans_equal_a_naive_loop(subject: Subject) -> None:
 
 def test_hidden_states_are_recorded_by_visit(subject: Subject) -> None:
     checks.check_recording(subject)
+
+
+@pytest.mark.parametrize("subject", [one for one in SUPPORTED if one.kind in TEXT], indirect=True, ids=str)
+def test_the_longest_text_runs_and_none_is_longer(subject: Subject) -> None:
+    checks.check_longest(subject)
 
 
 @pytest.mark.parametrize("subject", FIRST_OF_EACH_KIND_AND_THE_REST_SLOW, indirect=True, ids=str)

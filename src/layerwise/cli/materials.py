@@ -14,6 +14,7 @@ from layerwise.errors import DataError
 from layerwise.measure.reading import objective_of
 from layerwise.stack import Stack
 from layerwise.stack.load import EMBEDDED
+from layerwise.stack.longest import longest_input
 
 DIGITS = "digits"
 TEXT_LENGTH = 256
@@ -73,10 +74,10 @@ def _texts(stack: Stack, text: Path | None, length: int | None, seed: int) -> Sp
         if stack.source.name not in EMBEDDED:
             raise DataError(f"a text is needed: {_wanted(False)} (only demo brings its own)")
         return demo_text_splits(stack.tokenizer, seed=seed, length=length or TEXT_LENGTH)
-    positions = getattr(stack.text_config, "max_position_embeddings", None)
+    positions = longest_input(stack.model)
     return text_splits(
-        stack.tokenizer, read_corpus(text), length=length or TEXT_LENGTH, seed=seed, positions=positions,
-        objective=objective_of(stack),
+        stack.tokenizer, read_corpus(text), length=length or min(TEXT_LENGTH, positions or TEXT_LENGTH), seed=seed,
+        positions=positions, objective=objective_of(stack),
     )  # fmt: skip
 
 

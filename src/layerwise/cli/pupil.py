@@ -25,6 +25,7 @@ from layerwise.errors import DataError
 from layerwise.measure.flops import model_cost
 from layerwise.measure.reading import objective_of
 from layerwise.stack import Stack
+from layerwise.stack.longest import longest_input
 from layerwise.train.growth.newborn import TINY, VOCABULARY, has_weights, newborn, read_config, tiny
 from layerwise.train.growth.pupil import Pupil
 from layerwise.train.training import Base
@@ -110,7 +111,7 @@ def _cut(stack: Stack, name: str, parts: dict[str, tuple[Document, ...]], length
     """The text in windows, those to train on whole, those to validate on few; and the share that is left out."""
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
-    positions = getattr(stack.text_config, "max_position_embeddings", None)
+    positions = longest_input(stack.model)
     splits = splits_of(stack.tokenizer, name, parts, length=length, positions=positions, objective=objective_of(stack))
     train, validation = splits.train, splits.validation
     assert isinstance(train, Texts), "a text is cut into windows"

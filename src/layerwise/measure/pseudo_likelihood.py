@@ -34,6 +34,7 @@ from layerwise.data.tokens import Objective
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.float64 import exact_on_cpu
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
+from layerwise.stack.longest import longest_input
 from layerwise.stack.placement import device_of
 
 Numbers = NDArray[np.float64]
@@ -96,9 +97,7 @@ class Speaker:
     @property
     def positions(self) -> int | None:
         """The longest text in tokens, as model and tokenizer say; `None` where neither does."""
-        config = self._config()
-        known = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
-        known.append(getattr(self.tokenizer, "model_max_length", None))
+        known = [longest_input(self.model), getattr(self.tokenizer, "model_max_length", None)]
         return min((each for each in known if isinstance(each, int) and 0 < each < _UNLIMITED), default=None)
 
     @property

@@ -13,6 +13,7 @@ from layerwise.data.tokens import Objective, Window, windows
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.study import BATCH_TOKENS
 from layerwise.stack import Stack
+from layerwise.stack.longest import longest_input
 
 # A piece of text: task, document, and the window of it; or `WHOLE` for the whole document.
 Piece = tuple[str, str, int]
@@ -71,7 +72,7 @@ def read(
             f"{stack.source.name} has no tokenizer beside it, so it cannot read text; give one with "
             "--tokenizer FOLDER_OR_FILE"
         )
-    positions = _positions(stack)
+    positions = longest_input(stack.model)
     length = length or min(WINDOW, positions or WINDOW)
     cut = windows(corpus, tokenizer, length, tokens, seed, objective=objective, positions=positions)
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
@@ -176,12 +177,6 @@ def objective_of(stack: Stack) -> Objective:
         "...ForCausalLM or ...ForMaskedLM "
         "checkpoint, or pass your own batches in Python"
     )
-
-
-def _positions(stack: Stack) -> int | None:
-    config = stack.text_config
-    found = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
-    return found if isinstance(found, int) and found > 0 else None
 
 
 def _refuse_foreign_tokens(stack: Stack, made: Sequence[AnyBatch]) -> None:

@@ -37,6 +37,7 @@ from layerwise.data.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.measure.confusion import confusion, metric_of
 from layerwise.stack.complete import check_complete
+from layerwise.stack.longest import longest_input
 
 Progress = Callable[[int, int], None]
 """Told the step, and how many there are at most: teaching may end early."""
@@ -188,7 +189,7 @@ def _with_head(place: str, task: Task) -> tuple[Any, Any]:
 def _encoded(examples: Sequence[Labelled], model: Any, tokenizer: Any, settings: FineTuning) -> list[Encoded]:
     """Each example as the model's own arguments, without padding."""
     taken = set(inspect.signature(model.forward).parameters)
-    length = min(settings.length, getattr(model.config, "max_position_embeddings", settings.length))
+    length = min(settings.length, longest_input(model) or settings.length)
     found = []
     for example in examples:
         rows = tokenizer(example.text, example.pair, truncation=True, max_length=length)
