@@ -44,7 +44,7 @@ def parse_yaml(text: str) -> Any:
 class _Loader(yaml.SafeLoader):
     """The safe loader, bounded."""
 
-    yaml_implicit_resolvers = {
+    yaml_implicit_resolvers: ClassVar[Any] = {  # type: ignore[misc]  # typed as one of instances
         first: [(tag, pattern) for tag, pattern in found if not tag.endswith(":timestamp")]
         for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }

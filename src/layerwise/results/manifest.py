@@ -137,10 +137,9 @@ class Manifest:
                 f"{what} has format {found if isinstance(found, int) else 'unknown'}; this layerwise reads format "
                 f"{FORMAT}. Read it with the version of layerwise that wrote it, or start in another folder."
             )
-        kept = (
-            {name: each for name, each in content.items() if name != "format"} if isinstance(content, dict) else content
-        )
-        read = value_of(cls, kept, what, whole=True)
+        if isinstance(content, dict):
+            content = {name: value for name, value in content.items() if name != "format"}
+        read = value_of(cls, content, what, whole=True)
         for name in ("documents", "tokens", "window"):
             if getattr(read, name) < 0:
                 raise RunError(
