@@ -8,7 +8,7 @@ itself would silently take the second.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
