@@ -1,8 +1,9 @@
 """The gate of every branch and layer of every type is the derivative that finite differences give.
 
 Everything is computed in double precision, also what a model itself computes in float32 (norms, softmax), so that a
-step may be as small as 1e-5: no router changes its mind on it and no unit its sign, the difference is off by the
-square of the step, and by about 1e-16 / 1e-5 of the loss through rounding. Gates are to agree to 1e-6 of the largest.
+step may be as small as 1e-5: no router changes its mind on it and no unit its sign. The difference of four points is
+off by the fourth power of the step, and by about 1e-16 / 1e-5 of the loss, tens of nats, through rounding. Gates are to
+agree to 1e-6 of the largest.
 """
 
 from __future__ import annotations
@@ -37,7 +38,16 @@ TOLERANCE = 1e-6
 
 # A block that writes on what a branch has returned, and one that multiplies what its branches add.
 FAST = ("falcon", "granite")
-EVERY_TYPE = [pytest.param(one, marks=() if str(one) in FAST else pytest.mark.slow, id=str(one)) for one in SUPPORTED]
+# Yoso's backward pass is not the derivative of its forward pass but a bound of it (arXiv 2111.09714).
+OTHERWISE = pytest.mark.xfail(reason="the model's own gradient is another function", raises=AssertionError, strict=True)
+EVERY_TYPE = [
+    pytest.param(
+        one,
+        marks=[*([] if str(one) in FAST else [pytest.mark.slow]), *([OTHERWISE] if str(one) == "yoso" else [])],
+        id=str(one),
+    )
+    for one in SUPPORTED
+]
 
 
 class InDouble(TorchFunctionMode):
@@ -89,9 +99,10 @@ def gated(stack: Stack, branches: Branches | None, subject: str, alpha: float) -
 
 
 @torch.no_grad()
-def losses(model: nn.Module, batch: LabelledBatch) -> Tensor:
-    """The summed cross-entropy of every item, (batch,), from one pass of the model itself."""
-    output = main_tensor(model(**batch.inputs))
+def losses_at(stack: Stack, batch: LabelledBatch, branches: Branches | None, subject: str, alpha: float) -> Tensor:
+    """The summed cross-entropy of every item, (batch,), from one pass of the model itself with one gate at `alpha`."""
+    with gated(stack, branches, subject, alpha):
+        output = main_tensor(stack.model(**batch.inputs))
     each = nn.functional.cross_entropy(output.flatten(0, -2), batch.targets.flatten(), reduction="none")
     return each.view(len(output), -1).sum(dim=1)
 
@@ -120,11 +131,10 @@ def check_gates(stack: Stack, batch: LabelledBatch, branches: Branches | None) -
         gates: Mapping[str, Tensor] = backward(stack, batch, branches).gates
     parts = ("", *(f".{part}" for part in PARTS)) if branches is not None else ("",)
     for name in (f"{layer}{part}" for layer in LAYERS for part in parts):
-        with gated(stack, branches, name, 1 + STEP):
-            above = losses(stack.model, batch)
-        with gated(stack, branches, name, 1 - STEP):
-            below = losses(stack.model, batch)
-        expected = (above - below) / (2 * STEP)
+        far_below, below, above, far_above = (
+            losses_at(stack, batch, branches, name, 1 + steps * STEP) for steps in (-2, -1, 1, 2)
+        )
+        expected = (8 * (above - below) - (far_above - far_below)) / (12 * STEP)
         assert expected.abs().max() > 1e-4, f"the test cannot tell whether the gate {name} does anything"
         error = float((gates[name] - expected).abs().max() / expected.abs().max())
         assert error <= TOLERANCE, f"gate {name} is {gates[name].tolist()}, and {expected.tolist()} by differences"
