@@ -50,18 +50,6 @@ def test_a_model_that_is_nowhere(sweep: Callable[..., str], monkeypatch: pytest.
     assert "give a folder" in sweep(model="dmeo")
 
 
-def test_a_truncated_checkpoint(sweep: Callable[..., str], own_model: Path) -> None:
-    weights = own_model / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    assert "model.safetensors is not a whole safetensors file" in sweep(model=own_model)
-
-
-def test_a_checkpoint_that_cannot_be_opened(sweep: Callable[..., str], own_model: Path) -> None:
-    (own_model / "model.safetensors").unlink()
-    (own_model / "model.safetensors").symlink_to(own_model / "moved-away")
-    assert "model.safetensors is not a whole safetensors file" in sweep(model=own_model)
-
-
 def test_pickled_weights_are_not_read(sweep: Callable[..., str], own_model: Path) -> None:
     weights = load_file(own_model / "model.safetensors")
     (own_model / "model.safetensors").unlink()
@@ -135,27 +123,6 @@ def test_words_that_are_not_known(sweep: Callable[..., str], flag: str, value: s
 
 
 # The text
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty"),
-        (b" \n\t\n", "is empty"),
-        (b"\x7fELF\0\1\2", "is not UTF-8 text: byte 4 is 0x00"),
-        (b"\xff\xfeh\0i\0", "is not UTF-8 text: byte 0 is 0xff"),
-        (b"a", "has 1 token(s): a text needs at least 2"),
-    ],
-)
-def test_a_text_that_cannot_be_scored(sweep: Callable[..., str], tmp_path: Path, content: bytes, message: str) -> None:
-    (tmp_path / "text.txt").write_bytes(content)
-    assert message in sweep(text=tmp_path / "text.txt")
-
-
-def test_a_text_that_is_not_there(sweep: Callable[..., str], tmp_path: Path) -> None:
-    assert "there is no text at" in sweep(text=tmp_path / "nothing.txt")
-    (tmp_path / "folder").mkdir()
-    assert "holds no text file" in sweep(text=tmp_path / "folder")
 
 
 def test_no_text_at_all(model: Path, folder: Path) -> None:

@@ -17,8 +17,9 @@ from PIL import Image
 from pyarrow import parquet
 
 from hostile.case import Case
+from hostile.material import vit
 
-ASK = ("robustness", "demo-vit", "--images", "pictures", "--run", "run", "--orders", "1", "--draws", "2")
+ASK = ("robustness", "model", "--images", "pictures", "--run", "run", "--orders", "1", "--draws", "2")
 Says = tuple[str, ...] | None
 
 
@@ -45,6 +46,7 @@ def _one(case: str, name: str, content: bytes | Callable[[], bytes], *says: str,
     """A folder of good images with one that is not, which must be named."""
 
     def make(place: Path) -> None:
+        vit(place)
         (pictures(place) / folder / name).write_bytes(content if isinstance(content, bytes) else content())
 
     return Case(case, ASK, (f"{folder}/{name}: ", *says), make)
@@ -89,6 +91,7 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 7\n%%EndComments\nshowpage
 
 def _ghostscript(place: Path) -> None:
     """An EPS that is called an image, and a program of Ghostscript's name that says when it is run."""
+    vit(place)
     (pictures(place) / "cat" / "x.png").write_bytes(EPS)
     program = place / "programs" / "gs"
     program.parent.mkdir()
@@ -124,7 +127,7 @@ _IMAGES = (
 
 
 def _folder(case: str, make: Callable[[Path], object], says: Says, *more: str) -> Case:
-    return Case(f"images: {case}", (*ASK, *more), says, make)
+    return Case(f"images: {case}", (*ASK, *more), says, lambda place: (vit(place), make(place)))
 
 
 def _pipe(place: Path) -> None:
@@ -234,16 +237,11 @@ _FOLDERS = (
 
 def _settings(case: str, content: object, *says: str) -> Case:
     def make(place: Path) -> None:
-        from importlib import resources
-        from shutil import copytree
-
-        copytree(str(resources.files("layerwise") / "models/demo_vit"), place / "model")
-        (place / "model" / "training.json").unlink()
         written = content if isinstance(content, bytes) else json.dumps(content).encode()
-        (place / "model" / "preprocessor_config.json").write_bytes(written)
+        (vit(place) / "preprocessor_config.json").write_bytes(written)
         pictures(place)
 
-    return Case(case, ("robustness", "model", *ASK[2:]), says, make)
+    return Case(case, ASK, says, make)
 
 
 _VIT: Mapping[str, object] = {"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 8}}

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from cli.conftest import save_llama, save_texts
+from cli.picture_models import save_vit
 
 
 @cache
@@ -16,6 +17,7 @@ def _store() -> Path:
     place = Path(mkdtemp(prefix="hostile-material-"))
     save_llama(place / "model")
     save_texts(place / "texts")
+    save_vit(place / "vit")
     return place
 
 
@@ -27,6 +29,11 @@ def model(folder: Path) -> Path:
 def texts(folder: Path) -> Path:
     """Ten texts in `folder/texts`."""
     return Path(shutil.copytree(_store() / "texts", folder / "texts"))
+
+
+def vit(folder: Path) -> Path:
+    """A vision transformer of three layers for grey images of ten classes, in `folder/model`."""
+    return Path(shutil.copytree(_store() / "vit", folder / "model"))
 
 
 def model_and_texts(folder: Path) -> None:

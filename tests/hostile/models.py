@@ -212,6 +212,11 @@ def _loop(place: Path) -> None:
     (place / WEIGHTS).symlink_to(WEIGHTS)
 
 
+def _moved_away(place: Path) -> None:
+    (place / WEIGHTS).unlink()
+    (place / WEIGHTS).symlink_to(place / "moved-away")
+
+
 def _is_folder(place: Path) -> None:
     (place / WEIGHTS).unlink()
     (place / WEIGHTS).mkdir()
@@ -225,6 +230,7 @@ _FILES = (
     _folder("a pipe for a file of tensors", _pipe, (f"{WEIGHTS} is a pipe",)),
     _folder("a device for a file of tensors", _endless, (f"{WEIGHTS} is a device",)),
     _folder("a link to itself for a file of tensors", _loop, (WEIGHTS,)),
+    _folder("a link to nothing for a file of tensors", _moved_away, (f"{WEIGHTS} cannot be read: No such file",)),
     _folder("a folder for a file of tensors", _is_folder, (f"{WEIGHTS} is a folder",)),
     _index("an index that is right", lambda shard: shard, None),
     Case("an index that leads out of the folder", VERIFY, (INDEX, "../part-"), _outside),

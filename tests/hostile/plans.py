@@ -16,7 +16,7 @@ def _plan(case: str, text: str, *says: str) -> Case:
     return Case(f"a plan: {case}", ("plan", "--depth", "12", "--", text), says)
 
 
-_PLANS = (
+PLANS = (
     _plan("nothing", "", "at least one layer"),
     _plan("white space", " \t\n", "at least one layer"),
     _plan("a count of nine hundred million", "0*999999999", "at most 5 digits"),
@@ -93,7 +93,7 @@ def _large_map() -> bytes:
     return ("{" + ", ".join(f"k{number}: 0" for number in range(400_000)) + "}").encode()
 
 
-_SCHEDULES = (
+_WRITTEN = (
     _schedule("nothing", "", "keys and values"),
     _schedule("a list", "[1, 2]", "keys and values"),
     _schedule("bytes", bytes(range(256)), "not UTF-8 text"),
@@ -170,4 +170,4 @@ _FILES = (
     _made("a name of 5,000 characters", lambda folder: None, ("a" * 40,), "a" * 5_000),
     _made("a good one, whose name is a date", lambda folder: (folder / "s.yaml").write_text(_DATED), None),
 )
-CASES = (*_PLANS, *_SCHEDULES, *_FILES)
+SCHEDULES = (*_WRITTEN, *_FILES)

@@ -96,7 +96,7 @@ def described(case: Case, found: Sequence[str], ended: Ended) -> str:
 
 def main(parts: Sequence[str]) -> int:
     """Run the cases whose names hold one of `parts`, and print a line for each; the number that failed."""
-    from hostile import CASES
+    from hostile.cases import CASES
 
     chosen = [case for case in CASES if not parts or any(part in case.name for part in parts)]
     failed = 0

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hostile import CASES
 from hostile.case import MEMORY, Case, Ended, faults
+from hostile.cases import CASES
 from hostile.runner import Server, described, run
 
 

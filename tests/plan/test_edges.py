@@ -110,13 +110,22 @@ def test_what_is_no_wiring_is_refused(depth: int, rows: tuple[tuple[tuple[int, f
         Edges(depth, rows)
 
 
-@pytest.mark.parametrize("text", ["1: 0*1", "0: 0", "0: 0*x", "0 0*1", "out: 0*1\n0: 0*1", "0: a*1"])
+@pytest.mark.parametrize(
+    "text", ["1: 0*1", "0: 0", "0: 0*x", "0 0*1", "out: 0*1\n0: 0*1", "0: a*1", f"0: {'9' * 5_000}*1", "0: 0*1e999"]
+)
 def test_text_that_is_no_wiring_is_refused(text: str) -> None:
     with pytest.raises(PlanError):
         Edges.parse(text)
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"depth": 1, "rows": 3}', '{"depth": 1, "rows": [[[0, "x"]]]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{}", '{"depth": 1, "rows": 3}', '{"depth": 1, "rows": [[[0, "x"]]]}', "[" * 100_000,
+        f'{{"depth": {"9" * 5_000}, "rows": []}}', f'{{"depth": 1, "rows": [[[0, {"9" * 400}]]]}}',
+        '{"depth": 1, "rows": [[[[], 1]]]}', '{"depth": 1, "rows": [[[0, NaN]]]}', "[]", "null",
+    ],
+)  # fmt: skip
 def test_json_that_is_no_wiring_is_refused(text: str) -> None:
     with pytest.raises(PlanError):
         Edges.from_json(text)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
+from transformers.initialization import no_init_weights
 
 from layerwise.bounded import Unreadable, check_file, read_json, shown
 from layerwise.errors import CheckpointError
@@ -129,7 +130,7 @@ def check_size(place: str, kind: Any, config: Any, saved: Saved) -> None:
     """
     there = sum(prod(tensor.shape) for tensor in saved.values())
     asked = 0
-    with suppress(Exception), torch.device("meta"):
+    with suppress(Exception), torch.device("meta"), no_init_weights():
         asked = numbers_of(kind(config) if issubclass(kind, nn.Module) else kind.from_config(config))
     if asked > 2 * there + SLACK:
         raise CheckpointError(

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 import transformers
 from transformers import GraniteConfig, PreTrainedTokenizerBase
+from transformers.initialization import no_init_weights
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 from layerwise.bounded import shortened, size_in_words
@@ -110,7 +111,11 @@ def newborn(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, *, devic
 def _check_room(config: Any, name: str) -> None:
     """Raise `ModelError` for a model whose weights alone take more memory than the machine has."""
     numbers = 0
-    with suppress(Exception), torch.device("meta"):  # what cannot be drawn up says why when it is drawn
+    with (
+        suppress(Exception),
+        torch.device("meta"),
+        no_init_weights(),
+    ):  # what cannot be drawn up says why when it is drawn
         numbers = numbers_of(transformers.AutoModelForCausalLM.from_config(config))
     needed, room = numbers * torch.float32.itemsize, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > room:

@@ -1,4 +1,4 @@
-"""Bad input: every case ends with code 2 and one or two sentences, or is read right, within 1.5 GB and 40 s."""
+"""Every case: bad input ends with code 2 and one or two sentences, or is read right, within 1.5 GB and 40 s."""
 
 from __future__ import annotations
 
