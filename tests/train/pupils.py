@@ -6,13 +6,13 @@ head and cross-entropy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import Subset
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, TrainingArguments, ViTConfig
@@ -77,6 +77,18 @@ def forward_by_hand(model: PreTrainedModel, batch: dict[str, Tensor], order: Seq
         state = model.model.layers[layer](state, position_embeddings=angles)
     logits = model.lm_head(model.model.norm(state))
     return cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+
+def rooted(model: nn.Module, when: Callable[[], bool] = lambda: True) -> nn.Module:
+    """The model with the root of 0 in its loss `when` it is trained: a finite value, whose gradient is not a number."""
+    weight = next(parameter for parameter in model.parameters() if parameter.requires_grad)
+
+    def hook(module: nn.Module, args: Any, output: Any) -> None:
+        if module.training and when():
+            output["loss"] = output["loss"] + (0.0 * weight).sum().sqrt()
+
+    model.register_forward_hook(hook)
+    return model
 
 
 def arguments(folder: Path, **options: Any) -> TrainingArguments:

@@ -26,6 +26,7 @@ from layerwise.train.benchmarks import PREDICTIONS, averaged, benchmark, describ
 from layerwise.train.finetuning import FineTuning, Outcome, fine_tune
 from tiny_tokenizers import character_tokenizer
 from train.learners import planted, tiny_bert
+from train.pupils import rooted
 
 QUICK = FineTuning(learning_rates=(3e-3,), batch=16, epochs=8, patience=8)
 ONCE = FineTuning(learning_rates=(3e-3,), batch=16, epochs=1)
@@ -282,5 +283,12 @@ def test_answers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     weights = load_file(broken / "model.safetensors")
     weights["bert.encoder.layer.1.output.dense.bias"][0] = float("nan")
     save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(TrainError, match="not finite; use a smaller learning rate"):
+    with pytest.raises(TrainError, match=r"the loss of step 1 is nan.*taught planted.*use a smaller learning rate"):
         fine_tune(broken, planted(), ONCE, 0, device="cpu")
+
+
+def test_a_gradient_that_is_not_finite_teaches_nothing(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = finetuning._with_head
+    monkeypatch.setattr(finetuning, "_with_head", lambda *args: (rooted(own(*args)[0]), own(*args)[1]))
+    with pytest.raises(TrainError, match=r"the loss of step 1 is finite and its gradient is nan.*taught planted"):
+        fine_tune(bert, planted(), ONCE, 0, device="cpu")

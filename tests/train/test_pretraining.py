@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from threads import threaded
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from layerwise.data.documents import Document
@@ -25,14 +24,16 @@ from layerwise.data.wordpiece import train_wordpiece
 from layerwise.errors import ModelError, TrainError
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.pedigree import FILE, MODEL, Pedigree
-from layerwise.train import pretrainer
+from layerwise.train import finite, pretrainer
 from layerwise.train.allowance import steps_that_fit
 from layerwise.train.assessment import training_rows
 from layerwise.train.folder import ASKED
 from layerwise.train.pretrained import arm_means, pretrained_rows
 from layerwise.train.pretrainer import pretrain
-from layerwise.train.pretraining import PRESETS, Pretraining, pretraining
+from layerwise.train.pretraining import PRESETS, Pretraining, new_model, pretraining
 from rounding import unit
+from threads import threaded
+from train.pupils import rooted
 
 QUIET: dict[str, Any] = {"use_cpu": True}
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
@@ -269,9 +270,24 @@ def test_a_loss_that_is_not_finite_stops_it(tmp_path: Path, monkeypatch: pytest.
     def broken(self: Any, *args: Any, **kwargs: Any) -> Tensor:
         return torch.tensor(float("nan"))
 
-    monkeypatch.setattr(pretrainer.Trainer, "training_step", broken)
+    monkeypatch.setattr(finite.Trainer, "training_step", broken)
     with pytest.raises(TrainError, match="the loss of step 1 is nan"):
         run(tmp_path)
+
+
+def test_a_gradient_that_is_not_finite_stops_it_before_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[nn.Module] = []
+
+    def planted(*args: Any) -> nn.Module:
+        made.append(rooted(new_model(*args)))
+        return made[0]
+
+    monkeypatch.setattr(pretrainer, "new_model", planted)
+    with pytest.raises(TrainError, match="the loss of step 1 is finite and its gradient is nan; nothing of it reached"):
+        run(tmp_path)
+    assert all(weight.isfinite().all() for weight in made[0].parameters())
 
 
 def test_a_text_smaller_than_a_batch_is_refused_before_the_folder_is_claimed(tmp_path: Path) -> None:

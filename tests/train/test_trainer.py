@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from layerwise.plan import Plan
 from layerwise.plan.samplers import Draws, Drop, Fixed, Sampler, Shuffle
 from layerwise.stack import load
 from layerwise.train.trainer import PlanTrainer
-from train.pupils import arguments, forward_by_hand, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.pupils import arguments, forward_by_hand, rooted, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 Make = Callable[[], PreTrainedModel]
 MODELS = pytest.mark.parametrize(
@@ -159,6 +160,46 @@ def test_the_model_is_the_plain_model_when_the_training_is_over(tmp_path: Path) 
     assert all(now is then for now, then in zip(model.vit.layers, blocks, strict=True))
     assert model.config.num_hidden_layers == 3
     assert not any(block._forward_hooks or block._forward_pre_hooks for block in blocks)
+
+
+@pytest.mark.parametrize(("passes", "clip"), [(1, 1.0), (2, 0.0)], ids=["clipped", "accumulated"])
+@MODELS
+def test_a_gradient_that_is_not_finite_stops_before_the_weights(
+    make: Make, read: Any, passes: int, clip: float, tmp_path: Path
+) -> None:
+    """The loss stays finite, so that only the gradient tells; with two passes, that of the first one alone."""
+    model = rooted(make(), lambda: trainer.state.global_step == 2 and len(trainer.losses) == 2 * passes)
+    trainer = trainer_of(
+        model, read(), Shuffle(), tmp_path, save_strategy="steps", save_steps=1, max_grad_norm=clip,
+        gradient_accumulation_steps=passes,
+    )  # fmt: skip
+    with pytest.raises(TrainError) as caught:
+        trainer.train()
+    draws = Draws(Shuffle(), 3, 5, "training")
+    plans = ", ".join(str(plan) for plan in dict.fromkeys(draws.at(2, one) for one in range(passes)))
+    assert f"the loss of step 3 is finite and its gradient is nan under the plan{'s' * (passes > 1)} {plans};" in str(
+        caught.value
+    )
+    assert all(torch.isfinite(torch.tensor(trainer.losses)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-1", "checkpoint-2"]
+    kept = type(model).from_pretrained(tmp_path / "checkpoint-2").state_dict()
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, kept[name]), name
+        assert torch.isfinite(weight).all(), name
+
+
+def test_an_infinite_gradient_that_a_scaler_skips_is_no_error_until_it_cannot_be_scaled_by_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(rooted(tiny_vit()), tiny_digits(), Fixed(), tmp_path)
+    for scale, stops in ((65536.0, False), (1.0, False), (2.0**-15, True)):
+        monkeypatch.setattr(trainer.accelerator, "scaler", SimpleNamespace(get_scale=lambda scale=scale: scale))
+        found = torch.tensor(torch.inf)
+        if stops:
+            with pytest.raises(TrainError, match="the loss of step 1 is finite and its gradient is inf"):
+                trainer._get_grad_norm(trainer.model, found)
+        else:
+            assert trainer._get_grad_norm(trainer.model, found) is found
 
 
 @pytest.mark.parametrize("planted", ["weight", "batch"])

@@ -25,7 +25,6 @@ from transformers import (
     DataCollatorWithPadding,
     EarlyStoppingCallback,
     PrinterCallback,
-    Trainer,
     TrainerCallback,
     TrainingArguments,
     set_seed,
@@ -38,6 +37,7 @@ from layerwise.errors import CheckpointError, TrainError
 from layerwise.measure.confusion import confusion, metric_of
 from layerwise.stack.complete import check_complete
 from layerwise.stack.longest import longest_input
+from layerwise.train.finite import FiniteTrainer
 
 Progress = Callable[[int, int], None]
 """Told the step, and how many there are at most: teaching may end early."""
@@ -105,7 +105,7 @@ def fine_tune(
     """Teach `task` to the model at `place` (a folder or a hub id); `seed` draws the head and the order of examples.
 
     The task is taken as it is: `limited` is for the caller. `device` is "auto" or "cpu". Raises `CheckpointError` for a
-    model that cannot be given a classification head, `TrainError` when its answers are not finite numbers.
+    model that cannot be given a classification head, `TrainError` when a loss, a gradient or an answer is not finite.
     """
     begun = time.perf_counter()
     best: tuple[float, float, int, tuple[int, ...]] | None = None
@@ -137,7 +137,8 @@ def _taught(
     collate = DataCollatorWithPadding(tokenizer)
     metric, classes = metric_of(task.metric), len(task.labels)
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(
+        trainer = _Teacher(
+            subject=f"{place} taught {task.name} at a learning rate of {rate:g} (seed {seed})",
             model=model,
             args=_arguments(folder, settings, rate, seed, device, task.metric, len(task.train)),
             data_collator=collate,
@@ -252,6 +253,17 @@ def _answers(model: Any, examples: Sequence[Encoded], collate: Any, batch: int) 
 def _first(logits: Any) -> Any:
     """The logits alone: some models return their caches or hidden states beside them."""
     return logits[0] if isinstance(logits, tuple) else logits
+
+
+class _Teacher(FiniteTrainer):
+    """A `FiniteTrainer` that says what it taught: its checkpoints go with its folder."""
+
+    def __init__(self, *, subject: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._subject = subject
+
+    def consequence(self) -> str:
+        return f"{self._subject} learns nothing more; use a smaller learning rate"
 
 
 class _Told(TrainerCallback):

@@ -22,19 +22,19 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
-from torch import Tensor, nn
+from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import DataLoader
-from transformers import PreTrainedTokenizerBase, PrinterCallback, Trainer, TrainingArguments, set_seed
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainingArguments, set_seed
 
 from layerwise.data.segments import PretrainingText, cut
 from layerwise.data.span_masking import FixedMasks, MaskedSegments, Padding, SpanMasking
 from layerwise.data.wordpiece import check_tokenizer
-from layerwise.errors import TrainError
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.pedigree import MODEL, Pedigree
 from layerwise.train.allowance import promised_steps, seconds_a_step, steps_that_fit
 from layerwise.train.clock import Clock, Progress, moments, seconds_of
+from layerwise.train.finite import FiniteTrainer
 from layerwise.train.folder import discard_checkpoints, hold, last_checkpoint
 from layerwise.train.lamb import lamb
 from layerwise.train.pace import Pace, figures_of
@@ -58,7 +58,7 @@ def pretrain(
 
     `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. Raises
     `DataError` for a tokenizer without the tokens it needs, `TrainError` for a text that is smaller than a batch, when
-    the folder holds another training, and at a loss that is not finite.
+    the folder holds another training, and at a loss or a gradient that is not finite (see `FiniteTrainer`).
     """
     check_tokenizer(tokenizer, str(tokenizer.name_or_path or "that was given"))
     asked = {
@@ -98,7 +98,7 @@ def pretrain(
     return _publish(trainer, tokenizer, text, asked, folder)
 
 
-class PretrainingTrainer(Trainer):
+class PretrainingTrainer(FiniteTrainer):
     """A Trainer whose batches, optimiser and rate are those of a `Pretraining`; everything else is the parent's."""
 
     optimizer: Any
@@ -138,17 +138,6 @@ class PretrainingTrainer(Trainer):
             self._created_lr_scheduler = True
         found: LRScheduler = self.lr_scheduler
         return found
-
-    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """One pass forward and backward. Raises `TrainError` at a loss that is not finite."""
-        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
-        if not torch.isfinite(loss).all():
-            raise TrainError(
-                f"the loss of step {self.state.global_step + 1} is {loss.item()}; nothing of it reached the weights, "
-                f"and the last good checkpoint is kept in {self.args.output_dir}. Use a smaller learning rate, or "
-                "bfloat16 or float32 instead of float16"
-            )
-        return loss
 
 
 def _origin(recipe: Pretraining, tokenizer: PreTrainedTokenizerBase) -> str:

@@ -7,7 +7,8 @@ through accelerate or torchrun, resume, trackers and callbacks are the parent's 
   within the step), so a resumed training draws what it would have drawn, and every process draws the same;
 - validation runs under plans drawn by the batch, the same ones at every validation, so that losses compare;
 - layer weights, where there are some, have a learning rate of their own and do not decay;
-- a loss that is not finite stops the training before it reaches the weights, with the step and the plan in the message.
+- a loss or a gradient that is not finite stops the training before it reaches the weights (`FiniteTrainer`), with the
+  step and its plans in the message.
 
 Outside a pass the model is the plain model: parameter names, checkpoints and optimiser state are as ever.
 """
@@ -17,14 +18,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 from torch.utils.data import Sampler
-from transformers import Trainer
 
-from layerwise.errors import TrainError
 from layerwise.plan import Plan
 from layerwise.stack import Stack
+from layerwise.train.finite import FiniteTrainer
 from layerwise.train.prediction import PositionPrediction
 from layerwise.train.wiring import LayerWiring
 
@@ -37,7 +36,7 @@ class Plans(Protocol):
         ...
 
 
-class PlanTrainer(Trainer):
+class PlanTrainer(FiniteTrainer):
     """A Trainer over the model of `stack` that draws the plan of every pass.
 
     `draws` are those of training, `validation` those of validation; `prediction`, where there is one, adds its loss to
@@ -65,6 +64,7 @@ class PlanTrainer(Trainer):
         self.order = order
         self._step = -1
         self._pass = 0
+        self._plans: list[Plan] = []
         self._batch = 0
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
@@ -90,19 +90,19 @@ class PlanTrainer(Trainer):
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """One pass forward and backward, with its plan in place. Raises `TrainError` at a loss that is not finite."""
         plan = self.draws.at(*self._next_place())
+        self._plans.append(plan)
         with self.stack.under(plan, single_pass=True):
-            loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
-        if not torch.isfinite(loss).all():
-            raise TrainError(
-                f"the loss of step {self.state.global_step + 1} is {loss.item()} under the plan {plan}; nothing of it "
-                f"reached the weights, and the last good checkpoint is kept in {self.args.output_dir}. "
-                "Use a smaller learning rate, or float32 instead of a half precision"
-            )
-        return loss
+            return super().training_step(model, inputs, num_items_in_batch)
+
+    def where(self, passes: int) -> str:
+        """The plans of the last passes."""
+        plans = [str(plan) for plan in dict.fromkeys(self._plans[-passes:])]
+        return f" under the plan{'s' * (len(plans) > 1)} {', '.join(plans)}"
 
     def _next_place(self) -> tuple[int, int]:
         if self.state.global_step != self._step:
             self._step, self._pass = self.state.global_step, 0
+            self._plans.clear()
         place = (self._step, self._pass)
         self._pass += 1
         return place

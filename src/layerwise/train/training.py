@@ -72,7 +72,8 @@ def train(
 
     `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. `states` is
     where cached phases of a growth schedule keep what frozen layers compute, `folder`/states if not said. Raises
-    `TrainError` when the folder holds another training, or at a loss that is not finite (see `PlanTrainer`).
+    `TrainError` when the folder holds another training, or at a loss or a gradient that is not finite (see
+    `FiniteTrainer`).
     """
     asked = {"base": base.weights, "data": splits.digest, "recipe": recipe.to_json(), "seed": seed}
     finished = occupant(folder, asked)

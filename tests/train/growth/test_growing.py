@@ -41,7 +41,7 @@ from layerwise.train.recipe import Growth, Recipe, Settings, grown, sequential
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
 from threads import threaded
-from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.pupils import rooted, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
 STEPS = 12
@@ -507,6 +507,18 @@ def test_padding_is_computed_and_is_no_token(tmp_path: Path) -> None:
     lengths = [2 + number % 5 for number in range(24)]
     assert pedigree.figures["tokens"] == 4 * sum(lengths)
     assert pedigree.figures["flops"] > pedigree.figures["tokens"] * flops_per_token(EVERYTHING.phases[0], COST)
+
+
+def test_a_gradient_that_is_not_finite_stops_it(tmp_path: Path) -> None:
+    opened: list[PreTrainedModel] = []
+
+    def opener() -> Any:
+        opened.append(rooted(tiny_llama()))
+        return load(opened[0])
+
+    with pytest.raises(TrainError, match="the loss of step 4 is finite and its gradient is nan under the plan 0-2;"):
+        train(Base(opener, "x"), tiny_text(), recipe_of(EVENTFUL), 1, tmp_path, arguments=QUIET)
+    assert all(weight.isfinite().all() for weight in opened[0].parameters())
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------------
