@@ -42,8 +42,8 @@ def turns(states: Sequence[Tensor], counted: Tensor) -> Tensor:
 def angles(states: Sequence[Tensor], counted: Tensor) -> Tensor:
     """Angle / pi between every two states at each window's last counted token: (states, states, batch).
 
-    Taken from the chord, 2 arcsin(|u - v| / 2) for unit vectors u and v, which unlike the arc cosine is exact for
-    small angles and exactly 0 for equal states.
+    Taken from the chord, 2 arcsin(|u - v| / 2) for unit vectors u and v, which unlike the arc cosine is right for
+    small angles: 0 to a few units of rounding for equal states.
     """
     places = torch.arange(counted.shape[1], device=counted.device)
     last = torch.where(counted, places, -1).amax(dim=1)
