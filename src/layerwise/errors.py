@@ -8,6 +8,7 @@
     ├── DataError              texts that are missing, empty, binary, or too short
     ├── RunError               a run folder that is locked, read-only, full, or of another run
     ├── MeasureError           a measurement that has no honest answer: non-finite values, unknown tasks
+    ├── OptionError            an option of the command line that nothing reads, or whose value no command takes
     └── TrainError             a training that cannot begin, or that must not go on: a loss that is not finite
 
 Each message answers three questions: what was asked, what was found, what to write instead. The command line
@@ -63,6 +64,10 @@ class RunError(LayerwiseError):
 
 class MeasureError(LayerwiseError):
     """A measurement that has no honest answer: non-finite values, unknown tasks, too little data."""
+
+
+class OptionError(LayerwiseError):
+    """An option of the command line that nothing reads, or whose value no command takes."""
 
 
 class TrainError(LayerwiseError):

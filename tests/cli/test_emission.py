@@ -154,7 +154,7 @@ def test_a_file_that_is_there_is_kept(run: Path, file: Path, texts: Path) -> Non
     (("no-such-model", "--emit-schedule", "growth.yaml", "--spend", "1.5"), "a spend is a share"),
     (("no-such-model", "--emit-schedule", "growth.yaml", "--margin", "0"), "a margin is an effect"),
     (("no-such-model", "--emit-schedule", "growth.yaml", "--parts", "deltas"), "add ablation to --parts"),
-    (("no-such-model", "--spend", "0.5"), "with --emit-schedule FILE"),
+    (("no-such-model", "--spend", "0.5"), "--spend does nothing here"),
     (("RUN", "--emit-schedule", "growth.yaml", "--text", "x", "--budget", "9"), "leave out --text and --budget"),
     (("RUN",), "layerwise report RUN"),
 ])  # fmt: skip

@@ -321,7 +321,7 @@ def test_other_methods_point_to_it() -> None:
         (("--steps", "5", "--epochs", "1"), "give one of them"),
         (("--steps", "3"), "its share of"),
         (("--epochs", "1.5"), "the longest training, would read the text"),
-        (("--seeds", "1001"), "a study has at most 1,000"),
+        (("--seeds", "1001"), "less than or equal to 1000"),
     ],
 )
 def test_a_study_that_cannot_be_is_refused_before_there_is_a_folder(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hostile import files, results
+from hostile import files, options, results
 from hostile.case import Case
 
-CASES: tuple[Case, ...] = (*files.CASES, *results.CASES)
+CASES: tuple[Case, ...] = (*files.CASES, *results.CASES, *options.CASES)

@@ -1,21 +1,211 @@
-"""Bad input that concerns run folders, reports, exports and options."""
+"""Bad input that concerns run folders: their manifests, their tables, their reports and their exports."""
 
 from __future__ import annotations
 
-from hostile.case import Case
+import csv
+from pathlib import Path
+
+from hostile import runs
+from hostile.case import Case, Ended
 from hostile.material import model_and_texts
 
-SWEEP = ("sweep", "model", "--families", "leave_one_out", "--no-similarity")
+SWEEP = ("sweep", "model", "--families", "leave_one_out", "--no-similarity", "--text", "texts", "--run", "run")
+REPORT = ("report", "run")
+DAMAGED = ("run.sqlite is damaged", "Restore the folder from a copy")
+
+
+def _pieces(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
+
+
+def _no_markup(folder: Path, ended: Ended) -> None:
+    assert "<script>alert" not in ended.out
+    assert "](http" not in ended.out.replace("\\](http", "")
+    assert "\x1b" not in ended.out
+
+
+def _page_is_text(folder: Path, ended: Ended) -> None:
+    page = (folder / "run" / "report.html").read_text()
+    assert "&lt;script&gt;alert" in page
+    assert "<script>alert" not in page
+
+
+def _no_formulas(folder: Path, ended: Ended) -> None:
+    with (folder / "run" / "exports" / "losses.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows
+    assert all(row["plan"][0] not in "=+-@\t\r" and row["document"][0] not in "=+-@\t\r" for row in rows)
+    assert {float(row["nll"]) for row in rows} == {-2.5}
+
+
+HOSTILE = "<script>alert(1)</script> [a](http://b.c) | \x1b[2J \r\n # h"
+
+MANIFESTS: tuple[tuple[str, runs.Make, str], ...] = (
+    ("a list", runs.manifest("[]"), "is a list and not an object"),
+    ("a number", runs.manifest("7"), "is 7 and not an object"),
+    ("cut short", runs.manifest('{"format": 2, "model"'), "is not JSON"),
+    ("empty", runs.manifest(""), "is not JSON"),
+    ("raw bytes", runs.manifest(b"\xff\xfe\0\0"), "Cannot read"),
+    ("nested a million times", runs.manifest("[" * 1_000_000), "nested too deeply"),
+    ("nested a hundred times", runs.manifest(command=[[["x"]]]), "where a text belongs"),
+    ("a number of 5,000 digits", runs.manifest('{"format": 2, "seed": ' + "9" * 5000 + "}"), "too many digits"),
+    ("a seed of 100 digits", runs.manifest(seed=10**100), "more than 64 bits"),
+    ("a seed in words", runs.manifest(seed="seven"), "where a whole number belongs"),
+    ("an infinite seed", runs.manifest('{"format": 2, "seed": 1e999}'), "does not have the expected fields"),
+    ("tokens below nothing", runs.manifest(tokens=-5), "nothing is counted below 0"),
+    ("families as a text", runs.manifest(families="skip"), "where a list belongs"),
+    ("versions as a list", runs.manifest(versions=["torch"]), "where an object belongs"),
+    ("a model that is null", runs.manifest(model=None), "where a text belongs"),
+    ("a model that is no Unicode", runs.manifest(model="\ud800"), "not Unicode"),
+    ("a field too many", runs.manifest(surprise=1), "unknown ['surprise']"),
+    ("a field that is gone", runs.manifest('{"format": 2, "model": "demo"}'), "missing ['command'"),
+    ("of another version", runs.manifest(format=99), "has format 99"),
+    ("a folder", runs.replaced("manifest.json", Path.mkdir), "is not a file"),
+    ("a pipe", runs.replaced("manifest.json", runs.pipe), "is not a file"),
+    ("of eight gigabytes", runs.replaced("manifest.json", runs.sparse), "8,589,934,592 bytes"),
+)
+
+TABLES: tuple[tuple[str, runs.Make, tuple[str, ...]], ...] = (
+    ("a loss in words", runs.tables("UPDATE losses SET nll = 'abc'"), (*DAMAGED, "a text where a number belongs")),
+    ("an infinite loss", runs.tables("UPDATE losses SET nll = 9e999"), (*DAMAGED, "a loss of inf nats")),
+    ("a loss of bytes", runs.tables("UPDATE losses SET nll = x'00'"), (*DAMAGED, "raw bytes")),
+    ("no tokens", runs.tables("UPDATE losses SET tokens = 0, hits = 0"), (*DAMAGED, "0 hits among 0 tokens")),
+    ("half a token", runs.tables("UPDATE losses SET tokens = 1.5"), DAMAGED),
+    ("more hits than tokens", runs.tables("UPDATE losses SET hits = 11"), (*DAMAGED, "11 hits among 10")),
+    ("a score in words", runs.tables("UPDATE scores SET value = 'abc'"), DAMAGED),
+    ("an infinite score", runs.tables("UPDATE scores SET value = -9e999"), DAMAGED),
+    ("a score of fewer than no documents", runs.tables("UPDATE scores SET documents = -1"), DAMAGED),
+    ("a plan that is gone", runs.tables("DELETE FROM plan_texts WHERE id = 2"), DAMAGED),
+    ("a text that is no Unicode", runs.tables("UPDATE plan_texts SET text = CAST(x'ff' AS TEXT) WHERE id = 2"),
+     ("cannot be used",)),
+    ("layers in words", runs.tables("UPDATE plans SET affected = 'x'"), DAMAGED),
+    ("a missing column", runs.tables("ALTER TABLE scores DROP COLUMN resolution"), ("has no column resolution",)),
+    ("a missing table", runs.tables("DROP TABLE plans"), ("has no table plans",)),
+    ("a view without end", runs.tables(
+        "ALTER TABLE losses RENAME TO l",
+        "CREATE VIEW losses AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
+        "SELECT 1 AS document, n AS window, 1 AS plan, 1.0 AS nll, 2 AS tokens, 1 AS hits, 1 AS session FROM r",
+    ), ("has no table losses",)),
+    ("a trigger", runs.tables("CREATE TRIGGER t AFTER INSERT ON notes BEGIN DELETE FROM losses; END"),
+     ("trigger 't'",)),
+    ("no rows", runs.tables("DELETE FROM losses; DELETE FROM scores"), ("stopped before its first",)),
+    ("a name of 5,000 digits", runs.tables(
+        "UPDATE scores SET measure = 'ablation', metric = 'skip', subject = replace(hex(zeroblob(2500)), '0', '9')"
+    ), ("beyond any layer",)),
+    ("a layer beyond all", runs.tables(
+        "UPDATE scores SET measure = 'ablation', metric = 'skip', subject = '99999999999'"
+    ), ("no model has more than 10,000",)),
+    ("damage", runs.replaced("run.sqlite", _pieces), ("is damaged",)),
+    ("a letter", runs.replaced("run.sqlite", lambda path: path.write_text("Dear reader, " * 500)), ("is damaged",)),
+    ("another program's tables", runs.tables(
+        "DROP TABLE losses; DROP TABLE scores; DROP TABLE plans; CREATE TABLE bookmarks (address TEXT)"
+    ), ("is not the database of a run",)),
+    ("a pipe", runs.replaced("run.sqlite", runs.pipe), ("holds no rows",)),
+    ("a folder", runs.replaced("run.sqlite", Path.mkdir), ("holds no rows",)),
+    ("zeros without end", runs.replaced("run.sqlite", lambda path: path.symlink_to("/dev/zero")), ("holds no rows",)),
+)  # fmt: skip
+
+
+def _file(folder: Path) -> None:
+    runs.run(folder)
+    (folder / "file").write_text("a letter")
+
+
+def _named(folder: Path) -> None:
+    runs.manifest(model=HOSTILE, corpus=HOSTILE, command=[HOSTILE])(folder)
+
+
+def _formulas(folder: Path) -> None:
+    runs.tables(
+        "UPDATE plan_texts SET text = '=1+' || id",
+        "UPDATE documents SET name = '@' || name",
+        "UPDATE losses SET nll = -2.5",
+    )(folder)
+
+
+def _no_identity(folder: Path) -> None:
+    runs.tables("DELETE FROM losses WHERE plan = (SELECT id FROM plan_texts WHERE text = '0-3')")(folder)
+
+
+PAGES: tuple[Case, ...] = (
+    Case("a report into a folder", (*REPORT, "--to", "run"), ("could not be written",), _file),
+    Case("a report into nothing", (*REPORT, "--to", "."), ("could not be written",), _file),
+    Case("a report into an empty name", (*REPORT, "--to="), ("--to was given an empty text",), _file),
+    Case("a report beneath a file", (*REPORT, "--to", "file/report.html"), ("could not be written",), _file),
+    Case("a report into no folder", (*REPORT, "--to", "nowhere/report.html"), ("could not be written",), _file),
+    Case("a report into /proc", (*REPORT, "--to", "/proc/report.html"), ("could not be written",), _file),
+    Case("a report into a full device", (*REPORT, "--to", "/dev/full"), ("could not be written",), _file),
+    Case("a report under a name that is too long", (*REPORT, "--to", "x" * 300), ("could not be written",), _file),
+    Case("a report in two places at once", (*REPORT, "--markdown", "--to", "x.html"), ("--to does nothing",), _file),
+    Case("a report where a pipe lies", REPORT, ("could not be written",), runs.replaced("report.html", runs.pipe)),
+    Case("a report without the model as trained", REPORT, None, _no_identity),
+    Case("a page of names with markup", REPORT, None, _named, check=_page_is_text),
+    Case("Markdown of names with markup", (*REPORT, "--markdown"), None, _named, check=_no_markup),
+    Case("a run that is a file", ("report", "file"), ("is not a run",), _file),
+    Case("a run beneath a file", ("report", "file/run"), ("is not a run",), _file),
+    Case("a run with a name that is too long", ("report", "x" * 5000), ("RUN was given", "File name too long"), _file),
+    Case("an export of formulas", ("export", "run", "--format", "csv"), None, _formulas, check=_no_formulas),
+    Case("an export beneath a file", ("export", "run", "--to", "file/x"), ("Cannot use",), _file),
+    Case("an export into nothing", ("export", "run", "--to="), ("--to was given an empty text",), _file),
+    Case("an export of another format", ("export", "run", "--format", "excel"), ("there is no export format",), _file),
+)  # fmt: skip
+
+PEDIGREES: tuple[Case, ...] = tuple(
+    Case(f"a pedigree with {name}", ("robustness", "run"), (said,), make)
+    for name, make, said in (
+        ("nothing in it", runs.trained(""), "is not JSON"),
+        ("steps in words", runs.trained(steps="many"), "where a whole number belongs"),
+        ("a recipe that is a list", runs.trained(recipe=[]), "where an object belongs"),
+        ("a history of numbers", runs.trained(history=[1]), "is 1 and not an object"),
+        ("a number of 5,000 digits", runs.trained('{"arm": ' + "9" * 5000 + "}"), "too many digits"),
+        ("a seed that is no number", runs.trained(seed="seed-x"), "holds no finished model"),
+    )
+)
+
+MODEL_AND_RUN = (SWEEP,)
+
+
+def _locked(folder: Path) -> None:
+    model_and_texts(folder)
+    (folder / "run").mkdir()
+    (folder / "run" / "run.lock").symlink_to("/dev/full")
+
+
+def _lock_is_a_pipe(folder: Path) -> None:
+    model_and_texts(folder)
+    (folder / "run").mkdir()
+    runs.pipe(folder / "run" / "run.lock")
+
+
+def _file_for_a_run(folder: Path) -> None:
+    model_and_texts(folder)
+    (folder / "run").write_text("a letter")
+
+
+ANOTHER = ("This folder holds another run", "--fresh")
+RESUMED: tuple[Case, ...] = (
+    Case("a sweep carried on with another seed", (*SWEEP, "--seed", "1"), (*ANOTHER, "Write --seed 0"),
+         model_and_texts, before=MODEL_AND_RUN),
+    Case("a sweep carried on with other batches", (*SWEEP, "--batch-tokens", "50"),
+         (*ANOTHER, "its batch_tokens is '4096', and '50' was asked for", "Write --batch-tokens 4096"),
+         model_and_texts, before=MODEL_AND_RUN),
+    Case("a sweep carried on in other numbers", (*SWEEP, "--dtype", "float64"), (*ANOTHER, "Write --dtype float32"),
+         model_and_texts, before=MODEL_AND_RUN),
+    Case("a sweep carried on as it was", SWEEP, None, model_and_texts, before=MODEL_AND_RUN),
+    Case("a sweep into a full disk", SWEEP, ("Cannot write", "Free some space"), _locked),
+    Case("a sweep into a folder whose lock is a pipe", SWEEP, ("Cannot write", "run.lock"), _lock_is_a_pipe),
+    Case("a sweep into a file", SWEEP, ("Cannot make the run folder",), _file_for_a_run),
+    Case("a sweep into no folder", (*SWEEP[:-1], "/proc/run"), ("Cannot make the run folder",), model_and_texts),
+    Case("a diagnosis of a run that is no diagnosis", ("diagnose", "run", "--emit-schedule", "s.yaml"),
+         ("is a run of another kind",), runs.run),
+    Case("a diagnosis of a run with other options", ("diagnose", "run", "--seed", "1", "--length", "9"),
+         ("--length and --seed do nothing here",), runs.run),
+)  # fmt: skip
 
 CASES: tuple[Case, ...] = (
-    Case(
-        "the report of a folder that is no run", ("report", "texts"), ("is not a run",), model_and_texts,
-    ),
-    Case(
-        "a sweep carried on with another seed",
-        (*SWEEP, "--text", "texts", "--run", "run", "--seed", "1"),
-        ("This folder holds another run", "--fresh"),
-        model_and_texts,
-        before=((*SWEEP, "--text", "texts", "--run", "run"),),
-    ),
-)  # fmt: skip
+    *(Case(f"a manifest: {name}", REPORT, (said,), make) for name, make, said in MANIFESTS),
+    *(Case(f"a table with {name}", REPORT, said, make) for name, make, said in TABLES),
+    *PAGES,
+    *PEDIGREES,
+    *RESUMED,
+)

@@ -28,6 +28,7 @@ from layerwise.cli import (
     verify,
     wiring,
 )
+from layerwise.cli.asked import Asked
 from layerwise.cli.screen import errors, write
 from layerwise.errors import LayerwiseError
 
@@ -69,7 +70,7 @@ for verb in (
     convert.convert,
     evaluate.evaluate,
 ):
-    app.command(verb.__name__)(verb)
+    app.command(verb.__name__, cls=Asked)(verb)
 for name, group in (("train", train.train), ("study", study.study)):
     app.add_typer(group, name=name)
 

@@ -10,6 +10,7 @@ import typer
 from layerwise.cli.emission import Emission, emit, is_run
 from layerwise.cli.options import (
     RUN,
+    SEED,
     BatchTokens,
     Device,
     Dtype,
@@ -88,13 +89,18 @@ def diagnose(
         ),
     ] = None,
     levels: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Equal parts of the training, so many phases at most.", **SCHEDULE)
+        int,
+        typer.Option(
+            min=1, max=1_000, metavar="N", help="Equal parts of the training, so many phases at most.", **SCHEDULE
+        ),
     ] = LEVELS,
     run: OwnRun = None,
     fresh: Fresh = False,
     seed: Annotated[
         int,
-        typer.Option(metavar="N", help="Draws the text, the noise, the twins and the bootstrap.", rich_help_panel=RUN),
+        typer.Option(
+            **SEED, metavar="N", help="Draws the text, the noise, the twins and the bootstrap.", rich_help_panel=RUN
+        ),
     ] = 0,
     quiet: Quiet = False,
     tokenizer: Tokenizer = None,
@@ -118,8 +124,6 @@ def diagnose(
     [dim]layerwise diagnose runs/SmolLM2-135M-20260131T120000Z --emit-schedule growth.yaml[/]
     """
     emission = Emission(emit_schedule, levels, spend, margin) if emit_schedule is not None else None
-    if emission is None and spend is not None:
-        raise RunError("--spend is the budget of a schedule; say where that goes with --emit-schedule FILE")
     if is_run(model):
         _check_run(model, emission, {"--text": text, "--parts": parts, "--budget": budget, "--run": run})
         assert emission is not None

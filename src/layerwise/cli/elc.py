@@ -53,7 +53,9 @@ def elc(
     if not quiet:
         write(errors, "loading torch")
     from layerwise.cli.pretraining import hold, programme_of, recipes_of
+    from layerwise.train.arguments import check_arguments
 
+    check_arguments(arguments)
     programme = programme_of(
         recipes_of(size, names(variants), initialisation, changes), seeds, text, tokenizer, epochs=epochs, seed=seed,
         device=device, arguments=arguments, quiet=quiet,

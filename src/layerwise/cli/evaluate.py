@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from layerwise.bounded import kind_of, named
-from layerwise.cli.options import RUN, Device, Dtype, OwnRun, Quiet, Revision, Tokenizer, TrustRemoteCode, names
+from layerwise.cli.options import RUN, SEED, Device, Dtype, OwnRun, Quiet, Revision, Tokenizer, TrustRemoteCode, names
 from layerwise.cli.screen import errors, write
 from layerwise.errors import DataError, near_matches
 
@@ -55,10 +55,13 @@ def evaluate(
         typer.Option(metavar="NAMES", help="Of the fine-tuned tasks these alone: cola,rte.", rich_help_panel=ASKED),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Fine-tunings of each model on a task.", rich_help_panel=ASKED)
+        int,
+        typer.Option(
+            min=1, max=1_000, metavar="N", help="Fine-tunings of each model on a task.", rich_help_panel=ASKED
+        ),
     ] = 3,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Draws our own pairs, and selection sets.", rich_help_panel=ASKED)
+        int, typer.Option(**SEED, metavar="N", help="Draws our own pairs, and selection sets.", rich_help_panel=ASKED)
     ] = 0,
     run: OwnRun = None,
     fresh: Annotated[

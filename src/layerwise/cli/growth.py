@@ -38,7 +38,7 @@ Window = Annotated[
 ]
 Passes = Annotated[
     float,
-    typer.Option(min=0, metavar="X", help="How often the text may be read, at most.", rich_help_panel="The text"),
+    typer.Option(metavar="X", help="How often the text may be read, at most.", rich_help_panel="The text"),
 ]
 Terms = Literal["tokens", "flops", "seconds"]
 
@@ -115,7 +115,9 @@ def growth(
         write(errors, f"loading {model or 'torch'}")
     from layerwise.cli.growth_course import Asked, explained, hold
     from layerwise.cli.pupil import pupil_of
+    from layerwise.train.arguments import check_arguments
 
+    check_arguments(arguments)
     pupil = pupil_of(
         model, text, tokenizer, layers, length=length, seed=seed, device=device, revision=revision,
         from_scratch=from_scratch, say=lambda said: None if quiet else write(errors, said),

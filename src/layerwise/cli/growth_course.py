@@ -25,7 +25,7 @@ from layerwise.train.growth.phase_pace import phase_slowness, steps_that_take
 from layerwise.train.growth.pupil import Pupil, manifest_of
 from layerwise.train.growth.study import UNIFORM, check_passes, check_stacks
 from layerwise.train.processes import is_alone, is_first_process
-from layerwise.train.recipe import Settings
+from layerwise.train.recipe import Settings, check_positive
 
 _WIDTH = 60
 """Columns of the chart on the terminal."""
@@ -95,8 +95,7 @@ class Asked:
 
 def steps_of_epochs(pupil: Pupil, settings: Settings, epochs: float) -> int:
     """The steps in which the text is read so often. Raises `TrainError` for a text that does not fill a batch."""
-    if epochs <= 0:
-        raise TrainError(f"a text is read {epochs:g} times; write a number above 0")
+    check_positive("epochs", epochs)
     if pupil.windows < settings.batch:
         raise TrainError(
             f"the text gives {pupil.windows:,} whole window(s) of {pupil.length} tokens to train on, fewer than a "

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from layerwise.cli.options import RUN
+from layerwise.cli.options import RUN, SEED
 from layerwise.errors import TrainError
 
 # Those of `layerwise.data.augmentation`, which is too heavy for a help text.
@@ -17,7 +17,10 @@ TRAINING = "The training"
 METHOD = "The method"
 
 Seeds = Annotated[
-    int, typer.Option(min=1, metavar="N", help="Trainings of every kind, each with its seed.", rich_help_panel=TRAINING)
+    int,
+    typer.Option(
+        min=1, max=1_000, metavar="N", help="Trainings of every kind, each with its seed.", rich_help_panel=TRAINING
+    ),
 ]
 Epochs = Annotated[
     float | None, typer.Option(metavar="X", help="How often each image or text is read.", rich_help_panel=TRAINING)
@@ -48,7 +51,9 @@ Drop = Annotated[
 ]
 Reach = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Places that a shuffled layer may move; by default any.", rich_help_panel=METHOD),
+    typer.Option(
+        min=1, metavar="N", help="Places that a shuffled layer may move; by default any.", rich_help_panel=METHOD
+    ),
 ]
 Skipping = Annotated[
     Literal["together", "apart", "preserved"],
@@ -99,7 +104,7 @@ Initialisation = Annotated[
 Vocabulary = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Tokens of the tokenizer that is learned; not with --tokenizer.",
+        min=1, max=2**20, metavar="N", help="Tokens of the tokenizer that is learned; not with --tokenizer.",
         rich_help_panel=PRETRAINING,
     ),
 ]  # fmt: skip
@@ -115,7 +120,9 @@ Compiled = Annotated[bool, typer.Option("--compile", help="With torch.compile.",
 FreshModels = Annotated[
     bool, typer.Option("--fresh", help="Discard the models and rows of the run folder.", rich_help_panel=RUN)
 ]
-SplitSeed = Annotated[int, typer.Option(metavar="N", help="Draws the splits and the questions.", rich_help_panel=RUN)]
+SplitSeed = Annotated[
+    int, typer.Option(**SEED, metavar="N", help="Draws the splits and the questions.", rich_help_panel=RUN)
+]
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -149,6 +156,6 @@ def trainer_arguments(texts: list[str] | None, device: str) -> dict[str, Any]:
             raise TrainError(f"--set takes NAME=VALUE, as in --set report_to=tensorboard; found {text!r}")
         try:
             found[name] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             found[name] = value
     return found

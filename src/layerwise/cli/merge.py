@@ -10,6 +10,7 @@ import typer
 from layerwise.cli.options import (
     MODEL,
     RUN,
+    SEED,
     Device,
     Dtype,
     Fresh,
@@ -34,7 +35,7 @@ def merge(
     ],
     draws: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help=f"Merged models of each kind; {DRAWS} unless one is saved."),
+        typer.Option(min=1, max=100_000, metavar="N", help=f"Merged models of each kind; {DRAWS} unless one is saved."),
     ] = None,
     save: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write one merged model there.", rich_help_panel=SAVED)
@@ -52,7 +53,7 @@ def merge(
     length: Length = None,
     run: OwnRun = None,
     fresh: Fresh = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Draws the merged models.", rich_help_panel=RUN)] = 0,
+    seed: Annotated[int, typer.Option(**SEED, metavar="N", help="Draws the merged models.", rich_help_panel=RUN)] = 0,
     quiet: Quiet = False,
     device: Device = "auto",
     dtype: Dtype = "auto",

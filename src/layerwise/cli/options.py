@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from layerwise.data.corpus import Corpus, read_corpus
 from layerwise.data.demo import demo_corpus
 from layerwise.errors import DataError
+from layerwise.measure.study import SEEDS
 
 # The words of `layerwise.stack.load`, which is too heavy to import for a help text; a test compares them.
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
@@ -46,6 +47,9 @@ TEXT = "The text"
 RUN = "The run"
 
 DATA = "What is read"
+
+SEED: Any = {"min": 0, "max": SEEDS - 1}
+"""The bounds of a seed."""
 
 Text = Annotated[
     Path | None,

@@ -46,6 +46,7 @@ from layerwise.train.pretrained import ALPHA, HELD_OUT, LATENCY, TRAINING, arm_m
 from layerwise.train.pretrainer import pretrain
 from layerwise.train.pretraining import Pretraining, new_model, pretraining
 from layerwise.train.processes import is_first_process, training_settings
+from layerwise.train.recipe import check_positive
 
 FAMILY = "pretraining"
 """What the manifest of such a run calls itself."""
@@ -117,6 +118,7 @@ def programme_of(
         encoded = pretraining_text(speller, name, parts, bar.update)
     counts = [len(cut(encoded.train, length)) for length in recipes[0].lengths]
     if epochs is not None:
+        check_positive("epochs", epochs)
         segments = counts[0]
         recipes = tuple(replace(each, steps=max(1, math.ceil(epochs * segments / each.batch))) for each in recipes)
     recipes[0].phases(counts)  # a text smaller than a batch is refused before there is a run folder
@@ -169,7 +171,7 @@ def manifest_of(programme: Programme, seed: int) -> Manifest:
         dtype="float32", device=programme.device, corpus=text.name, corpus_hash=text.digest,
         documents=len(text.test.names), tokens=len(text.test.ids), window=recipe.lengths[0], families=(FAMILY,),
         tasks=(), seed=seed, layers="encoder.layers", command=tuple(sys.argv),
-        numerics=numerics(programme.device, **training_settings(programme.arguments)),
+        numerics=numerics(programme.device, None, **training_settings(programme.arguments)),
         hardware=hardware(programme.device),
     )  # fmt: skip
 

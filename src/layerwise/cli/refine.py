@@ -99,7 +99,9 @@ def refine(
     from layerwise.cli.lesson import base_of, settings_for
     from layerwise.cli.materials import Material
     from layerwise.measure.survey import Questions
+    from layerwise.train.arguments import check_arguments
 
+    check_arguments(arguments)
     settings = replace(settings_for(model), **given)
     opener = base_of(model, tokenizer, layers, device, revision)
     splits = Material(images, text, unreadable, limit, length, seed).splits(
@@ -130,5 +132,5 @@ def _wanted(methods: str, alone: bool) -> tuple[str, ...]:
             )
         if name not in METHODS and not name.startswith(RETRAINED):
             known = near_matches(name, (*METHODS, *APART))
-            raise TrainError(f"there is no way of training called {name!r}; {known}, {RETRAINED}-K")
+            raise TrainError(f"there is no way of training called {name[:40]!r}; {known}, {RETRAINED}-K")
     return tuple(dict.fromkeys((*(() if alone else ("baseline",)), *asked)))

@@ -36,6 +36,6 @@ def report(
             write(output, pages.markdown(data))
             return
         page = to or opened.report
-        write(output, headline(data))
         pages.write(page, pages.render(data))
+        write(output, headline(data))
         write(output, f"report: {page}")

@@ -9,6 +9,7 @@ import typer
 
 from layerwise.cli.options import (
     RUN,
+    SEED,
     Device,
     Dtype,
     Fresh,
@@ -39,17 +40,20 @@ def robustness(
     limit: Limit = None,
     length: TrainingLength = None,
     orders: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Fixed orders, each over all examples.", rich_help_panel=ASKED)
+        int,
+        typer.Option(
+            min=1, max=100_000, metavar="N", help="Fixed orders, each over all examples.", rich_help_panel=ASKED
+        ),
     ] = 100,
     draws: Annotated[
         int, typer.Option(min=1, metavar="N", help="Fresh orders a condition, at least.", rich_help_panel=ASKED)
     ] = 16,
     seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Seeds of demo-vit's methods.", rich_help_panel=ASKED)
+        int, typer.Option(min=1, max=1_000, metavar="N", help="Seeds of demo-vit's methods.", rich_help_panel=ASKED)
     ] = 3,
     run: OwnRun = None,
     fresh: Fresh = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Draws orders and subsets.", rich_help_panel=RUN)] = 0,
+    seed: Annotated[int, typer.Option(**SEED, metavar="N", help="Draws orders and subsets.", rich_help_panel=RUN)] = 0,
     quiet: Quiet = False,
     tokenizer: Tokenizer = None,
     layers: Layers = None,

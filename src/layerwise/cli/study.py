@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from layerwise.cli import knobs
+from layerwise.cli.asked import Asked
 from layerwise.cli.growth import PASSES, FromScratch, GrowingModel, Passes, Window
 from layerwise.cli.options import Device, Layers, OwnRun, Quiet, Revision, Tokenizer, TrainingText, names
 from layerwise.cli.screen import errors, write
@@ -31,7 +32,7 @@ study = typer.Typer(
 )
 
 
-@study.command("layer-weights")
+@study.command("layer-weights", cls=Asked)
 def layer_weights(
     text: TrainingText = None,
     size: knobs.Size = "tiny",
@@ -59,19 +60,22 @@ def layer_weights(
     [dim]layerwise study layer-weights --text FOLDER --size small --seeds 5[/]
     """
     from layerwise.cli.weight_study import hold
+    from layerwise.train.arguments import check_arguments
     from layerwise.train.weight_study import arms
 
+    arguments = knobs.trainer_arguments(extra, device)
+    check_arguments(arguments)
     given = knobs.given(
         steps=steps or (STEPS if size == "tiny" else None), batch=batch, accumulation=accumulation,
         learning_rate=learning_rate, precision=precision,
     )  # fmt: skip
     hold(
-        arms(size, **given), seeds, text, tokenizer, arguments=knobs.trainer_arguments(extra, device), folder=run,
+        arms(size, **given), seeds, text, tokenizer, arguments=arguments, folder=run,
         fresh=fresh, seed=seed, quiet=quiet, device=device,
     )  # fmt: skip
 
 
-@study.command("growth")
+@study.command("growth", cls=Asked)
 def growth(
     model: GrowingModel = None,
     text: TrainingText = None,
@@ -94,7 +98,9 @@ def growth(
     ] = None,
     pilots: Annotated[
         int,
-        typer.Option(min=1, metavar="N", help="Seeds that every rate is tried with.", rich_help_panel=knobs.TRAINING),
+        typer.Option(
+            min=1, max=1_000, metavar="N", help="Seeds that every rate is tried with.", rich_help_panel=knobs.TRAINING
+        ),
     ] = 1,
     seeds: knobs.Seeds = 3,
     steps: knobs.Steps = None,
@@ -141,8 +147,10 @@ def growth(
     from layerwise.cli.growth_course import steps_of_epochs
     from layerwise.cli.growth_study import hold
     from layerwise.cli.pupil import pupil_of
+    from layerwise.train.arguments import check_arguments
     from layerwise.train.growth.conduct import Study
 
+    check_arguments(arguments)
     pupil = pupil_of(
         model, text, tokenizer, layers, length=length, seed=seed, device=device, revision=revision,
         from_scratch=from_scratch, say=lambda said: None if quiet else write(errors, said),

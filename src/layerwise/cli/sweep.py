@@ -9,6 +9,7 @@ import typer
 
 from layerwise.cli.options import (
     RUN,
+    SEED,
     BatchTokens,
     Device,
     Dtype,
@@ -62,7 +63,7 @@ def sweep(
         typer.Option("--no-similarity", help="Do not compare the hidden states of the layers.", rich_help_panel=RUN),
     ] = False,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Draws the text, the masks and the bootstrap.", rich_help_panel=RUN)
+        int, typer.Option(**SEED, metavar="N", help="Draws the text, the masks and the bootstrap.", rich_help_panel=RUN)
     ] = 0,
     quiet: Quiet = False,
     tokenizer: Tokenizer = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from layerwise.cli.asked import Asked
 from layerwise.cli.elc import elc
 from layerwise.cli.growth import growth
 from layerwise.cli.refine import refine
@@ -45,6 +46,6 @@ train = typer.Typer(
     [dim]layerwise train growth[/]
     """,
 )
-train.command(METHODS)(refine)
-train.command()(elc)
-train.command()(growth)
+train.command(METHODS, cls=Asked)(refine)
+train.command(cls=Asked)(elc)
+train.command(cls=Asked)(growth)

@@ -10,6 +10,7 @@ import typer
 from layerwise.cli.options import (
     DATA,
     RUN,
+    SEED,
     Device,
     Dtype,
     Fresh,
@@ -38,7 +39,7 @@ def wiring(
         typer.Option(metavar="NATS", help="Cut until the loss has risen by so much.", rich_help_panel=CUTS),
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Rank what is left anew so often.", rich_help_panel=CUTS)
+        int, typer.Option(min=1, max=1_000, metavar="N", help="Rank what is left anew so often.", rich_help_panel=CUTS)
     ] = 1,
     save: Annotated[
         Path | None,
@@ -59,7 +60,7 @@ def wiring(
     length: TrainingLength = None,
     run: OwnRun = None,
     fresh: Fresh = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Draws splits and cuts.", rich_help_panel=RUN)] = 0,
+    seed: Annotated[int, typer.Option(**SEED, metavar="N", help="Draws splits and cuts.", rich_help_panel=RUN)] = 0,
     quiet: Quiet = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -79,6 +80,8 @@ def wiring(
         raise MeasureError(f"nothing is cut that could be saved to {save}: give --keep SHARE or --tolerance NATS")
     if keep is not None and not 0 < keep <= 1:
         raise MeasureError(f"the share of edges to keep is between 0 and 1, not {keep:g}")
+    if tolerance is not None and tolerance < 0:
+        raise MeasureError(f"the rise that is tolerated is in nats, 0 or more, not {tolerance:g}")
     if not quiet:
         write(errors, f"loading {model}")
     from layerwise.cli.cutting import Cutting, is_run

@@ -167,6 +167,8 @@ def prune(
         raise MeasureError("pruning needs an end: give the share of edges to keep, or a tolerated rise in nats")
     if keep is not None and not 0 < keep <= 1:
         raise MeasureError(f"the share of edges to keep is between 0 and 1, not {keep}")
+    if tolerance is not None and not 0 <= tolerance < math.inf:
+        raise MeasureError(f"the rise that is tolerated is in nats, 0 or more, not {tolerance}")
     wiring = wired.edges()
     base = ask()
     goal = max(len(wiring.rows), math.ceil(len(wiring) * (keep or 0.0) - 1e-9))

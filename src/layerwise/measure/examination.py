@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from layerwise.errors import MeasureError, near_matches
 from layerwise.measure.rule import Rule
-from layerwise.measure.study import BATCH_TOKENS
+from layerwise.measure.study import BATCH_TOKENS, check_counts, check_seed
 
 PARTS = (
     "proxies", "structure", "deltas", "predictability", "ablation", "racing", "order", "manipulation", "recovery",
@@ -35,7 +35,8 @@ class Examination:
     in nats per token, that counts as one. `thorough` lets every layer recover, trained alone and with the whole model,
     instead of a few trained alone.
 
-    Raises `MeasureError` for an unknown part, and for one whose needs are not asked for.
+    Raises `MeasureError` for an unknown part, for one whose needs are not asked for, and for a seed or a count that
+    cannot be.
     """
 
     parts: tuple[str, ...] = PARTS
@@ -49,6 +50,11 @@ class Examination:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_counts(
+            length=self.length, tokens=self.tokens, batch_tokens=self.batch_tokens, curve_tokens=self.curve_tokens,
+            budget=self.budget,
+        )  # fmt: skip
         for name in self.parts:
             if name not in PARTS:
                 raise MeasureError(f"unknown part {name!r}; {near_matches(name, PARTS)}")

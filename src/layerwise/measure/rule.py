@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -27,7 +28,7 @@ class Rule:
     alpha: float = 0.05
 
     def __post_init__(self) -> None:
-        if not self.margin > 0:
+        if not 0 < self.margin < math.inf:
             raise MeasureError(f"a margin of {self.margin} nats was asked for; use a positive one, such as 0.01")
         if not 0 < self.alpha < 1:
             raise MeasureError(f"an error rate of {self.alpha} was asked for; use one between 0 and 1, such as 0.05")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from layerwise.errors import PlanError, near_matches
+from layerwise.errors import MeasureError, PlanError, near_matches
 from layerwise.plan import FAMILIES, Member, Plan, family
 from layerwise.plan.member import GIVEN
 
@@ -17,6 +17,23 @@ DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
 
 # Tokens that run together by default: enough to keep a CPU busy, little enough for a laptop's memory.
 BATCH_TOKENS = 4096
+
+
+SEEDS = 2**32
+"""Seeds lie below this: what numpy draws by takes no larger one."""
+
+
+def check_seed(seed: int) -> None:
+    """Raise `MeasureError` for a seed that no generator takes."""
+    if not 0 <= seed < SEEDS:
+        raise MeasureError(f"a seed is a whole number from 0 to {SEEDS - 1}, and {seed} was asked for")
+
+
+def check_counts(**counts: int | None) -> None:
+    """Raise `MeasureError` for a count below 1."""
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise MeasureError(f"{name} is {count}; write a number of 1 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +44,8 @@ class Study:
     scored tokens; `length` is the longest window. `tasks` are lm-eval benchmarks, run on every plan, on `task_limit`
     examples each where that is set, with definitions from `task_folder` where that is given.
 
-    Raises `PlanError` for a family that is unknown and a plan that cannot be read.
+    Raises `PlanError` for a family that is unknown and a plan that cannot be read, `MeasureError` for a seed or a count
+    that cannot be.
     """
 
     families: tuple[str, ...] = DEFAULT_FAMILIES
@@ -42,6 +60,8 @@ class Study:
     with_similarity: bool = True
 
     def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_counts(length=self.length, tokens=self.tokens, batch_tokens=self.batch_tokens, task_limit=self.task_limit)
         for name in self.families:
             if name not in FAMILIES:
                 raise PlanError(f"unknown family {name!r}; {near_matches(name, FAMILIES)}")

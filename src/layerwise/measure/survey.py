@@ -30,6 +30,7 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError, RunError
 from layerwise.measure.judgement import BATCH, Outcome, judge
+from layerwise.measure.study import check_counts, check_seed
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.plan.keeping import RULES, kept, shuffled
@@ -54,6 +55,10 @@ class Questions:
     rules: tuple[str, ...] = RULES
     layers: bool = True
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_counts(orders=self.orders, draws=self.draws)
 
     def depths(self, depth: int) -> tuple[int, ...]:
         """The numbers of layers kept, greatest first."""

@@ -120,14 +120,22 @@ def resolve_device(device: str) -> torch.device:
         raise ModelError(
             f"device {device!r} was asked for, but this machine has {found or 'only a CPU'}; use --device auto"
         )
-    return torch.device(device)
+    try:
+        return torch.device(device)
+    except RuntimeError as error:
+        raise ModelError(
+            f"device {device!r} is not known; write {kind}, or {kind}:0 for the first of several"
+        ) from error
 
 
 def _place(name: str) -> str:
     """What transformers should load for a user's name."""
     if name in EMBEDDED:
         return str(resources.files("layerwise") / EMBEDDED[name])
-    folder = Path(name).expanduser()
+    try:
+        folder = Path(name).expanduser()
+    except RuntimeError as error:
+        raise ModelError(f"there is no model at {named(name)}: {error}") from error
     kind = kind_of(folder)
     if kind == "folder":
         return str(folder)

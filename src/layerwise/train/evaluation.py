@@ -8,6 +8,7 @@ something is missing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -46,7 +47,7 @@ class Judging:
     how: str = ""
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
+        if not 0 < self.temperature < math.inf:
             raise MeasureError(f"a temperature of {self.temperature} was asked for; give one above 0 (1 is the usual)")
 
 

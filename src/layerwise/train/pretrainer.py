@@ -33,6 +33,7 @@ from layerwise.data.wordpiece import check_tokenizer
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.pedigree import MODEL, Pedigree
 from layerwise.train.allowance import promised_steps, seconds_a_step, steps_that_fit
+from layerwise.train.arguments import training_arguments
 from layerwise.train.clock import Clock, Progress, moments, seconds_of
 from layerwise.train.finite import FiniteTrainer
 from layerwise.train.folder import discard_checkpoints, hold, last_checkpoint
@@ -158,8 +159,8 @@ def _optimizer(recipe: Pretraining, model: nn.Module) -> torch.optim.Optimizer:
 
 def _arguments(recipe: Pretraining, seed: int, folder: Path, more: dict[str, Any]) -> TrainingArguments:
     every = max(1, -(-recipe.steps // recipe.checks))
-    found = TrainingArguments(
-        **{
+    found = training_arguments(
+        {
             "output_dir": str(folder),
             "max_steps": recipe.steps,
             "per_device_train_batch_size": max(1, recipe.batch // recipe.accumulation),

@@ -20,6 +20,7 @@ from layerwise.errors import TrainError, near_matches
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.models.elc.variants import INITIALISATIONS, find_variant
 from layerwise.train.phases import Phase
+from layerwise.train.recipe import check_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +66,15 @@ class Pretraining:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "learning_rate", "accumulation", "checks", "validation"):
-            if getattr(self, name) <= 0:
-                raise TrainError(f"{name} is {getattr(self, name)}; write a number above 0")
+            check_positive(name, getattr(self, name))
         if self.batch % 4:
             raise TrainError(
                 f"a batch of {self.batch} has no whole quarter for the long segments; write a multiple of 4"
             )
-        if self.seconds is not None and self.seconds <= 0:
-            raise TrainError(f"a training of {self.seconds} seconds was asked for; write a number above 0")
+        if self.seconds is not None:
+            check_positive("seconds", self.seconds)
+        if self.vocabulary is not None:
+            check_positive("vocabulary", self.vocabulary)
 
     def to_json(self) -> dict[str, Any]:
         """The recipe in plain values, as JSON gives them back; `variant` there says that nothing was added to it."""

@@ -43,6 +43,16 @@ DROP = 0.2
 """The share of layers dropped that LayerDrop's authors recommend, and LayerShuffle's compare with."""
 
 
+MOST = 1e9
+"""Beyond this a number of steps, epochs or examples is a slip of the keyboard, and nothing could be counted by it."""
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise `TrainError` unless a setting is a number above 0 that a training can be made of."""
+    if not 0 < value <= MOST:
+        raise TrainError(f"{name} is {value}; write a number above 0, and up to {MOST:g}")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a model is optimised. The defaults are the LayerShuffle paper's (section 4).
@@ -74,8 +84,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "accumulation", "learning_rate", "checks", "scratch"):
-            if getattr(self, name) <= 0:
-                raise TrainError(f"{name} is {getattr(self, name)}; write a number above 0")
+            check_positive(name, getattr(self, name))
+        if not 0 <= self.warmup <= 1:
+            raise TrainError(f"warmup is {self.warmup}; write the share of the steps over which the rate rises, 0 to 1")
         if self.batch % self.accumulation:
             raise TrainError(
                 f"a batch of {self.batch} does not fall into {self.accumulation} equal pieces; "
@@ -329,7 +340,7 @@ def recipe(
     """
     reduced = refined_at(method)
     if reduced is None and method not in METHODS:
-        raise TrainError(f"there is no training method {method!r}; {near_matches(method, METHODS)}, {RETRAINED}-K")
+        raise TrainError(f"there is no training method {method[:40]!r}; {near_matches(method, METHODS)}, {RETRAINED}-K")
     if reduced is not None:
         found = retrained(settings, kept(depth, reduced, "even", random.Random(0)))
     else:

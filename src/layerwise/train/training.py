@@ -27,6 +27,7 @@ from layerwise.plan.samplers import Draws
 from layerwise.results.pedigree import MODEL, Pedigree
 from layerwise.stack import Stack
 from layerwise.train import position, prediction, wiring
+from layerwise.train.arguments import training_arguments
 from layerwise.train.clock import Clock, Progress, moments, seconds_of
 from layerwise.train.folder import claim, discard_checkpoints, last_checkpoint, occupant, steps_of
 from layerwise.train.growth.growing import growing
@@ -148,8 +149,8 @@ def _arguments(
     if recipe.growth is not None:
         steps = recipe.growth.steps
     every = max(1, math.ceil(steps / settings.checks))
-    found = TrainingArguments(
-        **{
+    found = training_arguments(
+        {
             "output_dir": str(folder),
             "max_steps": steps,
             "per_device_train_batch_size": piece,

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 from random import Random
 
 from layerwise.errors import PlanError, TrainError, near_matches
@@ -224,6 +224,8 @@ def check_passes(steps: int, batch: int, windows: int, most: float, what: str) -
 
     What is read often is learned by heart, and a schedule that learns by heart sooner is not better.
     """
+    if not 0 < most < inf:
+        raise TrainError(f"a text may be read {most:g} times at most; write a number above 0")
     passes = steps * batch / windows
     if passes > most + 1e-9:
         fits = int(most * windows / batch)

@@ -1,0 +1,109 @@
+"""What cases on run folders begin with: a run of a sweep, made without a model, and ways to spoil it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from layerwise.plan import Member, Plan
+from layerwise.plan.families import leave_one_out
+from layerwise.results import Loss, Manifest, PlanRecord, Run, Score, database
+from layerwise.results.pedigree import Pedigree
+
+Make = Callable[[Path], None]
+
+MANIFEST = Manifest(
+    "tiny", None, "w1", "float32", "cpu", "texts", "c1", 10, 100, 64, ("leave_one_out",), (), 0, layers="model.layers",
+    numerics={"batch_tokens": "4096", "threads": "1"},
+)  # fmt: skip
+PEDIGREE = Pedigree("layershuffle", 0, "w1", "d1", "digits", {"variant": "plain"}, 40, 1.0, 320, 2.5, 20)
+
+
+def run(folder: Path) -> Path:
+    """A run of leave-one-out on four layers and ten documents in `folder/run`, in tables that take anything."""
+    place = folder / "run"
+    place.mkdir(parents=True)
+    loose = database.SCHEMA.replace("WITHOUT ROWID, STRICT", "WITHOUT ROWID").replace(" STRICT", "")
+    with closing(sqlite3.connect(place / "run.sqlite")) as made:
+        made.executescript(loose)
+    (place / "manifest.json").write_text(MANIFEST.to_json())
+    members = [Member(Plan.identity(4), "identity", "identity", 0), *leave_one_out(4)]
+    with Run.resume_or_create(place, MANIFEST) as opened:
+        opened.store.add_plans(
+            PlanRecord(str(m.plan), m.family, m.strategy, m.affected, m.draw, 4, 4, 4, 4) for m in members
+        )
+        opened.store.add_losses(
+            Loss(str(member.plan), "prose", f"{document}.txt", 0, 20.0 + document + 0.1 * number, 10, 4)
+            for number, member in enumerate(members)
+            for document in range(10)
+        )
+        opened.store.replace_scores("run", [Score("run", "sweep", "all", "plans", 5.0)])
+    return place
+
+
+def tables(*statements: str) -> Make:
+    """The run after these statements of SQL."""
+
+    def make(folder: Path) -> None:
+        with closing(sqlite3.connect(run(folder) / "run.sqlite")) as opened:
+            for statement in statements:
+                opened.executescript(statement)
+
+    return make
+
+
+def manifest(text: str | bytes | None = None, **changes: object) -> Make:
+    """The run with another manifest, or with some of its fields changed."""
+
+    def make(folder: Path) -> None:
+        place = run(folder) / "manifest.json"
+        if isinstance(text, bytes):
+            place.write_bytes(text)
+        else:
+            content = {**json.loads(place.read_text()), **changes}
+            place.write_text(text if text is not None else json.dumps(content))
+
+    return make
+
+
+def replaced(name: str, by: Callable[[Path], object]) -> Make:
+    """The run with something else where one of its files was."""
+
+    def make(folder: Path) -> None:
+        path = run(folder) / name
+        path.unlink(missing_ok=True)
+        by(path)
+
+    return make
+
+
+def pipe(path: Path) -> None:
+    """A pipe that nobody writes to: whoever opens it waits for ever."""
+    os.mkfifo(path)
+
+
+def sparse(path: Path) -> None:
+    """A file of 8 GB that takes no room."""
+    with path.open("wb") as file:
+        file.truncate(8 * 2**30)
+
+
+def trained(text: str | None = None, seed: str = "seed-0", **changes: object) -> Make:
+    """A run of trainings with one model, whose pedigree is another text, or has some fields changed."""
+
+    def make(folder: Path) -> None:
+        place = run(folder) / "layershuffle" / seed / "model"
+        place.mkdir(parents=True)
+        PEDIGREE.write(place)
+        path = place / "training.json"
+        content = {**json.loads(path.read_text()), **changes}
+        path.write_text(text if text is not None else json.dumps(content))
+        manifest_path = folder / "run" / "manifest.json"
+        content = {**json.loads(manifest_path.read_text()), "families": ["robustness"]}
+        manifest_path.write_text(json.dumps(content))
+
+    return make
