@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -188,18 +187,32 @@ def test_a_gradient_that_is_not_finite_stops_before_the_weights(
         assert torch.isfinite(weight).all(), name
 
 
-def test_an_infinite_gradient_that_a_scaler_skips_is_no_error_until_it_cannot_be_scaled_by_less(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer = trainer_of(rooted(tiny_vit()), tiny_digits(), Fixed(), tmp_path)
-    for scale, stops in ((65536.0, False), (1.0, False), (2.0**-15, True)):
-        monkeypatch.setattr(trainer.accelerator, "scaler", SimpleNamespace(get_scale=lambda scale=scale: scale))
-        found = torch.tensor(torch.inf)
-        if stops:
-            with pytest.raises(TrainError, match="the loss of step 1 is finite and its gradient is inf"):
-                trainer._get_grad_norm(trainer.model, found)
-        else:
-            assert trainer._get_grad_norm(trainer.model, found) is found
+def scaled(trainer: PlanTrainer, scale: float) -> torch.amp.GradScaler:
+    """Give the Trainer the scaler that it has on an accelerator in float16; a CPU in float32 needs none."""
+    trainer.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    return trainer.accelerator.scaler
+
+
+def test_an_overflow_that_a_scaler_skips_is_no_error(tmp_path: Path) -> None:
+    model = tiny_vit()
+    model.vit.layers[1].mlp.fc1.weight.register_hook(
+        lambda gradient: gradient * (torch.inf if trainer.state.global_step == 1 else 1.0)
+    )
+    trainer = trainer_of(model, tiny_digits(), Fixed(), tmp_path)
+    scaler = scaled(trainer, 64.0)
+    trainer.train()
+    assert len(trainer.losses) == 4
+    assert scaler.get_scale() == 32.0
+    assert all(weight.isfinite().all() for weight in model.parameters())
+
+
+def test_a_gradient_that_no_scale_makes_finite_is_refused(tmp_path: Path) -> None:
+    """Step after step is skipped, and the scale falls to where float16 would lose the loss: 2^-11, ..., 2^-14."""
+    trainer = trainer_of(rooted(tiny_vit()), tiny_digits(), Fixed(), tmp_path, max_steps=20)
+    scaler = scaled(trainer, 2.0**-11)
+    with pytest.raises(TrainError, match="the loss of step 4 is finite and its gradient is nan under the plan 0-2"):
+        trainer.train()
+    assert scaler.get_scale() == torch.finfo(torch.float16).tiny
 
 
 @pytest.mark.parametrize("planted", ["weight", "batch"])
