@@ -71,7 +71,7 @@ PlanOf = Callable[[int], Plan]
 
 def judge(
     stack: Stack,
-    plan: Plan | str | PlanOf,
+    plan: Plan | PlanOf,
     examples: Any,
     collate: Callable[[Sequence[Any]], dict[str, Tensor]],
     *,
@@ -85,7 +85,7 @@ def judge(
     head = find_head(stack)
     with evaluating(stack.model), torch.inference_mode():
         for number, batch in enumerate(DataLoader(examples, batch_size=batch_size, collate_fn=collate)):
-            chosen = plan(number) if callable(plan) else Plan.parse(plan)
+            chosen = plan if isinstance(plan, Plan) else plan(number)
             labels = batch["labels"].to(stack.device)
             inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
             under = partial(stack.under, chosen, single_pass=True)
@@ -166,7 +166,8 @@ def _of_tokens(logits: Tensor, asked: Tensor) -> Outcome:
 def _by_token(head: Head, states: Tensor, output: Any, ids: Tensor, asked: Tensor, tokens: int) -> Iterator[Part]:
     """What came of the tokens that are asked about, so many together."""
     rows, columns = (asked != IGNORED).nonzero(as_tuple=True)
-    for row, column in zip(torch.split(rows, tokens), torch.split(columns, tokens), strict=True):
+    for start in range(0, len(rows), tokens):
+        row, column = rows[start : start + tokens], columns[start : start + tokens]
         logits = head.logits(states[row, column], output, ids[row, column])
         yield row, *token_losses(logits, asked[row, column])
 
