@@ -122,7 +122,7 @@ _IMAGES = (
     _one("an SVG", "x.png", b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not an image of a known format"),
     _one("a PDF", "x.png", b"%PDF-1.7\n" + bytes(99), "not an image of a known format"),
     _one("a Windows metafile", "x.bmp", b"\xd7\xcd\xc6\x9a" + bytes(99), "not an image of a known format"),
-    _one("a picture named with a line break", "a\nb.png", b"", "not an image"),
+    _one("an image with a line break in its name", "a\nb.png", b"", "not an image"),
 )  # fmt: skip
 
 

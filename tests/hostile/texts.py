@@ -46,9 +46,9 @@ def _made(case: str, make: Callable[[Path], object], says: tuple[str, ...] | Non
 
 
 def _bomb() -> bytes:
-    """Three gigabytes of the letter a in three megabytes."""
+    """A gigabyte of the letter a in a megabyte."""
     once = gzip.compress(b"a" * (64 << 20), compresslevel=9)
-    return once * 48  # gzip files one behind the other are one file
+    return once * 16  # gzip files one behind the other are one file
 
 
 def _small_bomb() -> bytes:

@@ -8,7 +8,7 @@ itself would silently take the second.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any, cast
 
 import yaml
 
@@ -44,18 +44,13 @@ def parse_yaml(text: str) -> Any:
 class _Loader(yaml.SafeLoader):
     """The safe loader, bounded."""
 
-    yaml_implicit_resolvers: ClassVar[Any] = {  # type: ignore[misc]  # typed as one of instances
-        first: [(tag, pattern) for tag, pattern in found if not tag.endswith(":timestamp")]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """The next node, which is refused where it is no plain value."""
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        event = cast(Any, self).peek_event()
         if isinstance(event, yaml.AliasEvent):
             raise Unreadable(f"uses the alias *{event.anchor} in {_line(event)}: write out what it stands for")
         if getattr(event, "tag", None) is not None:
@@ -84,6 +79,11 @@ class _Loader(yaml.SafeLoader):
         return int(super().construct_yaml_int(node))
 
 
+# Without that of dates, of which there are impossible ones.
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if not tag.endswith(":timestamp")]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
