@@ -59,7 +59,7 @@ class Twins:
             try:
                 found.append(decide(model, batch))
             except LayerwiseError as refused:
-                found.append(re.sub(r"\d[\d.e-]*", "N", str(refused)))
+                found.append(_without_numbers(str(refused)))
         return found[0], found[1]
 
 
@@ -73,6 +73,11 @@ def twins(one: Specimen, dtype: torch.dtype) -> Twins:
     batch = specimen.inputs(one, half)
     rounded = {name: value.to(dtype) if value.is_floating_point() else value for name, value in batch.items()}
     wide = {name: value.float() if value.is_floating_point() else value for name, value in rounded.items()}
+    try:
+        with torch.no_grad():
+            half(**rounded)
+    except RuntimeError as error:  # a Fourier transform, for one
+        pytest.skip(f"{one} itself does not run in {dtype}: {error}")
     return Twins(half, whole, (rounded, wide))
 
 
@@ -90,10 +95,11 @@ def _computing_once(in_float32: Any) -> Any:
 
         def counted(inputs: Any) -> Any:
             seen.append(inputs)
-            assert len(seen) == 1, f"{type(stack.model).__name__} cannot run in float32"
             return compute(inputs)
 
-        return in_float32(stack, inputs, counted, *others)
+        answer = in_float32(stack, inputs, counted, *others)
+        assert len(seen) == 1, f"{type(stack.model).__name__} cannot run in float32"
+        return answer
 
     return compute_once
 
@@ -146,7 +152,7 @@ def test_right_models_are_loaded_and_split_alike(one: Specimen, dtype: torch.dty
 def test_what_float32_refuses_is_refused_alike(refusal: Any, dtype: torch.dtype) -> None:
     half, whole = twins(refusal.specimen, dtype).each(loaded)
     assert half == whole
-    assert refusal.reason in half
+    assert _without_numbers(refusal.reason) in half
 
 
 @HALVES
@@ -224,6 +230,10 @@ def test_wrong_checkpoints_are_refused(
     half, whole = twins(one, dtype).each(saved)
     assert half == whole
     assert half != str(SHORTER)
+
+
+def _without_numbers(reason: str) -> str:
+    return re.sub(r"\d[\d.e-]*", "N", reason)
 
 
 def _scaled_by_place(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
