@@ -135,7 +135,7 @@ PAGES: tuple[Case, ...] = (
     Case("a report into no folder", (*REPORT, "--to", "nowhere/report.html"), ("could not be written",), _file),
     Case("a report into /proc", (*REPORT, "--to", "/proc/report.html"), ("could not be written",), _file),
     Case("a report into a full device", (*REPORT, "--to", "/dev/full"), ("could not be written",), _file),
-    Case("a report under a name that is too long", (*REPORT, "--to", "x" * 300), ("could not be written",), _file),
+    Case("a report under a name that is too long", (*REPORT, "--to", "x" * 300), ("cannot be looked up",), _file),
     Case("a report in two places at once", (*REPORT, "--markdown", "--to", "x.html"), ("--to does nothing",), _file),
     Case("a report where a pipe lies", REPORT, ("could not be written",), runs.replaced("report.html", runs.pipe)),
     Case("a report without the model as trained", REPORT, None, _no_identity),
