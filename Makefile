@@ -12,8 +12,9 @@ demo: $(INSTALLED)  ## set up, run the main job on the demo model, say where the
 test: $(INSTALLED)  ## the tests that take seconds to minutes
 	$(BIN)/pytest --numprocesses auto -m "not slow"
 
-test-slow: $(INSTALLED)  ## the tests that take minutes each
+test-slow: $(INSTALLED)  ## the tests that take minutes each, and a part of test-portable
 	$(BIN)/pytest --numprocesses auto -m slow
+	$(BIN)/python tests/portable.py --quick
 
 test-portable: $(INSTALLED)  ## the tests that compute, on the kernels of other processors and several threads
 	$(BIN)/python tests/portable.py
