@@ -12,9 +12,8 @@ demo: $(INSTALLED)  ## set up, run the main job on the demo model, say where the
 test: $(INSTALLED)  ## the tests that take seconds to minutes
 	$(BIN)/pytest --numprocesses auto -m "not slow"
 
-test-slow: $(INSTALLED)  ## the tests that take minutes each, and a part of test-portable
+test-slow: $(INSTALLED)  ## the tests that take minutes each
 	$(BIN)/pytest --numprocesses auto -m slow
-	$(BIN)/python tests/portable.py --quick
 
 test-portable: $(INSTALLED)  ## the tests that compute, on the kernels of other processors and several threads
 	$(BIN)/python tests/portable.py
