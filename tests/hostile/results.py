@@ -45,10 +45,10 @@ MANIFESTS: tuple[tuple[str, runs.Make, str], ...] = (
     ("a number", runs.manifest("7"), "is 7 and not an object"),
     ("cut short", runs.manifest('{"format": 2, "model"'), "is not JSON"),
     ("empty", runs.manifest(""), "is not JSON"),
-    ("raw bytes", runs.manifest(b"\xff\xfe\0\0"), "Cannot read"),
+    ("raw bytes", runs.manifest(b"\xff\xfe\0\0"), "is not UTF-8 text"),
     ("nested a million times", runs.manifest("[" * 1_000_000), "nested too deeply"),
     ("nested a hundred times", runs.manifest(command=[[["x"]]]), "where a text belongs"),
-    ("a number of 5,000 digits", runs.manifest('{"format": 2, "seed": ' + "9" * 5000 + "}"), "too many digits"),
+    ("a number of 5,000 digits", runs.manifest('{"format": 2, "seed": ' + "9" * 5000 + "}"), "4,300 digits"),
     ("a seed of 100 digits", runs.manifest(seed=10**100), "more than 64 bits"),
     ("a seed in words", runs.manifest(seed="seven"), "where a whole number belongs"),
     ("an infinite seed", runs.manifest('{"format": 2, "seed": 1e999}'), "does not have the expected fields"),
@@ -60,9 +60,9 @@ MANIFESTS: tuple[tuple[str, runs.Make, str], ...] = (
     ("a field too many", runs.manifest(surprise=1), "unknown ['surprise']"),
     ("a field that is gone", runs.manifest('{"format": 2, "model": "demo"}'), "missing ['command'"),
     ("of another version", runs.manifest(format=99), "has format 99"),
-    ("a folder", runs.replaced("manifest.json", Path.mkdir), "is not a file"),
-    ("a pipe", runs.replaced("manifest.json", runs.pipe), "is not a file"),
-    ("of eight gigabytes", runs.replaced("manifest.json", runs.sparse), "8,589,934,592 bytes"),
+    ("a folder", runs.replaced("manifest.json", Path.mkdir), "is a folder, not a file"),
+    ("a pipe", runs.replaced("manifest.json", runs.pipe), "is a pipe, not a file"),
+    ("of eight gigabytes", runs.replaced("manifest.json", runs.sparse), "has 8.6 GB"),
 )
 
 TABLES: tuple[tuple[str, runs.Make, tuple[str, ...]], ...] = (
@@ -111,6 +111,11 @@ def _file(folder: Path) -> None:
     (folder / "file").write_text("a letter")
 
 
+def _device(folder: Path) -> None:
+    runs.run(folder)
+    (folder / "full").symlink_to("/dev/full")  # and never the device itself, which a wrong answer would replace
+
+
 def _named(folder: Path) -> None:
     runs.manifest(model=HOSTILE, corpus=HOSTILE, command=[HOSTILE])(folder)
 
@@ -134,7 +139,7 @@ PAGES: tuple[Case, ...] = (
     Case("a report beneath a file", (*REPORT, "--to", "file/report.html"), ("could not be written",), _file),
     Case("a report into no folder", (*REPORT, "--to", "nowhere/report.html"), ("could not be written",), _file),
     Case("a report into /proc", (*REPORT, "--to", "/proc/report.html"), ("could not be written",), _file),
-    Case("a report into a full device", (*REPORT, "--to", "/dev/full"), ("could not be written",), _file),
+    Case("a report into a full device", (*REPORT, "--to", "full"), ("could not be written",), _device),
     Case("a report under a name that is too long", (*REPORT, "--to", "x" * 300), ("cannot be looked up",), _file),
     Case("a report in two places at once", (*REPORT, "--markdown", "--to", "x.html"), ("--to does nothing",), _file),
     Case("a report where a pipe lies", REPORT, ("could not be written",), runs.replaced("report.html", runs.pipe)),
@@ -157,7 +162,7 @@ PEDIGREES: tuple[Case, ...] = tuple(
         ("steps in words", runs.trained(steps="many"), "where a whole number belongs"),
         ("a recipe that is a list", runs.trained(recipe=[]), "where an object belongs"),
         ("a history of numbers", runs.trained(history=[1]), "is 1 and not an object"),
-        ("a number of 5,000 digits", runs.trained('{"arm": ' + "9" * 5000 + "}"), "too many digits"),
+        ("a number of 5,000 digits", runs.trained('{"arm": ' + "9" * 5000 + "}"), "4,300 digits"),
         ("a seed that is no number", runs.trained(seed="seed-x"), "holds no finished model"),
     )
 )

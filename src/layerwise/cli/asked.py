@@ -21,7 +21,7 @@ from layerwise.errors import OptionError
 LARGEST = 2**53
 """The largest whole number that an option takes: floats count no further."""
 
-MAY_BE_EMPTY = frozenset({"--families", "--plan", "--set"})
+MAY_BE_EMPTY = frozenset({"--families", "--plan", "--set", "PLAN"})
 """Options that say something by being empty, no family where plans of one's own are given, or that say themselves what
 is wrong with it."""
 
@@ -38,7 +38,9 @@ class Asked(TyperCommand):
         nothing would be the folder that one is in."""
         for before, word in itertools.pairwise(["", *args]):
             flag, equals, text = word.partition("=")
-            if (word == "" and before.startswith("--")) or (flag.startswith("--") and equals and not text):
+            if (word == "" and before.startswith("--") and before != "--") or (
+                flag.startswith("--") and equals and not text
+            ):
                 named = flag or before
                 if named not in MAY_BE_EMPTY:
                     raise OptionError(f"{named} was given an empty text; write what it is about, or leave it out")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from layerwise.cli.evaluate import FINE_TUNED, SUITES
 from layerwise.cli.options import names
 from layerwise.results.run import MANIFEST
 from layerwise.train.method_options import READ_BY, methods_of
@@ -21,9 +22,8 @@ Params = Mapping[str, Any]
 Given = frozenset[str]
 """The parameters that were written on the command line."""
 
-PAIRS = ("pairs", "blimp", "supplement", "ewok")
-FINE_TUNED = ("glue", "msgs", "msgs-ours")
-OURS = ("pairs", "msgs-ours")
+PAIRS = tuple(name for name in SUITES if name not in FINE_TUNED)
+"""The suites whose sentences are scored as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,7 @@ def _suites(*wanted: str) -> Callable[[Params, Given], bool]:
     """Whether one of these suites is asked; a file of pairs counts as `file`."""
 
     def when(params: Params, given: Given) -> bool:
-        known = (*PAIRS, *FINE_TUNED)
-        return any((name if name in known else "file") in wanted for name in names(params["suite"]))
+        return any((name if name in SUITES else "file") in wanted for name in names(params["suite"]))
 
     return when
 
