@@ -24,7 +24,7 @@ from contracts.zoo import REFUSED, SUPPORTED
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.merge import checkpoint, save
 from layerwise.plan import Plan
-from layerwise.stack import Stack, branches, load, proofs, verify, visits
+from layerwise.stack import Stack, branches, load, passes, proofs, verify
 from layerwise.stack.state import read_state, returned_state, with_returned_state
 
 laws = import_module("layerwise.stack.verify")  # `layerwise.stack` has the function by that name
@@ -197,10 +197,10 @@ def test_right_plans_are_verified_alike(one: Specimen, dtype: torch.dtype) -> No
 @types("vit")
 def test_a_merge_that_is_off_is_found(one: Specimen, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = twins(one, dtype)
-    follow = visits.follow
+    follow = passes.follow
     for model in (pair.half, pair.whole):  # the promises of the untouched model are kept
         load(model)
-    monkeypatch.setattr(visits, "follow", lambda *arguments: follow(*arguments) * (1 + OFF))
+    monkeypatch.setattr(passes, "follow", lambda *arguments: follow(*arguments) * (1 + OFF))
     monkeypatch.setattr(proofs, "prove_free_of_position", lambda *arguments: None)
     monkeypatch.setattr(laws, "_decoding_laws", lambda *arguments: ())
     half, whole = pair.each(verified)
