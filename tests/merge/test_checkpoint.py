@@ -199,3 +199,18 @@ def test_weights_of_several_dtypes_are_compared_as_they_are_held(tmp_path: Path)
             module.float()
             module.weight.data.add_(1e-3)
     assert save(load(model), Plan.parse("0 2 4"), tmp_path / "m").gap < 3e-6
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("longformer", "configuration of LongformerForMaskedLM cannot say what 0 2 4 does"),
+        ("qwen3_next", "does not run"),
+    ],
+)
+def test_what_the_written_model_cannot_do_is_refused_in_a_sentence(kind: str, reason: str, tmp_path: Path) -> None:
+    """A list of the configuration that no plan re-orders; a cache without a layer that counts tokens."""
+    model = build(next(one for one in SUPPORTED if one.model_type == kind))
+    with pytest.raises(UnsupportedModel, match=f"{reason}.*in place with stack.under"):
+        save(load(model), Plan.parse("0 2 4"), tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []

@@ -27,12 +27,17 @@ def test_the_weights_change_nothing_yet(plan: str) -> None:
     assert torch.equal(one, other)
 
 
-def test_the_weights_can_learn() -> None:
-    model = rewired(backbone())
+@pytest.mark.parametrize("training", [False, True])
+def test_the_weights_can_learn(training: bool) -> None:
+    """Of every state that is read, though its weight is 0 and whether or not the model is in training."""
+    model = rewired(backbone()).train(training)
     model(input_ids=IDS, labels=IDS).loss.backward()
     scalars = {name: each.grad for name, each in model.named_parameters() if name.endswith(".scalars")}
     assert len(scalars) == 6
-    assert all(gradient is not None and bool(gradient.any()) for gradient in scalars.values())
+    for gradient in scalars.values():
+        assert gradient is not None
+        # The norm after the output is blind to how large the state is that it reads whole.
+        assert bool((gradient[:-1].abs() > 1e-6).all())
 
 
 def test_a_model_with_weights_is_refused() -> None:

@@ -28,12 +28,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
-from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
+from layerwise.errors import CheckpointError, LayerwiseError, ModelError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
 from layerwise.stack.precision import in_float32
-from layerwise.stack.rounding import compare
+from layerwise.stack.rounding import Agreement, compare
 from layerwise.stack.view import configuration_in_order
 
 FILE = "plan.json"
@@ -162,11 +162,10 @@ def _assembled(stack: Stack, plan: Plan) -> PreTrainedModel:
         with torch.device("meta"):
             made = type(model)(config)
         made.to(stack.dtype).load_state_dict(_weights(stack, plan), assign=True)
-    except (RuntimeError, ValueError, TypeError, KeyError, IndexError) as error:
-        reason = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
+    except Exception as error:  # a model may refuse a configuration in any way
         raise UnsupportedModel(
             f"the configuration of {type(model).__name__} cannot say what {plan} does, so no checkpoint can hold it "
-            f"({type(error).__name__}: {reason}); run the plan in place with stack.under"
+            f"({_reason(error)}); run the plan in place with stack.under"
         ) from error
     made.tie_weights()
     if model.can_generate():
@@ -193,6 +192,27 @@ def _proved(stack: Stack, plan: Plan, written: PreTrainedModel, draft: Path, inp
     The folder is loaded as a user would load it, and must hold as many parameters as were written. Half precision
     rounds too much to tell: the logits are those of both models in float32.
     """
+    try:
+        agreement, parameters = _compared(stack, plan, written, draft, inputs)
+    except LayerwiseError:
+        raise
+    except Exception as error:  # a model may fail in any way under a configuration that nobody had in mind
+        raise UnsupportedModel(
+            f"{type(written).__name__} was written, and does not run when it is loaded again ({_reason(error)}): its "
+            f"configuration cannot say what {plan} does; run it in place with stack.under"
+        ) from error
+    if parameters != written.num_parameters() or not agreement.holds:
+        raise UnsupportedModel(
+            f"{type(written).__name__} was written and loaded again, and its logits and the plan's are {agreement}: "
+            "its configuration cannot say what the plan does; run it in place with stack.under"
+        )
+    return agreement.gap
+
+
+def _compared(
+    stack: Stack, plan: Plan, written: PreTrainedModel, draft: Path, inputs: Mapping[str, Tensor]
+) -> tuple[Agreement, int]:
+    """How the logits of the folder agree with those of the plan, and how many parameters it holds."""
     loaded = _loaded(stack, plan, written, draft)
     copy = Stack(loaded, stack.path)
 
@@ -203,13 +223,12 @@ def _proved(stack: Stack, plan: Plan, written: PreTrainedModel, draft: Path, inp
 
     with evaluating(stack.model), torch.inference_mode():
         found, expected, width = in_float32(stack, inputs, both, copy)
-    agreement = compare(found, expected, width, len(plan.steps()))
-    if loaded.num_parameters() != written.num_parameters() or not agreement.holds:
-        raise UnsupportedModel(
-            f"{type(written).__name__} was written and loaded again, and its logits and the plan's are {agreement}: "
-            "its configuration cannot say what the plan does; run it in place with stack.under"
-        )
-    return agreement.gap
+    return compare(found, expected, width, len(plan.steps())), loaded.num_parameters()
+
+
+def _reason(error: Exception) -> str:
+    lines = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
+    return f"{type(error).__name__}: {lines}"
 
 
 def _loaded(stack: Stack, plan: Plan, written: PreTrainedModel, draft: Path) -> PreTrainedModel:

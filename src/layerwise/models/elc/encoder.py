@@ -175,7 +175,7 @@ class ElcModel(ElcPreTrainedModel):
                 hidden = layer(hidden, *context)
             return hidden
         record = Record.of(hidden)
-        still_read = self._still_read()
+        still_read = None if self._every_state_is_kept() else self._still_read()
         for place, layer in enumerate(cast(Iterable[MixingLayer], self.layers)):
             hidden = layer(hidden, *context, record=record)
             record = record.then(layer.number, hidden)
@@ -185,18 +185,25 @@ class ElcModel(ElcPreTrainedModel):
             return hidden
         return record.read(self.output_weights(), self.config.missing)
 
-    @torch.no_grad()
-    def _still_read(self) -> list[frozenset[int]] | None:
-        """For each place in the list, the sources with a weight that is not negligible for some reader after it.
+    def _readers(self) -> list[LayerWeights]:
+        """The layer weights of the layers in their order, and last those of the output if it is mixed."""
+        readers = [layer.layer_weights for layer in cast(Iterable[MixingLayer], self.layers)]
+        return readers if self.output_weights is None else [*readers, self.output_weights]
 
-        `None` in training, where every weight has a gradient and every state is kept for it, and while compiling,
-        where a graph cannot depend on the weights' values.
+    def _every_state_is_kept(self) -> bool:
+        """Whether all are kept: where a weight can have a gradient, which needs the state, however small the weight.
+
+        So too while compiling, where a graph cannot depend on the weights' values.
         """
         if self.training or torch.compiler.is_compiling():
-            return None
+            return True
+        return torch.is_grad_enabled() and any(reader.scalars.requires_grad for reader in self._readers())
+
+    @torch.no_grad()
+    def _still_read(self) -> list[frozenset[int]]:
+        """For each place in the list, the sources with a weight that is not negligible for some reader after it."""
         layers = list(cast(Iterable[MixingLayer], self.layers))
-        readers = [layer.layer_weights() for layer in layers]
-        readers += [self.output_weights()] if self.output_weights is not None else []
+        readers = [reader() for reader in self._readers()]
         weights = torch.cat(readers).tolist()
         left = {0}
         needed = []
