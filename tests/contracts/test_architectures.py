@@ -12,49 +12,31 @@ import transformers
 from torch import nn
 
 from contracts import checks, specimen, support
-from contracts.checks import Subject
 from contracts.specimen import Refusal, Specimen
 from contracts.zoo import REFUSED, SUPPORTED
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.stack import Stack, clone, load, stack, visits
 
-TEXT = ("decoder", "encoder")
 _FIRST = {(one.kind, one.tags): one for one in reversed(SUPPORTED)}
 FIRST_OF_EACH_KIND_AND_THE_REST_SLOW = [
-    pytest.param(one, marks=() if one in _FIRST.values() else pytest.mark.slow) for one in SUPPORTED
+    pytest.param(one, id=str(one), marks=() if one in _FIRST.values() else pytest.mark.slow) for one in SUPPORTED
 ]
 
 
-@pytest.fixture(scope="module", params=SUPPORTED, ids=str)
-def subject(request: pytest.FixtureRequest) -> Subject:
-    one: Specimen = request.param
+@pytest.mark.parametrize("one", FIRST_OF_EACH_KIND_AND_THE_REST_SLOW)
+def test_every_promise_is_kept(one: Specimen) -> None:
+    """The model is built and loaded once; a failure's traceback names the promise."""
     if one.model_type not in transformers.CONFIG_MAPPING:
         pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")
-    return checks.subject(one)
-
-
-def test_identity_is_the_model_itself(subject: Subject) -> None:
+    subject = checks.subject(one)
     checks.check_identity(subject)
-
-
-def test_plans_equal_a_naive_loop(subject: Subject) -> None:
     checks.check_plans(subject)
-
-
-def test_hidden_states_are_recorded_by_visit(subject: Subject) -> None:
     checks.check_recording(subject)
-
-
-@pytest.mark.parametrize("subject", [one for one in SUPPORTED if one.kind in TEXT], indirect=True, ids=str)
-def test_the_longest_text_runs_and_none_is_longer(subject: Subject) -> None:
-    checks.check_longest(subject)
-
-
-@pytest.mark.parametrize("subject", FIRST_OF_EACH_KIND_AND_THE_REST_SLOW, indirect=True, ids=str)
-def test_cached_decoding_and_halves_are_as_the_table_says(subject: Subject) -> None:
+    if one.kind in ("decoder", "encoder"):
+        checks.check_longest(subject)
     answers, halves = checks.check_decoding(subject), checks.check_halves(subject)
-    row = support.committed_rows()[subject.specimen.model_type]
-    assert row == support.row(subject.specimen, answers, halves), "run PYTHONPATH=tests python -m contracts.support"
+    row = support.committed_rows()[one.model_type]
+    assert row == support.row(one, answers, halves), "run PYTHONPATH=tests python -m contracts.support"
 
 
 @pytest.mark.parametrize("refusal", REFUSED, ids=str)
