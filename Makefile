@@ -4,16 +4,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-portable check benchmark clean
+.PHONY: demo test test-slow test-exhaustive test-portable check benchmark clean
 
 demo: $(INSTALLED)  ## set up, run the main job on the demo model, say where the report is
 	$(BIN)/layerwise sweep demo --run runs/demo
 
 test: $(INSTALLED)  ## the tests that take seconds to minutes
-	$(BIN)/pytest --numprocesses auto -m "not slow"
+	$(BIN)/pytest --numprocesses auto --dist worksteal -m "not slow"
 
 test-slow: $(INSTALLED)  ## the tests that take minutes each
-	$(BIN)/pytest --numprocesses auto -m slow
+	$(BIN)/pytest --numprocesses auto --dist worksteal -m "slow and not exhaustive"
+
+test-exhaustive: $(INSTALLED)  ## the tests that take hours together: every model type in every precision
+	$(BIN)/pytest --numprocesses auto --dist worksteal -m exhaustive
 
 test-portable: $(INSTALLED)  ## the tests that compute, on the kernels of other processors and several threads
 	$(BIN)/python tests/portable.py

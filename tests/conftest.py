@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 from numpy.typing import NDArray
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 
@@ -17,6 +19,10 @@ import other_kernel
 from threads import use_threads
 
 use_threads()
+
+settings.register_profile("quick", max_examples=25, deadline=None)
+settings.register_profile("thorough", max_examples=400, deadline=None)
+settings.load_profile("quick")
 
 # The folders whose tests compute nothing with torch: the rooms of these names may not import it (laws/).
 WITHOUT_NUMBERS = ("plan", "report", "results")
@@ -33,6 +39,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(Path(__file__).parent).parts[0] not in WITHOUT_NUMBERS:
             item.add_marker("numbers")
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what the imports have made from garbage collection: a training collects, and would look at all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -89,6 +89,7 @@ assert not heavy, heavy
     assert file.exists()
 
 
+@pytest.mark.slow
 def test_a_model_is_diagnosed_first(tmp_path: Path, file: Path) -> None:
     asked = ("--tokens", "600", "--parts", "racing", "--budget", "300", "--run", tmp_path / "run", "--quiet")
     ended = layerwise("diagnose", "demo", *asked, "--emit-schedule", file)

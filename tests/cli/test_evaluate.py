@@ -91,6 +91,7 @@ def test_missing_files_and_temperatures_are_refused_without_a_run_folder(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_one_task_can_be_asked_for_and_stands_beside_the_commonest_answer(model: Path, tmp_path: Path) -> None:
     ended = layerwise(
         "evaluate", model, "--suite", "msgs-ours", "--tasks", "Control Length", "--limit", "8", "--seeds", "1", "--run",

@@ -114,6 +114,7 @@ def test_it_spends_what_uniform_spends(grown: tuple[Path, Ended]) -> None:
     assert rows["flops", "at"].value == pytest.approx(mean)
 
 
+@pytest.mark.slow
 def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], config: Path, texts: Path) -> None:
     """Seen in the first loss that is noted: uniform and a schedule whose first phase is uniform's have the same."""
     folder, _ = grown
@@ -150,6 +151,7 @@ def test_the_same_command_computes_nothing_again(grown: tuple[Path, Ended], conf
         assert run.store.scores("held_out") == before
 
 
+@pytest.mark.slow
 def test_other_steps_are_another_training_unless_it_is_begun_anew(config: Path, texts: Path, tmp_path: Path) -> None:
     once = ("train", "growth", "--model", config, "--text", texts, "--schedule", "uniform", "--run", tmp_path / "run")
     assert layerwise(*once, *SHORT).code == 0
@@ -160,6 +162,7 @@ def test_other_steps_are_another_training_unless_it_is_begun_anew(config: Path, 
     assert _pedigree(tmp_path / "run", "uniform").steps == 9
 
 
+@pytest.mark.slow
 def test_a_checkpoint_goes_on_from_its_weights_unless_they_are_drawn_anew(
     checkpoint: Path, texts: Path, tmp_path: Path
 ) -> None:
@@ -173,6 +176,7 @@ def test_a_checkpoint_goes_on_from_its_weights_unless_they_are_drawn_anew(
     assert _pedigree(tmp_path / "anew", "ramp").recipe["from_scratch"]
 
 
+@pytest.mark.slow
 def test_equal_seconds_are_timed_once_and_kept(
     config: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

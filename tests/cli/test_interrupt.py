@@ -79,6 +79,7 @@ def test_whenever_a_sweep_is_stopped_it_can_be_reported(
     assert {score.subject for score in found.scores if score.metric == "nll"} >= {"0-3"}
 
 
+@pytest.mark.slow
 def test_ctrl_c_of_the_real_command(command: tuple[str | Path, ...], whole: list[Loss], tmp_path: Path) -> None:
     process = start(*command)
     while process.poll() is None and not has_rows(tmp_path / "run" / "run.sqlite"):

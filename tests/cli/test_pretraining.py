@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedTokenizerFast
 
 from cli.command import Ended, layerwise, refused
 from layerwise.cli import knobs, pretraining
+from layerwise.data import grammar
 from layerwise.data.wordpiece import NEEDED, train_wordpiece
 from layerwise.models import VARIANTS
 from layerwise.results import Run
@@ -29,9 +31,10 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def few_pairs(tmp_path_factory: pytest.TempPathFactory) -> object:
-    """One pair of each paradigm in place of a hundred."""
+    """One pair of each of three paradigms in place of a hundred of all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pretraining, "PAIRS", 1)
+        patch.setattr(grammar, "PARADIGMS", dict(islice(grammar.PARADIGMS.items(), 3)))
         yield
 
 

@@ -46,6 +46,7 @@ def stamps(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in folder.rglob("survey-*.npz")}
 
 
+@pytest.mark.slow
 def test_a_run_is_asked_as_a_whole(course: Path) -> None:
     """Every question has its rows, and asking again computes nothing and says the same."""
     ended = layerwise("robustness", course, "--limit", "20", *FEW)
@@ -87,6 +88,7 @@ def test_one_model_has_a_run_of_its_own(vit: Path, tmp_path: Path) -> None:
     assert {row.subject for row in scores(tmp_path / "run") if row.measure == "robustness"} == {"model", "vit", "vit/0"}
 
 
+@pytest.mark.slow
 def test_a_trained_model_alone_goes_by_its_method(course: Path, tmp_path: Path) -> None:
     place = course / "layershuffle-predict" / "seed-1" / "model"
     ended = layerwise("robustness", place, *DIGITS, *FEW, "--run", tmp_path / "run")
@@ -130,6 +132,7 @@ def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
     assert "a text is needed: --text" in refused("robustness", run)
 
 
+@pytest.mark.slow
 def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The course of `robustness demo-vit` on few images, for one epoch, of few methods."""
     monkeypatch.setattr(trial, "settings_for", lambda model: Settings(epochs=1, batch=20))
@@ -162,12 +165,14 @@ def test_a_run_without_a_finished_model(vit: Path, tmp_path: Path) -> None:
     assert "holds no finished model yet" in refused("robustness", tmp_path / "run", *DIGITS)
 
 
+@pytest.mark.slow
 def test_other_splits_than_those_of_the_training(course: Path, tmp_path: Path) -> None:
     message = refused("robustness", course, *FEW)
     assert "test examples may have been learned from" in message
     assert "--limit and --seed of its training" in message
 
 
+@pytest.mark.slow
 def test_a_folder_for_the_rows_of_a_run(course: Path, tmp_path: Path) -> None:
     message = refused("robustness", course, "--limit", "20", "--run", tmp_path / "run")
     assert f"leave out --run {tmp_path / 'run'}" in message

@@ -112,6 +112,7 @@ def test_other_images_in_the_same_folder_are_refused(course: tuple[Path, Ended],
     assert "--fresh" in refused("train", "baseline", "--model", vit, "--images", "digits", "--run", folder)
 
 
+@pytest.mark.slow
 def test_fresh_discards_models_and_rows(vit: Path, tmp_path: Path) -> None:
     command = ("train", "baseline", "--model", vit, *DIGITS, "--run", tmp_path / "run")
     assert layerwise(*command, "--seeds", "2").code == 0
@@ -142,6 +143,7 @@ def test_demo_vit_needs_nothing_but_its_name(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "run").iterdir() if path.is_dir()] == ["layershuffle"]
 
 
+@pytest.mark.slow
 def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> None:
     texts = save_texts(tmp_path / "texts")
     ended = layerwise(

@@ -115,6 +115,7 @@ def elc(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return home / "model", home / "text"
 
 
+@pytest.mark.slow
 def test_an_elc_bert_is_asked_on_text_and_keeps_its_cuts(elc: tuple[Path, Path], tmp_path: Path) -> None:
     model, text = elc
     assert "a text that the model was not trained on is needed" in _message(layerwise("wiring", model))

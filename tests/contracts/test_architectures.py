@@ -13,17 +13,13 @@ from torch import nn
 
 from contracts import checks, specimen, support
 from contracts.specimen import Refusal, Specimen
+from contracts.tiers import REPRESENTATIVE, every_type
 from contracts.zoo import REFUSED, SUPPORTED
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.stack import Stack, clone, load, stack, visits
 
-_FIRST = {(one.kind, one.tags): one for one in reversed(SUPPORTED)}
-FIRST_OF_EACH_KIND_AND_THE_REST_SLOW = [
-    pytest.param(one, id=str(one), marks=() if one in _FIRST.values() else pytest.mark.slow) for one in SUPPORTED
-]
 
-
-@pytest.mark.parametrize("one", FIRST_OF_EACH_KIND_AND_THE_REST_SLOW)
+@every_type(fast=REPRESENTATIVE)
 def test_every_promise_is_kept(one: Specimen) -> None:
     """The model is built and loaded once; a failure's traceback names the promise."""
     if one.model_type not in transformers.CONFIG_MAPPING:

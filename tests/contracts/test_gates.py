@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from contracts import specimen
 from contracts.specimen import Specimen
+from contracts.tiers import REPRESENTATIVE, every_type
 from contracts.zoo import SUPPORTED
 from layerwise.data.batches import LabelledBatch, item
 from layerwise.errors import UnsupportedModel
@@ -40,14 +41,6 @@ TOLERANCE = 1e-6
 FAST = ("falcon", "granite")
 # Yoso's backward pass is not the derivative of its forward pass but a bound of it (arXiv 2111.09714).
 OTHERWISE = pytest.mark.xfail(reason="the model's own gradient is another function", raises=AssertionError, strict=True)
-EVERY_TYPE = [
-    pytest.param(
-        one,
-        marks=[*([] if str(one) in FAST else [pytest.mark.slow]), *([OTHERWISE] if str(one) == "yoso" else [])],
-        id=str(one),
-    )
-    for one in SUPPORTED
-]
 
 
 class InDouble(TorchFunctionMode):
@@ -140,7 +133,7 @@ def check_gates(stack: Stack, batch: LabelledBatch, branches: Branches | None) -
         assert error <= TOLERANCE, f"gate {name} is {gates[name].tolist()}, and {expected.tolist()} by differences"
 
 
-@pytest.mark.parametrize("one", EVERY_TYPE)
+@every_type(fast=FAST, slow=REPRESENTATIVE, marks={"yoso": OTHERWISE})
 def test_every_gate_is_the_derivative(one: Specimen) -> None:
     if one.model_type not in transformers.CONFIG_MAPPING:
         pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from contracts import specimen
 from contracts.specimen import Specimen
-from contracts.zoo import REFUSED, SUPPORTED
+from contracts.tiers import EXHAUSTIVE, REPRESENTATIVE, every_type
+from contracts.zoo import REFUSED
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.merge import checkpoint, save
 from layerwise.plan import Plan
@@ -36,14 +37,8 @@ HALVED = Plan.parse("4.attn (1|0)")
 SHORTER = Plan.parse("0 2 4")
 
 
-def types(*fast: str) -> pytest.MarkDecorator:
-    """Every type of the zoo, all but the `fast` ones in the slow tier."""
-    marked = [pytest.param(one, marks=() if str(one) in fast else pytest.mark.slow, id=str(one)) for one in SUPPORTED]
-    return pytest.mark.parametrize("one", marked)
-
-
 HALVES = pytest.mark.parametrize(
-    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=["bfloat16", "float16"]
+    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=EXHAUSTIVE)], ids=["bfloat16", "float16"]
 )
 
 
@@ -152,7 +147,7 @@ def saved(model: nn.Module, batch: dict[str, Tensor]) -> str:
 
 
 @HALVES
-@types("gpt2", "vit")
+@every_type(fast=("gpt2", "vit"), slow=REPRESENTATIVE)
 def test_right_models_are_loaded_and_split_alike(one: Specimen, dtype: torch.dtype) -> None:
     half, whole = twins(one, dtype).each(loaded)
     assert half == whole
@@ -169,7 +164,7 @@ def test_what_float32_refuses_is_refused_alike(refusal: Any, dtype: torch.dtype)
 
 
 @HALVES
-@types("gpt2", "vit")
+@every_type(fast=("gpt2", "vit"), slow=REPRESENTATIVE)
 def test_blocks_that_compute_something_else_at_another_position_are_refused(one: Specimen, dtype: torch.dtype) -> None:
     pair = twins(one, dtype)
     for model in (pair.half, pair.whole):
@@ -182,7 +177,7 @@ def test_blocks_that_compute_something_else_at_another_position_are_refused(one:
 
 
 @HALVES
-@types("vit")
+@every_type(fast=("vit",), slow=REPRESENTATIVE)
 def test_a_gate_that_is_no_volume_knob_is_no_gate(one: Specimen, dtype: torch.dtype) -> None:
     pair = twins(one, dtype)
     for model in (pair.half, pair.whole):
@@ -194,7 +189,7 @@ def test_a_gate_that_is_no_volume_knob_is_no_gate(one: Specimen, dtype: torch.dt
 
 
 @HALVES
-@types("vit")
+@every_type(fast=("vit",), slow=REPRESENTATIVE)
 def test_right_plans_are_verified_alike(one: Specimen, dtype: torch.dtype) -> None:
     half, whole = twins(one, dtype).each(verified)
     assert half == whole
@@ -202,7 +197,7 @@ def test_right_plans_are_verified_alike(one: Specimen, dtype: torch.dtype) -> No
 
 
 @HALVES
-@types("vit")
+@every_type(fast=("vit",), slow=REPRESENTATIVE)
 def test_a_merge_that_is_off_is_found(one: Specimen, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = twins(one, dtype)
     follow = passes.follow
@@ -223,7 +218,7 @@ def test_a_merge_that_is_off_is_found(one: Specimen, dtype: torch.dtype, monkeyp
 
 
 @HALVES
-@types("gpt2", "vit")
+@every_type(fast=("gpt2", "vit"), slow=REPRESENTATIVE)
 def test_checkpoints_are_written_alike(one: Specimen, dtype: torch.dtype) -> None:
     half, whole = twins(one, dtype, rounded_buffers=False).each(saved)
     assert half == whole
@@ -231,7 +226,7 @@ def test_checkpoints_are_written_alike(one: Specimen, dtype: torch.dtype) -> Non
 
 @HALVES
 @pytest.mark.parametrize("wrong", ["another order", "one layer off"])
-@types("gpt2", "vit")
+@every_type(fast=("gpt2", "vit"), slow=REPRESENTATIVE)
 def test_wrong_checkpoints_are_refused(
     one: Specimen, wrong: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def test_a_family_falls_on_one_side(one: str, other: str) -> None:
     assert stdlib._family(one) == stdlib._family(other)
 
 
+@pytest.mark.slow
 def test_every_module_is_in_exactly_one_split_and_both_are_large() -> None:
     sides = {split: {document.module for document in stdlib.documents(split, "code")} for split in stdlib.SPLITS}
     assert not sides["train"] & sides["heldout"]

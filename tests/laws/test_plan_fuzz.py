@@ -131,11 +131,11 @@ def outcomes(count: int, seed: int) -> Counter[str]:
     return found
 
 
-def test_twenty_thousand_strings() -> None:
-    found = outcomes(20_000, seed=1)
-    assert found.total() == 20_000
-    assert found["Plan"] > 1_000
-    assert found["PlanError"] > 10_000
+def test_five_thousand_strings() -> None:
+    found = outcomes(5_000, seed=1)
+    assert found.total() == 5_000
+    assert found["Plan"] > 250
+    assert found["PlanError"] > 2_500
 
 
 @pytest.mark.slow

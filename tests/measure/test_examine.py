@@ -89,6 +89,7 @@ def test_the_same_seed_gives_the_same_rows_to_the_byte(
     assert repr(again) == repr(whole)
 
 
+@pytest.mark.slow
 def test_another_seed_moves_measured_effects_within_their_intervals(
     stack: Stack, reading: Reading, whole: list[Score], tmp_path: Path
 ) -> None:

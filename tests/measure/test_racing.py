@@ -53,6 +53,7 @@ def test_what_it_says_it_spent_is_what_was_asked_for() -> None:
     assert result.full == model.evaluated
 
 
+@pytest.mark.slow
 def test_the_error_rate_is_kept() -> None:
     """Layers worth exactly the margin can be wrongly settled either way; layers worth nothing must not `matter`."""
     wrong = 0

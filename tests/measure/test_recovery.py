@@ -153,12 +153,14 @@ def test_the_model_is_untouched_to_the_bit() -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
     asked: dict[str, object] = {"layers": [1], "treatments": ["noise_50/layer"]}
     assert study(**asked)[0] == study(**asked)[0]
     assert study(**asked)[0] != study(**asked, seed=1)[0]
 
 
+@pytest.mark.slow
 def test_a_killed_measurement_loses_at_most_one_run(measured: tuple[list[Score], list[list[Score]]]) -> None:
     rows, handed = measured
     known = tuple(row for run in handed[:20] for row in run)

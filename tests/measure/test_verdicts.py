@@ -46,6 +46,7 @@ def test_the_smallest_score_is_negative_in_most_of_those_models() -> None:
     assert negative >= 10
 
 
+@pytest.mark.slow
 def test_a_truly_harmful_layer_is_found() -> None:
     """One layer at minus twice the minimum detectable effect, in at least 80 % of the models."""
     detectable = float(np.median([score.resolution or 0.0 for score in judged(mildly_useful(0)).values()]))

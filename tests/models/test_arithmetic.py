@@ -27,7 +27,7 @@ def both(model: ElcForMaskedLM, variant: str, length: int, mistake: str = "") ->
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
-@pytest.mark.parametrize("length", [128, 512])
+@pytest.mark.parametrize("length", [128, pytest.param(512, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_variant_equals_its_equations(variant: str, length: int, implementation: str) -> None:
     model = random_model(variant)

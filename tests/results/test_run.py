@@ -66,6 +66,7 @@ def rows_of(folder: Path) -> list[Loss]:
         return list(run.store.losses())
 
 
+@pytest.mark.slow
 def test_killed_at_random_twenty_times_then_resumed_gives_the_same_rows(tmp_path: Path) -> None:
     chance = random.Random(0)
     killed = tmp_path / "killed"

@@ -157,6 +157,7 @@ def test_weights_that_do_not_learn_get_no_gradient() -> None:
 
 
 @pytest.mark.skipif(other_kernel.ACTIVE, reason="torch.compile makes no program of what a dispatch mode sees")
+@pytest.mark.slow
 def test_a_compiler_gets_one_graph_with_the_same_gradients() -> None:
     embedding = drawn(1)[0].requires_grad_()
     weights = [torch.randn(n + 1, dtype=torch.float64).requires_grad_() for n in range(3)]

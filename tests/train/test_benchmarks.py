@@ -99,12 +99,14 @@ def test_an_answer_stays_with_its_example_whatever_its_length(bert: Path) -> Non
     assert wrong <= 6
 
 
+@pytest.mark.slow
 def test_a_seed_decides_everything_and_another_decides_otherwise(bert: Path) -> None:
     first, again, other = (fine_tune(bert, planted(), ONCE, seed, device="cpu") for seed in (0, 0, 1))
     assert replace(first, seconds=0) == replace(again, seconds=0)
     assert first.predictions != other.predictions
 
 
+@pytest.mark.slow
 def test_of_several_learning_rates_the_one_that_selects_best_is_kept(bert: Path) -> None:
     told: list[tuple[int, int]] = []
     settings = replace(QUICK, learning_rates=(1e-7, 3e-3))

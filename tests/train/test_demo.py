@@ -80,6 +80,7 @@ def test_a_run_ends_in_a_folder_that_auto_classes_load(tmp_path: Path) -> None:
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_reads_the_same_windows_and_ends_with_the_same_weights(tmp_path: Path) -> None:
     whole = demo.train(_tiny(), tmp_path / "whole")
     demo.train(_tiny(), tmp_path / "broken")

@@ -180,6 +180,7 @@ def test_held_out_rows_and_layer_weights(tmp_path: Path) -> None:
     assert arm.low < nll.value
 
 
+@pytest.mark.slow
 def test_a_training_learns(tmp_path: Path) -> None:
     longer = replace(RECIPE, steps=60, learning_rate=1e-2, warmup=0.1, checks=2, lengths=(16, 16))
     done = run(tmp_path, longer)
@@ -224,7 +225,7 @@ def test_in_half_precision_passes_are_near_and_weights_are_kept_whole(
 # Stops
 
 
-@pytest.mark.parametrize("stop", [3, 5])
+@pytest.mark.parametrize("stop", [3, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_resumed_training_has_the_losses_of_one_without_a_stop(
     stop: int, passes: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,10 +96,12 @@ def _equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 @pytest.mark.parametrize(
     ("method", "make", "splits"),
     [
-        *((method, _vit_with_dropout, tiny_digits("crop")) for method in METHODS),
-        ("layershuffle", tiny_llama, tiny_text()),
+        *(
+            pytest.param(method, _vit_with_dropout, tiny_digits("crop"), marks=pytest.mark.slow, id=f"vit {method}")
+            for method in METHODS
+        ),
+        pytest.param("layershuffle", tiny_llama, tiny_text(), id="llama layershuffle"),
     ],
-    ids=[*(f"vit {method}" for method in METHODS), "llama layershuffle"],
 )
 def test_a_resumed_training_has_the_losses_of_one_without_a_stop(
     method: str,
@@ -287,6 +289,7 @@ def test_a_model_that_was_being_published_is_published_again(tmp_path: Path, los
     assert published.state_dict().keys() == tiny_vit().state_dict().keys()
 
 
+@pytest.mark.slow
 def test_layers_from_scratch_begin_from_other_weights(losses: list[float], tmp_path: Path) -> None:
     settings = replace(SETTINGS, epochs=1, scratch=1)
     for number, from_scratch in enumerate((False, True, True)):
@@ -297,6 +300,7 @@ def test_layers_from_scratch_begin_from_other_weights(losses: list[float], tmp_p
     assert refined[0] != scratch[0]
 
 
+@pytest.mark.slow
 def test_options_of_the_prediction_reach_the_training(losses: list[float], tmp_path: Path) -> None:
     base = recipe("layershuffle-predict", replace(SETTINGS, epochs=1), DEPTH)
     mean = replace(base, prediction=PredictionOptions(total="mean"))

@@ -1,0 +1,33 @@
+"""In which tier a type of the zoo keeps a promise: fast, slow, or exhaustive, which no other tier runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+
+from contracts.zoo import SUPPORTED
+
+EXHAUSTIVE = (pytest.mark.slow, pytest.mark.exhaustive)
+
+REPRESENTATIVE = frozenset(
+    one.model_type for one in {(one.kind, one.tags): one for one in reversed(SUPPORTED)}.values()
+)
+"""The first type of each kind with its tags: decoders with experts, with sliding windows, encoders, and so on."""
+
+
+def every_type(
+    *, fast: Collection[str], slow: Collection[str] | None = None, marks: Mapping[str, Any] | None = None
+) -> pytest.MarkDecorator:
+    """Ask the test of `one`, each type of the zoo: those of `fast` and `slow` in these tiers, the rest exhaustively.
+
+    Without `slow` the rest is slow. `marks` are further marks of a type.
+    """
+    marked = []
+    for one in SUPPORTED:
+        name = one.model_type
+        tier = () if name in fast else (pytest.mark.slow,) if slow is None or name in slow else EXHAUSTIVE
+        more = (marks[name],) if marks and name in marks else ()
+        marked.append(pytest.param(one, marks=(*tier, *more), id=name))
+    return pytest.mark.parametrize("one", marked)
