@@ -116,7 +116,7 @@ def test_three_layers_are_too_few(tmp_path: Path, place: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_and_carried_on_it_ends_with_the_same_rows(place: Path, tmp_path: Path) -> None:
-    """Ten kills at moments drawn over its life, on one folder; then the same command runs to its end."""
+    """Four kills at moments drawn over its life, on one folder; then the same command runs to its end."""
     command = ("diagnose", place / "model", "--text", place / "texts", "--quiet")
     begun = time.perf_counter()
     process = start(*command, "--run", tmp_path / "whole")
@@ -125,7 +125,7 @@ def test_killed_and_carried_on_it_ends_with_the_same_rows(place: Path, tmp_path:
     life = time.perf_counter() - begun
     chance = random.Random(0)
     killed = 0
-    for _ in range(10):
+    for _ in range(4):
         process = start(*command, "--run", tmp_path / "killed")
         time.sleep(chance.uniform(0.1, 0.5) * life)
         if process.poll() is None:
@@ -135,5 +135,5 @@ def test_killed_and_carried_on_it_ends_with_the_same_rows(place: Path, tmp_path:
     process = start(*command, "--run", tmp_path / "killed")
     _, err = process.communicate()
     assert process.returncode == 0, err
-    assert killed >= 3
+    assert killed >= 2
     assert scores_of(tmp_path / "killed") == scores_of(tmp_path / "whole")

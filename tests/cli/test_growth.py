@@ -354,16 +354,17 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conduct, "measured_importance", lambda *args, **options: found)
 
 
-STUDY = ("study", "growth", "--steps", "100", "--batch", "4", "--length", "16", "--checks", "1", "--device", "cpu",
+STUDY = ("study", "growth", "--batch", "4", "--length", "16", "--checks", "1", "--device", "cpu",
          "--rates", "1e-3,4e-3", "--pilots", "2", "--seeds", "2")  # fmt: skip
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_study_answers_with_its_controls_and_goes_on_where_it_was(
     config: Path, texts: Path, tmp_path: Path, planted: None
 ) -> None:
     folder = tmp_path / "study"
-    command = (*STUDY, "--model", config, "--text", texts, "--run", folder)
+    command = (*STUDY, "--steps", "100", "--model", config, "--text", texts, "--run", folder)
     ended = layerwise(*command)
     assert ended.code == 0, ended.err
     assert (
@@ -427,7 +428,7 @@ def test_a_trained_model_is_taken_to_a_new_domain_without_stacking(
 ) -> None:
     folder = tmp_path / "study"
     ended = layerwise(
-        *STUDY[:-1], "1", "--model", checkpoint, "--text", texts, "--run", folder, "--arms",
+        *STUDY[:-1], "1", "--steps", "40", "--model", checkpoint, "--text", texts, "--run", folder, "--arms",
         "importance,permuted,stacking",
     )  # fmt: skip
     assert ended.code == 0, ended.err

@@ -64,7 +64,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
 
 @pytest.mark.slow
 def test_two_kills(command: Command, tmp_path: Path) -> None:
-    """The quick version: one folder killed twice, among its rows and after them, the rest in this process."""
+    """The quicker version: one folder killed twice, among its rows and after them, the rest in this process."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert layerwise(*command, "--run", whole).code == 0
     total = len(losses_of(whole))
@@ -86,6 +86,7 @@ def test_two_kills(command: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_twenty_kills(command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     life = uninterrupted(command, tmp_path / "whole")
     counts: Counter[str] = Counter()
