@@ -68,7 +68,18 @@ QUICK_TESTS = ("golden", "merge", "models", "stack")
 def command(folders: Sequence[str], workers: str) -> list[str]:
     """The command that runs the fast tests that compute, those in `folders` if any are named."""
     where = [str(TESTS / folder) for folder in folders] or [str(TESTS)]
-    return [sys.executable, "-m", "pytest", "--numprocesses", workers, "-m", "numbers and not slow", *where]
+    return [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--numprocesses",
+        workers,
+        "--dist",
+        "worksteal",
+        "-m",
+        "numbers and not slow",
+        *where,
+    ]
 
 
 def main() -> int:
