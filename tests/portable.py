@@ -53,11 +53,11 @@ class Setting:
 QUICK = (
     Setting("default", old=True, threads=1),
     Setting("avx2", old=False, threads=4),
-    Setting("", old=True, threads=2),
     Setting("", old=False, threads=1, other=True),
 )
 SETTINGS = (
     *QUICK,
+    Setting("", old=True, threads=2),
     Setting("default", old=False, threads=2),
     Setting("avx2", old=True, threads=1),
     Setting("", old=False, threads=4),
