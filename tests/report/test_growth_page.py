@@ -148,29 +148,30 @@ def test_the_end_of_the_courses_holds_every_end_and_the_whole_begins_at_nothing(
     arms, ends = courses(found, "tokens"), frontier(found, "tokens")
     slots = dict.fromkeys(arms, 0)
     late, whole = (costed(arms, ends, slots, across="tokens", upwards="", late=late) for late in (True, False))
-    low, high = late.layout.xaxis.range
-    bottom, top = late.layout.yaxis.range
+    low, high = late.layout["xaxis"]["range"]
+    bottom, top = late.layout["yaxis"]["range"]
     for arm, losses in arms.items():
         last = max(losses)
         assert low < last < high
         assert bottom < losses[last].value < top
-        (line,) = (trace for trace in late.data if trace.name == arm and trace.mode == "lines+markers")
-        assert line.error_y.array[-1] == pytest.approx((losses[last].high or 0.0) - losses[last].value)
-        assert set(line.error_y.array[:-1]) == {0.0}
-    assert whole.layout.xaxis.range[0] == 0.0
-    assert whole.layout.xaxis.range[1] > max(ends)
-    assert FRONTIER in {trace.name for trace in late.data}
+        (line,) = (trace for trace in late.traces if trace["name"] == arm and trace["mode"] == "lines+markers")
+        *before, end = line["error_y"]["array"]
+        assert end == pytest.approx((losses[last].high or 0.0) - losses[last].value)
+        assert set(before) == {0.0}
+    assert whole.layout["xaxis"]["range"][0] == 0.0
+    assert whole.layout["xaxis"]["range"][1] > max(ends)
+    assert FRONTIER in {trace["name"] for trace in late.traces}
 
 
 def test_the_bar_of_a_forecast_lies_about_the_line_where_both_are_equal() -> None:
     pair = (row("accounting", "a", "0-9 x", "predicted", 0.5), row("accounting", "a", "0-9 x", "measured", 0.6, 0.05))
     figure = forecast({"a": {Phase(0, 9, "x"): pair}}, {"a": 0}, bar=0.2)
-    band, equal, dots = figure.data
-    top = equal.x[1]
-    assert (equal.x, equal.y) == ((0.0, top), (0.0, top))
-    assert max(band.y) == pytest.approx(1.2 * top)
-    assert dots.error_y.array[0] == pytest.approx(0.05)
-    assert "predicted 0.500, measured 0.600" in dots.text[0]
+    band, equal, dots = figure.traces
+    top = equal["x"][1]
+    assert equal["x"] == equal["y"] == [0.0, top]
+    assert max(band["y"]) == pytest.approx(1.2 * top)
+    assert dots["error_y"]["array"][0] == pytest.approx(0.05)
+    assert "predicted 0.500, measured 0.600" in dots["text"][0]
 
 
 def test_the_terminal_is_told_the_arms_and_the_verdict(data: ReportData) -> None:

@@ -201,8 +201,8 @@ def test_arms_that_share_rows_stand_in_lanes_and_others_in_the_middle() -> None:
     score = row("blimp", "a", "all", "accuracy", 0.5, 0.1)
     shared = dots([Dots("a", 0, {"x": score}), Dots("b", 1, {"x": score})], across="")
     alone = dots([Dots("a", 0, {"x": score}), Dots("b", 1, {"y": score})], across="")
-    assert len({trace.y[0] for trace in shared.data}) == 2
-    assert [trace.y[0] for trace in alone.data] == [0.0, 1.0]
+    assert len({trace["y"][0] for trace in shared.traces}) == 2
+    assert [trace["y"][0] for trace in alone.traces] == [0.0, 1.0]
 
 
 # ---- page

@@ -13,7 +13,7 @@ accounts    the tables of pre-trained models, as text
 growth      the rows of a growth run, looked up by arm, phase and seed
 gain        rules that say whether a schedule helps, and whether layer roles are why
 ledger      the tables of a growth run, as text
-figures     plotly figures, each also of use alone
+figures     Plotly figures as plain data, each also of use alone
 wiring      a plan drawn as its matrix; weights, learned layer weights drawn alike
 chapters    what the page says, in groups: one for each kind of run
 page        render and write

@@ -6,13 +6,11 @@ compute anything the run did not.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import plotly.graph_objects as go
-
+from layerwise.report.figures.figure import Figure
 from layerwise.report.markup import Safe, element
 
 PILLS = 7  # more options than this become a menu
@@ -36,7 +34,7 @@ class Picture:
 
     name: str
     alternative: str
-    variants: Mapping[tuple[int, ...], go.Figure]
+    variants: Mapping[tuple[int, ...], Figure]
     choices: tuple[Choice, ...] = ()
     rooted: bool = False
     bent: bool = False
@@ -52,7 +50,7 @@ class Picture:
 
     def html(self) -> Safe:
         """The empty place that the script draws into, and the line it shows for a variant that does not exist."""
-        height = max(int(figure.layout.height) for figure in self.variants.values())
+        height = max(figure.layout["height"] for figure in self.variants.values())
         place = element(
             "div",
             class_="plot",
@@ -64,13 +62,11 @@ class Picture:
         return element("figure", place, element("p", class_="absent", hidden=True))
 
     def payload(self) -> dict[str, Any]:
-        """What the script needs, as plain JSON values."""
+        """What the script needs, every variant as plotly.js takes it."""
         return {
             "choices": len(self.choices),
             "leader": self.leader or self.name,
-            "variants": {
-                ".".join(map(str, key)): json.loads(figure.to_json()) for key, figure in self.variants.items()
-            },
+            "variants": {".".join(map(str, key)): figure.payload() for key, figure in self.variants.items()},
         }
 
 

@@ -1,6 +1,6 @@
-"""The pictures of the report: each a plotly figure built from evidence, in the light colours, with no page around it.
+"""The pictures of the report: each built from evidence as plain data, in the light colours, with no page around it.
 
-A figure shown alone (`degradation(evidence, "painters", "all").show()`) looks as it does in the report.
+`plotly.graph_objects.Figure(degradation(evidence, "painters", "all").payload()).show()` shows one as the report does.
 """
 
 from __future__ import annotations

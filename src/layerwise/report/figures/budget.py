@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import plotly.graph_objects as go
-
+from layerwise.report.figures.figure import Figure, Trace, bar
 from layerwise.report.figures.frame import framed
 from layerwise.report.notation import between, tidy
 from layerwise.report.palette import SERIES, faded, light
@@ -16,10 +15,11 @@ COLOURS = {"matters": SERIES[0][0], "no_effect": faded(light("muted"), 0.45), "h
 WORDS = {"matters": "matters", "no_effect": "no effect", "harmful": "harmful"}
 
 
-def spending(verdicts: Mapping[int, Score]) -> go.Figure:
+def spending(verdicts: Mapping[int, Score]) -> Figure:
     """Tokens spent on each layer until its verdict was settled; a layer without a token count has no bar."""
-    figure = framed(
+    return framed(
         320,
+        [_bars(verdicts, verdict, colour) for verdict, colour in COLOURS.items()],
         x={"title": "layer", "showgrid": False, "dtick": 1 if len(verdicts) <= MOST_TICKS else None},
         y={"title": "tokens spent", "rangemode": "tozero"},
         bargap=0.28,
@@ -27,19 +27,20 @@ def spending(verdicts: Mapping[int, Score]) -> go.Figure:
         showlegend=True,
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
     )
-    for verdict, colour in COLOURS.items():
-        rows = {layer: score for layer, score in verdicts.items() if score.metric == verdict and score.tokens}
-        figure.add_bar(
-            x=list(rows),
-            y=[score.tokens for score in rows.values()],
-            marker={"color": colour, "line": {"width": 0}},
-            text=[_told(layer, score) for layer, score in rows.items()],
-            textposition="none",
-            hovertemplate="%{text}<extra></extra>",
-            legendgroup=verdict,
-            name=WORDS[verdict],
-        )
-    return figure
+
+
+def _bars(verdicts: Mapping[int, Score], verdict: str, colour: str) -> Trace:
+    rows = {layer: score for layer, score in verdicts.items() if score.metric == verdict and score.tokens}
+    return bar(
+        x=list(rows),
+        y=[score.tokens for score in rows.values()],
+        marker={"color": colour, "line": {"width": 0}},
+        text=[_told(layer, score) for layer, score in rows.items()],
+        textposition="none",
+        hovertemplate="%{text}<extra></extra>",
+        legendgroup=verdict,
+        name=WORDS[verdict],
+    )
 
 
 def _told(layer: int, score: Score) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import plotly.graph_objects as go
-
+from layerwise.report.figures.figure import Figure, scatter
 from layerwise.report.figures.frame import framed
 from layerwise.report.palette import depth_colour
 from layerwise.results.rows import Score
@@ -13,17 +12,14 @@ from layerwise.results.rows import Score
 HEIGHT = 420
 
 
-def cloud(
-    across: Mapping[tuple[int, int], Score], upwards: Mapping[tuple[int, int], Score], *, depth: int
-) -> go.Figure:
+def cloud(across: Mapping[tuple[int, int], Score], upwards: Mapping[tuple[int, int], Score], *, depth: int) -> Figure:
     """A dot for each pair (image, position), violet where the layer ran first and yellow where it ran last.
 
     The axes of such a layout have no unit and no zero, so they are not drawn; only what stands near what can be read.
     """
     bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "showline": False, "ticks": ""}
-    figure = framed(HEIGHT, x=bare, y={**bare, "scaleanchor": "x"}, margin={"l": 8, "r": 8, "t": 8, "b": 8})
     pairs = [pair for pair in across if pair in upwards]
-    figure.add_scatter(
+    dots = scatter(
         x=[across[pair].value for pair in pairs],
         y=[upwards[pair].value for pair in pairs],
         mode="markers",
@@ -36,4 +32,5 @@ def cloud(
         text=[f"image {image}, at position {position}" for image, position in pairs],
         hovertemplate="%{text}<extra></extra>",
     )
-    return figure
+    margin = {"l": 8, "r": 8, "t": 8, "b": 8}
+    return framed(HEIGHT, [dots], x=bare, y={**bare, "scaleanchor": "x"}, margin=margin)

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-import plotly.graph_objects as go
-
 from layerwise.report.data import DELTA, Evidence
+from layerwise.report.figures.figure import Figure, Trace, scatter, upright_line
 from layerwise.report.figures.frame import DELTA_AXIS, framed, hover, series_style
 from layerwise.report.palette import light, series_slots
 from layerwise.report.wording import label
@@ -22,22 +21,20 @@ PRICES: dict[str, Price] = {
 }
 
 
-def cost(evidence: Evidence, task: str, price: str) -> go.Figure:
+def cost(evidence: Evidence, task: str, price: str) -> Figure:
     """Every plan as a point: its price, one of `PRICES`, and its effect.
 
     The stepped line is the frontier: the least loss found at that price or below. It is chosen among many plans on the
     same documents, so it flatters its members a little.
     """
     priced, priced_by = _priced(evidence, task), PRICES[price]
-    figure = framed(400, x={"title": price}, y={"title": DELTA_AXIS})
     slots = series_slots(evidence.strategies)
     traces = [_frontier(priced, priced_by)]
     for strategy in dict.fromkeys(record.strategy for record, _ in priced):
         rows = [(record, score) for record, score in priced if record.strategy == strategy]
         traces.append(_points(rows, priced_by, slots[strategy], evidence.data.level))
-    figure.add_traces(traces)
-    figure.add_vline(x=evidence.depth, line={"color": light("zero"), "dash": "dot", "width": 1}, layer="below")
-    return figure
+    untouched = upright_line(evidence.depth, line={"color": light("zero"), "dash": "dot", "width": 1}, layer="below")
+    return framed(400, traces, x={"title": price}, y={"title": DELTA_AXIS}, shapes=[untouched])
 
 
 def _priced(evidence: Evidence, task: str) -> list[Priced]:
@@ -45,10 +42,10 @@ def _priced(evidence: Evidence, task: str) -> list[Priced]:
     return [(record, score) for record, score in scored if score is not None and math.isfinite(score.value)]
 
 
-def _points(rows: Sequence[Priced], price: Price, slot: int, level: float) -> go.Scatter:
+def _points(rows: Sequence[Priced], price: Price, slot: int, level: float) -> Trace:
     colour, _, symbol = series_style(slot)
     strategy = rows[0][0].strategy
-    return go.Scatter(
+    return scatter(
         x=[price(record) for record, _ in rows],
         y=[score.value for _, score in rows],
         mode="markers",
@@ -60,12 +57,12 @@ def _points(rows: Sequence[Priced], price: Price, slot: int, level: float) -> go
     )
 
 
-def _frontier(priced: Sequence[Priced], price: Price) -> go.Scatter:
+def _frontier(priced: Sequence[Priced], price: Price) -> Trace:
     best: list[tuple[int, float]] = []
     for record, score in sorted(priced, key=lambda row: (price(row[0]), row[1].value)):
         if not best or score.value < best[-1][1]:
             best.append((price(record), score.value))
-    return go.Scatter(
+    return scatter(
         x=[at for at, _ in best],
         y=[value for _, value in best],
         mode="lines",

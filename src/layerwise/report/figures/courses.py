@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-import plotly.graph_objects as go
-
+from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import framed, series_style
 from layerwise.report.figures.lines import area
 from layerwise.report.ledger import large
@@ -29,22 +28,19 @@ def costed(
     across: str,
     upwards: str,
     late: bool,
-) -> go.Figure:
+) -> Figure:
     """Every arm's mean loss, its last point marked; with `late` only the second half of the dearest arm is in sight."""
     drawn = [*arms.values(), frontier]
     most = max((cost for losses in (arms.values() if late else drawn) for cost in losses), default=1.0)
     costs = (LATE * most if late else 0.0, most * (1 + AIR / 2))
-    figure = framed(
+    traces = [trace for arm, losses in arms.items() for trace in _arm(arm, losses, slots[arm], across)]
+    return framed(
         HEIGHT,
+        [*traces, *(_frontier(frontier, across) if frontier else ())],
         x={"title": across, "range": costs, "exponentformat": "SI" if across == AXES["tokens"] else "power"},
         y={"title": upwards, "range": _span_of_losses(drawn, costs) if late else None, "zeroline": False},
         margin={"l": 48, "r": 16, "t": 8, "b": 44},
     )
-    for arm, losses in arms.items():
-        figure.add_traces(_arm(arm, losses, slots[arm], across))
-    if frontier:
-        figure.add_traces(_frontier(frontier, across))
-    return figure
 
 
 def _span_of_losses(drawn: Sequence[Losses], costs: tuple[float, float]) -> list[float] | None:
@@ -63,11 +59,11 @@ def _span_of_losses(drawn: Sequence[Losses], costs: tuple[float, float]) -> list
     return [min(bounds) - air, max(bounds) + air]
 
 
-def _arm(arm: str, losses: Losses, slot: int, across: str) -> list[go.Scatter]:
+def _arm(arm: str, losses: Losses, slot: int, across: str) -> list[Trace]:
     colour, ribbon, symbol = series_style(slot)
     places = list(losses)
     last = places[-1]
-    line = go.Scatter(
+    line = scatter(
         x=places,
         y=[score.value for score in losses.values()],
         mode="lines+markers",
@@ -99,8 +95,8 @@ def _range_at(last: float, losses: Losses, colour: str) -> dict[str, Any]:
     }
 
 
-def _frontier(losses: Losses, across: str) -> list[go.Scatter]:
-    line = go.Scatter(
+def _frontier(losses: Losses, across: str) -> list[Trace]:
+    line = scatter(
         x=list(losses),
         y=[score.value for score in losses.values()],
         mode="lines+markers",

@@ -7,10 +7,9 @@ from html import escape
 from statistics import median
 from typing import Any
 
-import plotly.graph_objects as go
-
 from layerwise.report.curves import Curve, Point, curves
 from layerwise.report.data import DELTA, Evidence
+from layerwise.report.figures.figure import Figure, Trace, level_line, scatter
 from layerwise.report.figures.frame import DELTA_AXIS, framed, series_style
 from layerwise.report.notation import between, tidy
 from layerwise.report.palette import faded, light, series_slots
@@ -34,7 +33,7 @@ def degradation(
     *,
     height: int = 460,
     span: tuple[float, float] | None = None,
-) -> go.Figure:
+) -> Figure:
     """Every strategy of a family on one task, with interval bands, single draws as dots, and the blind zone.
 
     The blind zone is the median minimum detectable effect at each size: an effect inside it would not be told apart
@@ -43,19 +42,19 @@ def degradation(
     drawn = curves(evidence, family, task, metric)
     share = metric != DELTA
     small = height < SMALL
-    figure = framed(
+    slots = series_slots(evidence.strategies)
+    curve_traces = (trace for curve in drawn for trace in _curve_traces(curve, slots[curve.strategy], metric))
+    baseline = evidence.baseline(task, metric) if share else None
+    dotted = {"color": light("zero"), "dash": "dot", "width": 1.5}
+    return framed(
         height,
+        [*(() if share else _blind_zone(drawn)), *curve_traces],
         x={"title": "" if small else SIZES.get(family, "layers affected"), **_ticks(drawn, small)},
         y={"title": "" if small else METRICS.get(metric, metric), "range": span}
         | ({"tickformat": ".0%", "rangemode": "tozero"} if share else {}),
         margin={"l": 34, "r": 8, "t": 4, "b": 24} if small else {"l": 48, "r": 12, "t": 8, "b": 40},
+        shapes=[] if baseline is None else [level_line(baseline, line=dotted)],
     )
-    slots = series_slots(evidence.strategies)
-    curve_traces = (trace for curve in drawn for trace in _curve_traces(curve, slots[curve.strategy], metric))
-    figure.add_traces([*(() if share else _blind_zone(drawn)), *curve_traces])
-    if share and (baseline := evidence.baseline(task, metric)) is not None:
-        figure.add_hline(y=baseline, line={"color": light("zero"), "dash": "dot", "width": 1.5})
-    return figure
 
 
 def _ticks(drawn: Sequence[Curve], small: bool) -> dict[str, Any]:
@@ -65,7 +64,7 @@ def _ticks(drawn: Sequence[Curve], small: bool) -> dict[str, Any]:
     return {"tickmode": "array", "tickvals": sizes} if len(sizes) <= most else {}
 
 
-def _blind_zone(drawn: Sequence[Curve]) -> list[go.Scatter]:
+def _blind_zone(drawn: Sequence[Curve]) -> list[Trace]:
     found: dict[int, list[float]] = {}
     for curve in drawn:
         for point in curve.points:
@@ -76,7 +75,7 @@ def _blind_zone(drawn: Sequence[Curve]) -> list[go.Scatter]:
     sizes = sorted(found)
     zone = [median(found[size]) for size in sizes]
     return [
-        go.Scatter(
+        scatter(
             x=[*sizes, *reversed(sizes)],
             y=[*zone, *(-edge for edge in reversed(zone))],
             fill="toself",
@@ -89,10 +88,10 @@ def _blind_zone(drawn: Sequence[Curve]) -> list[go.Scatter]:
     ]
 
 
-def _curve_traces(curve: Curve, slot: int, metric: str) -> list[go.Scatter]:
+def _curve_traces(curve: Curve, slot: int, metric: str) -> list[Trace]:
     colour, band, symbol = series_style(slot)
     common: dict[str, Any] = {"legendgroup": curve.strategy, "name": escape(label(curve.strategy))}
-    line = go.Scatter(
+    line = scatter(
         x=[point.affected for point in curve.points],
         y=[point.value for point in curve.points],
         mode="lines+markers",
@@ -105,13 +104,13 @@ def _curve_traces(curve: Curve, slot: int, metric: str) -> list[go.Scatter]:
     return [*_band(curve.points, band, common), *_draws(curve, colour, common), line]
 
 
-def _band(points: Sequence[Point], colour: str, common: dict[str, Any]) -> list[go.Scatter]:
+def _band(points: Sequence[Point], colour: str, common: dict[str, Any]) -> list[Trace]:
     bounded = [point for point in points if point.low is not None and point.high is not None]
     if not bounded:
         return []
     sizes = [point.affected for point in bounded]
     return [
-        go.Scatter(
+        scatter(
             x=[*sizes, *reversed(sizes)],
             y=[*(point.high for point in bounded), *(point.low for point in reversed(bounded))],
             fill="toself",
@@ -124,7 +123,7 @@ def _band(points: Sequence[Point], colour: str, common: dict[str, Any]) -> list[
     ]
 
 
-def _draws(curve: Curve, colour: str, common: dict[str, Any]) -> list[go.Scatter]:
+def _draws(curve: Curve, colour: str, common: dict[str, Any]) -> list[Trace]:
     """The single plans behind a mean, faint: how much one order differs from another."""
     single = [
         (point.affected, score.value) for point in curve.points if len(point.scores) > 1 for score in point.scores
@@ -132,7 +131,7 @@ def _draws(curve: Curve, colour: str, common: dict[str, Any]) -> list[go.Scatter
     if not single:
         return []
     return [
-        go.Scatter(
+        scatter(
             x=[affected for affected, _ in single],
             y=[value for _, value in single],
             mode="markers",

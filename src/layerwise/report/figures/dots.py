@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-import plotly.graph_objects as go
-
-from layerwise.report.figures.frame import framed, limits, series_style
+from layerwise.report.figures.figure import Figure, Trace, scatter, upright_band, upright_line
+from layerwise.report.figures.frame import REFERENCE, framed, limits, series_style
 from layerwise.report.notation import between
 from layerwise.report.palette import faded, light
 from layerwise.results.rows import Score
@@ -39,19 +38,25 @@ def dots(
     signed: bool = False,
     span: tuple[float, float] | None = None,
     rows: Sequence[str] | None = None,
-) -> go.Figure:
+    allowed: tuple[float, float] | None = None,
+) -> Figure:
     """A row for each name that any arm has, a lane in it for each arm.
 
     `reference` is a dotted line through all rows, `chance` a short dotted line in each; `from_zero` keeps zero on the
-    axis, `signed` shows the sign in the hover text, `span` fixes the axis and `rows` which there
-    are, for figures that stand side by side.
+    axis, `signed` shows the sign in the hover text, `allowed` is a grey band through all rows. `span` fixes the axis
+    and `rows` which there are, for figures that stand side by side.
     """
     names = list(rows or dict.fromkeys(name for arm in arms for name in arm.rows))
     places = {name: at for at, name in enumerate(names)}
     crowded = max((sum(name in arm.rows for arm in arms) for name in names), default=1)
     height = AIR + LANE * crowded
-    figure = framed(
+    heights = [_heights(arm, arms, places, LANE / height) for arm in arms]
+    traces = [trace for arm, at in zip(arms, heights, strict=True) for trace in _arm(arm, at, signed)]
+    if chance:
+        traces.append(_chance({places[name]: value for name, value in chance.items() if name in places}))
+    return framed(
         EDGES + len(names) * height,
+        traces,
         x={"title": across, "range": span or _span(arms, reference, chance or {}, from_zero)},
         y={
             "range": [len(names) - 0.5, -0.5],
@@ -62,15 +67,12 @@ def dots(
             "showgrid": False,
             "zeroline": False,
         },
+        shapes=[
+            *([] if reference is None else [upright_line(reference, **REFERENCE)]),
+            *([] if allowed is None else [upright_band(*allowed, faded(light("muted"), 0.16))]),
+        ],
         margin={"l": 8, "r": 16, "t": 8, "b": 44},
     )
-    heights = [_heights(arm, arms, places, LANE / height) for arm in arms]
-    figure.add_traces([trace for arm, at in zip(arms, heights, strict=True) for trace in _arm(arm, at, signed)])
-    if chance:
-        figure.add_trace(_chance({places[name]: value for name, value in chance.items() if name in places}))
-    if reference is not None:
-        figure.add_vline(x=reference, line={"color": light("ink"), "dash": "dot", "width": 1.5}, opacity=0.6)
-    return figure
 
 
 def _span(
@@ -95,12 +97,12 @@ def _heights(arm: Dots, arms: Sequence[Dots], places: Mapping[str, int], lane: f
     return found
 
 
-def _arm(arm: Dots, heights: Mapping[str, float], signed: bool) -> list[go.Scatter]:
+def _arm(arm: Dots, heights: Mapping[str, float], signed: bool) -> list[Trace]:
     colour, _, symbol = series_style(arm.slot)
     faint = [(heights[name], name, score) for name, of in arm.seeds.items() if name in heights for score in of]
     scores = list(arm.rows.values())
     shared = {"legendgroup": arm.name, "hovertemplate": "%{text}<extra></extra>", "name": escape(arm.name)}
-    seeds = go.Scatter(
+    seeds = scatter(
         x=[score.value for _, _, score in faint],
         y=[place for place, _, _ in faint],
         mode="markers",
@@ -108,7 +110,7 @@ def _arm(arm: Dots, heights: Mapping[str, float], signed: bool) -> list[go.Scatt
         text=[_told(score.subject, name, score, signed) for _, name, score in faint],
         **shared,
     )
-    means = go.Scatter(
+    means = scatter(
         x=[score.value for score in scores],
         y=[heights[name] for name in arm.rows],
         mode="markers",
@@ -133,9 +135,9 @@ def _told(who: str, row: str, score: Score, signed: bool) -> str:
     return f"<b>{escape(who)}</b>, {escape(row)}<br>{shown}"
 
 
-def _chance(values: Mapping[int, float]) -> go.Scatter:
+def _chance(values: Mapping[int, float]) -> Trace:
     """A short upright line in each row that has one."""
-    return go.Scatter(
+    return scatter(
         x=[part for value in values.values() for part in (value, value, None)],
         y=[part for at in values for part in (at - 0.42, at + 0.42, None)],
         mode="lines",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-import plotly.graph_objects as go
-
 from layerwise.report.alpha import source_name
+from layerwise.report.figures.figure import Figure, scatter
 from layerwise.report.figures.frame import framed
 from layerwise.report.notation import between, tidy
 from layerwise.report.palette import depth_colour, faded, light
@@ -18,20 +17,14 @@ EDGE = re.compile(r"(?P<reader>\d+|out)<-(?P<source>\d+)")
 HEIGHT = 400
 
 
-def edge_scatter(weights: Mapping[str, Score], effects: Mapping[str, Score], *, depth: int) -> go.Figure:
+def edge_scatter(weights: Mapping[str, Score], effects: Mapping[str, Score], *, depth: int) -> Figure:
     """A dot an edge, coloured by the layer it reads as in the maps; grey for the embedding.
 
     Both maps are keyed by edge, `reader<-source`; an edge that could not be cut has no effect and no dot.
     """
     found = [(edge, match) for edge in effects if edge in weights and (match := EDGE.fullmatch(edge))]
-    figure = framed(
-        HEIGHT,
-        x={"title": "size of the weight"},
-        y={"title": "nats lost by cutting it alone"},
-        margin={"l": 48, "r": 16, "t": 14, "b": 40},
-    )
     scores = [effects[edge] for edge, _ in found]
-    figure.add_scatter(
+    dots = scatter(
         x=[abs(weights[edge].value) for edge, _ in found],
         y=[score.value for score in scores],
         error_y={
@@ -52,7 +45,13 @@ def edge_scatter(weights: Mapping[str, Score], effects: Mapping[str, Score], *, 
         text=[_told(match, weights[edge], effects[edge]) for edge, match in found],
         hovertemplate="%{text}<extra></extra>",
     )
-    return figure
+    return framed(
+        HEIGHT,
+        [dots],
+        x={"title": "size of the weight"},
+        y={"title": "nats lost by cutting it alone"},
+        margin={"l": 48, "r": 16, "t": 14, "b": 40},
+    )
 
 
 def _colour(source: int, depth: int) -> str:

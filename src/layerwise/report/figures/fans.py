@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-
+from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import framed
 from layerwise.report.figures.lines import MOST_SIZES, Tell, area, size_axis
 from layerwise.report.palette import depth_colour, faded, light
@@ -22,21 +21,25 @@ def fan(
     height: int,
     span: tuple[float, float] | None = None,
     sizes: bool = False,
-) -> go.Figure:
+) -> Figure:
     """A thin curve for each layer with its intervals as fine bars, over the bands of the nulls.
 
     `sizes` says that places are sizes of a change, on a logarithmic axis.
     """
     axis = size_axis({place for rows in curves.values() for place in rows}, MOST_SIZES) if sizes else {}
-    figure = framed(height, x={"showgrid": False, **axis}, y={"range": span}, margin={"l": 34, "r": 8, "t": 6, "b": 24})
-    figure.add_traces([trace for band in bands for trace in area(band.rows, faded(light("muted"), 0.2), band.name)])
-    figure.add_traces([_curve(layer, rows, depth, tell) for layer, rows in curves.items()])
-    return figure
+    nulls = [trace for band in bands for trace in area(band.rows, faded(light("muted"), 0.2), band.name)]
+    return framed(
+        height,
+        [*nulls, *(_curve(layer, rows, depth, tell) for layer, rows in curves.items())],
+        x={"showgrid": False, **axis},
+        y={"range": span},
+        margin={"l": 34, "r": 8, "t": 6, "b": 24},
+    )
 
 
-def _curve(layer: int, rows: Rows, depth: int, tell: Tell) -> go.Scatter:
+def _curve(layer: int, rows: Rows, depth: int, tell: Tell) -> Trace:
     colour = depth_colour(layer, depth)
-    return go.Scatter(
+    return scatter(
         x=list(rows),
         y=[score.value for score in rows.values()],
         error_y=_bars(rows, colour),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-import plotly.graph_objects as go
-
+from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import framed, limits, series_style
 from layerwise.report.growth import Phase
 from layerwise.report.notation import between, fixed
@@ -18,24 +17,23 @@ Forecasts = Mapping[str, Mapping[Phase, tuple[Score, Score]]]
 """Arm to phase to (predicted, measured)."""
 
 
-def forecast(found: Forecasts, slots: Mapping[str, int], *, bar: float) -> go.Figure:
+def forecast(found: Forecasts, slots: Mapping[str, int], *, bar: float) -> Figure:
     """Both as shares of a uniform step; the grey band is `bar`, a share of the prediction, to either side."""
     pairs = [pair for of in found.values() for pair in of.values()]
     span = limits(bound for _, measured in pairs for bound in (measured.value, measured.low, measured.high))
     reach = limits(predicted.value for predicted, _ in pairs)
-    figure = framed(
+    top = max((predicted.value for predicted, _ in pairs), default=1.0) * 1.1
+    return framed(
         HEIGHT,
+        [_band(top, bar), _equal(top), *(_arm(arm, of, slots[arm]) for arm, of in found.items() if of)],
         x={"title": "predicted, FLOPs of a step as a share of uniform's", "range": reach},
         y={"title": "measured, time of a step", "range": span},
         margin={"l": 48, "r": 16, "t": 8, "b": 44},
     )
-    top = max((predicted.value for predicted, _ in pairs), default=1.0) * 1.1
-    figure.add_traces([_band(top, bar), _equal(top), *(_arm(arm, of, slots[arm]) for arm, of in found.items() if of)])
-    return figure
 
 
-def _band(top: float, bar: float) -> go.Scatter:
-    return go.Scatter(
+def _band(top: float, bar: float) -> Trace:
+    return scatter(
         x=[0.0, top, top, 0.0],
         y=[0.0, (1 + bar) * top, (1 - bar) * top, 0.0],
         fill="toself",
@@ -47,8 +45,8 @@ def _band(top: float, bar: float) -> go.Scatter:
     )
 
 
-def _equal(top: float) -> go.Scatter:
-    return go.Scatter(
+def _equal(top: float) -> Trace:
+    return scatter(
         x=[0.0, top],
         y=[0.0, top],
         mode="lines",
@@ -58,10 +56,10 @@ def _equal(top: float) -> go.Scatter:
     )
 
 
-def _arm(arm: str, phases: Mapping[Phase, tuple[Score, Score]], slot: int) -> go.Scatter:
+def _arm(arm: str, phases: Mapping[Phase, tuple[Score, Score]], slot: int) -> Trace:
     colour, _, symbol = series_style(slot)
     measured = [score for _, score in phases.values()]
-    return go.Scatter(
+    return scatter(
         x=[predicted.value for predicted, _ in phases.values()],
         y=[score.value for score in measured],
         error_y={

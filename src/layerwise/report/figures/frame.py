@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-import plotly.graph_objects as go
-
+from layerwise.report.figures.figure import Figure, Shape, Trace
 from layerwise.report.notation import between, probability, verdict
 from layerwise.report.palette import SERIES, SYMBOLS, faded, light
 from layerwise.results.rows import Score
@@ -16,17 +15,29 @@ from layerwise.results.rows import Score
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 DELTA_AXIS = "Δ NLL (nats per token)"
 CLEAR = "rgba(0,0,0,0)"
+REFERENCE = {"line": {"color": light("ink"), "dash": "dot", "width": 1.5}, "opacity": 0.6}
+"""How a line that values are compared with is drawn."""
 LONGEST_PLAN = 56  # characters of a plan that a hover box shows
 
 
-def framed(height: int, *, x: Mapping[str, Any], y: Mapping[str, Any], **layout: Any) -> go.Figure:
-    """An empty figure in the house frame; `x` and `y` add to its axes, `layout` to the rest.
+def framed(
+    height: int,
+    traces: Iterable[Trace],
+    *,
+    x: Mapping[str, Any],
+    y: Mapping[str, Any],
+    shapes: Sequence[Shape] = (),
+    **layout: Any,
+) -> Figure:
+    """A figure in the house frame; `x` and `y` add to its axes, `layout` to the rest.
 
-    Everything is set in one go: plotly checks every later update anew, and a report has hundreds of figures.
+    What is `None` is no property of an axis. The template is empty: a figure without any is given the default one of
+    Plotly's Python package where it is shown alone.
     """
-    return go.Figure(
-        layout={
-            "template": "none",
+    return Figure(
+        tuple(traces),
+        {
+            "template": {},
             "height": height,
             "autosize": True,
             "paper_bgcolor": CLEAR,
@@ -44,8 +55,9 @@ def framed(height: int, *, x: Mapping[str, Any], y: Mapping[str, Any], **layout:
             },
             "xaxis": _axis(x),
             "yaxis": _axis({"zeroline": True, **y}),
+            **({"shapes": shapes} if shapes else {}),
             **layout,
-        }
+        },
     )
 
 
@@ -53,7 +65,7 @@ def _axis(more: Mapping[str, Any]) -> dict[str, Any]:
     """A quiet axis: pale grid, no box, muted ticks; `title` is its text."""
     title = more.get("title")
     font = {"color": light("muted"), "size": 13}
-    return {
+    axis = {
         "gridcolor": light("grid"),
         "linecolor": light("quiet"),
         "zerolinecolor": light("zero"),
@@ -65,6 +77,7 @@ def _axis(more: Mapping[str, Any]) -> dict[str, Any]:
         **more,
         "title": {"text": title, "font": font, "standoff": 8} if title else None,
     }
+    return {name: value for name, value in axis.items() if value is not None}
 
 
 def limits(values: Iterable[float | None]) -> tuple[float, float] | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import plotly.graph_objects as go
-
+from layerwise.report.figures.figure import Figure, heatmap
 from layerwise.report.figures.frame import framed
 from layerwise.report.notation import between, fixed
 from layerwise.report.palette import DIVERGING, VIRIDIS, light
@@ -19,15 +18,14 @@ BAR = {
 CELL = 34
 
 
-def window_grid(scores: Mapping[tuple[int, int], Score], *, titles: tuple[str, str], height: int = 380) -> go.Figure:
+def window_grid(scores: Mapping[tuple[int, int], Score], *, titles: tuple[str, str], height: int = 380) -> Figure:
     """Pairs (first layer, number of layers) as colour: first across, number upwards; brighter is greater."""
     columns = sorted({first for first, _ in scores})
     rows = sorted({length for _, length in scores})
     values = [[_value(scores.get((first, length))) for first in columns] for length in rows]
     told = [[_window(scores.get((first, length)), first, length) for first in columns] for length in rows]
     plain = {"showgrid": False, "zeroline": False, "ticks": ""}
-    figure = framed(height, x={"title": titles[0], **plain}, y={"title": titles[1], **plain})
-    figure.add_heatmap(
+    grid = heatmap(
         x=columns,
         y=rows,
         z=values,
@@ -38,12 +36,12 @@ def window_grid(scores: Mapping[tuple[int, int], Score], *, titles: tuple[str, s
         zmin=0.0,
         colorbar=BAR,
     )
-    return figure
+    return framed(height, [grid], x={"title": titles[0], **plain}, y={"title": titles[1], **plain})
 
 
 def agreement_grid(
     names: Sequence[tuple[str, str]], scores: Mapping[tuple[str, str], Score], null: str | None = None
-) -> go.Figure:
+) -> Figure:
     """A square of correlations from -1 to 1; `names` pairs each score with the words that label it.
 
     A number stands in every cell; where the interval holds zero it is in brackets. With the score called
@@ -54,13 +52,7 @@ def agreement_grid(
     text = [[_cell(scores.get((row, column)), null in (row, column)) for column, _ in names] for row, _ in names]
     told = [[_pair(scores.get((row, column)), left, below) for column, below in names] for row, left in names]
     plain = {"type": "category", "showgrid": False, "zeroline": False, "ticks": ""}
-    figure = framed(
-        110 + CELL * len(names),
-        x={**plain, "side": "bottom", "tickangle": -35},
-        y={**plain, "autorange": "reversed"},
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-    )
-    figure.add_heatmap(
+    grid = heatmap(
         x=words,
         y=words,
         z=values,
@@ -77,7 +69,13 @@ def agreement_grid(
         colorscale=_scale([colour for colour, _ in reversed(DIVERGING)]),
         colorbar=BAR,
     )
-    return figure
+    return framed(
+        110 + CELL * len(names),
+        [grid],
+        x={**plain, "side": "bottom", "tickangle": -35},
+        y={**plain, "autorange": "reversed"},
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+    )
 
 
 def _scale(colours: Sequence[str]) -> list[list[float | str]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import plotly.graph_objects as go
-
 from layerwise.report.data import DELTA, Evidence
+from layerwise.report.figures.figure import Figure, bar
 from layerwise.report.figures.frame import DELTA_AXIS, framed, hover
 from layerwise.report.notation import is_resolved
 from layerwise.report.palette import faded, light
@@ -18,7 +17,7 @@ MOST_TICKS = 24
 
 def layer_bars(
     evidence: Evidence, task: str, plans: Mapping[int, str], title: str, span: tuple[float, float] | None = None
-) -> go.Figure:
+) -> Figure:
     """A bar a layer with its interval, by depth: the effect of the plan that stands for the layer.
 
     Strong bars are told apart from zero after correction; pale bars are not. `title` names a bar, with `{0}` for the
@@ -27,13 +26,7 @@ def layer_bars(
     level = evidence.data.level
     rows = [(layer, plans[layer], evidence.effect(plans[layer], task, DELTA)) for layer in sorted(plans)]
     measured = [(layer, plan, score) for layer, plan, score in rows if score and math.isfinite(score.value)]
-    figure = framed(
-        360,
-        x={"title": "layer", "showgrid": False, "dtick": 1 if len(measured) <= MOST_TICKS else None},
-        y={"title": DELTA_AXIS, "range": span},
-        bargap=0.28,
-    )
-    figure.add_bar(
+    bars = bar(
         x=[layer for layer, _, _ in measured],
         y=[score.value for _, _, score in measured],
         error_y=_whiskers([score for _, _, score in measured]),
@@ -48,7 +41,13 @@ def layer_bars(
         textposition="none",
         hovertemplate="%{text}<extra></extra>",
     )
-    return figure
+    return framed(
+        360,
+        [bars],
+        x={"title": "layer", "showgrid": False, "dtick": 1 if len(measured) <= MOST_TICKS else None},
+        y={"title": DELTA_AXIS, "range": span},
+        bargap=0.28,
+    )
 
 
 def _whiskers(scores: list[Score]) -> dict[str, object]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from statistics import fmean
 
-import plotly.graph_objects as go
-
+from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import framed, series_style
 from layerwise.report.notation import tidy
 from layerwise.report.palette import faded
@@ -27,17 +26,16 @@ class Course:
     averaged: bool = True
 
 
-def learning(courses: Sequence[Course], *, upwards: str) -> go.Figure:
+def learning(courses: Sequence[Course], *, upwards: str) -> Figure:
     """Every seed of every arm on a logarithmic scale of loss; the mean is over the seeds that reached a step."""
     losses = [loss for course in courses for seed in course.seeds.values() for loss in seed.values()]
-    figure = framed(
+    seeds = [_seed(course, name) for course in courses for name in course.seeds]
+    return framed(
         HEIGHT,
+        [*seeds, *(_mean(course) for course in courses if course.averaged)],
         x={"title": "step", "rangemode": "tozero"},
         y={"title": upwards, "type": "log", **_ticks(losses)},
     )
-    figure.add_traces([_seed(course, name) for course in courses for name in course.seeds])
-    figure.add_traces([_mean(course) for course in courses if course.averaged])
-    return figure
 
 
 def mean_course(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
@@ -71,10 +69,10 @@ def _multiples(powers: Iterable[int], digits: Iterable[int]) -> list[float]:
     return [digit * 10.0**power for power in powers for digit in tuple(digits)]
 
 
-def _seed(course: Course, name: str) -> go.Scatter:
+def _seed(course: Course, name: str) -> Trace:
     colour, _, _ = series_style(course.slot)
     steps = sorted(course.seeds[name])
-    return go.Scatter(
+    return scatter(
         x=steps,
         y=[course.seeds[name][step] for step in steps],
         mode="lines",
@@ -85,11 +83,11 @@ def _seed(course: Course, name: str) -> go.Scatter:
     )
 
 
-def _mean(course: Course) -> go.Scatter:
+def _mean(course: Course) -> Trace:
     colour, _, symbol = series_style(course.slot)
     mean = mean_course(course.seeds)
     of = f"mean of {len(course.seeds)} seeds" if len(course.seeds) > 1 else "one seed"
-    return go.Scatter(
+    return scatter(
         x=list(mean),
         y=list(mean.values()),
         mode="lines",

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-import plotly.graph_objects as go
-
-from layerwise.report.figures.frame import framed, series_style
+from layerwise.report.figures.figure import Figure, Trace, scatter, upright_line
+from layerwise.report.figures.frame import REFERENCE, framed, series_style
 from layerwise.report.notation import between
 from layerwise.report.palette import faded, light
 from layerwise.results.rows import Score
@@ -40,35 +39,34 @@ def levels(
     floor: float | None = None,
     reference: float | None = None,
     span: tuple[float, float] | None = None,
-) -> go.Figure:
+) -> Figure:
     """A row for each name of any level; `reference` is a dotted vertical line, `span` fixes the axis.
 
     Values below `floor` are drawn at it, so that one wild value does not flatten the rest; the hover tells the value.
     """
     names = list(dict.fromkeys(name for level in measured for name in level.rows))
-    figure = framed(
+    return framed(
         HEAD + LEGEND * len(measured) + ROW * len(names),
+        [_joined(measured, names, floor), *(_marks(level, floor) for level in measured)],
         x={"title": across, "zeroline": True, "range": span},
         y={
             "autorange": "reversed",
             "showgrid": True,
             "zeroline": False,
             "type": "category",
+            "categoryorder": "array",
+            "categoryarray": [escape(name) for name in names],
             "dtick": 1,
             "tickfont": {"color": light("ink"), "size": 12},
         },
+        shapes=[] if reference is None else [upright_line(reference, **REFERENCE)],
         margin={"l": 8, "r": 16, "t": 40, "b": 40},
         showlegend=True,
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
     )
-    figure.add_traces([_joined(measured, names, floor), *(_marks(level, floor) for level in measured)])
-    figure.update_yaxes(categoryorder="array", categoryarray=[escape(name) for name in names])
-    if reference is not None:
-        figure.add_vline(x=reference, line={"color": light("ink"), "dash": "dot", "width": 1.5}, opacity=0.6)
-    return figure
 
 
-def _joined(measured: Sequence[Level], names: Sequence[str], floor: float | None) -> go.Scatter:
+def _joined(measured: Sequence[Level], names: Sequence[str], floor: float | None) -> Trace:
     """A thin line in each row from its least measured level to its greatest."""
     x: list[float | None] = []
     y: list[str | None] = []
@@ -77,16 +75,16 @@ def _joined(measured: Sequence[Level], names: Sequence[str], floor: float | None
         if found:
             x += [min(found), max(found), None]
             y += [escape(name), escape(name), None]
-    return go.Scatter(
+    return scatter(
         x=x, y=y, mode="lines", line={"color": light("quiet"), "width": 2}, hoverinfo="skip", showlegend=False
     )
 
 
-def _marks(level: Level, floor: float | None) -> go.Scatter:
+def _marks(level: Level, floor: float | None) -> Trace:
     colour, _, symbol = series_style(level.slot)
     names = list(level.rows)
     shown = [_lifted(level.rows[name].value, floor) for name in names]
-    return go.Scatter(
+    return scatter(
         x=shown,
         y=[escape(name) for name in names],
         mode="markers",

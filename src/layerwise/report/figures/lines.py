@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
-import plotly.graph_objects as go
-
-from layerwise.report.figures.frame import framed, limits, series_style
+from layerwise.report.figures.figure import Figure, Trace, level_line, scatter
+from layerwise.report.figures.frame import REFERENCE, framed, limits, series_style
 from layerwise.report.notation import between, is_resolved, probability, tidy
 from layerwise.report.palette import faded, light
 from layerwise.report.series import Band, Line, Rows
@@ -32,35 +31,34 @@ def lined(
     tell: Tell,
     height: int = 340,
     span: tuple[float, float] | None = None,
+    reach: tuple[float, float] | None = None,
     sizes: bool = False,
     reference: float | None = None,
     legend: bool = False,
-) -> go.Figure:
+) -> Figure:
     """Each line with its interval as a ribbon, each null as a grey band; `tell` writes the hover text of a point.
 
     `across` and `upwards` name the axes; small figures leave the names to the heading above them. `span` fixes the
-    vertical axis, for figures that stand side by side; `sizes` says that places are sizes of a change, on a logarithmic
-    axis, and not counts; `reference` is a dotted level line. The nulls are named above the figure,
-    with `legend` the lines too.
+    vertical axis, for figures that stand side by side, and `reach` the horizontal one; `sizes` says that places are
+    sizes of a change, on a logarithmic axis, and not counts; `reference` is a dotted level line. The nulls are named
+    above the figure, with `legend` the lines too.
     """
     small = height < SMALL
     places = {place for rows in (*(line.rows for line in lines), *(band.rows for band in bands)) for place in rows}
     crowded = len(places) > (MOST_TICKS // 2 if small else MOST_TICKS)
     step = size_axis(places, MOST_SIZES) if sizes else {} if crowded else {"dtick": 1}
     named = legend or (bool(bands) and not small)
-    figure = framed(
+    nulls = [trace for index, band in enumerate(bands) for trace in _null(band, index)]
+    return framed(
         height,
-        x={"title": "" if small else across, "showgrid": False, **step},
+        [*nulls, *(trace for line in lines for trace in _line(line, tell, legend))],
+        x={"title": "" if small else across, "showgrid": False, "range": reach, **step},
         y={"title": "" if small else upwards, "range": span},
+        shapes=[] if reference is None else [level_line(reference, **REFERENCE)],
         margin={"l": 34, "r": 8, "t": 6, "b": 24} if small else {"l": 48, "r": 12, "t": 34 if named else 8, "b": 40},
         showlegend=named,
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
     )
-    figure.add_traces([trace for index, band in enumerate(bands) for trace in _null(band, index)])
-    figure.add_traces([trace for line in lines for trace in _line(line, tell, legend)])
-    if reference is not None:
-        figure.add_hline(y=reference, line={"color": light("ink"), "dash": "dot", "width": 1.5}, opacity=0.6)
-    return figure
 
 
 def size_axis(places: Iterable[float], most: int) -> dict[str, Any]:
@@ -107,11 +105,11 @@ def common_span(rows: Sequence[Rows]) -> tuple[float, float] | None:
     return limits(bound for row in rows for score in row.values() for bound in (score.value, score.low, score.high))
 
 
-def _line(line: Line, tell: Tell, named: bool) -> list[go.Scatter]:
+def _line(line: Line, tell: Tell, named: bool) -> list[Trace]:
     colour, ribbon, symbol = series_style(line.slot)
     places = sorted(line.rows)
     symbols: Any = [f"{symbol}-open" if place in line.hollow else symbol for place in places] if line.hollow else symbol
-    drawn = go.Scatter(
+    drawn = scatter(
         x=places,
         y=[line.rows[place].value for place in places],
         mode="lines+markers",
@@ -126,10 +124,10 @@ def _line(line: Line, tell: Tell, named: bool) -> list[go.Scatter]:
     return [*area(line.rows, ribbon, line.name), drawn]
 
 
-def _null(band: Band, index: int) -> list[go.Scatter]:
+def _null(band: Band, index: int) -> list[Trace]:
     opacity, dash = BAND_OPACITY[index % len(BAND_OPACITY)], BAND_DASH[index % len(BAND_DASH)]
     places = sorted(band.rows)
-    middle = go.Scatter(
+    middle = scatter(
         x=places,
         y=[band.rows[place].value for place in places],
         mode="lines" if len(places) > 1 else "markers",
@@ -147,7 +145,7 @@ def _bounds(score: Score) -> str:
     return between(score.value, score.low, score.high)
 
 
-def area(rows: Rows, colour: str, group: str) -> list[go.Scatter]:
+def area(rows: Rows, colour: str, group: str) -> list[Trace]:
     """The intervals of a line as one filled area; nothing where fewer than two places have an interval."""
     bounded = [
         (place, rows[place].low, rows[place].high)
@@ -157,7 +155,7 @@ def area(rows: Rows, colour: str, group: str) -> list[go.Scatter]:
     if len(bounded) < 2:
         return []
     return [
-        go.Scatter(
+        scatter(
             x=[*(place for place, _, _ in bounded), *(place for place, _, _ in reversed(bounded))],
             y=[*(high for _, _, high in bounded), *(low for _, low, _ in reversed(bounded))],
             fill="toself",

@@ -10,11 +10,10 @@ import math
 from collections.abc import Mapping
 from html import escape
 
-import plotly.graph_objects as go
-
 from layerwise.report.curves import curves
 from layerwise.report.data import DELTA, Evidence
 from layerwise.report.figures.curves import SIZES
+from layerwise.report.figures.figure import Figure, heatmap
 from layerwise.report.figures.frame import framed, hover
 from layerwise.report.notation import between, tidy
 from layerwise.report.palette import DIVERGING, light
@@ -23,7 +22,7 @@ from layerwise.report.wording import label
 Cells = dict[tuple[int, int], tuple[float, str]]
 
 
-def window_map(evidence: Evidence, task: str, windows: Mapping[tuple[int, int], str], verb: str) -> go.Figure:
+def window_map(evidence: Evidence, task: str, windows: Mapping[tuple[int, int], str], verb: str) -> Figure:
     """The effect of doing something to layers first..last: first across, last upwards, single layers on the diagonal.
 
     `windows` maps (first, last) to its plan; `verb` says what is done, as in "layers 3–5 dropped".
@@ -38,7 +37,7 @@ def window_map(evidence: Evidence, task: str, windows: Mapping[tuple[int, int], 
     return _map(cells, (places, f"first layer {verb}"), (places, f"last layer {verb}"), 460)
 
 
-def strategy_map(evidence: Evidence, family: str, task: str) -> go.Figure:
+def strategy_map(evidence: Evidence, family: str, task: str) -> Figure:
     """A family of many strategies: affected layers across, strategies upwards, the effect as colour."""
     drawn = curves(evidence, family, task)
     sizes = sorted({point.affected for curve in drawn for point in curve.points})
@@ -53,7 +52,7 @@ def strategy_map(evidence: Evidence, family: str, task: str) -> go.Figure:
     return _map(cells, across, (names, ""), max(300, 90 + 17 * len(names)))
 
 
-def _map(cells: Cells, x: tuple[list[str], str], y: tuple[list[str], str], height: int) -> go.Figure:
+def _map(cells: Cells, x: tuple[list[str], str], y: tuple[list[str], str], height: int) -> Figure:
     (across, below), (upwards, beside) = x, y
     values: list[list[float | None]] = [[None] * len(across) for _ in upwards]
     told = [[""] * len(across) for _ in upwards]
@@ -64,8 +63,7 @@ def _map(cells: Cells, x: tuple[list[str], str], y: tuple[list[str], str], heigh
     ticks = [share * largest for share in (-1.0, -0.25, 0.0, 0.25, 1.0)]
     colours = [colour for colour, _ in DIVERGING]
     plain = {"type": "category", "showgrid": False, "zeroline": False}
-    figure = framed(height, x={"title": below, **plain}, y={"title": beside, **plain})
-    figure.add_heatmap(
+    grid = heatmap(
         x=across,
         y=upwards,
         z=values,
@@ -85,4 +83,4 @@ def _map(cells: Cells, x: tuple[list[str], str], y: tuple[list[str], str], heigh
             "outlinewidth": 0,
         },
     )
-    return figure
+    return framed(height, [grid], x={"title": below, **plain}, y={"title": beside, **plain})

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import plotly.graph_objects as go
-
+from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import framed, limits
 from layerwise.report.notation import between
 from layerwise.report.palette import depth_colour, faded, light
@@ -22,22 +21,20 @@ def scattered(
     hollow: frozenset[int] = frozenset(),
     diagonal: bool = False,
     height: int = 380,
-) -> go.Figure:
+) -> Figure:
     """A numbered dot a layer, coloured by depth, with both intervals.
 
     `diagonal` draws y = x, for two estimates of one quantity; `hollow` holds the layers drawn as open dots.
     """
     layers = [layer for layer in across if layer in upwards]
-    figure = framed(
+    equal = [_diagonal([across[layer] for layer in layers])] if diagonal and layers else []
+    return framed(
         height,
+        [*equal, _dots(across, upwards, layers, depth, hollow, titles)],
         x={"title": titles[0], "zeroline": True},
         y={"title": titles[1]},
         margin={"l": 48, "r": 16, "t": 14, "b": 40},
     )
-    if diagonal and layers:
-        figure.add_trace(_diagonal([across[layer] for layer in layers]))
-    figure.add_trace(_dots(across, upwards, layers, depth, hollow, titles))
-    return figure
 
 
 def _dots(
@@ -47,8 +44,8 @@ def _dots(
     depth: int,
     hollow: frozenset[int],
     titles: tuple[str, str],
-) -> go.Scatter:
-    return go.Scatter(
+) -> Trace:
+    return scatter(
         x=[across[layer].value for layer in layers],
         y=[upwards[layer].value for layer in layers],
         error_x=_whiskers([across[layer] for layer in layers]),
@@ -71,9 +68,9 @@ def _dots(
     )
 
 
-def _diagonal(scores: list[Score]) -> go.Scatter:
+def _diagonal(scores: list[Score]) -> Trace:
     ends = limits(bound for score in scores for bound in (score.value, score.low, score.high)) or (0.0, 1.0)
-    return go.Scatter(
+    return scatter(
         x=list(ends),
         y=list(ends),
         mode="lines",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-import plotly.graph_objects as go
-
+from layerwise.report.figures.figure import Figure, Trace, heatmap, scatter
 from layerwise.report.figures.frame import framed
 from layerwise.report.palette import DIVERGING, SERIES, SYMBOLS, VIRIDIS, light
 from layerwise.report.similarity import Matrix
@@ -15,7 +14,7 @@ MOST_TICKS = 26
 MOST_LABELS = 8  # of a map, on each side
 
 
-def similarity_map(values: Matrix, low: float, high: float, *, diverging: bool = False) -> go.Figure:
+def similarity_map(values: Matrix, low: float, high: float, *, diverging: bool = False) -> Figure:
     """A square map of hidden states 0 (embedding) to the last layer; the caller gives the scale, so maps compare."""
     colours = [light_colour for light_colour, _ in DIVERGING] if diverging else list(VIRIDIS)
     span = [-0.5, len(values) - 0.5]
@@ -27,24 +26,22 @@ def similarity_map(values: Matrix, low: float, high: float, *, diverging: bool =
         "tick0": 0,
         "dtick": next(step for step in count(1) if step * MOST_LABELS >= len(values)),
     }
-    figure = framed(
+    grid = heatmap(
+        z=[list(row) for row in values],
+        zmin=low,
+        zmax=high,
+        colorscale=[[index / (len(colours) - 1), colour] for index, colour in enumerate(colours)],
+        colorbar=_colour_bar(),
+        hovertemplate="hidden states %{y} and %{x}<br><b>%{z:.3f}</b><extra></extra>",
+        hoverongaps=False,
+    )
+    return framed(
         310,
+        [grid],
         x={**plain, "range": span, "side": "top"},
         y={**plain, "range": span[::-1], "scaleanchor": "x"},
         margin={"l": 28, "r": 8, "t": 4, "b": 4},
     )
-    figure.add_trace(
-        go.Heatmap(
-            z=[list(row) for row in values],
-            zmin=low,
-            zmax=high,
-            colorscale=[[index / (len(colours) - 1), colour] for index, colour in enumerate(colours)],
-            colorbar=_colour_bar(),
-            hovertemplate="hidden states %{y} and %{x}<br><b>%{z:.3f}</b><extra></extra>",
-            hoverongaps=False,
-        )
-    )
-    return figure
 
 
 def _colour_bar() -> dict[str, Any]:
@@ -60,11 +57,12 @@ def _colour_bar() -> dict[str, Any]:
     }
 
 
-def adjacent(named: dict[str, Matrix]) -> go.Figure:
+def adjacent(named: dict[str, Matrix]) -> Figure:
     """How alike each hidden state is to the next one, a line per measure: zone borders are the dips."""
     ticks = 1 if len(next(iter(named.values()))) <= MOST_TICKS else None
-    figure = framed(
+    return framed(
         310,
+        [_profile(slot, name, values) for slot, (name, values) in enumerate(named.items())],
         x={"title": "hidden state j, against j + 1", "dtick": ticks},
         y={"title": "similarity", "zeroline": False},
         margin={"l": 48, "r": 12, "t": 28, "b": 40},
@@ -72,17 +70,16 @@ def adjacent(named: dict[str, Matrix]) -> go.Figure:
         hovermode="x unified",
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
     )
-    for slot, (name, values) in enumerate(named.items()):
-        steps = range(len(values) - 1)
-        figure.add_trace(
-            go.Scatter(
-                x=list(steps),
-                y=[values[step][step + 1] for step in steps],
-                name=name,
-                mode="lines+markers",
-                line={"color": SERIES[slot][0], "width": 2},
-                marker={"symbol": SYMBOLS[slot], "size": 6},
-                hovertemplate="%{y:.3f}",
-            )
-        )
-    return figure
+
+
+def _profile(slot: int, name: str, values: Matrix) -> Trace:
+    steps = range(len(values) - 1)
+    return scatter(
+        x=list(steps),
+        y=[values[step][step + 1] for step in steps],
+        name=name,
+        mode="lines+markers",
+        line={"color": SERIES[slot][0], "width": 2},
+        marker={"symbol": SYMBOLS[slot], "size": 6},
+        hovertemplate="%{y:.3f}",
+    )

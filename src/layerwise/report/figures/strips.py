@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from statistics import median
 
-import plotly.graph_objects as go
-
-from layerwise.report.figures.frame import framed, limits, series_style
+from layerwise.report.figures.figure import Figure, Trace, scatter, upright_line
+from layerwise.report.figures.frame import REFERENCE, framed, limits, series_style
 from layerwise.report.notation import between, tidy
 from layerwise.report.palette import faded, light
 from layerwise.results.rows import Score
@@ -38,14 +37,17 @@ def strips(
     reference: float | None = None,
     mark: str = "",
     span: tuple[float, float] | None = None,
-) -> go.Figure:
+) -> Figure:
     """A swarm a row with its median as a tick; `mark` names the marks, `reference` is a dotted vertical line.
 
     `span` fixes the axis, for figures that stand side by side.
     """
     span = span or limits([reference, *(value for row in rows for value in row.draws.values())])
-    figure = framed(
+    width = (span[1] - span[0]) / BINS if span else 1.0
+    swarms = [_dots(row, place, width) for place, row in enumerate(rows)]
+    return framed(
         HEAD + ROW * len(rows) + (18 if mark else 0),
+        [*swarms, _medians(rows), *([_marks(rows, mark)] if mark else [])],
         x={"title": across, "zeroline": True, "range": span},
         y={
             "range": [len(rows) - 0.5, -0.5],
@@ -56,18 +58,11 @@ def strips(
             "zeroline": False,
             "ticks": "",
         },
+        shapes=[] if reference is None else [upright_line(reference, **REFERENCE)],
         margin={"l": 8, "r": 16, "t": 30 if mark else 8, "b": 40},
         showlegend=bool(mark),
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
     )
-    width = (span[1] - span[0]) / BINS if span else 1.0
-    figure.add_traces([_dots(row, place, width) for place, row in enumerate(rows)])
-    figure.add_trace(_medians(rows))
-    if mark:
-        figure.add_trace(_marks(rows, mark))
-    if reference is not None:
-        figure.add_vline(x=reference, line={"color": light("ink"), "dash": "dot", "width": 1.5}, opacity=0.6)
-    return figure
 
 
 def swarmed(values: Sequence[float], width: float) -> list[float]:
@@ -88,10 +83,10 @@ def swarmed(values: Sequence[float], width: float) -> list[float]:
     return moved
 
 
-def _dots(row: Strip, place: int, width: float) -> go.Scatter:
+def _dots(row: Strip, place: int, width: float) -> Trace:
     colour, _, _ = series_style(row.slot)
     values = list(row.draws.values())
-    return go.Scatter(
+    return scatter(
         x=values,
         y=[round(place + moved, 3) for moved in swarmed(values, width)],
         mode="markers",
@@ -103,10 +98,10 @@ def _dots(row: Strip, place: int, width: float) -> go.Scatter:
     )
 
 
-def _medians(rows: Sequence[Strip]) -> go.Scatter:
+def _medians(rows: Sequence[Strip]) -> Trace:
     drawn = [(place, row) for place, row in enumerate(rows) if row.draws]
     middles = [median(row.draws.values()) for _, row in drawn]
-    return go.Scatter(
+    return scatter(
         x=middles,
         y=[place for place, _ in drawn],
         mode="markers",
@@ -120,9 +115,9 @@ def _medians(rows: Sequence[Strip]) -> go.Scatter:
     )
 
 
-def _marks(rows: Sequence[Strip], name: str) -> go.Scatter:
+def _marks(rows: Sequence[Strip], name: str) -> Trace:
     marked = [(place, row.name, row.mark) for place, row in enumerate(rows) if row.mark is not None]
-    return go.Scatter(
+    return scatter(
         x=[score.value for _, _, score in marked],
         y=[place for place, _, _ in marked],
         mode="markers",

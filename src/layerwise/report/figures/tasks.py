@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-import plotly.graph_objects as go
-
 from layerwise.report.curves import Point
 from layerwise.report.data import Evidence
+from layerwise.report.figures.figure import Figure, Trace, scatter, upright_band
 from layerwise.report.figures.frame import DELTA_AXIS, framed, series_style
 from layerwise.report.notation import between
 from layerwise.report.palette import faded, light, series_slots
@@ -24,27 +23,29 @@ _NAMES = {
 }
 
 
-def ranking(evidence: Evidence, ranked: Sequence[tuple[str, Point]]) -> go.Figure:
+def ranking(evidence: Evidence, ranked: Sequence[tuple[str, Point]]) -> Figure:
     """Strategies from least to most harmful, a dot with its interval each, and the blind zone about zero."""
-    figure = framed(84 + ROW * len(ranked), x={"title": DELTA_AXIS, "zeroline": True}, y=_NAMES)
-    resolutions = [point.resolution for _, point in ranked if point.resolution is not None]
-    if resolutions:
-        edge = min(resolutions)
-        figure.add_vrect(x0=-edge, x1=edge, fillcolor=faded(light("muted"), 0.16), line_width=0, layer="below")
+    edge = min((point.resolution for _, point in ranked if point.resolution is not None), default=None)
     slots = series_slots(evidence.strategies)
-    figure.add_traces([_whisker(label(name), point, name, slots[name]) for name, point in ranked])
-    return figure
+    return framed(
+        84 + ROW * len(ranked),
+        [_whisker(label(name), point, name, slots[name]) for name, point in ranked],
+        x={"title": DELTA_AXIS, "zeroline": True},
+        y=_NAMES,
+        shapes=[] if edge is None else [upright_band(-edge, edge, faded(light("muted"), 0.16))],
+    )
 
 
-def order_or_absence(evidence: Evidence, by_task: Mapping[str, Mapping[str, Point]]) -> go.Figure:
+def order_or_absence(evidence: Evidence, by_task: Mapping[str, Mapping[str, Point]]) -> Figure:
     """For each task, what the same window costs under each strategy: dots on a line, with intervals.
 
     Where the order strategies stand right of skip, the wrong order does more harm than no layers at all.
     """
     strategies = list(dict.fromkeys(strategy for points in by_task.values() for strategy in points))
     slots = series_slots(evidence.strategies)
-    figure = framed(
+    return framed(
         110 + 52 * len(by_task),
+        [trace for strategy in strategies for trace in _over_tasks(by_task, strategy, slots[strategy])],
         x={"title": DELTA_AXIS, "zeroline": True},
         y=_NAMES,
         margin={"l": 8, "r": 16, "t": 36, "b": 40},
@@ -53,23 +54,23 @@ def order_or_absence(evidence: Evidence, by_task: Mapping[str, Mapping[str, Poin
         scattergap=0.45,
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
     )
-    for strategy in strategies:
-        traces = [
-            _whisker(task, points[strategy], strategy, slots[strategy])
-            for task, points in by_task.items()
-            if strategy in points
-        ]
-        for index, trace in enumerate(traces):
-            trace.update(showlegend=index == 0, legendgroup=strategy, offsetgroup=strategy, orientation="h")
-        figure.add_traces(traces)
-    return figure
 
 
-def _whisker(row: str, point: Point, strategy: str, slot: int) -> go.Scatter:
+def _over_tasks(by_task: Mapping[str, Mapping[str, Point]], strategy: str, slot: int) -> list[Trace]:
+    """A trace for each task where the strategy was measured; the first of them stands for all in the legend."""
+    measured = [(task, points[strategy]) for task, points in by_task.items() if strategy in points]
+    shared = {"legendgroup": strategy, "offsetgroup": strategy, "orientation": "h"}
+    return [
+        _whisker(task, point, strategy, slot, showlegend=index == 0, **shared)
+        for index, (task, point) in enumerate(measured)
+    ]
+
+
+def _whisker(row: str, point: Point, strategy: str, slot: int, **more: Any) -> Trace:
     colour, _, symbol = series_style(slot)
     effect = between(point.value, point.low, point.high, signed=True)
     told = f"<b>{escape(label(strategy))}</b> · {escape(row)}<br>{effect} nats per token"
-    return go.Scatter(
+    return scatter(
         x=[point.value],
         y=[escape(row)],
         mode="markers",
@@ -78,6 +79,7 @@ def _whisker(row: str, point: Point, strategy: str, slot: int) -> go.Scatter:
         text=[told],
         hovertemplate="%{text}<extra></extra>",
         name=escape(label(strategy)),
+        **more,
     )
 
 

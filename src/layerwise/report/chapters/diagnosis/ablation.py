@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from layerwise.plan import PARTS, Part
 from layerwise.report.chapters.chapter import Chapter, card, lead, legend, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import Diagnosis
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import DELTA_AXIS
 from layerwise.report.figures.lines import common_span, lined, telling
 from layerwise.report.markup import Safe, element
@@ -74,7 +73,7 @@ def _pictures(
     leader: Picture | None = None,
 ) -> dict[str, Picture]:
     """A picture for each part that was measured, all on one vertical axis a task; the first leads the others."""
-    drawn: dict[Part | None, dict[tuple[int, ...], go.Figure]] = {part: {} for part in parts}
+    drawn: dict[Part | None, dict[tuple[int, ...], Figure]] = {part: {} for part in parts}
     for at, task in enumerate(tasks):
         lines = {part: _lines(found, interventions, task, part) for part in parts}
         span = common_span([line.rows for group in lines.values() for line in group])
@@ -106,7 +105,7 @@ def _lines(found: Diagnosis, interventions: dict[str, str], task: str, part: Par
 
 def _figure(
     found: Diagnosis, lines: list[Line], task: str, part: Part | None, span: tuple[float, float] | None, height: int
-) -> go.Figure:
+) -> Figure:
     tell = telling(f"layer {{}}{f', {part}' if part else ''}", "nats per token", found.level, nats=True)
     return lined(
         lines, _null(found, task, part), across="layer", upwards=DELTA_AXIS, tell=tell, height=height, span=span

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import Diagnosis
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.grids import agreement_grid
 from layerwise.report.picture import Choice, Picture
 from layerwise.report.wording import label
@@ -24,7 +23,7 @@ def agreement(evidence: Evidence) -> Chapter:
     statistics = [name for name in STATISTICS if found.subjects(MEASURE, name)]
     if not statistics:
         return Chapter(MEASURE, title, short, (missing("No two scores were compared in this run (agreement)."),))
-    variants: dict[tuple[int, ...], go.Figure] = {(at,): _grid(found, name) for at, name in enumerate(statistics)}
+    variants: dict[tuple[int, ...], Figure] = {(at,): _grid(found, name) for at, name in enumerate(statistics)}
     choice = (Choice("Correlation", tuple(STATISTICS[name] for name in statistics)),)
     picture = Picture("agreement", "Rank correlation between all scores", variants, choice)
     body = (
@@ -40,7 +39,7 @@ def agreement(evidence: Evidence) -> Chapter:
     return Chapter(MEASURE, title, short, body, (picture,))
 
 
-def _grid(found: Diagnosis, statistic: str) -> go.Figure:
+def _grid(found: Diagnosis, statistic: str) -> Figure:
     scores: dict[tuple[str, str], Score] = {}
     for subject, score in found.subjects(MEASURE, statistic).items():
         left, comma, right = subject.partition(",")

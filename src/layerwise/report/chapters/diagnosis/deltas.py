@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import NULL, WHOLE, Diagnosis
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.levels import Level, levels
 from layerwise.report.figures.lines import lined, telling
 from layerwise.report.markup import element
@@ -54,8 +53,8 @@ def deltas(evidence: Evidence) -> Chapter:
     return Chapter("deltas", title, short, body, (*pictures, at_one))
 
 
-def _variants(found: Diagnosis, types: tuple[str, ...], metric: str) -> dict[tuple[int, ...], go.Figure]:
-    variants: dict[tuple[int, ...], go.Figure] = {}
+def _variants(found: Diagnosis, types: tuple[str, ...], metric: str) -> dict[tuple[int, ...], Figure]:
+    variants: dict[tuple[int, ...], Figure] = {}
     level = INDEPENDENT if metric == "correlation" else None
     for at, task in enumerate(types):
         rows = _by_lag(found, metric, task)
@@ -77,7 +76,7 @@ def _by_lag(found: Diagnosis, metric: str, task: str) -> Rows:
     return {int(lag): score for lag, score in subjects if lag.isdecimal()}
 
 
-def _types(found: Diagnosis, types: tuple[str, ...]) -> go.Figure:
+def _types(found: Diagnosis, types: tuple[str, ...]) -> Figure:
     names = {task: EVERY if task == WHOLE else task for task in types}
     nulls = [
         Level(null_name(null), _at_one(found, f"correlation{NULL}{null}", names), slot, null=True)

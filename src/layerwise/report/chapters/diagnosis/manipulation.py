@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from statistics import median
 
-import plotly.graph_objects as go
-
 from layerwise.plan import PARTS, Part
 from layerwise.report.chapters.chapter import Chapter, card, depth_key, lead, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import NULL, Diagnosis
 from layerwise.report.figures.fans import fan
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import DELTA_AXIS
 from layerwise.report.figures.lines import common_span, lined, telling
 from layerwise.report.markup import Safe, element
@@ -150,7 +149,7 @@ def _fan(
     what: str,
     *,
     sizes: bool,
-) -> go.Figure:
+) -> Figure:
     tell = telling(what, "nats per token", found.level, nats=True)
     return fan(curves, bands, depth=found.depth, tell=tell, span=span, height=SMALL, sizes=sizes)
 

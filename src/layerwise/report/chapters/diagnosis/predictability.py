@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-import plotly.graph_objects as go
-
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import NULL, WHOLE, Diagnosis
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import DELTA_AXIS
 from layerwise.report.figures.levels import Level, levels
 from layerwise.report.figures.lines import lined, telling
@@ -62,8 +61,8 @@ def _placed(name: str, picture: Picture) -> Safe:
 def _explained(found: Diagnosis) -> dict[str, Picture]:
     """R2 by tensor type, a variant for each way of holding out, with its own nulls; the same by depth; and of norms."""
     pictures: dict[str, Picture] = {}
-    by_type: dict[tuple[int, ...], go.Figure] = {}
-    by_depth: dict[tuple[int, ...], go.Figure] = {}
+    by_type: dict[tuple[int, ...], Figure] = {}
+    by_depth: dict[tuple[int, ...], Figure] = {}
     for at, (metric, held_out) in enumerate(HELD_OUT.items()):
         marks = [
             *_null_levels(found, metric),
@@ -117,7 +116,7 @@ def _aligned(found: Diagnosis) -> dict[str, Picture]:
     types = tuple(dict.fromkeys(task for metric in ALIGNMENTS for task in found.tasks(MEASURE, metric)))
     names = tuple(EVERY if task == WHOLE else task for task in types)
     for metric, title in ALIGNMENTS.items():
-        variants: dict[tuple[int, ...], go.Figure] = {
+        variants: dict[tuple[int, ...], Figure] = {
             (at,): _pairs(found, metric, task, title)
             for at, task in enumerate(types)
             if found.pairs(MEASURE, metric, task)
@@ -129,7 +128,7 @@ def _aligned(found: Diagnosis) -> dict[str, Picture]:
     return pictures
 
 
-def _pairs(found: Diagnosis, metric: str, task: str, title: str) -> go.Figure:
+def _pairs(found: Diagnosis, metric: str, task: str, title: str) -> Figure:
     bands = [
         Band(null_name(null), _first_of_pair(found, f"{metric}{NULL}{null}", task))
         for null in found.nulls(MEASURE, metric, task)

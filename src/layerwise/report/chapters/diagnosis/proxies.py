@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from layerwise.plan import PARTS
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import Diagnosis
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import DELTA_AXIS
 from layerwise.report.figures.grids import window_grid
 from layerwise.report.figures.lines import lined, telling
@@ -76,7 +75,7 @@ def _gradient(found: Diagnosis) -> dict[str, Picture]:
         figure = lined(lines, bands, across="layer", upwards=DELTA_AXIS, tell=tell, legend=True)
         pictures[title] = Picture("proxies-gradient", title, {(): figure}, rooted=True)
     measured = {part: found.layers("ablation", "skip", part=part) for part in rows}
-    scatters: dict[tuple[int, ...], go.Figure] = {
+    scatters: dict[tuple[int, ...], Figure] = {
         (at,): scattered(
             measured[part],
             layers,

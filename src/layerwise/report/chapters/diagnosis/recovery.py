@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import plotly.graph_objects as go
-
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import NULL, Diagnosis
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import DELTA_AXIS
 from layerwise.report.figures.lines import lined, telling
 from layerwise.report.figures.scatter import scattered
@@ -65,14 +64,14 @@ def _panels(found: Diagnosis, kinds: tuple[str, ...]) -> dict[str, Picture]:
     choice = (Choice("Damage", tuple(_spoken(task) for task in kinds)),)
     pictures: dict[str, Picture] = {}
     for metric, (title, unit, slot) in PANELS.items():
-        variants: dict[tuple[int, ...], go.Figure] = {
+        variants: dict[tuple[int, ...], Figure] = {
             (at,): _by_depth(found, metric, task, title, unit, slot)
             for at, task in enumerate(kinds)
             if found.layers("recovery", metric, task)
         }
         _add(pictures, title, f"recovery-{metric}", variants, choice)
     skip = found.layers("ablation", "skip")
-    scatters: dict[tuple[int, ...], go.Figure] = {
+    scatters: dict[tuple[int, ...], Figure] = {
         (at,): scattered(
             skip,
             found.layers("recovery", "area", task),
@@ -92,7 +91,7 @@ def _add(
     pictures: dict[str, Picture],
     title: str,
     name: str,
-    variants: dict[tuple[int, ...], go.Figure],
+    variants: dict[tuple[int, ...], Figure],
     choice: tuple[Choice, ...],
 ) -> None:
     if variants:
@@ -100,7 +99,7 @@ def _add(
         pictures[title] = Picture(name, f"{title}, by layer", variants, choice, leader=leader)
 
 
-def _by_depth(found: Diagnosis, metric: str, task: str, title: str, unit: str, slot: int) -> go.Figure:
+def _by_depth(found: Diagnosis, metric: str, task: str, title: str, unit: str, slot: int) -> Figure:
     line = Line(
         title,
         found.layers("recovery", metric, task),

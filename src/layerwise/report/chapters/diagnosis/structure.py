@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from layerwise.plan import PARTS
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import WHOLE, Diagnosis
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.lines import lined, telling
 from layerwise.report.markup import Safe, element
 from layerwise.report.picture import Choice, Picture
@@ -59,7 +58,7 @@ def _weights(found: Diagnosis) -> dict[str, Picture]:
     choice = (Choice("Tensor type", tuple(EVERY if task == WHOLE else task for task in types)),)
     pictures: dict[str, Picture] = {}
     for slot, metric in enumerate(WEIGHTS):
-        variants: dict[tuple[int, ...], go.Figure] = {
+        variants: dict[tuple[int, ...], Figure] = {
             (at,): _by_depth(found, metric, task, slot)
             for at, task in enumerate(types)
             if found.layers(MEASURE, metric, task)
@@ -71,7 +70,7 @@ def _weights(found: Diagnosis) -> dict[str, Picture]:
     return pictures
 
 
-def _by_depth(found: Diagnosis, metric: str, task: str, slot: int) -> go.Figure:
+def _by_depth(found: Diagnosis, metric: str, task: str, slot: int) -> Figure:
     title = WEIGHTS[metric]
     line = Line(title, found.layers(MEASURE, metric, task), slot)
     bands = layer_bands(found, MEASURE, metric, task)
@@ -88,7 +87,7 @@ def _states(found: Diagnosis) -> dict[str, Picture]:
     return pictures
 
 
-def _lines(found: Diagnosis, metric: str, lines: list[Line]) -> go.Figure:
+def _lines(found: Diagnosis, metric: str, lines: list[Line]) -> Figure:
     bands = layer_bands(found, MEASURE, metric)
     tell = telling("layer {}", "", found.level)
     return lined(lines, bands, across="layer", upwards="ratio", tell=tell, height=320, legend=len(lines) > 1)

@@ -14,7 +14,6 @@ from layerwise.report.growth import ACCOUNTING, TRAINING, Growth, Phase
 from layerwise.report.ledger import cost_rows
 from layerwise.report.markup import element
 from layerwise.report.outlay import step_shares
-from layerwise.report.palette import faded, light
 from layerwise.report.picture import Picture
 from layerwise.report.quantity import PERCENT
 from layerwise.report.table import simple_table
@@ -73,10 +72,8 @@ def _budgets(found: Growth) -> Picture | None:
     rows = [Dots(arm, slots[arm], {arm: _ranged(arm, scores)}, {arm: scores}) for arm, scores in shares.items()]
     edge = max(2 * PERCENT * BUDGET_BAR, *(abs(s.value - PERCENT) for of in shares.values() for s in of))
     span = (PERCENT - 1.1 * edge, PERCENT + 1.1 * edge)
-    figure = dots(rows, across="% of uniform's FLOPs", reference=PERCENT, span=span)
-    bar = faded(light("muted"), 0.16)
-    low, high = (PERCENT * (1 + side * BUDGET_BAR) for side in (-1, 1))
-    figure.add_vrect(x0=low, x1=high, fillcolor=bar, line_width=0, layer="below")
+    allowed = (PERCENT * (1 - BUDGET_BAR), PERCENT * (1 + BUDGET_BAR))
+    figure = dots(rows, across="% of uniform's FLOPs", reference=PERCENT, span=span, allowed=allowed)
     return Picture("budgets", "FLOPs against uniform's budget; the band is 1 %", {(): figure})
 
 

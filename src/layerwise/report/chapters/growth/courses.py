@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from layerwise.report.arms import arm_slots
 from layerwise.report.chapters.chapter import Chapter, card, lead, legend, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.figures.courses import FRONTIER, costed
+from layerwise.report.figures.figure import Figure
 from layerwise.report.growth import TRAINING, Growth
 from layerwise.report.outlay import AXES, courses, frontier
 from layerwise.report.picture import Choice, Picture
@@ -49,7 +48,7 @@ def _picture(found: Growth) -> Picture | None:
     shown = {terms: arms for terms, arms in drawn.items() if arms}
     if not shown:
         return None
-    variants: dict[tuple[int, ...], go.Figure] = {
+    variants: dict[tuple[int, ...], Figure] = {
         (at, whole): costed(arms, frontier(found, terms), slots, across=AXES[terms], upwards=UPWARDS, late=not whole)
         for at, (terms, arms) in enumerate(shown.items())
         for whole in (0, 1)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from layerwise.report.arms import arm_slots
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.figures.dots import Dots, dots
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import limits
 from layerwise.report.growth import DIFFERENCE, GROWTH, HELD_OUT, TERMS, TEST, UNIFORM, Growth
 from layerwise.report.ledger import difference_rows
@@ -88,7 +87,7 @@ def _span(found: Growth) -> tuple[float, float] | None:
 
 def _figure(
     found: Growth, scores: dict[str, Score], span: tuple[float, float] | None, rows: list[str] | None = None
-) -> go.Figure:
+) -> Figure:
     """A row an arm in its colour; a pair has that of the arm it is compared with."""
     slots = arm_slots([*found.arms, *(_coloured_as(name) for name in scores)])
     shown = [Dots(name, slots[_coloured_as(name)], {name: score}) for name, score in scores.items()]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from layerwise.report.arms import arm_slots
 from layerwise.report.chapters.chapter import Chapter, card, depth_key, lead, legend, note
 from layerwise.report.chapters.robustness.absence import absent
 from layerwise.report.data import Evidence
 from layerwise.report.figures.cloud import cloud
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.lines import common_span, lined, telling
 from layerwise.report.figures.places import place_grid
 from layerwise.report.markup import Safe, element
@@ -60,7 +59,7 @@ def _branches(found: Robustness) -> Part:
     for metric in metrics:
         grids = {arm: found.pairs("branches", metric, arm) for arm in arms}
         most = max((score.value for grid in grids.values() for score in grid.values()), default=1.0)
-        variants: dict[tuple[int, ...], go.Figure] = {
+        variants: dict[tuple[int, ...], Figure] = {
             (at,): place_grid(grid, depth=found.depth, most=most, what=UNITS[metric])
             for at, grid in enumerate(grids.values())
             if grid
@@ -121,7 +120,7 @@ def _embedding(found: Robustness) -> Part:
     layers = {arm: found.score("embedding", "layer", WHOLE, arm) for arm in arms}
     named = sorted({int(score.value) for score in layers.values() if score is not None})
     which = f"layer {named[0]}" if len(named) == 1 else "one layer"
-    variants: dict[tuple[int, ...], go.Figure] = {
+    variants: dict[tuple[int, ...], Figure] = {
         (at,): cloud(found.pairs("embedding", "x", arm), found.pairs("embedding", "y", arm), depth=found.depth)
         for at, arm in enumerate(arms)
     }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from layerwise.report.arms import arm_slots
 from layerwise.report.chapters.chapter import Chapter, card, lead, note
 from layerwise.report.chapters.robustness.absence import absent
 from layerwise.report.data import Evidence
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.levels import Level, levels
 from layerwise.report.figures.strips import Strip, strips
 from layerwise.report.markup import Safe, element, measured
@@ -58,7 +57,7 @@ def _swarms(found: Robustness) -> Picture | None:
     if not kinds:
         return None
     slots = arm_slots(found.arms)
-    variants: dict[tuple[int, ...], go.Figure] = {}
+    variants: dict[tuple[int, ...], Figure] = {}
     for at, kind in enumerate(kinds):
         _, members, name = KINDS[kind]
         rows = [
@@ -90,7 +89,7 @@ def _ways(found: Robustness) -> Picture | None:
     """Members, best member, merged and ensemble, a row an arm; a choice of order."""
     quantity = found.quantity
     arms = found.arms_with("merging", quantity.metric)
-    variants: dict[tuple[int, ...], go.Figure] = {}
+    variants: dict[tuple[int, ...], Figure] = {}
     for at, condition in enumerate(CONDITIONS):
         tasks = {name: f"{way} {condition}" for way, name in WAYS.items()}
         tasks["merged"] = f"merged {MERGED[condition]}"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import plotly.graph_objects as go
-
 from layerwise.report.arms import arm_slots
 from layerwise.report.chapters.chapter import Chapter, card, lead, legend, note
 from layerwise.report.chapters.robustness.absence import absent
 from layerwise.report.data import Evidence
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import limits
 from layerwise.report.figures.lines import lined, telling
 from layerwise.report.markup import element
@@ -87,29 +86,21 @@ def _variants(
     rules: tuple[str, ...],
     condition: str,
     span: tuple[float, float] | None,
-) -> dict[tuple[int, ...], go.Figure]:
-    """One figure for each rule that was run under the condition, all on one scale."""
+) -> dict[tuple[int, ...], Figure]:
+    """One figure for each rule that was run under the condition, all on one scale: all layers first, as one prunes."""
     axis = found.quantity.axis
     tell = telling("{} layers kept", axis, found.level)
     return {
-        (at,): _descending(
-            lined(
-                lines[rule, condition],
-                across="layers kept",
-                upwards=axis,
-                tell=tell,
-                height=HEIGHT,
-                span=span,
-                reference=found.reference,
-            ),
-            found.depth,
+        (at,): lined(
+            lines[rule, condition],
+            across="layers kept",
+            upwards=axis,
+            tell=tell,
+            height=HEIGHT,
+            span=span,
+            reach=(found.depth + 0.3, 0.7),
+            reference=found.reference,
         )
         for at, rule in enumerate(rules)
         if (rule, condition) in lines
     }
-
-
-def _descending(figure: go.Figure, depth: int) -> go.Figure:
-    """The axis from all layers down to one, as a model is pruned."""
-    figure.update_xaxes(range=[depth + 0.3, 0.7])
-    return figure

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from layerwise.report.arms import arm_slots
 from layerwise.report.chapters.chapter import Chapter, card, lead, legend, note
 from layerwise.report.chapters.robustness.absence import absent
 from layerwise.report.data import Evidence
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.learning import Course, learning
 from layerwise.report.markup import element
 from layerwise.report.picture import Choice, Picture
@@ -59,7 +58,7 @@ def _courses(found: Robustness, metric: str) -> list[Course]:
 
 
 def _picture(courses: dict[str, list[Course]]) -> Picture:
-    variants: dict[tuple[int, ...], go.Figure] = {
+    variants: dict[tuple[int, ...], Figure] = {
         (at,): learning(drawn, upwards=LOSSES[metric]) for at, (metric, drawn) in enumerate(courses.items())
     }
     choice = (Choice("Loss", tuple(LOSSES[metric] for metric in courses)),)

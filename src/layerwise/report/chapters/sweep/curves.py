@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from layerwise.report.chapters.chapter import Chapter, card, lead, legend, missing, note
 from layerwise.report.curves import curve_families, curves
 from layerwise.report.data import DELTA, Evidence
 from layerwise.report.figures import degradation as degradation_figure
 from layerwise.report.figures import strategy_map
 from layerwise.report.figures.curves import METRICS
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import limits
 from layerwise.report.markup import Safe, element
 from layerwise.report.palette import series_slots
@@ -76,7 +75,7 @@ def _families(evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _main(evidence: Evidence, families: tuple[str, ...]) -> Picture | None:
     metrics = [metric for metric in METRICS if any(evidence.has(task, metric) for task in evidence.tasks)]
-    variants: dict[tuple[int, ...], go.Figure] = {
+    variants: dict[tuple[int, ...], Figure] = {
         (at_family, at_metric, at_task): degradation_figure(evidence, family, task, metric)
         for at_family, family in enumerate(families)
         for at_metric, metric in enumerate(metrics)
@@ -113,7 +112,7 @@ def _multiples(evidence: Evidence, family: str) -> dict[str, Picture]:
 
 
 def _grid(evidence: Evidence, family: str) -> Picture:
-    figures: dict[tuple[int, ...], go.Figure] = {
+    figures: dict[tuple[int, ...], Figure] = {
         (index,): strategy_map(evidence, family, task) for index, task in enumerate(evidence.tasks)
     }
     name = f"family-{evidence.families.index(family)}"

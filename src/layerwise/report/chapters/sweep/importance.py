@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import plotly.graph_objects as go
-
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import DELTA, Evidence
 from layerwise.report.figures import layer_bars, window_map
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import limits
 from layerwise.report.layers import neighbour_swaps, repeated_windows, single_skips, skipped_windows
 from layerwise.report.markup import element
@@ -78,7 +77,7 @@ def _span(evidence: Evidence, task: str, panels: list[dict[int, str]]) -> tuple[
 
 
 def _map(evidence: Evidence, tasks: tuple[str, ...], verb: str, windows: Mapping[tuple[int, int], str]) -> Picture:
-    figures: dict[tuple[int, ...], go.Figure] = {
+    figures: dict[tuple[int, ...], Figure] = {
         (index,): window_map(evidence, task, windows, verb) for index, task in enumerate(tasks)
     }
     return Picture(f"windows-{verb}", f"Effect of every window {verb}", figures, (Choice("Task", tasks),))

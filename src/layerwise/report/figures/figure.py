@@ -1,0 +1,72 @@
+"""A figure as plain data: traces and layout under the names of Plotly's JSON schema, which plotly.js on the page reads.
+
+The Python classes of Plotly check every property, which takes most of the time of a page that has hundreds of figures.
+The tests ask that check of every kind of page instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Trace = Mapping[str, Any]
+"""What is drawn from data: a `type` and the properties that it has."""
+Shape = Mapping[str, Any]
+"""What is drawn across the whole figure: a line or a band."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Traces, drawn one over another, in a layout.
+
+    `plotly.graph_objects.Figure(figure.payload())` checks it, and shows it alone.
+    """
+
+    traces: tuple[Trace, ...]
+    layout: Mapping[str, Any]
+
+    def payload(self) -> dict[str, Any]:
+        """The figure as plotly.js takes it: dicts, sequences, texts and numbers, of which some may not be finite."""
+        return {"data": self.traces, "layout": self.layout}
+
+
+def scatter(**properties: Any) -> Trace:
+    """Points, lines between them, or the area that a line encloses."""
+    return {"type": "scatter", **properties}
+
+
+def bar(**properties: Any) -> Trace:
+    """A bar for each place."""
+    return {"type": "bar", **properties}
+
+
+def heatmap(**properties: Any) -> Trace:
+    """A grid of cells whose colours are numbers."""
+    return {"type": "heatmap", **properties}
+
+
+def level_line(y: float, **properties: Any) -> Shape:
+    """A line at one height, from the left edge to the right."""
+    return {"type": "line", "x0": 0, "x1": 1, "xref": "x domain", "y0": y, "y1": y, "yref": "y", **properties}
+
+
+def upright_line(x: float, **properties: Any) -> Shape:
+    """A line at one place, from the lower edge to the upper."""
+    return {"type": "line", "x0": x, "x1": x, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain", **properties}
+
+
+def upright_band(low: float, high: float, colour: str) -> Shape:
+    """What lies between two places, from the lower edge to the upper, coloured below all traces."""
+    return {
+        "type": "rect",
+        "x0": low,
+        "x1": high,
+        "xref": "x",
+        "y0": 0,
+        "y1": 1,
+        "yref": "y domain",
+        "fillcolor": colour,
+        "line": {"width": 0},
+        "layer": "below",
+    }
