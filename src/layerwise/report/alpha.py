@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean, stdev
 
 from layerwise.plan.limits import LAYER_LIMIT
@@ -17,7 +18,7 @@ from layerwise.results.rows import Score
 OUT = "out"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Alpha:
     """Cells (reader, source), readers as numbers from 0 and the mixed output as reader `depth`.
 
@@ -39,12 +40,12 @@ class Alpha:
         kept = {(reader, source): of for (reader, source), of in sorted(values.items()) if source <= reader}
         return cls(depth, any(row.task == OUT for row in found), kept)
 
-    @property
+    @cached_property
     def mean(self) -> dict[tuple[int, int], float]:
         """The mean weight of each cell."""
         return {cell: fmean(of.values()) for cell, of in self.values.items()}
 
-    @property
+    @cached_property
     def spread(self) -> dict[tuple[int, int], float]:
         """The standard deviation over seeds of each cell that has several."""
         return {cell: stdev(of.values()) for cell, of in self.values.items() if len(of) > 1}

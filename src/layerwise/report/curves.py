@@ -50,8 +50,8 @@ def curves(evidence: Evidence, family: str, task: str, metric: str = DELTA) -> t
     """The curves of a family on a task, a strategy each, in the order of the run."""
     grouped: dict[str, dict[int, list[tuple[PlanRecord, Score]]]] = defaultdict(lambda: defaultdict(list))
     for record in evidence.data.plans:
-        score = evidence.effect(record.plan, task, metric)
-        if record.family == family and score is not None and math.isfinite(score.value):
+        score = evidence.effect(record.plan, task, metric) if record.family == family else None
+        if score is not None and math.isfinite(score.value):
             grouped[record.strategy][record.affected].append((record, score))
     return tuple(
         Curve(strategy, tuple(_point(affected, by_affected[affected]) for affected in sorted(by_affected)))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from layerwise.report.arms import in_reading_order, split_seed
+from layerwise.report.interval import bounded
 from layerwise.results.rows import Score
 
 ALL, TEST = "all", "test"
@@ -80,7 +81,7 @@ class Growth:
     def of(cls, scores: Iterable[Score], level: float = 0.05) -> Growth:
         """Look the rows up once; a run of another kind has no measures."""
         known = (TRAINING, IMPORTANCE, NULL, *OWN)
-        told = [_bounded(score) for score in scores if score.measure in known and math.isfinite(score.value)]
+        told = [bounded(score) for score in scores if score.measure in known and math.isfinite(score.value)]
         measures = tuple(dict.fromkeys(score.measure for score in told))
         if not set(measures) & set(OWN):  # the training of another kind of run
             return cls((), (), {}, (), level, {}, {})
@@ -179,10 +180,3 @@ class Growth:
     def against(self, arm: str, other: str = UNIFORM, terms: str = "flops") -> Score | None:
         """The loss of an arm minus that of another, on these terms."""
         return self.score(GROWTH, DIFFERENCE, f"{arm} - {other}", terms)
-
-
-def _bounded(score: Score) -> Score:
-    """The score, its interval left out unless both ends are finite."""
-    if all(bound is not None and math.isfinite(bound) for bound in (score.low, score.high)):
-        return score
-    return replace(score, low=None, high=None)

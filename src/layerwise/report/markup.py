@@ -68,9 +68,16 @@ def embedded_json(name: str, value: object) -> Safe:
 
     `<` is written as an escape, so no text inside can end the block; what is not finite becomes `null`.
     """
-    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text = _strict(value)
+    except ValueError:  # a number that is not finite; most pages have none, and need no copy without them
+        text = _strict(_finite(value))
     body = Safe(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
     return element("script", body, type="application/json", id=name)
+
+
+def _strict(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _finite(value: object) -> object:

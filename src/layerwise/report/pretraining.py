@@ -17,6 +17,7 @@ from statistics import fmean
 
 from layerwise.report.alpha import Alpha
 from layerwise.report.arms import in_reading_order
+from layerwise.report.interval import bounded
 from layerwise.results.rows import Score
 
 ALL = "all"
@@ -82,7 +83,7 @@ class Pretraining:
     @classmethod
     def of(cls, scores: Iterable[Score], level: float = 0.05) -> Pretraining:
         """Look the rows up once; a run without pre-trained models has no measures."""
-        found = [_bounded(score) for score in scores if _is_told(score.measure) and math.isfinite(score.value)]
+        found = [bounded(score) for score in scores if _is_told(score.measure) and math.isfinite(score.value)]
         measures = tuple(dict.fromkeys(score.measure for score in found))
         if set(measures) <= {TRAINING}:  # the training of another kind of run
             return cls((), {}, {}, (), level, {})
@@ -192,10 +193,3 @@ def _of_arm(rows: Rows, arm: str) -> Score | None:
     if len(own) < 2:
         return own[0] if own else None
     return replace(own[0], subject=arm, value=fmean(score.value for score in own), low=None, high=None, p=None)
-
-
-def _bounded(score: Score) -> Score:
-    """The score, its interval left out unless both ends are finite."""
-    if all(bound is not None and math.isfinite(bound) for bound in (score.low, score.high)):
-        return score
-    return replace(score, low=None, high=None)

@@ -12,9 +12,10 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from layerwise.report.arms import in_reading_order, split_seed
+from layerwise.report.interval import bounded
 from layerwise.report.quantity import ACCURACY, LOSS, NATS_ABOVE, POINTS, Quantity
 from layerwise.results.rows import Score
 
@@ -69,7 +70,7 @@ class Robustness:
         """Look the rows up once; the depth is the one that they state unless it is given."""
         by_subject: dict[tuple[str, str, str], dict[str, Score]] = defaultdict(dict)
         by_task: dict[tuple[str, str, str], dict[str, Score]] = defaultdict(dict)
-        found = [_bounded(score) for score in scores if score.measure in MEASURES and math.isfinite(score.value)]
+        found = [bounded(score) for score in scores if score.measure in MEASURES and math.isfinite(score.value)]
         for score in found:
             by_subject[score.measure, score.metric, score.task][score.subject] = score
             by_task[score.measure, score.metric, score.subject][score.task] = score
@@ -204,10 +205,3 @@ def _by_seed(name: str) -> tuple[bool, list[str | int]]:
     """The order of the subjects of one arm: by seed, the arm itself last, numbers as numbers."""
     parts = [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
     return split_seed(name)[1] is None, parts
-
-
-def _bounded(score: Score) -> Score:
-    """The score, its interval left out unless both ends are finite."""
-    if all(bound is not None and math.isfinite(bound) for bound in (score.low, score.high)):
-        return score
-    return replace(score, low=None, high=None)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from layerwise.report.arms import arm_slots
 from layerwise.report.chapters.chapter import Chapter, card, lead, legend, missing, note
 from layerwise.report.data import Evidence
 from layerwise.report.figures.courses import FRONTIER, costed
 from layerwise.report.figures.figure import Figure
-from layerwise.report.growth import TRAINING, Growth
-from layerwise.report.outlay import AXES, courses, frontier
+from layerwise.report.growth import TRAINING
+from layerwise.report.outlay import AXES, Losses, courses, frontier
 from layerwise.report.picture import Choice, Picture
 
 TITLE, SHORT = "Loss against what it cost", "Courses"
@@ -19,14 +21,16 @@ UPWARDS = "validation loss (nats per token)"
 def courses_by_cost(evidence: Evidence) -> Chapter:
     """One figure with two choices: against what, and how much of it."""
     found = evidence.growth
-    picture = _picture(found)
-    if picture is None:
+    drawn = {terms: arms for terms in AXES if (arms := courses(found, terms))}
+    if not drawn:
         text = "No finished training noted its losses (training): there is no course to draw."
         return Chapter(TRAINING, TITLE, SHORT, (missing(text),))
-    slots = {arm: slot for arm, slot in arm_slots(found.arms).items() if any(arm in courses(found, t) for t in AXES)}
+    frontiers = {terms: frontier(found, terms) for terms in AXES}
+    slots = {arm: slot for arm, slot in arm_slots(found.arms).items() if any(arm in arms for arms in drawn.values())}
+    picture = _picture(drawn, frontiers, arm_slots(found.arms))
     line = (
         f" The dashed line joins the ends of {FRONTIER}: what uniform training reaches when it is given that cost."
-        if any(frontier(found, terms) for terms in AXES)
+        if any(frontiers.values())
         else " Uniform was trained for one length, or not at all: there is no frontier to judge the ends by."
     )
     body = (
@@ -42,16 +46,13 @@ def courses_by_cost(evidence: Evidence) -> Chapter:
     return Chapter(TRAINING, TITLE, SHORT, body, (picture,))
 
 
-def _picture(found: Growth) -> Picture | None:
-    slots = arm_slots(found.arms)
-    drawn = {terms: courses(found, terms) for terms in AXES}
-    shown = {terms: arms for terms, arms in drawn.items() if arms}
-    if not shown:
-        return None
+def _picture(
+    drawn: Mapping[str, Mapping[str, Losses]], frontiers: Mapping[str, Losses], slots: Mapping[str, int]
+) -> Picture:
     variants: dict[tuple[int, ...], Figure] = {
-        (at, whole): costed(arms, frontier(found, terms), slots, across=AXES[terms], upwards=UPWARDS, late=not whole)
-        for at, (terms, arms) in enumerate(shown.items())
+        (at, whole): costed(arms, frontiers[terms], slots, across=AXES[terms], upwards=UPWARDS, late=not whole)
+        for at, (terms, arms) in enumerate(drawn.items())
         for whole in (0, 1)
     }
-    choices = (Choice("Against", tuple(AXES[terms] for terms in shown)), Choice("Shown", SIGHT))
+    choices = (Choice("Against", tuple(AXES[terms] for terms in drawn)), Choice("Shown", SIGHT))
     return Picture("courses", "Validation loss of every arm against what it cost", variants, choices)
