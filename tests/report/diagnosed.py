@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 
 from layerwise.plan import Plan
@@ -32,10 +33,11 @@ PARTS = (
 )  # fmt: skip
 
 
-def scores(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) -> list[Score]:
+@cache
+def scores(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) -> tuple[Score, ...]:
     """The rows of every measure of a diagnosis of `depth` layers."""
     draw = random.Random(seed)
-    return [
+    return (
         *_ablation(depth, tasks, draw),
         *_verdicts(depth),
         *_deltas(depth),
@@ -47,13 +49,14 @@ def scores(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) -> li
         *_agreement(),
         *_pruning(depth),
         *_order(depth, tasks),
-    ]
+    )
 
 
+@cache
 def diagnosis(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) -> ReportData:
     """A whole diagnosis with its manifest and the plans that judged its scores."""
     plans = (*_pruned(depth), *_moved(depth))
-    return ReportData(_manifest(depth, tasks), plans, tuple(scores(depth, tasks, seed)))
+    return ReportData(_manifest(depth, tasks), plans, scores(depth, tasks, seed))
 
 
 def resumable(data: ReportData, *finished: str) -> ReportData:

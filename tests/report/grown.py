@@ -12,6 +12,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from layerwise.report import ReportData
 from layerwise.results.rows import Note, Score
@@ -92,7 +93,8 @@ PAIRS_LOSS = 4.9
 """What a table of token pairs loses."""
 
 
-def scores(depth: int = 12) -> list[Score]:
+@cache
+def scores(depth: int = 12) -> tuple[Score, ...]:
     """The rows of a study of eight arms, three seeds each."""
     draw = random.Random(0)
     made = schedules(depth)
@@ -105,9 +107,10 @@ def scores(depth: int = 12) -> list[Score]:
         name, steps = f"uniform@{length:g}", round(length * UNIFORM_STEPS)
         rows += _trainings(name, made["uniform"], steps, depth, draw, shift=-0.32 * math.log(length))
     null = [row("null", "token pairs", "test", "nll", PAIRS_LOSS, 0.04)]
-    return [*rows, *null, *_rates(), *_differences(), *_importance(depth)]
+    return (*rows, *null, *_rates(), *_differences(), *_importance(depth))
 
 
+@cache
 def run(depth: int = 12) -> ReportData:
     """The whole run with its manifest."""
     manifest: dict[str, object] = {
@@ -121,7 +124,7 @@ def run(depth: int = 12) -> ReportData:
         Note("growth", "The importance was measured on a pilot: 3.1×10^12 FLOPs that no arm is charged for."),
         Note("growth", "stacking is not compared with uniform at equal tokens: what it read lies beyond its lengths."),
     )
-    return ReportData(manifest, (), tuple(scores(depth)), notes=notes)
+    return ReportData(manifest, (), scores(depth), notes=notes)
 
 
 def only(data: ReportData, *measures: str) -> ReportData:

@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 from layerwise.report import ReportData
 from layerwise.results.rows import Note, Score
@@ -44,7 +45,8 @@ ORDERS = 40
 DRAWS = 60
 
 
-def scores(depth: int = 12, *, language: bool = False, seed: int = 0) -> list[Score]:
+@cache
+def scores(depth: int = 12, *, language: bool = False, seed: int = 0) -> tuple[Score, ...]:
     """The rows of every measure of a robustness run of `depth` layers."""
     draw = random.Random(seed)
     rows = [
@@ -58,9 +60,10 @@ def scores(depth: int = 12, *, language: bool = False, seed: int = 0) -> list[Sc
         *_merging(depth, language, draw),
         *_training(draw),
     ]
-    return [score for score in rows if not (language and score.metric.startswith("accuracy_top5"))]
+    return tuple(score for score in rows if not (language and score.metric.startswith("accuracy_top5")))
 
 
+@cache
 def run(depth: int = 12, *, language: bool = False) -> ReportData:
     """A whole robustness run with its manifest."""
     manifest: dict[str, object] = {
@@ -74,7 +77,7 @@ def run(depth: int = 12, *, language: bool = False) -> ReportData:
         "command": ["layerwise", "robustness", "runs/digits"],
     }
     notes = (Note("branches", "The norms were measured on the first 128 images."),)
-    return ReportData(manifest, (), tuple(scores(depth, language=language)), notes=notes)
+    return ReportData(manifest, (), scores(depth, language=language), notes=notes)
 
 
 def trained(depth: int = 12) -> ReportData:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import cache
 
 from layerwise.plan import Plan
 from layerwise.plan.families import FAMILIES
@@ -21,6 +22,7 @@ DOCUMENTS = 48
 HALF_WIDTH = 0.02
 
 
+@cache
 def run(
     depth: int = 12,
     families: tuple[str, ...] = ("painters", "leave_one_out", "swap_adjacent"),

@@ -14,7 +14,7 @@ from layerwise.report.diagnosis import MEASURES
 from layerwise.results.rows import Note
 from report import diagnosed, synthetic
 from report.test_page import CHAPTERS as SWEEP
-from report.test_page import Page
+from report.test_page import Page, read
 
 CHAPTERS = (
     "claims", "ablation", "racing", "order", "deltas", "predictability", "recovery", "manipulation", "structure",
@@ -40,7 +40,7 @@ def chapters(page: Page) -> list[str]:
 
 
 def figures(html: str) -> dict[str, Any]:
-    return dict(json.loads(Page(html).json)["figures"])
+    return dict(json.loads(read(html).json)["figures"])
 
 
 def both() -> ReportData:
@@ -59,7 +59,7 @@ def drawn(html: str) -> dict[str, Any]:
 
 
 def test_a_diagnosis_has_its_own_chapters_and_no_others(html: str) -> None:
-    page = Page(html)
+    page = read(html)
     assert chapters(page) == list(CHAPTERS)
     assert page.open == []
     assert len(page.ids) == len(set(page.ids))
@@ -67,11 +67,11 @@ def test_a_diagnosis_has_its_own_chapters_and_no_others(html: str) -> None:
 
 
 def test_a_sweep_has_no_chapter_of_a_diagnosis() -> None:
-    assert chapters(Page(render(synthetic.run(6)))) == list(SWEEP)
+    assert chapters(read(render(synthetic.run(6)))) == list(SWEEP)
 
 
 def test_a_run_that_is_both_has_both_and_one_provenance() -> None:
-    page = Page(render(both()))
+    page = read(render(both()))
     assert chapters(page) == [*SWEEP[:-1], *CHAPTERS]
     assert len(page.ids) == len(set(page.ids))
 
@@ -90,7 +90,7 @@ def test_a_follower_has_a_choice_for_every_one_of_its_leader(drawn: dict[str, An
 
 @pytest.mark.parametrize("measure", MISSING)
 def test_a_measure_that_was_not_taken_is_said_in_its_chapter(measure: str) -> None:
-    page = Page(render(diagnosed.without(diagnosed.diagnosis(8), measure)))
+    page = read(render(diagnosed.without(diagnosed.diagnosis(8), measure)))
     assert chapters(page) == list(CHAPTERS)
     assert MISSING[measure] in page.text
     assert [text for text in MISSING.values() if text in page.text] == [MISSING[measure]]
@@ -99,7 +99,7 @@ def test_a_measure_that_was_not_taken_is_said_in_its_chapter(measure: str) -> No
 @pytest.mark.parametrize("measure", [*MEASURES, "effect"])
 def test_a_measure_alone_makes_a_page(measure: str) -> None:
     rest = {score.measure for score in diagnosed.scores(8)} - {measure}
-    page = Page(render(diagnosed.without(diagnosed.diagnosis(8), *rest)))
+    page = read(render(diagnosed.without(diagnosed.diagnosis(8), *rest)))
     assert chapters(page) == list(CHAPTERS)
     assert page.open == []
 
@@ -175,7 +175,7 @@ def test_verdicts_are_cells_by_depth(html: str) -> None:
     cells = re.findall(r'<li class="(matters|no_effect|harmful)" title="([^"]+)">', html)
     assert [kind for kind, _ in cells] == ["matters"] * 6 + ["harmful", "no_effect"] + ["matters"] * 4
     assert "layer 7: no effect above 0.0210 nats" in [title for _, title in cells]
-    assert "10 layers matter, 1 layer is without detectable effect, 1 layer is harmful" in Page(html).text
+    assert "10 layers matter, 1 layer is without detectable effect, 1 layer is harmful" in read(html).text
 
 
 def test_the_masthead_counts_what_a_diagnosis_has(html: str) -> None:
@@ -188,10 +188,10 @@ def test_the_masthead_counts_what_a_diagnosis_has(html: str) -> None:
 
 def test_an_interrupted_diagnosis_names_the_parts_that_are_waiting() -> None:
     part = diagnosed.resumable(diagnosed.without(diagnosed.diagnosis(8), "recovery", "pruning"), *diagnosed.PARTS[:8])
-    text = Page(render(part)).text
+    text = read(render(part)).text
     assert "3 parts of this diagnosis are not complete (recovery, agreement and pruning)" in text
     whole = diagnosed.resumable(diagnosed.diagnosis(8), *diagnosed.PARTS)
-    assert "not complete" not in Page(render(whole)).text
+    assert "not complete" not in read(render(whole)).text
 
 
 def test_depth_is_read_from_the_rows_where_nobody_states_it(html: str) -> None:
@@ -205,7 +205,7 @@ def test_hostile_names_stay_text() -> None:
     rows = tuple(replace(score, task=hostile) if score.task == "text" else score for score in diagnosed.scores(8))
     rows += tuple(replace(score, task=hostile) for score in diagnosed.scores(8) if score.task == diagnosed.TYPES[1])
     html = render(replace(diagnosed.diagnosis(8), scores=rows))
-    page = Page(html)
+    page = read(html)
     assert "<script>alert" not in html
     assert page.names.count("script") == 3
     assert page.open == []
@@ -216,14 +216,14 @@ def test_values_that_are_not_finite_leave_the_page_whole() -> None:
         replace(score, value=float("nan")) if number % 3 == 0 else replace(score, low=float("nan"))
         for number, score in enumerate(diagnosed.scores(8))
     )
-    page = Page(render(replace(diagnosed.diagnosis(8), scores=rows)))
+    page = read(render(replace(diagnosed.diagnosis(8), scores=rows)))
     json.loads(page.json, parse_constant=lambda name: pytest.fail(name))
     assert chapters(page) == list(CHAPTERS)
 
 
 def test_one_task_and_thirty_layers() -> None:
     html = render(diagnosed.diagnosis(30, tasks=("all",)))
-    assert chapters(Page(html)) == list(CHAPTERS)
+    assert chapters(read(html)) == list(CHAPTERS)
     assert len(html.encode()) < 9_000_000
 
 

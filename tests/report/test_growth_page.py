@@ -19,7 +19,7 @@ from layerwise.report.outlay import courses, frontier
 from layerwise.results.rows import Note
 from report import grown
 from report.grown import row
-from report.test_page import Page
+from report.test_page import read
 
 CHAPTERS = ("growth", "training", "held_out", "schedule", "rates", "accounting", "provenance")
 MISSING = {
@@ -43,17 +43,17 @@ def html(data: ReportData) -> str:
 
 
 def figures(html: str) -> dict[str, Any]:
-    return dict(json.loads(Page(html).json)["figures"])
+    return dict(json.loads(read(html).json)["figures"])
 
 
 def chapters(html: str) -> list[str]:
-    return [name for name in Page(html).ids if name in (*CHAPTERS, "robustness", "study", "headline")]
+    return [name for name in read(html).ids if name in (*CHAPTERS, "robustness", "study", "headline")]
 
 
 def test_every_chapter_is_written_once_in_order(html: str) -> None:
     assert chapters(html) == list(CHAPTERS)
     assert 'class="missing"' not in html
-    assert Page(html).open == []
+    assert read(html).open == []
 
 
 def test_the_verdict_stands_on_top_with_its_badge(html: str) -> None:
@@ -116,12 +116,12 @@ def test_one_schedule_alone_is_a_report_too(data: ReportData) -> None:
     assert "there is no frontier to judge the ends by" in html
 
 
-def test_a_side_that_was_not_tuned_is_not_said_to_be(data: ReportData) -> None:
-    assert "Both sides were tuned" in render(data)
+def test_a_side_that_was_not_tuned_is_not_said_to_be(data: ReportData, html: str) -> None:
+    assert "Both sides were tuned" in html
     one_sided = tuple(s for s in data.scores if s.measure != "rates" or s.subject == "uniform")
-    html = render(replace(data, scores=one_sided))
-    assert "Only uniform was tuned." in html
-    assert "Both sides" not in html
+    alone = render(replace(data, scores=one_sided))
+    assert "Only uniform was tuned." in alone
+    assert "Both sides" not in alone
 
 
 def test_an_unfinished_training_is_announced(data: ReportData) -> None:
@@ -139,8 +139,8 @@ def test_names_that_users_chose_are_escaped(data: ReportData) -> None:
         row("growth", "<i>mine - uniform", "flops", "difference", 0.1, 0.2),
     ]
     html = render(replace(data, scores=tuple(rows)))
-    assert "<i>mine" not in html.replace(Page(html).json, "")
-    assert "<b>first" not in html.replace(Page(html).json, "")
+    assert "<i>mine" not in html.replace(read(html).json, "")
+    assert "<b>first" not in html.replace(read(html).json, "")
 
 
 def test_the_end_of_the_courses_holds_every_end_and_the_whole_begins_at_nothing() -> None:

@@ -22,7 +22,7 @@ from layerwise.report.worth import worth
 from layerwise.results.rows import Score
 from report import diagnosed, pretrained, robust, synthetic
 from report.pretrained import row
-from report.test_page import Page
+from report.test_page import read
 
 CHAPTERS = ("study", "masked_lm", "alpha", "likeness", "training", "costs", "pairs", "glue", "edges", "provenance")
 MISSING = {
@@ -48,11 +48,11 @@ def html(data: ReportData) -> str:
 
 
 def figures(html: str) -> dict[str, Any]:
-    return dict(json.loads(Page(html).json)["figures"])
+    return dict(json.loads(read(html).json)["figures"])
 
 
 def chapters(html: str) -> list[str]:
-    return [name for name in Page(html).ids if name in CHAPTERS]
+    return [name for name in read(html).ids if name in CHAPTERS]
 
 
 def answer(found: Pretraining, question: str) -> tuple[str, str]:
@@ -251,8 +251,8 @@ def test_an_unfinished_training_is_announced(data: ReportData) -> None:
 def test_names_that_users_chose_are_escaped(data: ReportData) -> None:
     rows = [row("pairs <b>.jsonl", "<i>arm", "all", "accuracy", 0.6, 0.1), row("alpha", "<i>arm/0", "0", "0", 1.0)]
     html = render(replace(data, scores=tuple(rows)))
-    assert "<i>arm" not in html.replace(Page(html).json, "")
-    assert "<b>.jsonl" not in html.replace(Page(html).json, "")
+    assert "<i>arm" not in html.replace(read(html).json, "")
+    assert "<b>.jsonl" not in html.replace(read(html).json, "")
 
 
 def test_the_terminal_shows_a_table_and_the_verdicts(data: ReportData) -> None:

@@ -23,7 +23,7 @@ from layerwise.report.survival import Cell, sentence, summary, survival
 from layerwise.results.rows import Note, Score
 from report import diagnosed, robust, synthetic
 from report.robust import row
-from report.test_page import Page
+from report.test_page import read
 
 CHAPTERS = ("robustness", "orders", "layers-kept", "merging", "position", "inside", "training", "provenance")
 MISSING = {
@@ -63,11 +63,11 @@ def drawn(html: str) -> dict[str, Any]:
 
 
 def figures(html: str) -> dict[str, Any]:
-    return dict(json.loads(Page(html).json)["figures"])
+    return dict(json.loads(read(html).json)["figures"])
 
 
 def chapters(html: str) -> list[str]:
-    return [name for name in Page(html).ids if name in CHAPTERS]
+    return [name for name in read(html).ids if name in CHAPTERS]
 
 
 def looked_up(*rows: Score) -> Robustness:
@@ -220,7 +220,7 @@ def test_sentences_say_what_the_matrix_shows(found: Robustness) -> None:
 
 
 def test_the_chapters_stand_in_order_and_every_element_is_closed(html: str) -> None:
-    page = Page(html)
+    page = read(html)
     assert chapters(html) == list(CHAPTERS)
     assert page.open == []
     assert len(page.ids) == len(set(page.ids))
@@ -312,13 +312,13 @@ def test_thin_lines_are_seeds_and_the_bold_one_their_mean(drawn: dict[str, Any],
 
 
 def test_identity_draws_are_told_apart_and_the_published_table_is_named(html: str) -> None:
-    text = Page(html).text
+    text = read(html).text
     assert "Draws that changed nothing" in text
     assert "148" in text
     assert "LayerShuffle paper, ViT-B/16 on ImageNet" in text
     assert "62.77" in text
     assert "Does a baseline merged at its own depth survive too? Merged it scores 71.0 %" in text
-    language = Page(render(robust.run(8, language=True))).text
+    language = read(render(robust.run(8, language=True))).text
     assert "62.77" not in language
     assert "nats per token, lower is better" in language
     assert "top-5" not in language.split("Provenance")[-2]
@@ -328,13 +328,13 @@ def test_identity_draws_are_told_apart_and_the_published_table_is_named(html: st
 def test_a_measure_that_was_not_taken_is_one_line(measures: tuple[str, ...]) -> None:
     html = render(robust.without(robust.run(8), *measures))
     assert chapters(html) == list(CHAPTERS)
-    assert {text for text in EVERY_MISSING if text in Page(html).text} == set(MISSING[measures])
+    assert {text for text in EVERY_MISSING if text in read(html).text} == set(MISSING[measures])
 
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_any_one_measure_alone_makes_a_page(measure: str) -> None:
     html = render(robust.only(robust.run(6), measure))
-    page = Page(html)
+    page = read(html)
     assert sorted(chapters(html)) == sorted(CHAPTERS)
     assert page.open == []
     assert all(figure["leader"] in figures(html) for figure in figures(html).values())
@@ -358,11 +358,11 @@ def test_the_masthead_counts_arms_seeds_and_images(html: str) -> None:
 def test_what_is_unfinished_is_named() -> None:
     data = robust.run(8)
     begun = tuple(score for score in data.scores if not (score.subject == "layerdrop/1" and score.metric == "steps"))
-    text = Page(render(robust.without(replace(data, scores=begun), "position", "merging"))).text
+    text = read(render(robust.without(replace(data, scores=begun), "position", "merging"))).text
     assert "1 training (layerdrop/1) and 2 parts (position and merging) are not complete" in text
     done = tuple(Score("examination", name, "all", "done", 1.0) for name in ("position", "merging"))
     finished = robust.without(data, "position", "merging")
-    assert "not complete" not in Page(render(replace(finished, scores=(*finished.scores, *done)))).text
+    assert "not complete" not in read(render(replace(finished, scores=(*finished.scores, *done)))).text
 
 
 def test_what_had_to_be_left_out_stands_in_its_chapter() -> None:
@@ -385,7 +385,7 @@ def test_hostile_names_stay_text_and_wild_values_leave_the_page_whole() -> None:
         for number, score in enumerate(robust.scores(6))
     )
     html = render(replace(robust.run(6), scores=rows))
-    page = Page(html)
+    page = read(html)
     assert "<script>alert" not in html
     assert page.names.count("script") == 3
     assert page.open == []
