@@ -1,4 +1,7 @@
-"""The page in a real browser: drawn, answering, dark, narrow, and silent in the console."""
+"""The page in a real browser: drawn, answering, dark, narrow, and silent in the console.
+
+A fast test opens one page, light and dark; what a page answers, and the pages of the other kinds of run, is slow.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ import pytest
 
 from layerwise.report import ReportData, render
 from report import diagnosed, grown, pretrained, robust, synthetic
+from report.test_page import read
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)
@@ -68,6 +72,27 @@ def distinct_rows(png: bytes) -> int:
     return len({pixels[row * stride : (row + 1) * stride] for row in range(height)})
 
 
+def in_places(dom: str) -> dict[str, str]:
+    """What a browser made of the place of each figure."""
+    _, *parts = re.split(r'<div class="plot[ "][^>]*data-figure="([^"]+)"', dom)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_is_not_blank_and_every_figure_is_drawn_once(tmp_path: Path, scheme: str) -> None:
+    families = ("painters", "leave_one_out", "swap_adjacent", "every_window")
+    html = render(synthetic.run(6, families, tasks=("text", "sorting")))
+    page, shot = tmp_path / "report.html", tmp_path / "shot.png"
+    page.write_text(html.replace("<html ", f'<html data-theme="{scheme}" '), encoding="utf-8")
+    dom, console = browse(page, "--window-size=1280,1600", "--dump-dom", f"--screenshot={shot}")
+    places = in_places(dom)
+    assert console == []
+    assert set(places) == set(json.loads(read(html).json)["figures"])
+    assert [name for name, place in places.items() if place.count('class="plot-container plotly"') != 1] == []
+    assert [name for name, place in places.items() if not re.search('class="[xy]tick"', place)] == []
+    assert distinct_rows(shot.read_bytes()) > 300
+
+
 @pytest.fixture(scope="module")
 def html() -> str:
     return render(synthetic.run(12, ("painters", "leave_one_out", "swap_adjacent", "every_window")))
@@ -81,13 +106,15 @@ def seen(html: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return result
 
 
-def test_every_figure_is_drawn(seen: dict[str, Any]) -> None:
+@pytest.mark.slow
+def test_every_figure_of_a_sweep_is_drawn(seen: dict[str, Any]) -> None:
     assert seen["places"] > 10
     assert seen["drawn"] == seen["places"]
     assert seen["maps"] == 5
     assert seen["tiles"] > 100
 
 
+@pytest.mark.slow
 def test_the_table_sorts_and_filters(seen: dict[str, Any]) -> None:
     table = seen["table"]
     assert not table["before"]
@@ -98,6 +125,7 @@ def test_the_table_sorts_and_filters(seen: dict[str, Any]) -> None:
     assert table["after"] == table["total"]
 
 
+@pytest.mark.slow
 def test_dark_mode_restyles_the_page_and_its_figures(seen: dict[str, Any]) -> None:
     theme = seen["theme"]
     assert theme["light"] == theme["again"]
@@ -105,6 +133,7 @@ def test_dark_mode_restyles_the_page_and_its_figures(seen: dict[str, Any]) -> No
     assert theme["light"][1] != theme["dark"][1]
 
 
+@pytest.mark.slow
 def test_choices_scales_and_legends_answer(seen: dict[str, Any]) -> None:
     assert seen["choices"]["pressed"] > 20
     assert seen["choices"]["linear"] != seen["choices"]["rooted"]
@@ -112,6 +141,7 @@ def test_choices_scales_and_legends_answer(seen: dict[str, Any]) -> None:
     assert seen["legend"]["after"] < seen["legend"]["before"] == seen["legend"]["again"]
 
 
+@pytest.mark.slow
 def test_a_tile_opens_its_plan(seen: dict[str, Any]) -> None:
     assert seen["gallery"]["open"]
     assert seen["gallery"]["plan"] in {record.plan for record in synthetic.run(12).plans}
@@ -161,6 +191,7 @@ def pretraining() -> str:
     return render(pretrained.run(12))
 
 
+@pytest.mark.slow
 def test_a_pretraining_is_drawn_and_answers(pretraining: str, tmp_path: Path) -> None:
     result, console = checked(pretraining, tmp_path)
     assert console == []
@@ -210,18 +241,10 @@ def test_nothing_sticks_out_on_a_phone(request: pytest.FixtureRequest, tmp_path:
     assert result["overflow"] <= 0
 
 
+@pytest.mark.slow
 def test_an_empty_run_opens_without_a_word(tmp_path: Path) -> None:
     page = tmp_path / "empty.html"
     page.write_text(render(ReportData({}, (), ())), encoding="utf-8")
     dom, console = browse(page, "--dump-dom")
     assert console == []
     assert 'data-ready="yes"' in dom
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_is_not_blank(html: str, tmp_path: Path, scheme: str) -> None:
-    page = tmp_path / "report.html"
-    page.write_text(html.replace("<html ", f'<html data-theme="{scheme}" '), encoding="utf-8")
-    shot = tmp_path / "shot.png"
-    browse(page, "--window-size=1280,1600", f"--screenshot={shot}")
-    assert distinct_rows(shot.read_bytes()) > 300
