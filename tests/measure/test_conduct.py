@@ -20,7 +20,7 @@ from layerwise.measure import conduct as module
 from layerwise.measure import sweep as sweep_module
 from layerwise.measure.conduct import Watcher, benchmarks_of, conduct, manifest_of
 from layerwise.measure.provenance import folder_of
-from layerwise.measure.reading import Reading, read
+from layerwise.measure.reading import Reading, pieces, portion, read
 from layerwise.measure.study import Study
 from layerwise.plan import Plan
 from layerwise.results import Run
@@ -322,3 +322,15 @@ def test_the_folder_has_a_name_that_every_disk_takes(stack: Stack, reading: Read
     assert folder.parent == Path("runs")
     assert folder.name.strip(".-") == folder.name
     assert set(folder.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-")
+
+
+def test_of_few_tokens_a_skill_may_not_be_read() -> None:
+    """The corpus has answers to sort; the few tokens that are read are prose."""
+    prose = Document("prose", "the cat saw the dog. " * 4, task="prose")
+    asked = Document("sort", "sort: cab = abc", task="sort", answer_start=12)
+    stack = load(tiny_llama(3, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+    corpus = Corpus("both", (prose, asked))
+    whole = read(stack, corpus)
+    assert whole.scored_answer_tasks == whole.answer_tasks == ("sort",)
+    piece = next(piece for piece in pieces(whole) if piece[0] == "prose")
+    assert portion(whole, [piece]).scored_answer_tasks == ()

@@ -79,7 +79,7 @@ def conduct(
     if due.head_tokens or not run.store.scores(EFFECT):
         watcher.say("intervals: paired bootstrap")
         losses = _of_whole_plans(list(run.store.losses()), reading)
-        found = effects(losses, str(plans[0]), seed=study.seed, answer_tasks=reading.answer_tasks)
+        found = effects(losses, str(plans[0]), seed=study.seed, answer_tasks=reading.scored_answer_tasks)
         run.store.replace_scores(EFFECT, found)
     if study.with_similarity and not run.store.scores("similarity"):
         watcher.say("similarity of the hidden states")

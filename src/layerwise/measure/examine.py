@@ -213,7 +213,7 @@ def _order(work: _Work, say: Say) -> None:
     wanted = {work.baseline, *(str(member.plan) for member in chosen)}
     losses = [row for row in store.losses() if row.plan in wanted]
     store.add_plans(plan_records(chosen))
-    found = effects(losses, work.baseline, seed=work.seed, answer_tasks=work.reading.answer_tasks)
+    found = effects(losses, work.baseline, seed=work.seed, answer_tasks=work.reading.scored_answer_tasks)
     work.keep("effect", found)
 
 

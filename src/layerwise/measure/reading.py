@@ -30,7 +30,7 @@ FEWEST_DOCUMENTS = 16
 class Reading:
     """Batches of windows, the objective they are scored by, and the name and digest of the text they come from.
 
-    In `answer_tasks` every document is a prompt with an answer, so that an exact match means something.
+    In `answer_tasks` of the corpus every document is a prompt with an answer, so that an exact match means something.
     """
 
     name: str
@@ -44,6 +44,12 @@ class Reading:
     def documents(self) -> int:
         """How many documents are read."""
         return len({window.document for batch in self.batches for window in batch.windows})
+
+    @property
+    def scored_answer_tasks(self) -> tuple[str, ...]:
+        """Those of `answer_tasks` of which a window is read: few tokens need not reach all of them."""
+        tasks = {window.task for batch in self.batches for window in batch.windows}
+        return tuple(task for task in self.answer_tasks if task in tasks)
 
     @property
     def tokens(self) -> int:
