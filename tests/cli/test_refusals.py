@@ -17,6 +17,7 @@ from cli.command import layerwise, refused
 from cli.conftest import DEPTH
 from layerwise.plan import Plan
 from layerwise.results import Run, database
+from threads import thread_count
 from tiny_tokenizers import character_tokenizer, word_tokenizer
 
 FEW = ("--families", "leave_one_out", "--no-similarity")
@@ -194,7 +195,11 @@ OTHERWISE = {
     "seed": (("--seed", "1"), "its seed is 0, and 1 was asked for. Write --seed 0"),
     "dtype": (("--dtype", "float64"), "its dtype is 'float32', and 'float64' was asked for. Write --dtype float32"),
     "batch_tokens": (("--batch-tokens", "50"), "its batch_tokens is '4096', and '50' was asked for. Write --batch-to"),
-    "threads": ((), "its threads is '1', and '2' was asked for. Write OMP_NUM_THREADS=1 before the command"),
+    "threads": (
+        (),
+        f"its threads is '{thread_count()}', and '{thread_count() + 1}' was asked for. "
+        f"Write OMP_NUM_THREADS={thread_count()} before the command",
+    ),
     "matmul_precision": ((), "its matmul_precision is 'highest', and 'high' was asked for"),
     "model": ((), "its weight_hash is"),
     "text": ((), "its corpus_hash is"),
@@ -220,7 +225,7 @@ def test_the_folder_of_another_run_keeps_its_rows(
     (tmp_path / "text.txt").write_text("another text, as short as it is")
     more, said = OTHERWISE[change]
     if change == "threads":
-        monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: thread_count() + 1)
     if change == "matmul_precision":
         monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
     message = refused(
@@ -244,7 +249,7 @@ def test_the_same_command_on_another_number_of_threads_finds_its_run_and_is_refu
     assert layerwise(*arguments).code == 0
     for more in (("--batch-tokens", "100"), ()):
         if not more:
-            monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+            monkeypatch.setattr(torch, "get_num_threads", lambda: thread_count() + 1)
         assert "This folder holds another run" in refused(*arguments, *more)
     assert len(list((tmp_path / "runs").iterdir())) == 1
     assert layerwise(*arguments, "--fresh").code == 0

@@ -18,6 +18,7 @@ def test_threads_count_on_a_processor_alone(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_how_a_model_is_asked_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert in_words("cpu", "auto") == "float32 on cpu, 1 thread"
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert in_words("cpu", "bfloat16") == "bfloat16 on cpu, 2 threads"
