@@ -52,17 +52,17 @@ class Setting:
 
 QUICK = (
     Setting("default", old=True, threads=1),
-    Setting("avx2", old=False, threads=4),
     Setting("", old=False, threads=1, other=True),
 )
 SETTINGS = (
     *QUICK,
+    Setting("avx2", old=False, threads=4),
     Setting("", old=True, threads=2),
     Setting("default", old=False, threads=2),
     Setting("avx2", old=True, threads=1),
     Setting("", old=False, threads=4),
 )
-QUICK_TESTS = ("golden", "merge", "models", "stack")
+QUICK_TESTS = ("golden", "merge", "stack")
 
 
 def command(folders: Sequence[str], workers: str) -> list[str]:

@@ -85,6 +85,7 @@ def test_the_three_words() -> None:
     assert scores[0].p_adjusted == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_coverage_of_the_simultaneous_intervals() -> None:
     """All twelve intervals hold their effects in at least 93 of 100 models (nominally 95)."""
     held = 0

@@ -57,6 +57,7 @@ def _log(out: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_run_ends_in_a_folder_that_auto_classes_load(tmp_path: Path) -> None:
     recipe = _tiny()
     trained = demo.train(recipe, tmp_path)
