@@ -50,12 +50,10 @@ class Setting:
         return {**os.environ, **variables}
 
 
-QUICK = (
-    Setting("default", old=True, threads=1),
-    Setting("", old=False, threads=1, other=True),
-)
+QUICK = (Setting("default", old=True, threads=1),)
 SETTINGS = (
     *QUICK,
+    Setting("", old=False, threads=1, other=True),
     Setting("avx2", old=False, threads=4),
     Setting("", old=True, threads=2),
     Setting("default", old=False, threads=2),
