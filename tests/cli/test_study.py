@@ -19,6 +19,7 @@ def test_a_study_that_there_is_not() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_study_of_layer_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weight_study, "PAIRS", 1)
     monkeypatch.setattr(weight_study, "SIZES", Sizes(16, 8, 8))

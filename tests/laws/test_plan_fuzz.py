@@ -139,6 +139,15 @@ def test_five_thousand_strings() -> None:
 
 
 @pytest.mark.slow
+def test_fifty_thousand_strings() -> None:
+    found = outcomes(50_000, seed=3)
+    assert found.total() == 50_000
+    assert found["Plan"] > 2_500
+    assert found["PlanError"] > 25_000
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_million_strings() -> None:
     found = outcomes(1_000_000, seed=2)
     assert found.total() == 1_000_000
