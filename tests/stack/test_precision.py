@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaForCausalLM
 
+import other_kernel
 from conftest import tiny_llama
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
@@ -148,6 +149,7 @@ class HalfOnly(nn.Linear):
         return super().forward(x)
 
 
+@pytest.mark.skipif(other_kernel.ACTIVE, reason="its bits depend on where in memory a state lies")
 def test_a_model_for_half_precision_alone_is_judged_by_its_bits(half: LlamaForCausalLM) -> None:
     for block in half.model.layers:
         block.mlp.down_proj.__class__ = HalfOnly
