@@ -17,7 +17,7 @@ from report.test_page import CHAPTERS as SWEEP
 from report.test_page import Page, read
 
 CHAPTERS = (
-    "claims", "ablation", "racing", "order", "deltas", "predictability", "recovery", "manipulation", "structure",
+    "claims", "verdicts", "ablation", "racing", "order", "deltas", "predictability", "recovery", "manipulation", "structure",
     "proxies", "agreement", "pruning", "provenance",
 )  # fmt: skip
 MISSING = {
@@ -235,4 +235,3 @@ def test_markdown_has_claims_verdicts_and_effects() -> None:
     assert "No finding" not in text
     assert "## Claims" in markdown(both())
     assert "Which change hurts least?" in markdown(both())
-    assert "## Claims" not in markdown(synthetic.run(6))

@@ -119,11 +119,12 @@ def paired_bootstrap(
     plan whose numerators are proportional to the denominators gets an interval of no width.
     """
     above, below = _checked(numerators, denominators)
-    widened = _expanded(level, below.size)
+    widened = expanded_levels(level, below.size)
     bounds = np.empty((2, len(above)))
     for start in range(0, len(above), _COLUMNS):
         columns = above[start : start + _COLUMNS].T
-        blocks = [counts @ columns / (counts @ below)[:, None] for counts in _resamples(below.size, resamples, seed)]
+        draws = resampled_counts(below.size, resamples, seed)
+        blocks = [counts @ columns / (counts @ below)[:, None] for counts in draws]
         bounds[:, start : start + _COLUMNS] = np.quantile(np.concatenate(blocks), widened, axis=0)
     return Estimate(ratio(above, below), bounds[0], bounds[1], standard_error(above, below))
 
@@ -253,9 +254,10 @@ def _checked(numerators: ArrayLike, denominators: ArrayLike) -> tuple[Numbers, N
     return above, below
 
 
-def _expanded(level: float, units: int) -> tuple[float, float]:
-    """The percentile levels of the expanded interval: the normal tail at the Student quantile, scaled for n -
-    1.
+def expanded_levels(level: float, units: int) -> tuple[float, float]:
+    """The percentile levels of the expanded interval (Hesterberg 2015).
+
+    The tail is the normal one at Student's quantile times sqrt(n / (n - 1)).
     """
     student = stats.t(units - 1).ppf(0.5 + level / 2)
     tail = float(stats.norm.cdf(-student * np.sqrt(units / (units - 1))))
@@ -270,8 +272,8 @@ def _studentised(normalised: float, units: int) -> float:
     return normalised * float(np.sqrt((units - 1) / left)) if left > 1e-9 * units else float("inf")
 
 
-def _resamples(units: int, resamples: int, seed: Seed) -> Iterator[Numbers]:
-    """Blocks (some, units) of how often each unit was drawn; every row sums to `units`."""
+def resampled_counts(units: int, resamples: int, seed: Seed) -> Iterator[Numbers]:
+    """Resamples of units with replacement, in blocks (some, units) of how often each was drawn: rows sum to `units`."""
     generator = np.random.default_rng(seed)
     for some in _blocks(units, resamples):
         drawn = generator.integers(0, units, size=(some, units))

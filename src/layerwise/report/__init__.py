@@ -25,7 +25,7 @@ write(Path("report.html"), html)
 
 from __future__ import annotations
 
-from layerwise.report.claims import Claim, claim_lines, claims
+from layerwise.report.claims import Claim, Judged, claim_lines, judged
 from layerwise.report.data import Evidence, ReportData
 from layerwise.report.gain import gain_lines
 from layerwise.report.headline import Finding, findings
@@ -39,11 +39,12 @@ __all__ = [
     "Claim",
     "Evidence",
     "Finding",
+    "Judged",
     "ReportData",
     "claim_lines",
-    "claims",
     "findings",
     "gain_lines",
+    "judged",
     "markdown",
     "render",
     "standing_lines",

@@ -14,7 +14,7 @@ from layerwise.report.accounts import PARADIGM, PHENOMENON, cost_rows, outcome_r
 from layerwise.report.accounts import benchmark_rows as fine_tuned
 from layerwise.report.chapters import present_groups
 from layerwise.report.chapters.sweep import SWEEP
-from layerwise.report.claims import claims
+from layerwise.report.claims import Claim, judged
 from layerwise.report.data import DELTA, Evidence, ReportData
 from layerwise.report.diagnosis import Diagnosis
 from layerwise.report.gain import gain
@@ -53,6 +53,7 @@ def markdown(data: ReportData) -> str:
     evidence = Evidence.of(data)
     sections = (
         _title(evidence),
+        *_claims(evidence),
         *_diagnosis(evidence),
         *_robustness(evidence),
         *_pretraining(evidence),
@@ -62,16 +63,21 @@ def markdown(data: ReportData) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
+def _claims(evidence: Evidence) -> tuple[str, ...]:
+    told = [claim for each in judged(evidence) for claim in each.claims]
+    lines = [f"- **{_escaped(claim.name)}** ({claim.verdict}) {_escaped(_reasons(claim))}" for claim in told]
+    return ("\n".join(["## Claims", "", *lines]),) if lines else ()
+
+
+def _reasons(claim: Claim) -> str:
+    return " ".join(part for part in (claim.figures, claim.why, claim.power) if part)
+
+
 def _diagnosis(evidence: Evidence) -> tuple[str, ...]:
     found = evidence.diagnosis
     if not evidence.is_diagnosis:
         return ()
-    told = "\n".join(
-        f"- **{_escaped(claim.name)}** ({claim.verdict}) {_escaped(f'{claim.figures} {claim.why}')}"
-        for claim in claims(evidence.data.scores, evidence.depth, found.level)
-    )
     return (
-        f"## Claims\n\n{told}",
         _section("Verdicts", verdict_rows(found)),
         _section("Ablation", _ablation_rows(found)),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from layerwise.report.claims.claim import Claim, Span, middlemost, on_tokens, span
+from layerwise.report.claims.claim import Claim, Published, Span, middlemost, on_tokens, span
+from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import NULL, Diagnosis
 from layerwise.report.notation import tidy
 from layerwise.report.wording import counted, label, listed
@@ -13,12 +14,21 @@ from layerwise.results.rows import Score
 
 PUBLISHED_RECOVERY = "noise_50/layer"
 EQUAL_DAMAGE = "equal_damage/layer"
-SCALING = "scale"
+SCALE = "scale"
 PUBLISHED_SIZE = 0.1  # scaling by 0.9 changes the weights by a tenth of their norm
 Sizes = dict[str, dict[float, dict[int, Score]]]
 
 
-def recovery(found: Diagnosis) -> Claim:
+RECOVERY = Published(
+    "recovery",
+    "Recovery follows importance",
+    "Damaged layers that matter (8, 11) take 200 steps to recover, others (14) none.",
+    "arXiv 2603.19348, recovery speed (metric 3)",
+    "",
+)
+
+
+def recovery(evidence: Evidence) -> Claim:
     """Do layers that matter more recover more slowly from damage?
 
     Read from the rank correlation of recovery with the effect of skipping, for the published damage (half of the
@@ -33,34 +43,33 @@ def recovery(found: Diagnosis) -> Claim:
     - contradicted: a negative one is there.
     - not resolvable: none is there, there is nothing to judge it by, or the two controls of damage do not agree.
     """
-    name = "Recovery follows importance"
-    published = "Damaged layers that matter (8, 11) take 200 steps to recover, others (14) none."
+    found = evidence.diagnosis
     tasks = found.tasks("recovery", "spearman")
     if not tasks:
-        return Claim(name, published, "not measured", "", "It needs recovery runs and the effect of skipping layers.")
+        return RECOVERY.unmeasured("It needs recovery runs and the effect of skipping layers.")
     task = PUBLISHED_RECOVERY if PUBLISHED_RECOVERY in tasks else tasks[0]
     raw, given = (_correlation(found, metric, task) for metric in ("spearman", "spearman_given_damage"))
     held = f", {given.shown} with the initial damage held fixed" if given else ""
     shown = raw.shown if raw else "not known"
     figures = f"Rank correlation of recovery with the effect of skipping ({task}): {shown}{held}{_cut(found, task)}."
     if raw is None or raw.sign is None:
-        return Claim(name, published, "not resolvable", figures, "No interval and no null says what chance gives.")
+        return RECOVERY.claim("not resolvable", figures, "No interval and no null says what chance gives.")
     if raw.sign < 0:
-        return Claim(name, published, "contradicted", figures, "Layers that matter more recover sooner.")
+        return RECOVERY.claim("contradicted", figures, "Layers that matter more recover sooner.")
     if raw.sign == 0:
-        return Claim(name, published, "not resolvable", figures, "It is no greater than chance gives among so few.")
+        return RECOVERY.claim("not resolvable", figures, "It is no greater than chance gives among so few.")
     if given is None or given.sign is None:
         why = "The correlation given the initial damage was not measured, and it decides."
-        return Claim(name, published, "not resolvable", figures, why)
+        return RECOVERY.claim("not resolvable", figures, why)
     if given.sign > 0:
         equal = _correlation(found, "spearman", EQUAL_DAMAGE)
         if equal is not None and not (equal.sign or 0) > 0:
             figures = f"{figures[:-1]}; {equal.shown} after damage made equal."
             why = "It holds with the damage held fixed, but is not there where the damage was made equal."
-            return Claim(name, published, "not resolvable", figures, why)
-        return Claim(name, published, "supported", figures, "It holds with the initial damage held fixed.")
+            return RECOVERY.claim("not resolvable", figures, why)
+        return RECOVERY.claim("supported", figures, "It holds with the initial damage held fixed.")
     why = "Layers that matter more were damaged more to begin with; among equals no relation is left to be seen."
-    return Claim(name, published, "explained by the null", figures, why)
+    return RECOVERY.claim("explained by the null", figures, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,16 @@ def _correlation(found: Diagnosis, metric: str, task: str) -> _Correlation | Non
     return _Correlation(tidy(score.value), None)
 
 
-def scaling(found: Diagnosis) -> Claim:
+SCALING = Published(
+    "scaling",
+    "Only scaling survives",
+    "A layer survives scaling by 0.9; replaced or perturbed in four other ways, the model is destroyed.",
+    "arXiv 2603.19348, manipulation robustness (metric 4)",
+    "",
+)
+
+
+def scaling(evidence: Evidence) -> Claim:
     """Of all ways to change a layer's weights, does only scaling leave the model working?
 
     The published comparison sets scaling by 0.9, a tenth of the weights' norm, against replacements that change them by
@@ -98,35 +116,34 @@ def scaling(found: Diagnosis) -> Claim:
       unequal comparison favours scaling.
     - not resolvable: anything else.
     """
-    name = "Only scaling survives"
-    published = "A layer survives scaling by 0.9; replaced or perturbed in four other ways, the model is destroyed."
+    found = evidence.diagnosis
     sizes = _sizes(found)
-    others = sorted(strategy for strategy in sizes if strategy != SCALING)
+    others = sorted(strategy for strategy in sizes if strategy != SCALE)
     common = _common_size(sizes, others)
     if common is None:
         why = "It needs scaling and another strategy at one relative size."
-        return Claim(name, published, "not measured", "", why)
+        return SCALING.unmeasured(why)
     rivals = {other: sizes[other][common] for other in others if common in sizes[other]}
-    equal = {other: _medians(sizes[SCALING][common], rows) for other, rows in rivals.items()}
+    equal = {other: _medians(sizes[SCALE][common], rows) for other, rows in rivals.items()}
     told = {other: pair for other, pair in equal.items() if pair is not None}
     if not told:
-        return Claim(name, published, "not resolvable", "", "The effects carry no intervals.")
-    scores = [score for rows in (sizes[SCALING][common], *rivals.values()) for score in rows.values()]
+        return SCALING.claim("not resolvable", "", "The effects carry no intervals.")
+    scores = [score for rows in (sizes[SCALE][common], *rivals.values()) for score in rows.values()]
     own = next(iter(told.values()))[0]
     costs = listed([f"{label(other)} {pair[1].signed}" for other, pair in told.items()])
     figures = (
         f"At ‖ΔW‖/‖W‖ = {common:g} scaling costs {own.signed} nats per token, {costs}, at the median of"
-        f" {counted(len(sizes[SCALING][common]), 'layer')}{on_tokens(scores)}."
+        f" {counted(len(sizes[SCALE][common]), 'layer')}{on_tokens(scores)}."
     )
     if all(theirs.above(ours) for ours, theirs in told.values()):
-        return Claim(name, published, "supported", figures, "At equal size scaling costs less than each of the others.")
+        return SCALING.claim("supported", figures, "At equal size scaling costs less than each of the others.")
     if _wins_unequally(sizes, others, common):
         why = "At equal size scaling is not the mildest; it looked so because the others were tried at larger sizes."
-        return Claim(name, published, "explained by the null", figures, why)
+        return SCALING.claim("explained by the null", figures, why)
     milder = [label(other) for other, (ours, theirs) in told.items() if ours.above(theirs)]
     if milder:
-        return Claim(name, published, "contradicted", figures, f"Milder than scaling at equal size: {listed(milder)}.")
-    return Claim(name, published, "not resolvable", figures, "At equal size the strategies are not told apart.")
+        return SCALING.claim("contradicted", figures, f"Milder than scaling at equal size: {listed(milder)}.")
+    return SCALING.claim("not resolvable", figures, "At equal size the strategies are not told apart.")
 
 
 def _cut(found: Diagnosis, task: str) -> str:
@@ -148,7 +165,7 @@ def _sizes(found: Diagnosis) -> Sizes:
 
 def _common_size(sizes: Sizes, others: list[str]) -> float | None:
     """The size nearest to the published one among those that scaling shares with most other strategies."""
-    shared = {size: sum(size in sizes[other] for other in others) for size in sizes.get(SCALING, {})}
+    shared = {size: sum(size in sizes[other] for other in others) for size in sizes.get(SCALE, {})}
     most = max(shared.values(), default=0)
     if not most:
         return None
@@ -167,5 +184,5 @@ def _medians(ours: Mapping[int, Score], theirs: Mapping[int, Score]) -> tuple[Sp
 
 def _wins_unequally(sizes: Sizes, others: list[str], common: float) -> bool:
     """Whether scaling at the common size costs less than every other strategy at its largest size."""
-    pairs = [_medians(sizes[SCALING][common], sizes[other][max(sizes[other])]) for other in others]
+    pairs = [_medians(sizes[SCALE][common], sizes[other][max(sizes[other])]) for other in others]
     return all(pair is not None and pair[1].above(pair[0]) for pair in pairs)

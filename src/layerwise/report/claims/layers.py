@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from layerwise.report.claims.claim import Claim, Span, on_tokens, span
+from layerwise.report.claims.claim import Claim, Published, Span, on_tokens, span
+from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import Diagnosis
 from layerwise.report.notation import tidy
 from layerwise.report.wording import counted, listed
@@ -17,7 +18,16 @@ FEWEST_LAYERS = 4
 SLACK = 15  # a core counts as near the published place when it is off by at most 1/15 of the depth
 
 
-def core(found: Diagnosis) -> Claim:
+CORE = Published(
+    "core",
+    "Core layers",
+    "A contiguous core, layers 8–11 of 30, matters far more than the rest.",
+    "arXiv 2603.19348, abstract; ablation (metric 2)",
+    "",
+)
+
+
+def core(evidence: Evidence) -> Claim:
     """Is there a contiguous core of layers, near 8-11 of 30, that matters most?
 
     The published place is scaled to the depth, and `k` is its width. A *core* is there when the k greatest effects
@@ -29,10 +39,10 @@ def core(found: Diagnosis) -> Claim:
     - contradicted: the layer that matters most stands elsewhere, told apart from every layer of the place.
     - not resolvable: anything else.
     """
-    name, published = "Core layers", "A contiguous core, layers 8–11 of 30, matters far more than the rest."
+    found = evidence.diagnosis
     skip = _spans(found, "skip")
     if len(skip) < max(FEWEST_LAYERS, found.depth):
-        return Claim(name, published, "not measured", "", "It needs the effect of skipping every layer.")
+        return CORE.unmeasured("It needs the effect of skipping every layer.")
     place = _place(found.depth)
     top = _top(skip, len(place))
     outside = set(skip) - set(_near(place, found.depth))
@@ -44,7 +54,7 @@ def core(found: Diagnosis) -> Claim:
     )
     if _is_core(skip, place, found.depth):
         why = f"The {len(top)} greatest effects, layers {_named(top)}, stand side by side and apart from all others."
-        return Claim(name, published, "supported", figures, why)
+        return CORE.claim("supported", figures, why)
     average, random = _spans(found, "neighbour_average"), _spans(found, "random")
     at = _top(average, len(place)) if _is_core(average, place, found.depth) else []
     if at and all(layer in random and not average[layer].above(random[layer]) for layer in at):
@@ -52,15 +62,24 @@ def core(found: Diagnosis) -> Claim:
             f"Replacing a layer by its neighbours' average costs most at layers {_named(at)}, but random weights of the"
             " same norm cost no less there, and leaving a layer out shows no core."
         )
-        return Claim(name, published, "explained by the null", figures, why)
+        return CORE.claim("explained by the null", figures, why)
     inside = [skip[layer] for layer in _near(place, found.depth)]
     if leader in outside and all(skip[leader].above(other) for other in inside):
         why = f"The layer that matters most is {leader}, told apart from every layer near the published place."
-        return Claim(name, published, "contradicted", figures, why)
-    return Claim(name, published, "not resolvable", figures, "The greatest effects are not told apart from the others.")
+        return CORE.claim("contradicted", figures, why)
+    return CORE.claim("not resolvable", figures, "The greatest effects are not told apart from the others.")
 
 
-def anti_layers(found: Diagnosis) -> Claim:
+ANTI_LAYERS = Published(
+    "anti_layers",
+    "Anti-layers",
+    "Some layers do harm: without layer 14 or 17 the perplexity falls by 0.6 %.",
+    "arXiv 2603.19348, abstract; ablation (metric 2)",
+    "",
+)
+
+
+def anti_layers(evidence: Evidence) -> Claim:
     """Are there layers that the model is better without?
 
     - supported: a layer is harmful, found on one part of the text and confirmed on the other.
@@ -69,17 +88,17 @@ def anti_layers(found: Diagnosis) -> Claim:
     - contradicted: none is, and every verdict would have seen the published size of 0.006 nats.
     - not resolvable: none is, but an effect of that size could not have been seen.
     """
-    name, published = "Anti-layers", "Some layers do harm: without layer 14 or 17 the perplexity falls by 0.6 %."
+    found = evidence.diagnosis
     verdicts = found.verdicts()
     if not verdicts:
-        return Claim(name, published, "not measured", "", "It needs verdicts confirmed on a fresh part of the text.")
+        return ANTI_LAYERS.unmeasured("It needs verdicts confirmed on a fresh part of the text.")
     tokens = on_tokens(verdicts.values())
     harmful = {layer: score for layer, score in verdicts.items() if score.metric == "harmful"}
     if harmful:
         worst = min(harmful, key=lambda layer: harmful[layer].value)
         figures = f"Without layer {worst} the loss changes by {_signed(harmful[worst])} nats per token{tokens}."
         why = f"Confirmed on a fresh part of the text: {_layers(harmful)}."
-        return Claim(name, published, "supported", figures, why)
+        return ANTI_LAYERS.claim("supported", figures, why)
     blind = max((s.resolution or 0.0 for s in verdicts.values() if s.metric == "no_effect"), default=0.0)
     least = min(verdicts, key=lambda layer: verdicts[layer].value)
     seen = f", and for some layers nothing below {tidy(blind)} nats could be seen" if blind else ""
@@ -93,12 +112,12 @@ def anti_layers(found: Diagnosis) -> Claim:
             f"Layer {_named(suspects)} looked harmful, as the least of {len(verdicts)} noisy effects often does;"
             " the fresh text did not confirm it."
         )
-        return Claim(name, published, "explained by the null", figures, why)
+        return ANTI_LAYERS.claim("explained by the null", figures, why)
     if blind <= PUBLISHED_HARM:
         why = f"A gain of the published size, {PUBLISHED_HARM} nats, would have been seen."
-        return Claim(name, published, "contradicted", figures, why)
+        return ANTI_LAYERS.claim("contradicted", figures, why)
     why = f"The published gain is {PUBLISHED_HARM} nats: it takes more text to see or to exclude it."
-    return Claim(name, published, "not resolvable", figures, why)
+    return ANTI_LAYERS.claim("not resolvable", figures, why)
 
 
 def _spans(found: Diagnosis, metric: str) -> dict[int, Span]:

@@ -7,8 +7,9 @@ from itertools import pairwise
 
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
-from layerwise.report.claims.claim import Claim, Span, mean, on_tokens, span
-from layerwise.report.diagnosis import WHOLE, Diagnosis
+from layerwise.report.claims.claim import Claim, Published, Span, mean, on_tokens, span
+from layerwise.report.data import Evidence
+from layerwise.report.diagnosis import WHOLE
 from layerwise.report.wording import counted
 from layerwise.results.rows import Score
 
@@ -17,7 +18,16 @@ ANSWERED = "exact_match"  # a metric of tasks whose answers are right or wrong
 Kind = Callable[[tuple[int, ...], int], bool]
 
 
-def order(found: Diagnosis) -> Claim:
+ORDER = Published(
+    "order",
+    "Order matters more for reasoning",
+    "Running layers in another order costs more on mathematics and reasoning than on text.",
+    "arXiv 2407.09298, section 3.6",
+    "",
+)
+
+
+def order(evidence: Evidence) -> Claim:
     """Does a wrong order of the layers cost more on reasoning tasks than on text?
 
     Read from the effects of plans that run every layer once in another order, averaged over the plans. Tasks
@@ -32,14 +42,13 @@ def order(found: Diagnosis) -> Claim:
     - contradicted: reasoning loses less than text, told apart from it.
     - not resolvable: the two are not told apart.
     """
-    name = "Order matters more for reasoning"
-    published = "Running layers in another order costs more on mathematics and reasoning than on text."
+    found = evidence.diagnosis
     rows = {task: dict(found.subjects("effect", DELTA, task)) for task in found.tasks("effect", DELTA)}
     answered = frozenset(found.tasks("effect", ANSWERED))
     moved = _averages(rows, answered, found.depth, _reordered)
     if moved is None:
         why = "It needs plans that reorder layers, on a text and on a task with answers."
-        return Claim(name, published, "not measured", "", why)
+        return ORDER.unmeasured(why)
     text, reasoning = moved
     plans = len({plan for scores in rows.values() for plan in scores if _is_kind(plan, found.depth, _reordered)})
     figures = (
@@ -47,17 +56,17 @@ def order(found: Diagnosis) -> Claim:
         f" {text.signed}{on_tokens(score for scores in rows.values() for score in scores.values())}."
     )
     if text.above(reasoning):
-        return Claim(name, published, "contradicted", figures, "A wrong order costs more on text.")
+        return ORDER.claim("contradicted", figures, "A wrong order costs more on text.")
     if not reasoning.above(text):
-        return Claim(name, published, "not resolvable", figures, "The two are not told apart.")
+        return ORDER.claim("not resolvable", figures, "The two are not told apart.")
     absent = _averages(rows, answered, found.depth, _shortened)
     if absent is None:
-        return Claim(name, published, "supported", figures, "Reasoning loses more; no plan without layers to compare.")
+        return ORDER.claim("supported", figures, "Reasoning loses more; no plan without layers to compare.")
     figures = f"{figures[:-1]}; with layers left out {absent[1].signed} and {absent[0].signed}."
     if reasoning.value * absent[0].value > text.value * absent[1].value:
-        return Claim(name, published, "supported", figures, "Order weighs more on reasoning than absence does.")
+        return ORDER.claim("supported", figures, "Order weighs more on reasoning than absence does.")
     why = "Reasoning loses at least as many times more when layers are left out: it is fragile, whatever the damage."
-    return Claim(name, published, "explained by the null", figures, why)
+    return ORDER.claim("explained by the null", figures, why)
 
 
 def _averages(

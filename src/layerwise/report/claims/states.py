@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from layerwise.report.claims.claim import Claim, Span, middlemost, on_tokens, span
-from layerwise.report.diagnosis import NULL, Diagnosis
+from layerwise.report.claims.claim import Claim, Published, Span, middlemost, on_tokens, span
+from layerwise.report.data import Evidence
+from layerwise.report.diagnosis import NULL
 from layerwise.results.rows import Score
 
 FEWEST_LAYERS = 8  # below this a quarter of the depth is a single layer
 METRIC = "block_influence"
 
 
-def middle(found: Diagnosis) -> Claim:
+MIDDLE = Published(
+    "middle",
+    "Middle layers are alike",
+    "Middle layers share one space: each changes the state little.",
+    "arXiv 2407.09298, section 3.1, figure 3",
+    "",
+)
+
+
+def middle(evidence: Evidence) -> Claim:
     """Do the middle layers change the state less than those at the ends?
 
     The middle is the half of the layers from a quarter to three quarters of the depth. The Block Influence, one minus
@@ -25,30 +35,28 @@ def middle(found: Diagnosis) -> Claim:
     - contradicted: the middle's median is above the rest's, told apart from it.
     - not resolvable: the two are not told apart, or no twin was measured.
     """
-    name, published = "Middle layers are alike", "Middle layers share one space: each changes the state little."
+    found = evidence.diagnosis
     rows = found.layers("proxies", METRIC)
     bounds = _spans(rows)
     if found.depth < FEWEST_LAYERS or len(bounds) < found.depth:
         why = f"It needs the Block Influence of every layer, with intervals, of at least {FEWEST_LAYERS} layers."
-        return Claim(name, published, "not measured", "", why)
+        return MIDDLE.unmeasured(why)
     inner, outer = _halves(bounds, found.depth)
     tokens = on_tokens(rows.values())
     figures = f"Block Influence is {inner} in the middle and {outer} elsewhere, at the median layer{tokens}."
     if inner.above(outer):
-        return Claim(name, published, "contradicted", figures, "The middle layers change the state more, not less.")
+        return MIDDLE.claim("contradicted", figures, "The middle layers change the state more, not less.")
     if not outer.above(inner):
-        return Claim(name, published, "not resolvable", figures, "The two medians are not told apart.")
+        return MIDDLE.claim("not resolvable", figures, "The two medians are not told apart.")
     twin = _spans(found.layers("proxies", f"{METRIC}{NULL}random_twin"))
     if len(twin) < found.depth:
         why = "Without a random twin nothing says whether training or depth made the difference."
-        return Claim(name, published, "not resolvable", figures, why)
+        return MIDDLE.claim("not resolvable", figures, why)
     twin_inner, twin_outer = _halves(twin, found.depth)
     figures = f"{figures[:-1]}; in a random twin {twin_inner} and {twin_outer}."
     if _gap(outer, inner).above(_gap(twin_outer, twin_inner)):
-        return Claim(name, published, "supported", figures, "The gap is greater than that of an untrained model.")
-    return Claim(
-        name, published, "explained by the null", figures, "An untrained model of this shape shows the gap too."
-    )
+        return MIDDLE.claim("supported", figures, "The gap is greater than that of an untrained model.")
+    return MIDDLE.claim("explained by the null", figures, "An untrained model of this shape shows the gap too.")
 
 
 def _spans(rows: Mapping[int, Score]) -> dict[int, Span]:

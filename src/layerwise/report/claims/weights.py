@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from layerwise.report.claims.claim import Claim, Span, Verdict, span
+from layerwise.report.claims.claim import Claim, Published, Span, Verdict, span
+from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import NULL, WHOLE, Diagnosis
 from layerwise.report.notation import tidy
 from layerwise.report.series import null_name
@@ -14,7 +15,16 @@ MOST_OF_THE_VARIANCE = 0.5
 HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
 
 
-def oscillation(found: Diagnosis) -> Claim:
+OSCILLATION = Published(
+    "oscillation",
+    "Weights oscillate",
+    "Successive weight differences correlate at −0.50 everywhere: weights oscillate from layer to layer.",
+    "arXiv 2603.19348, abstract; weight differences (metric 1)",
+    "",
+)
+
+
+def oscillation(evidence: Evidence) -> Claim:
     """Does the correlation of about -0.50 between successive weight differences mean that weights oscillate?
 
     Independent layers give exactly -0.5: cov(W2 - W1, W3 - W2) = -var(W2), and each difference has twice that variance.
@@ -24,20 +34,19 @@ def oscillation(found: Diagnosis) -> Claim:
     - contradicted: it is above -0.5 by more than its interval: neighbours are more alike than independent layers.
     - not resolvable: no interval, or too wide a one, or inside the band of the shuffled order.
     """
-    name = "Weights oscillate"
-    published = "Successive weight differences correlate at −0.50 everywhere: weights oscillate from layer to layer."
+    found = evidence.diagnosis
     score = found.score("deltas", "1", "correlation")
     if score is None:
-        return Claim(name, published, "not measured", "", "It needs the correlation of weight differences at lag 1.")
+        return OSCILLATION.unmeasured("It needs the correlation of weight differences at lag 1.")
     bounds = span(score)
     if bounds is None:
         figures = f"The correlation at lag 1 is {tidy(score.value)}, without an interval."
-        return Claim(name, published, "not resolvable", figures, "A number without an interval decides nothing.")
+        return OSCILLATION.claim("not resolvable", figures, "A number without an interval decides nothing.")
     shuffled = span(found.score("deltas", "1", f"correlation{NULL}shuffled"))
     band = f"; with the layers in random order it is {shuffled}" if shuffled else ""
     figures = f"The correlation at lag 1 is {bounds}; independent layers give −0.5 exactly{band}."
     verdict, why = _lag_one(bounds, shuffled)
-    return Claim(name, published, verdict, figures, why)
+    return OSCILLATION.claim(verdict, figures, why)
 
 
 def _lag_one(bounds: Span, shuffled: Span | None) -> tuple[Verdict, str]:
@@ -51,7 +60,16 @@ def _lag_one(bounds: Span, shuffled: Span | None) -> tuple[Verdict, str]:
     return "not resolvable", "The interval holds −0.5 and much else, or the shuffled order does as much."
 
 
-def predictability(found: Diagnosis) -> Claim:
+PREDICTABILITY = Published(
+    "predictability",
+    "Weights are predictable",
+    "A layer's weights are predicted from its neighbours with R² 0.91.",
+    "arXiv 2603.19348, weight predictability (metric 1)",
+    "",
+)
+
+
+def predictability(evidence: Evidence) -> Claim:
     """Can a layer's weights be predicted from its neighbours, R2 0.91?
 
     Read from the row of all tensor types. A fit with p predictors to n rows of pure noise has an in-sample R2 of p/n,
@@ -64,13 +82,13 @@ def predictability(found: Diagnosis) -> Claim:
     - contradicted: not even the in-sample R2 reaches one half, and a held-out R2 is told apart from one half, below.
     - not resolvable: anything else.
     """
-    name, published = "Weights are predictable", "A layer's weights are predicted from its neighbours with R² 0.91."
+    found = evidence.diagnosis
     held = {metric: span(found.score("predictability", WHOLE, metric)) for metric in HELD_OUT}
     known = {metric: bounds for metric, bounds in held.items() if bounds is not None}
     inside = found.score("predictability", WHOLE, "in_sample_r2")
     if not known or inside is None:
         why = "It needs R² inside the sample, on held-out rows and on held-out layers, with intervals."
-        return Claim(name, published, "not measured", "", why)
+        return PREDICTABILITY.unmeasured(why)
     noise = found.score("predictability", WHOLE, f"in_sample_r2{NULL}p_over_n")
     line = f" (a fit to noise gives {tidy(noise.value)})" if noise else ""
     shown = {"heldout_rows_r2": "on held-out rows", "heldout_layers_r2": "on held-out layers"}
@@ -83,15 +101,15 @@ def predictability(found: Diagnosis) -> Claim:
         rivals = [null for metric, bounds in known.items() for null in _rivals(found, metric, bounds)]
         if not rivals:
             why = "Most of the variance is predicted where nothing was fitted, and no null predicts as much."
-            return Claim(name, published, "supported", figures, why)
+            return PREDICTABILITY.claim("supported", figures, why)
         why = f"{listed(rivals).capitalize()} predict as much."
-        return Claim(name, published, "explained by the null", figures, why)
+        return PREDICTABILITY.claim("explained by the null", figures, why)
     if weak and inside.value >= MOST_OF_THE_VARIANCE:
         why = "The high value is the fit's own: where nothing was fitted, most of the variance is not predicted."
-        return Claim(name, published, "explained by the null", figures, why)
+        return PREDICTABILITY.claim("explained by the null", figures, why)
     if weak:
-        return Claim(name, published, "contradicted", figures, "Not even the fit itself explains half of the variance.")
-    return Claim(name, published, "not resolvable", figures, "The intervals hold one half, and so both answers.")
+        return PREDICTABILITY.claim("contradicted", figures, "Not even the fit itself explains half of the variance.")
+    return PREDICTABILITY.claim("not resolvable", figures, "The intervals hold one half, and so both answers.")
 
 
 def _rivals(found: Diagnosis, metric: str, bounds: Span) -> list[str]:

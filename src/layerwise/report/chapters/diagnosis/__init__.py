@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from layerwise.report.chapters.claims import claims
 from layerwise.report.chapters.diagnosis.ablation import ablation
 from layerwise.report.chapters.diagnosis.agreement import agreement
-from layerwise.report.chapters.diagnosis.claims import claims
 from layerwise.report.chapters.diagnosis.deltas import deltas
 from layerwise.report.chapters.diagnosis.manipulation import manipulation
 from layerwise.report.chapters.diagnosis.order import order
@@ -14,6 +14,7 @@ from layerwise.report.chapters.diagnosis.pruning import pruning
 from layerwise.report.chapters.diagnosis.racing import racing
 from layerwise.report.chapters.diagnosis.recovery import recovery
 from layerwise.report.chapters.diagnosis.structure import structure
+from layerwise.report.chapters.diagnosis.verdicts import verdicts
 from layerwise.report.chapters.group import Group
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import MEASURES, ORDER, WHOLE
@@ -49,6 +50,7 @@ DIAGNOSIS = Group(
     "diagnosis",
     (
         claims,
+        verdicts,
         ablation,
         racing,
         order,

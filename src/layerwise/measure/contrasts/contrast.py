@@ -1,0 +1,124 @@
+"""A contrast: one number made of several effects, with an interval that knows how the effects vary together.
+
+"The core matters twice as much as the median layer" and "order weighs more on reasoning than absence does" are
+statements about functions of many effects. Intervals of the single effects do not bound such a function: the effects
+are of the same documents and go up and down together. So the documents are resampled once for all effects and the
+function is computed on every resample,
+
+    value = f(effects)        effects[i] = sum_u numerator[i, u] / sum_u denominator[u]
+
+with the expanded percentile interval of `layerwise.measure.statistics`. Effects of different texts come in parts, each
+with units of its own, and every part is resampled by itself.
+
+Rows are of measure `contrast`: the subject is the claim that the contrast decides, `resolution` the minimum detectable
+contrast at 80 % power.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from layerwise.measure.grid import FEWEST_UNITS
+from layerwise.measure.statistics import Numbers, Seed, expanded_levels, resampled_counts
+from layerwise.results.rows import Score
+
+MEASURE = "contrast"
+RESAMPLES = 2_000
+POWER = 0.8
+
+Statistic = Callable[[Numbers], Numbers]
+"""From effects of shape (..., effects), the parts one after the other, to one number each, of shape (...)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Effects measured on the same units: `numerators` (effects, units), `denominators` (units,).
+
+    `tokens` and `documents` are what the units are made of.
+    """
+
+    numerators: Numbers
+    denominators: Numbers
+    documents: int
+    tokens: int
+
+    @property
+    def units(self) -> int:
+        """How many units there are."""
+        return int(self.denominators.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A contrast with its interval at `level`, its standard error, and the units, documents and tokens behind it.
+
+    `units` are those of the smallest part. Without an interval `low` and `high` are `None`: there were fewer than 8.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    error: float
+    level: float
+    units: int
+    documents: int
+    tokens: int
+
+    @property
+    def resolution(self) -> float | None:
+        """The contrast that an interval at this level tells from zero with 80 % power; `None` without an interval.
+
+        (t[(1 + level) / 2] + t[power]) * standard error, t of units - 1 degrees of freedom.
+        """
+        if self.low is None:
+            return None
+        student = stats.t(self.units - 1)
+        return float((student.ppf(0.5 + self.level / 2) + student.ppf(POWER)) * self.error)
+
+    def row(self, claim: str, metric: str, task: str = "all") -> Score:
+        """The contrast as a row about `claim`."""
+        return Score(
+            MEASURE, claim, task, metric, self.value, self.low, self.high, resolution=self.resolution,
+            documents=self.documents, tokens=self.tokens,
+        )  # fmt: skip
+
+
+def contrast(
+    parts: Sequence[Part], statistic: Statistic, *, seed: Seed, level: float = 0.95, resamples: int = RESAMPLES
+) -> Contrast:
+    """The `statistic` of the effects of all parts, with its bootstrap interval.
+
+    Raises `MeasureError` for numerators that are not finite and denominators that are not positive.
+
+    >>> part = Part(np.array([[2.0] * 8, [1.0] * 8]), np.ones(8), documents=8, tokens=8)
+    >>> contrast([part], lambda effects: effects[..., 0] - effects[..., 1], seed=0).value
+    1.0
+    """
+    value = float(statistic(np.concatenate([_effects(part) for part in parts])))
+    units = min(part.units for part in parts)
+    documents, tokens = (sum(getattr(part, name) for part in parts) for name in ("documents", "tokens"))
+    if units < FEWEST_UNITS:
+        return Contrast(value, None, None, float("nan"), level, units, documents, tokens)
+    draws = [_resampled(part, seed, number, resamples) for number, part in enumerate(parts)]
+    found = np.asarray(statistic(np.concatenate(draws, axis=-1)), dtype=np.float64)
+    low, high = (float(bound) for bound in np.quantile(found, expanded_levels(level, units)))
+    error = float(found.std(ddof=1) * np.sqrt(units / (units - 1)))
+    return Contrast(value, min(low, value), max(high, value), error, level, units, documents, tokens)
+
+
+def _effects(part: Part) -> Numbers:
+    return np.asarray(part.numerators.sum(axis=1) / part.denominators.sum())
+
+
+def _resampled(part: Part, seed: Seed, number: int, resamples: int) -> Numbers:
+    """The effects of every resample of a part's units, (resamples, effects)."""
+    own = (*(seed if isinstance(seed, Sequence) else (seed,)), number)
+    blocks = [
+        counts @ part.numerators.T / (counts @ part.denominators)[:, None]
+        for counts in resampled_counts(part.units, resamples, own)
+    ]
+    return np.concatenate(blocks)

@@ -1,0 +1,56 @@
+"""What each layer is: a cell for every layer, coloured by its verdict, and the verdicts in full."""
+
+from __future__ import annotations
+
+from layerwise.report.chapters.chapter import Chapter, missing, note
+from layerwise.report.data import Evidence
+from layerwise.report.diagnosis import Diagnosis
+from layerwise.report.markup import Safe, element
+from layerwise.report.table import simple_table
+from layerwise.report.verdicts import WORDS, in_words, verdict_rows
+from layerwise.report.wording import counted
+from layerwise.results.rows import Score
+
+
+def verdicts(evidence: Evidence) -> Chapter:
+    """The verdict of every layer, as one row of cells and as a table."""
+    return Chapter("verdicts", "What each layer is", "Verdicts", _layers(evidence.diagnosis))
+
+
+def _layers(found: Diagnosis) -> tuple[Safe, ...]:
+    verdicts = found.verdicts()
+    if not verdicts:
+        return (missing("No layer has a verdict: ablation was not confirmed on a second part of the text."),)
+    counts = {name: sum(score.metric == name for score in verdicts.values()) for name in WORDS}
+    summary = ", ".join(f"{counted(count, 'layer')} {_are(name, count)}" for name, count in counts.items() if count)
+    rows = verdict_rows(found)
+    return (
+        element("ol", *(_cell(layer, score) for layer, score in verdicts.items()), class_="layers"),
+        note(
+            f"{summary}. The effect of skipping is under each layer, in nats per token, over all of the text. “No"
+            " effect” means none above the size that the table names; a layer is harmful only if a fresh part of the"
+            " text says so again."
+        ),
+        element("details", element("summary", "The verdicts in full"), simple_table(rows.head, rows.body)),
+    )
+
+
+def _are(name: str, count: int) -> str:
+    """The end of a sentence about so many layers.
+
+    >>> _are("matters", 1), _are("matters", 9), _are("harmful", 2)
+    ('matters', 'matter', 'are harmful')
+    """
+    if name == "matters":
+        return "matters" if count == 1 else "matter"
+    return f"{'is' if count == 1 else 'are'} {WORDS[name]}"
+
+
+def _cell(layer: int, score: Score) -> Safe:
+    return element(
+        "li",
+        element("b", str(layer)),
+        element("small", f"{score.value:+.2g}".replace("-", "−") if score.value else "0"),
+        class_=score.metric,
+        title=f"layer {layer}: {in_words(score)}",
+    )

@@ -1,0 +1,34 @@
+"""A founding paper: where it was published, and the rules that decide its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from layerwise.report.claims.claim import Claim
+from layerwise.report.data import Evidence
+
+Rule = Callable[[Evidence], Claim]
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper whose claims are decided: `title`, `citation`, one rule a claim, and which command measures them."""
+
+    title: str
+    citation: str
+    rules: tuple[Rule, ...]
+    measured_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What became of the claims of one paper in one run, in the paper's order."""
+
+    paper: Paper
+    claims: tuple[Claim, ...]
+
+    @property
+    def measured(self) -> bool:
+        """Whether the run has rows for any of them."""
+        return any(claim.verdict != "not measured" for claim in self.claims)

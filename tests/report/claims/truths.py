@@ -1,0 +1,37 @@
+"""Simulated truths: what a rule concludes over many runs of a world in which the answer is known.
+
+A truth makes the rows of one run from a seed, by the same measures that make them of a model. Every claim has four
+kinds: *true* (what was published holds, by more than the margin), *false* (its opposite), *null* (the null alone is at
+work) and *underpowered* (true, on too little text).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from layerwise.report import Evidence, ReportData
+from layerwise.report.claims import Claim, Rule, Verdict
+from layerwise.results.rows import Score
+
+RUNS = 200
+WRONG = 0.05
+POWER = 0.75
+
+Truth = Callable[[int], Iterable[Score]]
+"""From the number of a run to its rows."""
+
+
+def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Claim:
+    """What a rule says of the rows of one run."""
+    return rule(Evidence.of(ReportData({"depth": depth}, (), tuple(rows))))
+
+
+def concluded(rule: Rule, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:
+    """How often each verdict is given over `runs` runs of a truth."""
+    return Counter(claim_of(rule, truth(run), depth).verdict for run in range(runs))
+
+
+def share(counts: Counter[Verdict], *verdicts: Verdict) -> float:
+    """The share of runs that ended in one of `verdicts`."""
+    return sum(counts[verdict] for verdict in verdicts) / counts.total()
