@@ -17,7 +17,8 @@ from report.test_page import CHAPTERS as SWEEP
 from report.test_page import Page, read
 
 CHAPTERS = (
-    "claims", "verdicts", "ablation", "racing", "order", "deltas", "predictability", "recovery", "manipulation", "structure",
+    "claims", "verdicts", "ablation", "racing", "order", "deltas", "predictability", "recovery", "manipulation",
+    "structure",
     "proxies", "agreement", "pruning", "provenance",
 )  # fmt: skip
 MISSING = {
