@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from layerwise.measure.ablation import skip_keys
 from layerwise.measure.reading import WHOLE, Piece
@@ -34,6 +35,15 @@ class SimulatedModel:
         self._own = 3 * tokens * generator.uniform(0.5, 1.5, size=documents)
         self._changes = (np.asarray(self.effects)[:, None] + drawn) * tokens
         self.evaluated = 0
+
+    def draw(self, changes: NDArray[np.float64]) -> None:
+        """Give every layer and document its own effect, (layers, documents) in nats per token."""
+        self._changes = changes * np.array(list(self.lengths.values()))
+
+    def blur(self, layer: int, noise: float, seed: int = 0) -> None:
+        """Give the documents' effects of one layer more noise, as that of a layer that acts on few of them."""
+        tokens = np.array(list(self.lengths.values()))
+        self._changes[layer] += np.random.default_rng([seed, 3]).normal(0.0, noise, tokens.size) * tokens
 
     @property
     def depth(self) -> int:

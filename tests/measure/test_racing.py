@@ -12,7 +12,7 @@ from layerwise.data.demo import demo_corpus
 from layerwise.errors import MeasureError
 from layerwise.measure.ablation import skip_keys, skips
 from layerwise.measure.interventions import intervention_losses
-from layerwise.measure.racing import race, racing, rows
+from layerwise.measure.racing import race, racing, rare_documents, rows
 from layerwise.measure.reading import WHOLE, Piece, read
 from layerwise.measure.rule import Rule
 from layerwise.measure.verdicts import verdicts
@@ -38,7 +38,10 @@ def decisions(model: SimulatedModel) -> dict[str, str]:
 def test_the_verdicts_of_the_full_sweep_for_a_quarter_of_the_evaluations(seed: int) -> None:
     model = thirty_layers(seed)
     found = rows(race(model.measure, model.depth, model.lengths))
-    assert {row.subject: row.metric for row in found if row.subject != "race"} == decisions(model)
+    full = decisions(model)
+    told = {row.subject: row.metric for row in found if row.subject != "race"}
+    assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
+    assert list(told.values()).count("unresolved") <= 2
     share = next(row.value for row in found if row.metric == "share")
     print(f"seed {seed}: {share:.3f} of the layer evaluations of the full sweep")
     assert share <= 0.25
@@ -53,22 +56,65 @@ def test_what_it_says_it_spent_is_what_was_asked_for() -> None:
     assert result.full == model.evaluated
 
 
+def drawn(kind: str, documents: int, seed: int) -> SimulatedModel:
+    """Twelve layers, most worth something, two nothing, one harmful: documents differ normally, heavily or rarely."""
+    generator = np.random.default_rng([seed, 5])
+    effects = generator.lognormal(-2.5, 1.0, size=12) + 0.02
+    effects[[3, 7]] = 0.0
+    effects[5] = -0.06
+    model = SimulatedModel(effects.tolist(), documents=documents, seed=seed)
+    shape = (12, documents)
+    if kind == "normal":
+        model.draw(effects[:, None] + generator.normal(0.0, 0.1, shape))
+    elif kind == "heavy":
+        model.draw(effects[:, None] + generator.standard_t(3, shape) * 0.1 / np.sqrt(3))
+    else:  # the whole effect is that of 4 % of the documents
+        carried = generator.random(shape) < 0.04
+        model.draw(effects[:, None] * carried / 0.04 + generator.normal(0.0, 0.001, shape))
+    return model
+
+
+def is_wrong(decision: str, effect: float) -> bool:
+    wrong = {"matters": effect <= 0.0, "no_effect": abs(effect) >= Rule().margin, "harmful": effect >= 0.0}
+    return wrong.get(decision, False)
+
+
 @pytest.mark.slow
-def test_the_error_rate_is_kept() -> None:
-    """Layers worth exactly the margin can be wrongly settled either way; layers worth nothing must not `matter`."""
-    wrong = 0
-    for seed in range(100):
-        model = SimulatedModel([0.0] * 12, documents=200, noise=0.05, seed=seed)
-        found = race(model.measure, model.depth, model.lengths)
-        wrong += any(finish.decision != "no_effect" for finish in found.finishes.values())
-    assert wrong <= 5
+@pytest.mark.parametrize("documents", [148, pytest.param(640, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("kind", ["normal", "heavy", "rare"])
+def test_a_race_is_wrong_anywhere_in_at_most_one_run_of_twenty(kind: str, documents: int) -> None:
+    wrong, shares = 0, []
+    for seed in range(200):
+        model = drawn(kind, documents, seed)
+        result = race(model.measure, model.depth, model.lengths)
+        shares.append(result.spent / result.full)
+        wrong += any(is_wrong(end.decision, model.effects[layer]) for layer, end in result.finishes.items())
+    print(
+        f"{kind}, {documents} documents: {wrong} of 200 wrong anywhere; share of the full sweep {np.median(shares):.3f}"
+    )
+    assert wrong <= 10
+
+
+def test_no_layer_may_go_before_rare_documents_are_seen() -> None:
+    """What 4 % of the documents need is not seen in the first 32: nothing is settled for good by then."""
+    model = SimulatedModel([0.0] * 4, documents=640, noise=0.0001)
+    result = race(model.measure, model.depth, model.lengths)
+    assert {end.decision for end in result.finishes.values()} == {"no_effect"}
+    assert min(end.documents for end in result.finishes.values()) >= rare_documents(4, Rule())
+
+
+def test_a_layer_that_no_text_here_can_settle_leaves_early() -> None:
+    model = SimulatedModel([0.0] * 4, documents=640, noise=5.0)
+    result = race(model.measure, model.depth, model.lengths)
+    assert {end.decision for end in result.finishes.values()} == {"unresolved"}
+    assert result.spent < 0.2 * result.full
 
 
 def test_a_budget_bounds_the_text() -> None:
-    model = SimulatedModel([0.001] * 6, documents=400, noise=0.3)
-    result = race(model.measure, model.depth, model.lengths, budget=5_000)
+    model = SimulatedModel([0.001] * 6, documents=400, noise=0.02)
+    result = race(model.measure, model.depth, model.lengths, budget=10_000)
     assert result.looks > 1
-    assert all(finish.tokens <= 5_000 for finish in result.finishes.values())
+    assert all(finish.tokens <= 10_000 for finish in result.finishes.values())
     assert len(result.finishes) == 6
 
 
@@ -128,25 +174,29 @@ def test_too_little_text_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_model_gets_the_verdicts_of_its_full_sweep_for_a_tenth() -> None:
+@pytest.mark.parametrize(("texts", "questions", "most"), [(20, 32, 0.25), (150, 128, 0.1)])
+def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(texts: int, questions: int, most: float) -> None:
     stack = load("demo")
-    reading = read(stack, demo_corpus(texts=150, questions=128))
+    reading = read(stack, demo_corpus(texts=texts, questions=questions))
     found = racing(stack, reading)
     losses = intervention_losses(stack, skips(stack.depth), reading)
-    full = verdicts(losses, str(Plan.identity(stack.depth)), skip_keys(stack.depth))
-    assert {row.subject: row.metric for row in found if row.subject != "race"} == {
-        row.subject: row.metric for row in full
+    full = {
+        row.subject: row.metric for row in verdicts(losses, str(Plan.identity(stack.depth)), skip_keys(stack.depth))
     }
+    told = {row.subject: row.metric for row in found if row.subject != "race"}
+    assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
+    assert list(told.values()).count("unresolved") <= 3
     share = next(row.value for row in found if row.metric == "share")
     print(f"{share:.3f} of the layer evaluations of the full sweep ({reading.documents} documents)")
-    assert share <= 0.25
+    assert share <= most
 
 
 def test_what_is_not_seen_is_told_with_its_limit() -> None:
-    """Little text and much noise: "no effect" must say above how much, and that is far above the margin."""
+    """Little text and much noise decides nothing, and says how great an effect it would have seen."""
     model = SimulatedModel([0.05] * 4, documents=40, noise=0.5)
-    found = [row for row in rows(race(model.measure, model.depth, model.lengths)) if row.metric == "no_effect"]
-    assert found
+    found = [row for row in rows(race(model.measure, model.depth, model.lengths)) if row.subject != "race"]
+    assert {row.metric for row in found} == {"unresolved"}
     assert all((row.resolution or 0.0) > 0.2 for row in found)
-    settled = rows(race((exact := SimulatedModel([0.0] * 4, noise=0.001)).measure, 4, exact.lengths))
-    assert {row.resolution for row in settled if row.metric == "no_effect"} == {Rule().margin}
+    exact = SimulatedModel([0.0] * 4, noise=0.001)
+    settled = [row for row in rows(race(exact.measure, 4, exact.lengths)) if row.subject != "race"]
+    assert all((row.resolution or 1.0) < 0.001 for row in settled)

@@ -47,20 +47,39 @@ def test_the_smallest_score_is_negative_in_most_of_those_models() -> None:
 
 
 @pytest.mark.slow
-def test_a_truly_harmful_layer_is_found() -> None:
-    """One layer at minus twice the minimum detectable effect, in at least 80 % of the models."""
-    detectable = float(np.median([score.resolution or 0.0 for score in judged(mildly_useful(0)).values()]))
+def test_harm_of_the_printed_resolution_is_found_in_four_of_five_models() -> None:
+    """The resolution is that of the whole procedure: chosen on one half of the text and confirmed on the other."""
     found = 0
     for seed in range(MODELS):
         effects = np.random.default_rng([seed, 1]).uniform(0.0, 0.01, size=DEPTH)
         planted = int(np.random.default_rng([seed, 2]).integers(DEPTH))
-        effects[planted] = -2 * detectable
+        effects[planted] = -(judged(mildly_useful(seed))[planted].resolution or 0.0)
         scores = judged(SimulatedModel(effects.tolist(), seed=seed))
         harmful = {layer for layer, score in scores.items() if score.metric == "harmful"}
         assert harmful <= {planted}
         found += harmful == {planted}
     print(f"found in {found} of {MODELS} models")
-    assert found >= 0.8 * MODELS
+    assert 0.75 * MODELS <= found <= 0.9 * MODELS
+
+
+WORLDS = {
+    "worth nothing": (0.0, 0.02, {"matters", "harmful"}),
+    "at the margin": (0.01, 0.02, {"no_effect", "harmful"}),
+    "harm at the margin": (-0.01, 0.02, {"no_effect", "matters"}),
+    "worth nothing, on little text": (0.0, 1.0, {"matters", "no_effect", "harmful"}),
+    "worth much, on little text": (0.3, 1.0, {"no_effect", "harmful"}),
+}
+"""The effect of every layer, the noise of its documents, and the verdicts that would be wrong."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", WORLDS)
+def test_no_verdict_is_wrong_anywhere_in_more_than_one_run_of_twenty(world: str) -> None:
+    effect, noise, wrong = WORLDS[world]
+    models = (SimulatedModel([effect] * DEPTH, noise=noise, seed=seed) for seed in range(MODELS))
+    counts = Counter(bool(wrong & {score.metric for score in judged(model).values()}) for model in models)
+    print(f"{world}: {counts[True]} of {MODELS} models with a wrong verdict")
+    assert counts[True] <= 0.05 * MODELS
 
 
 def test_a_layer_found_on_one_half_alone_is_not_called_harmful() -> None:
@@ -72,17 +91,27 @@ def test_a_layer_found_on_one_half_alone_is_not_called_harmful() -> None:
         row if row.plan != key else _shifted(row, -0.5 if row.document in first else 0.4) for row in model.whole()
     ]
     scores = {score.subject: score for score in verdicts(losses, model.baseline, skip_keys(4), seed=0)}
-    assert scores["2"].metric == "no_effect"
+    assert scores["2"].metric == "unresolved"
 
 
-def test_the_three_words() -> None:
-    model = SimulatedModel([0.5, 0.0, -0.5, 0.05], documents=160, noise=0.02)
+def test_the_four_words() -> None:
+    model = SimulatedModel([0.5, 0.0, -0.5, 0.05, 0.0], documents=160, noise=0.02)
+    model.blur(4, noise=1.0)
     scores = judged(model)
-    assert [scores[layer].metric for layer in range(4)] == ["matters", "no_effect", "harmful", "matters"]
-    nothing = scores[1]
-    assert nothing.resolution == Rule().margin
-    assert (nothing.low or 0.0) < 0 < (nothing.high or 0.0)
+    words = [scores[layer].metric for layer in range(5)]
+    assert words == ["matters", "no_effect", "harmful", "matters", "unresolved"]
     assert scores[0].p_adjusted == pytest.approx(0.0, abs=1e-6)
+    assert (scores[4].resolution or 0.0) > 0.3
+
+
+def test_no_effect_is_told_with_what_was_excluded() -> None:
+    """An identity layer is known to be one: the limit is the end of its interval, whatever the margin."""
+    scores = judged(SimulatedModel([0.0, 0.0, 0.5, 0.5], documents=160, noise=0.002))
+    for layer in (0, 1):
+        assert scores[layer].metric == "no_effect"
+        assert scores[layer].resolution == max(-(scores[layer].low or 0.0), scores[layer].high or 0.0) < 0.001
+    exact = judged(SimulatedModel([0.0] * 4, documents=160, noise=0.0))
+    assert {(score.metric, score.resolution) for score in exact.values()} == {("no_effect", 0.0)}
 
 
 @pytest.mark.slow
@@ -113,11 +142,11 @@ def test_too_little_text_says_how_to_get_enough() -> None:
 def test_few_documents_are_judged_but_never_harmful() -> None:
     """With 10 documents each half has too few for an interval, so nothing can be confirmed."""
     model = SimulatedModel([-0.5, 0.5, 0.5, 0.5], documents=10, noise=0.01)
-    assert Counter(score.metric for score in judged(model).values()) == {"no_effect": 1, "matters": 3}
+    assert Counter(score.metric for score in judged(model).values()) == {"unresolved": 1, "matters": 3}
 
 
 @pytest.mark.parametrize(("low", "high", "word"), [
-    (-0.2, -0.1, "harmful"), (-0.009, 0.009, "no_effect"), (0.001, 0.009, "no_effect"), (0.1, 0.2, "matters"),
+    (-0.2, -0.1, None), (-0.009, 0.009, "no_effect"), (0.001, 0.009, "no_effect"), (0.1, 0.2, "matters"),
     (-0.2, 0.2, None), (-0.001, 0.02, None),
 ])  # fmt: skip
 def test_what_an_interval_settles(low: float, high: float, word: str | None) -> None:

@@ -17,6 +17,7 @@ from layerwise.errors import LayerwiseError, MeasureError, RunError
 from layerwise.measure import ablation, racing, verdicts
 from layerwise.measure.activations import activations
 from layerwise.measure.agreement import agreement
+from layerwise.measure.beginnings import of_beginnings
 from layerwise.measure.deltas import deltas
 from layerwise.measure.effects import effects
 from layerwise.measure.examination import Examination
@@ -191,19 +192,24 @@ def _ablation(work: _Work, say: Say) -> None:
     if work.asked.budget is None:
         keys = ablation.skip_keys(work.stack.depth)
         found = verdicts.verdicts(losses, work.baseline, keys, seed=work.seed, rule=work.asked.rule)
-        work.keep(verdicts.MEASURE, found)
+        work.keep(verdicts.MEASURE, [*found, _margin(work)])
+
+
+def _margin(work: _Work) -> Score:
+    """What counts as an effect in this run."""
+    return Score(verdicts.MEASURE, "all", "all", verdicts.MARGIN, work.asked.margin)
 
 
 def _racing(work: _Work, say: Say) -> None:
     """With a budget the race is run and gives the verdicts; without one it tells what it would have saved."""
     rows = racing.racing(
         work.stack, work.reading, budget=work.asked.budget, seed=work.seed, rule=work.asked.rule,
-        ledger=work.ledger("racing", say),
+        ledger=of_beginnings(work.ledger("racing", say)),
     )  # fmt: skip
     work.keep(racing.MEASURE, rows)
     if work.asked.budget is not None:
         found = [replace(row, measure=verdicts.MEASURE) for row in rows if row.subject != racing.RACE]
-        work.keep(verdicts.MEASURE, found)
+        work.keep(verdicts.MEASURE, [*found, _margin(work)])
 
 
 def _order(work: _Work, say: Say) -> None:

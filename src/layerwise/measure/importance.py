@@ -31,7 +31,7 @@ SOURCES = {
 }
 """The measures that hold importance, the best first, and what their intervals are."""
 
-_DECISIONS = ("matters", "no_effect", "harmful")
+_DECISIONS = ("matters", "no_effect", "harmful", "unresolved")
 _SKIP = "skip"
 
 

@@ -2,35 +2,61 @@
 
 "Which layers can go?" needs few documents for a layer that is worth a nat, and many for one that is worth nothing. The
 race looks at the documents in stages, each twice as many as before, and after every look drops the layers whose
-simultaneous interval settles the question (`Effect.decide`). With L layers and K possible looks every interval is taken
-at `1 - alpha / (L * K)`, so the chance of any wrong decision at any look stays below `alpha`, whenever the race stops
-(Bonferroni over looks and layers; Maron and Moore 1994, Hoeffding races, with Student's intervals in the place of
-Hoeffding's).
+simultaneous interval settles the question (`Rule.settles`). `alpha` is shared by the L layers and the K possible looks,
+half of it for the first look, so the chance of any wrong decision at any look stays below `alpha`, whenever the race
+stops (Bonferroni over layers and looks, as in Maron and Moore 1994: a time-uniform bound at the looks that are made;
+those of Howard et al. 2021 and of Waudby-Smith and Ramdas 2024 hold at every document, and are wider for it).
 
-Every look has documents of every task, and an effect keeps the mix of the whole text (`layerwise.measure.strata`): an
-interval from a few short answers says nothing of prose. The documents are split first: the race runs on one half, and
-what it finds harmful is confirmed on the other, which it has not seen. The verdicts and their words are those of
-`layerwise.measure.verdicts`.
+Four things keep the decisions honest and the race cheap:
+
+    many short documents  a look reads the beginning of each document (`layerwise.measure.beginnings`), because
+                          documents are the units, and never fewer than 32 of them
+    pooled strata         every look has documents of every stratum in the shares of their tokens, and an effect keeps
+                          the mix of the whole text (`layerwise.measure.strata`); small strata are taken together
+    rare documents        a layer may be worth nothing on most documents and much on a few. `no_effect` and `harmful`,
+                          by which a layer may go, wait until a kind of document that makes up 4 % of the text has been
+                          missed with probability below `alpha / 2L`, or until all documents are read
+    fresh text            harm is confirmed on documents that came after those that suggested it
+
+A layer that all of the text could not settle, as its interval shrinks with the root of the documents, leaves the race
+as `unresolved`. The verdicts and their words are those of `layerwise.measure.verdicts`.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from layerwise.measure.ablation import refuse_shallow, skip_keys, skips
+from layerwise.measure.beginnings import beginnings
 from layerwise.measure.grid import FEWEST_UNITS, Grid, arrange
 from layerwise.measure.interventions import Ledger, intervention_losses
-from layerwise.measure.reading import Piece, Reading, pieces, portion, shuffled
+from layerwise.measure.reading import WHOLE, Piece, Reading, pieces, portion, shuffled
 from layerwise.measure.rule import Decision, Rule
 from layerwise.measure.strata import Effect, Strata, stratified
-from layerwise.measure.verdicts import confirmed, limit, refuse_too_little
+from layerwise.measure.verdicts import SELECTION, below_zero, detectable, refuse_too_little
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack
 
 MEASURE = "racing"
 RACE = "race"
+
+FIRST_LOOK = 32
+"""Documents of the first look: Student's intervals at the small levels of a race are not to be trusted on fewer."""
+
+FEWEST_OF_STRATUM = 16
+"""Documents of each stratum at the first look; a stratum that holds less than half of the tokens is pooled."""
+
+RARE = 0.04
+"""The share of the documents that must not be missed before a layer is said to be worth nothing."""
+
+LIKELY = 2.0
+"""Standard errors by which an effect may still move when a race decides whether more text could settle it."""
 
 Measure = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
 """The losses of the untouched model and of skipping each of these layers, on these pieces of text."""
@@ -40,7 +66,7 @@ Measure = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
 class Finish:
     """Where one layer left the race: the decision, the effect it rests on, and the text that was spent on it.
 
-    `limit` is the X of "no effect above X nats".
+    `limit` is what stands behind the decision, as the `resolution` of a verdict.
     """
 
     decision: Decision
@@ -75,21 +101,26 @@ def racing(
 ) -> list[Score]:
     """Race the layers of `stack` on `reading`; at most `budget` scored tokens are spent on any of them, or one look.
 
-    Rows: for every layer its decision (`matters`, `no_effect`, `harmful`) with the effect, its simultaneous interval,
-    the X of "no effect above X nats" as `resolution`, and the documents and tokens spent; for the subject `race` the
-    metrics `evaluations` and `evaluations_full` (layer evaluations times tokens, of the race and of skipping every
-    layer on every document), `share` and `looks`.
+    Rows: for every layer its decision (`matters`, `no_effect`, `harmful`, `unresolved`) with the effect, its
+    simultaneous interval, what stands behind the decision as `resolution`, and the documents and tokens spent; for the
+    subject `race` the metrics `evaluations` and `evaluations_full` (layer evaluations times tokens, of the race and of
+    skipping every layer on all of the text), `share` and `looks`.
 
     Raises `MeasureError` for fewer than 4 layers, and for too little text.
     """
     refuse_shallow(stack)
     ledger = ledger or Ledger()
     candidates = skips(stack.depth)
+    short = beginnings(reading, seed=seed)
+    lengths = pieces(short)
+    if len(pieces(reading)) > len(lengths):  # few documents, of many windows: the windows are the units
+        short, lengths = reading, pieces(reading)
 
     def measure(layers: Collection[int], text: Sequence[Piece]) -> list[Loss]:
-        return intervention_losses(stack, [candidates[layer] for layer in layers], portion(reading, text), ledger)
+        return intervention_losses(stack, [candidates[layer] for layer in layers], portion(short, text), ledger)
 
-    return rows(race(measure, stack.depth, pieces(reading), budget=budget, seed=seed, rule=rule))
+    whole = pieces(reading)
+    return rows(race(measure, stack.depth, lengths, whole=whole, budget=budget, seed=seed, rule=rule))
 
 
 def race(
@@ -97,24 +128,25 @@ def race(
     depth: int,
     lengths: Mapping[Piece, int],
     *,
+    whole: Mapping[Piece, int] | None = None,
     budget: int | None = None,
     seed: int = 0,
     rule: Rule | None = None,
 ) -> Result:
     """Race `depth` layers over pieces of text, each with its length in scored tokens; `measure` does the work.
 
-    Each look asks only for the text it adds, and only for the layers that are still in.
+    `whole` has the lengths of the pieces where `lengths` are those of their beginnings: the mix of the text, and what
+    measuring all of it takes. Each look asks only for the text it adds, and only for the layers that are still in.
     """
-    order = shuffled(lengths, seed)
-    runners, fresh = order[::2], order[1::2]
-    running = _Race(measure, depth, lengths, rule or Rule())
-    looks = _looks(runners, lengths, running.strata, budget)
-    for number, added in enumerate(looks, start=1):
-        running.look(added, number, len(looks))
+    whole = whole or lengths
+    strata = Strata.of(whole).pooled(FEWEST_OF_STRATUM / FIRST_LOOK)
+    looks = _looks(shuffled(lengths, seed), lengths, strata, budget)
+    running = _Race(measure, depth, lengths, whole, strata, rule or Rule(), len(looks))
+    for added in looks:
+        running.look(added)
         if not running.left:
             break
-    running.confirm(fresh)
-    full = sum(lengths.values()) * _evaluations(range(depth), depth)
+    full = sum(whole.values()) * _evaluations(range(depth), depth)
     return Result(running.finishes, running.looks, running.spent, full)
 
 
@@ -136,81 +168,163 @@ def rows(result: Result) -> list[Score]:
     return [*scores, *(Score(MEASURE, RACE, "all", name, float(value)) for name, value in figures.items())]
 
 
+def rare_documents(layers: int, rule: Rule) -> int:
+    """Documents among which a kind that makes up 4 % of the text is missing with probability `alpha / 2 layers`.
+
+    >>> rare_documents(12, Rule()), rare_documents(30, Rule())
+    (152, 174)
+    """
+    return math.ceil(math.log(rule.alpha / (2 * layers)) / math.log(1 - RARE))
+
+
 @dataclass
 class _Race:
-    """A race under way: the losses so far, and how the layers that have left it finished."""
+    """A race under way: the losses so far, which layers are candidates for harm since when, and how the others ended.
+
+    `losses` has one list a look; the candidates of a look are confirmed on the lists after it.
+    """
 
     measure: Measure
     depth: int
     lengths: Mapping[Piece, int]
+    whole: Mapping[Piece, int]
+    strata: Strata
     rule: Rule
-    losses: list[Loss] = field(default_factory=list)
+    planned: int
+    losses: list[list[Loss]] = field(default_factory=list)
+    candidates: dict[int, int] = field(default_factory=dict)
     finishes: dict[int, Finish] = field(default_factory=dict)
-    looks: int = 0
+    read: set[Piece] = field(default_factory=set)
     spent: int = 0
 
     def __post_init__(self) -> None:
-        self.strata = Strata.of(self.lengths)
         self.keys = skip_keys(self.depth)
         self.baseline = str(Plan.identity(self.depth))
+
+    @property
+    def looks(self) -> int:
+        """How many looks were made."""
+        return len(self.losses)
+
+    @property
+    def comparisons(self) -> float:
+        """Among how many intervals at `alpha` together one of this look counts.
+
+        Half of `alpha` is for the first look, which most layers need no other after; the rest is shared equally.
+        """
+        share = 1.0 if self.planned == 1 else 0.5 if self.looks == 1 else 0.5 / (self.planned - 1)
+        return self.depth / share
+
+    @property
+    def level(self) -> float:
+        """The error rate of one interval of this look."""
+        return self.rule.alpha / self.comparisons
 
     @property
     def left(self) -> list[int]:
         """The layers still in the race."""
         return [layer for layer in self.keys if layer not in self.finishes]
 
-    def look(self, added: Sequence[Piece], number: int, last: int) -> None:
+    def look(self, added: Sequence[Piece]) -> None:
         """Read more text for the layers still in, and let go those that it settles; the last look settles all."""
-        running = {layer: self.keys[layer] for layer in self.left}
-        grid = self._read(running, added, self.losses)
+        running = self.left
+        self.losses.append(self.measure(running, added))
+        self.read.update(added)
+        self.spent += sum(self.lengths[piece] for piece in added) * _evaluations(running, self.depth)
+        grid = self._grid(running, 0)
         refuse_too_little(grid)
-        level = 1 - self.rule.alpha / (self.depth * last)
-        found = stratified(grid, self.baseline, list(running.values()), self.strata, level)
-        for layer, effect in zip(running, found, strict=True):
-            decision = self.rule.concludes(effect) if number == last else self.rule.settles(effect)
+        harmful = self._confirmed(running)
+        for layer, effect in zip(running, self._effects(grid, running), strict=True):
+            decision = self._decision(effect, layer in harmful)
+            if decision is None and below_zero(effect) < SELECTION:
+                self.candidates.setdefault(layer, self.looks)
             if decision is not None:
-                above = limit(effect, decision, self.depth * last, self.rule)
-                self.finishes[layer] = Finish(decision, effect, above, grid.documents(), int(grid.tokens.sum()))
-        self.looks = number
+                self.finishes[layer] = self._finish(decision, effect, grid)
 
-    def confirm(self, fresh: Sequence[Piece]) -> None:
-        """Take back every `harmful` that fresh text does not confirm."""
-        suspects = {layer: self.keys[layer] for layer, end in self.finishes.items() if end.decision == "harmful"}
-        if not suspects:
-            return
-        held = confirmed(self._read(suspects, fresh, []), self.baseline, suspects, self.strata, self.rule)
-        for layer in suspects.keys() - set(held):
-            self.finishes[layer] = replace(self.finishes[layer], decision="no_effect")
+    def _decision(self, effect: Effect, harmful: bool) -> Decision | None:
+        """What this look settles for one layer; `None` where it stays in the race."""
+        settled: Decision | None = "harmful" if harmful else self.rule.settles(effect)
+        enough = len(self.read) >= min(len(self.lengths), rare_documents(self.depth, self.rule))
+        if settled == "matters" or (settled is not None and enough):
+            return settled
+        if self.looks == self.planned or self._hopeless(effect):
+            return "matters" if effect.low > 0 else "unresolved"
+        return None
 
-    def _read(self, keys: Mapping[int, str], added: Sequence[Piece], losses: list[Loss]) -> Grid:
-        """Measure `keys` on more text, add that to `losses`, and arrange what there is of them."""
-        losses += self.measure(list(keys), added)
-        self.spent += sum(self.lengths[piece] for piece in added) * _evaluations(keys, self.depth)
-        wanted = {self.baseline, *keys.values()}
-        return arrange(row for row in losses if row.plan in wanted)
+    def _hopeless(self, effect: Effect) -> bool:
+        """Whether all of the text will not settle a layer.
+
+        An interval shrinks with the root of what is read. It will not do where it would hold both zero and the margin
+        wherever the effect is likely to lie.
+        """
+        reach = (effect.high - effect.low) / 2 * math.sqrt(self._share_read())
+        return reach >= self.rule.margin and abs(effect.value) + LIKELY * effect.error < reach
+
+    def _share_read(self) -> float:
+        """The share of the pieces that were read, stratum by stratum, in the strata's shares of all tokens."""
+        there, read = (Counter(self.strata.of_task[task] for task, _, _ in each) for each in (self.lengths, self.read))
+        return sum(weight * read[name] / there[name] for name, weight in self.strata.weight.items())
+
+    def _confirmed(self, running: Sequence[int]) -> set[int]:
+        """The candidates whose effect is below 0 on the text that came after they were chosen."""
+        found = set()
+        for layer in running:
+            if layer in self.candidates:
+                grid = self._grid([layer], self.candidates[layer])
+                enough = grid.by_unit(grid.tokens).size >= FEWEST_UNITS
+                if enough and below_zero(self._effects(grid, [layer])[0]) < self.level:
+                    found.add(layer)
+        return found
+
+    def _effects(self, grid: Grid, layers: Sequence[int]) -> list[Effect]:
+        keys = [self.keys[layer] for layer in layers]
+        return stratified(grid, self.baseline, keys, self.strata, 1 - self.level)
+
+    def _grid(self, layers: Collection[int], since: int) -> Grid:
+        """The losses of these layers from the look `since` on; a beginning stands for the whole piece of text."""
+        wanted = {self.baseline, *(self.keys[layer] for layer in layers)}
+        grid = arrange(row for look in self.losses[since:] for row in look if row.plan in wanted)
+        scale = np.array([self._scale(*cell) for cell in grid.cells])
+        return replace(grid, nll=grid.nll * scale, tokens=grid.tokens * scale)
+
+    def _scale(self, task: str, document: str, window: int) -> float:
+        piece = (task, document, WHOLE)
+        piece = piece if piece in self.lengths else (task, document, window)
+        return self.whole[piece] / self.lengths[piece]
+
+    def _finish(self, decision: Decision, effect: Effect, grid: Grid) -> Finish:
+        limit = max(abs(effect.low), abs(effect.high))
+        if decision != "no_effect":
+            limit = detectable(effect, self.comparisons, self.rule)
+        tokens = sum(self.lengths[piece] for piece in self.read)
+        return Finish(decision, effect, limit, grid.documents(), tokens)
 
 
 def _looks(
-    runners: Sequence[Piece], lengths: Mapping[Piece, int], strata: Strata, budget: int | None
+    order: Sequence[Piece], lengths: Mapping[Piece, int], strata: Strata, budget: int | None
 ) -> list[list[Piece]]:
-    """The text that each look adds: of every stratum the fewest that give an interval, then as many again, and so on.
+    """The text that each look adds: 32 documents over the strata in the shares of their tokens, then as many again.
 
     The first look is always made; a further one only where the budget, in scored tokens, pays for all of it.
     """
     queues: dict[str, list[Piece]] = {name: [] for name in strata.weight}
-    for piece in runners:
+    for piece in order:
         queues[strata.of_task[piece[0]]].append(piece)
     looks: list[list[Piece]] = []
-    seen, spent = 0, 0
-    while seen < max(map(len, queues.values())):
-        until = max(FEWEST_UNITS, 2 * seen)
-        added = [piece for queue in queues.values() for piece in queue[seen:until]]
+    taken = dict.fromkeys(queues, 0)
+    spent, until = 0, FIRST_LOOK
+    while sum(taken.values()) < len(order):
+        added: list[Piece] = []
+        for name, queue in queues.items():
+            share = max(FEWEST_OF_STRATUM, math.ceil(until * strata.weight[name])) if until < len(order) else len(queue)
+            added += queue[taken[name] : share]
+            taken[name] = max(taken[name], min(share, len(queue)))
         spent += sum(lengths[piece] for piece in added)
         if looks and budget is not None and spent > budget:
             break
         looks.append(added)
-        seen = until
-    return looks
+        until *= 2
+    return [look for look in looks if look]
 
 
 def _evaluations(layers: Collection[int], depth: int) -> int:

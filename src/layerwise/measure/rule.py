@@ -11,7 +11,7 @@ from layerwise.errors import MeasureError
 if TYPE_CHECKING:
     from layerwise.measure.strata import Effect
 
-Decision = Literal["matters", "no_effect", "harmful"]
+Decision = Literal["matters", "no_effect", "harmful", "unresolved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,24 @@ class Rule:
             raise MeasureError(f"an error rate of {self.alpha} was asked for; use one between 0 and 1, such as 0.05")
 
     def settles(self, effect: Effect) -> Decision | None:
-        """What an interval settles for good; `harmful` still has to be confirmed, and `None` needs more text."""
-        if effect.high < 0:
-            return "harmful"
-        if -self.margin < effect.low and effect.high < self.margin:
+        """What an interval settles for good, `None` where it takes more text; harm is not for one text to settle.
+
+        `no_effect` is an equivalence: the interval lies inside the margin. `matters` takes an interval above zero and
+        a value at the margin or above it.
+        """
+        if self.holds(effect):
             return "no_effect"
         if effect.low > 0 and effect.value >= self.margin:
             return "matters"
         return None
 
+    def holds(self, effect: Effect) -> bool:
+        """Whether the margin holds the whole interval: an effect that counts is shown not to be there."""
+        return -self.margin < effect.low and effect.high < self.margin
+
     def concludes(self, effect: Effect) -> Decision:
-        """The decision when there is no more text: an effect above zero counts, however it stands to the margin."""
-        return self.settles(effect) or ("matters" if effect.low > 0 else "no_effect")
+        """The decision when there is no more text: an effect above zero counts, however it stands to the margin.
+
+        An interval that holds both zero and more than the margin decides nothing: `unresolved` is no verdict of none.
+        """
+        return self.settles(effect) or ("matters" if effect.low > 0 else "unresolved")

@@ -195,7 +195,7 @@ def benjamini_hochberg(p: ArrayLike) -> Numbers:
 
 
 def minimum_detectable_effect(
-    errors: ArrayLike, units: int, *, comparisons: int = 1, alpha: float = 0.05, power: float = 0.8
+    errors: ArrayLike, units: int, *, comparisons: float = 1, alpha: float = 0.05, power: float = 0.8
 ) -> Numbers:
     """The true effect that a two-sided test at `alpha / comparisons` finds with probability `power`.
 

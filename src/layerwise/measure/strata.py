@@ -53,6 +53,18 @@ class Strata:
             weight[of_task[task]] += tokens / total
         return cls(of_task, weight)
 
+    def pooled(self, least: float) -> Strata:
+        """The same text with every stratum that holds less than `least` of the tokens in the rest.
+
+        >>> Strata({"a": "a", "b": "b", "c": "c"}, {"a": 0.8, "b": 0.1, "c": 0.1}).pooled(0.25).weight
+        {'a': 0.8, 'the rest': 0.2}
+        """
+        names = {name: name if share >= least else REST for name, share in self.weight.items()}
+        weight = dict.fromkeys(dict.fromkeys(names.values()), 0.0)
+        for name, share in self.weight.items():
+            weight[names[name]] += share
+        return Strata({task: names[name] for task, name in self.of_task.items()}, weight)
+
 
 @dataclass(frozen=True, slots=True)
 class Effect:

@@ -1,32 +1,50 @@
-"""Verdicts on layers: does a layer matter, is nothing to be seen, or is the model better without it?
+"""Verdicts on layers: does a layer matter, is nothing there, is the model better without it, or can nobody tell?
 
-A score is not a verdict. Three decisions are made from the paired differences of skipping each layer, all L layers
+A score is not a verdict. Four decisions are made from the paired differences of skipping each layer, all L layers
 together at a family-wise error rate `alpha`:
 
-    matters     its interval lies above 0, and not wholly below the margin
-    harmful     its interval lies below 0 on one half of the documents, and again on the other half, which had no say in
+    matters     its interval lies above 0, and not wholly inside the margin
+    no_effect   its interval lies inside the margin on both sides: an effect that counts is shown not to be there
+    harmful     its effect is below 0 on one half of the documents, and again on the other half, which had no say in
                 choosing it: the smallest of many noisy scores is negative by chance alone
-    no_effect   anything else: no effect above X nats, where X is the margin if the interval lies inside it, and the
-                minimum detectable effect if not
+    unresolved  anything else: the interval holds zero and an effect that counts
+
+`harmful` goes first: harm that was confirmed is harm, however small. Absence of significance is never `no_effect`.
 
 Intervals are Student's over documents, task by task (`layerwise.measure.strata`), at level `1 - alpha / L`
-(Bonferroni), so that all of them hold together. `harmful` is confirmed one-sided at `alpha / candidates`. Where
-documents are few, windows take their place.
+(Bonferroni), so that all of them hold together. A layer becomes a candidate on the first half at one-sided 5 %, by
+itself, because that decides nothing; the k candidates are confirmed on the second half at `alpha` over all of them
+(Holm). Where documents are few, windows take their place.
+
+`resolution` is what stands behind the decision: of `no_effect` the X of "no effect above X nats", the further end of
+the interval; of the others the harm that 80 of 100 such runs would have found and confirmed, which is more than the
+effect of the other sign that they would have seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, stats
 
 from layerwise.errors import MeasureError
 from layerwise.measure.grid import FEWEST_UNITS, Grid, arrange
 from layerwise.measure.reading import FEWEST_DOCUMENTS, WHOLE, Piece, shuffled
 from layerwise.measure.rule import Decision, Rule
-from layerwise.measure.statistics import minimum_detectable_effect
+from layerwise.measure.statistics import holm, minimum_detectable_effect
 from layerwise.measure.strata import Effect, Strata, stratified
 from layerwise.results.rows import Loss, Score
 
 MEASURE = "verdict"
+MARGIN = "margin"
+"""The metric of the row that keeps the margin beside the verdicts of a run; its subject is `all`."""
+
+SELECTION = 0.05
+"""The one-sided level at which a layer becomes a candidate, each by itself: lower, and true harm is not looked at."""
+
+POWER = 0.8
 
 
 def verdicts(
@@ -35,8 +53,8 @@ def verdicts(
     """One row of measure `verdict` for every layer of `keys` (layer to the key of its losses), the task `all`.
 
     The metric is the decision; `value`, `low` and `high` are the effect of skipping the layer with its simultaneous
-    interval, `p_adjusted` Bonferroni's, `resolution` the X of "no effect above X nats". Raises `MeasureError` where
-    there are too few windows for any interval, and says how many are needed.
+    interval, `p_adjusted` Bonferroni's, `resolution` what the module says.
+    Raises `MeasureError` where there are too few windows for any interval, and says how many are needed.
     """
     rule = rule or Rule()
     wanted = {baseline, *keys.values()}
@@ -45,40 +63,98 @@ def verdicts(
     strata = Strata.of(_lengths(grid))
     level = 1 - rule.alpha / len(keys)
     found = dict(zip(keys, stratified(grid, baseline, list(keys.values()), strata, level), strict=True))
-    harmful = _harmful(grid, baseline, keys, strata, rule, seed)
+    harm = HarmTest.of(*_halves(grid, seed), baseline, keys, strata, rule)
     scores = []
     for layer, effect in found.items():
-        decision = "harmful" if layer in harmful else rule.concludes(effect)
-        if decision == "harmful" and layer not in harmful:
-            decision = "no_effect"
+        decision: Decision = "harmful" if layer in harm.harmful else rule.concludes(effect)
         scores.append(
             Score(
                 MEASURE, str(layer), "all", decision, effect.value, effect.low, effect.high,
-                p_adjusted=min(1.0, len(keys) * effect.p()), resolution=limit(effect, decision, len(keys), rule),
+                p_adjusted=min(1.0, len(keys) * effect.p()), resolution=resolution(effect, decision, harm, layer, rule),
                 documents=grid.documents(), tokens=int(grid.tokens.sum()),
             )
         )  # fmt: skip
     return scores
 
 
-def confirmed(fresh: Grid, baseline: str, suspects: Mapping[int, str], strata: Strata, rule: Rule) -> Collection[int]:
-    """The suspects whose effect is below 0 on `fresh` documents too, one-sided, at `alpha` over all of them."""
-    if not suspects or fresh.by_unit(fresh.tokens).size < FEWEST_UNITS:
-        return ()
-    level = 1 - 2 * rule.alpha / len(suspects)
-    found = stratified(fresh, baseline, list(suspects.values()), strata, level)
-    return [layer for layer, effect in zip(suspects, found, strict=True) if effect.high < 0]
+def resolution(effect: Effect, decision: Decision, harm: HarmTest, layer: int, rule: Rule) -> float:
+    """What stands behind a decision: how small an effect was excluded, or how great a harm would have been found."""
+    if decision == "no_effect":
+        return max(abs(effect.low), abs(effect.high))
+    return max(detectable(effect, harm.layers, rule), harm.detectable(layer, rule.alpha))
 
 
-def limit(effect: Effect, decision: Decision, comparisons: int, rule: Rule) -> float:
-    """The X of "no effect above X nats": the margin where the interval lies inside it, else what would have been seen.
-
-    The latter is the minimum detectable effect at 80 % power with `comparisons` intervals at `alpha` together.
-    """
-    if decision == "no_effect" and rule.settles(effect) == "no_effect":
-        return rule.margin
+def detectable(effect: Effect, comparisons: float, rule: Rule) -> float:
+    """The effect that one of `comparisons` intervals at `alpha` together tells from zero with 80 % power."""
     units = max(2, round(effect.freedom) + 1)
     return float(minimum_detectable_effect(effect.error, units, comparisons=comparisons, alpha=rule.alpha))
+
+
+@dataclass(frozen=True, slots=True)
+class HarmTest:
+    """The two halves of the search for harm: the candidates of the first, and those that the second confirms.
+
+    `first` and `second` hold the effect of every layer on each half, empty where a half is too small for any interval.
+    """
+
+    first: Mapping[int, Effect]
+    second: Mapping[int, Effect]
+    candidates: tuple[int, ...]
+    harmful: frozenset[int]
+    layers: int
+
+    @classmethod
+    def of(
+        cls, first: Grid, second: Grid, baseline: str, keys: Mapping[int, str], strata: Strata, rule: Rule
+    ) -> HarmTest:
+        """Choose candidates on one half, confirm them on the other."""
+        if min(part.by_unit(part.tokens).size for part in (first, second)) < FEWEST_UNITS:
+            return cls({}, {}, (), frozenset(), len(keys))
+        before, after = (
+            dict(zip(keys, stratified(part, baseline, list(keys.values()), strata, 1 - rule.alpha), strict=True))
+            for part in (first, second)
+        )
+        candidates = tuple(layer for layer, effect in before.items() if below_zero(effect) < SELECTION)
+        return cls(before, after, candidates, confirmed({each: after[each] for each in candidates}, rule), len(keys))
+
+    def detectable(self, layer: int, alpha: float) -> float:
+        """The harm to `layer` that is chosen and confirmed with 80 % power, in nats; 0 without a test.
+
+            P(T1 < d / s1 - t1[1 - SELECTION]) * P(T2 < d / s2 - t2[1 - alpha / k]) = 0.8        solved for d
+
+        with k candidates, this layer among them, and s1, s2 its standard errors on the halves.
+        """
+        if not self.first:
+            return 0.0
+        candidates = len({*self.candidates, layer})
+        halves = [
+            (each.error, stats.t(each.freedom), stats.t(each.freedom).ppf(1 - level))
+            for each, level in ((self.first[layer], SELECTION), (self.second[layer], alpha / candidates))
+        ]
+        widest = max(error for error, _, _ in halves)
+        if widest == 0.0:
+            return 0.0
+
+        def power(size: float) -> float:
+            shares = [law.cdf(size * widest / error - bound) if error else 1.0 for error, law, bound in halves]
+            return float(np.prod(shares)) - POWER
+
+        return float(optimize.brentq(power, 0.0, 1e3)) * widest
+
+
+def below_zero(effect: Effect) -> float:
+    """The one-sided p-value of Student's test against an effect of zero or more."""
+    if effect.error == 0:
+        return 0.0 if effect.value < 0 else 1.0
+    return float(stats.t(effect.freedom).cdf(effect.value / effect.error))
+
+
+def confirmed(candidates: Mapping[int, Effect], rule: Rule) -> frozenset[int]:
+    """The candidates whose effect on fresh text is below 0 too, one-sided, at `alpha` over all of them (Holm)."""
+    if not candidates:
+        return frozenset()
+    adjusted = holm([below_zero(effect) for effect in candidates.values()])
+    return frozenset(layer for layer, p in zip(candidates, adjusted, strict=True) if p < rule.alpha)
 
 
 def refuse_too_little(grid: Grid) -> None:
@@ -90,18 +166,6 @@ def refuse_too_little(grid: Grid) -> None:
             f"the text makes {units} window{'s' * (units != 1)} and no verdict can be given on fewer than "
             f"{FEWEST_UNITS}: give a longer text, or shorter windows (--length {shorter})"
         )
-
-
-def _harmful(
-    grid: Grid, baseline: str, keys: Mapping[int, str], strata: Strata, rule: Rule, seed: int
-) -> Collection[int]:
-    """The layers found harmful on one half of the text and confirmed on the other."""
-    first, second = _halves(grid, seed)
-    if min(part.by_unit(part.tokens).size for part in (first, second)) < FEWEST_UNITS:
-        return ()
-    found = stratified(first, baseline, list(keys.values()), strata, 1 - rule.alpha / len(keys))
-    suspects = {layer: keys[layer] for layer, effect in zip(keys, found, strict=True) if effect.high < 0}
-    return confirmed(second, baseline, suspects, strata, rule)
 
 
 def _lengths(grid: Grid) -> dict[Piece, int]:

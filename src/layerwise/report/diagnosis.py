@@ -40,7 +40,7 @@ ORDER = "order"
 
 BY_LAYER = frozenset({"ablation", "verdict", "racing", "predictability", "recovery", "manipulation", "structure"})
 """Measures whose numeric subjects are layers; elsewhere a number may be a lag or a hidden state."""
-VERDICTS = ("matters", "no_effect", "harmful")
+VERDICTS = ("matters", "no_effect", "harmful", "unresolved")
 
 _HALF = re.compile(r"(\d+)(?:\.(attn|mlp))?")
 _PAIR = re.compile(r"(\d+),(\d+)")
