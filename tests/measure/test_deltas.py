@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from conftest import tiny_llama
 from layerwise import load
 from layerwise.errors import MeasureError
-from layerwise.measure.deltas import autocovariance_parts, correlation_parts, deltas, verdict
-from layerwise.measure.pooling import Parts, Pooled
+from layerwise.measure.deltas import Excess, autocovariance_parts, correlation_parts, deltas, verdict
+from layerwise.measure.pooling import Parts
 from layerwise.results.rows import Score
 from measure.planted import alternating, autoregressive, drifting, noise, planted_stack
 
-VERDICTS = ("smooth", "no_lag_structure", "oscillating")
+VERDICTS = ("smooth", "no_lag_structure", "oscillating", "unresolved")
 
 
 def row(scores: list[Score], metric: str, lag: int = 1, task: str = "all") -> Score:
@@ -167,10 +167,19 @@ def test_the_seed_fixes_every_row() -> None:
     assert first.value == pytest.approx(second.value, abs=0.01)
 
 
-def test_a_verdict_needs_both_the_interval_and_the_band() -> None:
-    band = Pooled(0.0, -0.2, 0.2)
-    assert verdict(Pooled(0.3, 0.1, 0.5), band) == "smooth"
-    assert verdict(Pooled(0.1, 0.05, 0.15), band) == "no_lag_structure"
-    assert verdict(Pooled(0.3, -0.1, 0.7), band) == "no_lag_structure"
-    assert verdict(Pooled(-0.3, -0.5, -0.1), band) == "oscillating"
-    assert verdict(Pooled(0.3, None, None), band) == "no_lag_structure"
+def test_a_verdict_is_shown_or_not_resolved() -> None:
+    assert verdict(Excess(0.3, 0.1, 0.5, 0.1)) == "smooth"
+    assert verdict(Excess(-0.3, -0.5, -0.1, 0.1)) == "oscillating"
+    assert verdict(Excess(0.05, 0.01, 0.09, 0.02)) == "no_lag_structure"  # not zero, and less than what counts
+    assert verdict(Excess(0.0, -0.2, 0.2, 0.1)) == "unresolved"
+    assert verdict(Excess(0.3, None, None, 0.1)) == "unresolved"
+
+
+def test_the_norm_of_a_layer_is_no_structure() -> None:
+    """Independent layers, the first of three times the norm: the raw correlation leaves -1/2, the verdict stays."""
+    weights = noise(12, 60, 60)
+    weights[0] *= 3
+    scores = deltas(planted_stack({"w": weights}))
+    assert abs(row(scores, "correlation").value + 0.5) > 0.05
+    assert said(scores) == "no_lag_structure"
+    assert abs(row(scores, "no_lag_structure").value) < 0.02

@@ -49,6 +49,7 @@ def scores(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) -> tu
         *_agreement(),
         *_pruning(depth),
         *_order(depth, tasks),
+        *_contrasts(depth),
     )
 
 
@@ -286,6 +287,16 @@ def _order(depth: int, tasks: tuple[str, ...]) -> Iterator[Score]:
             yield row("effect", plan, "nll", 1.2 + value, task=task)
             if task == "arithmetic":
                 yield row("effect", plan, "exact_match", 0.3, 0.05, task=task)
+
+
+def _contrasts(depth: int) -> Iterator[Score]:
+    """What the claims are decided by: no core, a middle that turns the state less, order that weighs on arithmetic."""
+    yield row("contrast", "core", "skip_excess", -0.9, 0.1, task="1-4", resolution=0.14, tokens=TOKENS)
+    yield row("contrast", "middle", "log_ratio", -1.1, 0.1, resolution=0.14, tokens=TOKENS)
+    yield row("contrast", "middle", "beyond_twins", -1.0, 0.2, resolution=0.3, tokens=TOKENS)
+    tasks = "arithmetic | text"
+    yield row("contrast", "order_by_task", "order_less", 1.4, 0.2, task=tasks, resolution=0.3, tokens=TOKENS)
+    yield row("contrast", "order_by_task", "log_ratio", 0.51, 0.1, task=tasks, resolution=0.15, tokens=TOKENS)
 
 
 def _pruning(depth: int) -> Iterator[Score]:

@@ -176,7 +176,7 @@ def test_verdicts_are_cells_by_depth(html: str) -> None:
     cells = re.findall(r'<li class="(matters|no_effect|harmful)" title="([^"]+)">', html)
     assert [kind for kind, _ in cells] == ["matters"] * 6 + ["harmful", "no_effect"] + ["matters"] * 4
     assert "layer 7: no effect above 0.0210 nats" in [title for _, title in cells]
-    assert "10 layers matter, 1 layer is without detectable effect, 1 layer is harmful" in read(html).text
+    assert "10 layers matter, 1 layer is without effect, 1 layer is harmful" in read(html).text
 
 
 def test_the_masthead_counts_what_a_diagnosis_has(html: str) -> None:
@@ -230,7 +230,7 @@ def test_one_task_and_thirty_layers() -> None:
 
 def test_markdown_has_claims_verdicts_and_effects() -> None:
     text = markdown(diagnosed.diagnosis(12))
-    assert "- **Core layers** (contradicted) Skipping costs most at layer 0" in text
+    assert "- **Core layers** (contradicted) At layers 1–4 skipping a layer costs −0.90" in text
     assert "| 6 | harmful | −0.0600 \\[" in text or "| 6 | harmful | −0.0600 [" in text
     assert "## Ablation" in text
     assert "No finding" not in text

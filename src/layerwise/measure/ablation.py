@@ -77,7 +77,12 @@ def ablation_of(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> list[
 
 def skip_keys(depth: int) -> dict[int, str]:
     """The key of the losses of skipping each layer whole."""
-    return {layer: Intervention(layer, "skip", _skip).key for layer in range(depth)}
+    return intervention_keys(depth, "skip")
+
+
+def intervention_keys(depth: int, name: str) -> dict[int, str]:
+    """The key of the losses of one intervention on every layer, whether it was carried out or not."""
+    return {layer: Intervention(layer, name, _skip).key for layer in range(depth)}
 
 
 def skips(depth: int) -> list[Intervention]:

@@ -5,8 +5,8 @@ Let D_l = W_{l+1} - W_l be the difference of one tensor type between neighbourin
     correlation(k) = sum_l <D_l, D_{l+k}> / sum_l (|D_l|^2 + |D_{l+k}|^2) / 2            in -1..1
 
 pooled over all entries and layers. At lag 1 this is negative for weights that have nothing to do with each other: W_2
-enters D_1 with a plus and D_2 with a minus sign, so *independent layers give exactly -1/2*, also when they all share a
-common matrix (it cancels). With g_k the autocovariance over depth at lag k,
+enters D_1 with a plus and D_2 with a minus sign, so *independent layers of equal variance give exactly -1/2*, also when
+they all share a common matrix (it cancels). With g_k the autocovariance over depth at lag k,
 
     correlation(1) = (2 g_1 - g_0 - g_2) / (2 (g_0 - g_1))
 
@@ -20,19 +20,26 @@ Rows of measure `deltas`, subject the lag `1`..`5`, task the tensor type or `all
                     and 2.5..97.5 %); `@random_twin`, the model before training
     autocovariance  mean over layers and entries of the product of W_l and W_{l+k}, each less its mean over depth, as a
                     share of the same at lag 0. Null: `@shuffled`
-    smooth, no_lag_structure, oscillating
-                    the verdict, at lag 1 alone: its value is correlation + 1/2. A stack is called smooth or oscillating
-                    only where the interval leaves out 0 and the value lies outside what shuffled orders give
+    smooth, no_lag_structure, oscillating, unresolved
+                    the verdict, at lag 1 alone: its value is the correlation of layers of norm 1 less that of the same
+                    layers in random orders (`excess`). A stack is smooth or oscillating where the interval leaves out
+                    0, without lag structure where the margin of 0.1 holds the interval, else not resolved
 
-Intervals are Student's over pairs of differences, for `all` over tensor types times pairs; every tensor type weighs the
-same in `all` (`layerwise.measure.pooling`). Everything follows from one Gram matrix a tensor type.
+-1/2 is the value of layers of *equal* variance only: independent layers of which the first has three times the norm of
+the others give another one. So the verdict does not compare with -1/2.
+
+Other intervals are Student's over pairs of differences, for `all` over tensor types times pairs; every tensor type
+weighs the same in `all` (`layerwise.measure.pooling`). Everything follows from one Gram matrix a tensor type.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from layerwise.measure.pooling import ALL, Parts, Pooled, pooled
 from layerwise.measure.shuffles import Orders, bands, shuffled_orders
@@ -45,6 +52,12 @@ MEASURE = "deltas"
 LAGS = (1, 2, 3, 4, 5)
 INDEPENDENT = -0.5
 """The correlation of neighbouring differences of independent layers."""
+
+MARGIN = 0.1
+"""The smallest excess of the correlation that counts as lag structure; stated before anything is measured."""
+
+FEWEST_ORDERS = 40
+"""Of fewer orders none is beyond 2.5 % at either end."""
 
 _ROUNDING = 1e-12
 """What rounding leaves of identical layers, as a share of their square, is no difference.
@@ -85,7 +98,7 @@ def delta_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) 
         yield from _rows(lag, "autocovariance", covariance)
         yield from _rows(lag, "autocovariance@shuffled", _bands(grams, covariance, orders, lag, autocovariance_parts))
         if lag == 1:
-            yield from _verdicts(found, shuffled)
+            yield from _verdicts(excess(grams, orders))
 
 
 def correlation_parts(products: Numbers, lag: int) -> Parts:
@@ -116,15 +129,71 @@ def _size(products: Numbers) -> Numbers:
     return size
 
 
-def verdict(excess: Pooled, band: Pooled) -> str:
-    """Smooth, oscillating or neither: of correlation + 1/2 with its interval, and its band over shuffled orders."""
-    if excess.low is None or excess.high is None or band.low is None or band.high is None:
+def excess(grams: Grams, orders: Orders) -> dict[str, Excess]:
+    """How far the correlation at lag 1 lies from that of the same layers in random orders, by tensor type and `all`.
+
+    Every layer is first divided by its norm: a layer of three times the norm would move the correlation by where it
+    stands, whatever it holds. Without an order that means something, the true order is one of the random ones, so
+    their spread around their mean is that of the value:
+
+        low = value - (upper 2.5 % point - mean)        high = value + (mean - lower 2.5 % point)
+
+    There are no bounds where so few layers have fewer than 40 orders.
+    """
+    found: dict[str, tuple[Numbers, float]] = {}
+    for name, products in grams.items():
+        norms = np.sqrt(np.diagonal(products))
+        if (norms > 0).all():
+            unit = products / np.outer(norms, norms)
+            own = _lag_one(unit)
+            if np.isfinite(own):
+                found[name] = (_lag_one(unit[orders[:, :, None], orders[:, None, :]]), float(own))
+    if not found:
+        return {}
+    shuffled, own_values = zip(*found.values(), strict=True)
+    found[ALL] = (np.mean(shuffled, axis=0), float(np.mean(own_values)))
+    few = math.factorial(orders.shape[1]) // 2 < FEWEST_ORDERS  # an order and its reversal have one correlation
+    return {name: _centred(value, null, few) for name, (null, value) in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A correlation less the mean of its shuffled orders, its interval, and their standard deviation."""
+
+    value: float
+    low: float | None
+    high: float | None
+    deviation: float
+
+    @property
+    def resolution(self) -> float | None:
+        """The excess that 80 of 100 stacks would show: (z[.975] + z[.8]) standard deviations."""
+        return None if self.low is None else float((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * self.deviation)
+
+
+def verdict(found: Excess) -> str:
+    """Smooth, oscillating, shown to be neither (inside the margin), or not resolvable."""
+    if found.low is None or found.high is None:
+        return "unresolved"
+    if found.low > -MARGIN and found.high < MARGIN:
         return "no_lag_structure"
-    if excess.low > 0 and excess.value > band.high:
-        return "smooth"
-    if excess.high < 0 and excess.value < band.low:
-        return "oscillating"
-    return "no_lag_structure"
+    return "smooth" if found.low > 0 else "oscillating" if found.high < 0 else "unresolved"
+
+
+def _lag_one(products: Numbers) -> Numbers:
+    """The correlation at lag 1 of layers with these inner products, (..., depth, depth) -> (...)."""
+    parts = correlation_parts(products, 1)
+    below = parts.denominators.sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(below > 0, parts.numerators.sum(axis=-1) / below, np.nan))
+
+
+def _centred(value: float, null: Numbers, few: bool) -> Excess:
+    middle, deviation = float(null.mean()), float(null.std(ddof=1))
+    if few:
+        return Excess(value - middle, None, None, deviation)
+    lower, upper = (float(bound) for bound in np.quantile(null, (0.025, 0.975)))
+    return Excess(value - middle, value - upper, value - lower, deviation)
 
 
 def _grams(tensors: Tensors) -> Grams:
@@ -144,10 +213,11 @@ def _bands(grams: Grams, found: Mapping[str, Pooled], orders: Orders, lag: int, 
     return bands(values)
 
 
-def _verdicts(found: Mapping[str, Pooled], shuffled: Mapping[str, Pooled]) -> Iterator[Score]:
+def _verdicts(found: Mapping[str, Excess]) -> Iterator[Score]:
     for task, each in found.items():
-        excess = each.mapped(1.0, -INDEPENDENT)
-        yield from _rows(1, verdict(excess, shuffled[task].mapped(1.0, -INDEPENDENT)), {task: excess})
+        yield Score(
+            MEASURE, "1", task, verdict(each), each.value, each.low, each.high, resolution=each.resolution
+        )  # fmt: skip
 
 
 def _rows(lag: int, metric: str, found: Mapping[str, Pooled]) -> Iterator[Score]:

@@ -18,6 +18,10 @@ from layerwise.measure import ablation, racing, verdicts
 from layerwise.measure.activations import activations
 from layerwise.measure.agreement import agreement
 from layerwise.measure.beginnings import of_beginnings
+from layerwise.measure.contrasts.contrast import MEASURE as CONTRAST
+from layerwise.measure.contrasts.layers import CORE, core
+from layerwise.measure.contrasts.order import ORDER, order_by_task
+from layerwise.measure.contrasts.states import MIDDLE, middle
 from layerwise.measure.deltas import deltas
 from layerwise.measure.effects import effects
 from layerwise.measure.examination import Examination
@@ -34,6 +38,7 @@ from layerwise.measure.spectra import spectra
 from layerwise.measure.sweep import plan_records, sweep
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run, Score
+from layerwise.results.rows import Loss
 from layerwise.stack import Stack
 
 RECOVERY_RUNS = "recovery_run"
@@ -143,6 +148,11 @@ class _Work:
     def keep(self, measure: str, rows: Iterable[Score]) -> None:
         self.run.store.replace_scores(measure, rows)
 
+    def decide(self, claim: str, rows: Iterable[Score]) -> None:
+        """Keep the contrasts of one claim."""
+        others = [row for row in self.scores(CONTRAST) if row.subject != claim]
+        self.keep(CONTRAST, [*others, *rows])
+
     def note_time(self, row: Score) -> None:
         others = [each for each in self.scores(TIMES) if (each.subject, each.metric) != (row.subject, row.metric)]
         self.keep(TIMES, [*others, row])
@@ -158,6 +168,7 @@ Say = Callable[[str], None]
 
 def _proxies(work: _Work, say: Say) -> None:
     work.keep("proxies", proxies(work.stack, work.reading, seed=work.seed))
+    work.decide(MIDDLE, middle(work.stack, work.reading, work.short, seed=work.seed))
     price = cost_ratio(work.stack, sample(work.reading, COST_TOKENS, work.seed))
     work.note_time(replace(price, measure=TIMES, subject="proxies"))
 
@@ -189,10 +200,20 @@ def _predictability(work: _Work, say: Say) -> None:
 def _ablation(work: _Work, say: Say) -> None:
     losses = ablation.ablation_losses(work.stack, work.ablated, seed=work.seed, ledger=work.ledger("ablation", say))
     work.keep("ablation", ablation.ablation_of(work.stack, losses, seed=work.seed))
+    work.decide(CORE, _core(work, losses))
     if work.asked.budget is None:
         keys = ablation.skip_keys(work.stack.depth)
         found = verdicts.verdicts(losses, work.baseline, keys, seed=work.seed, rule=work.asked.rule)
         work.keep(verdicts.MEASURE, [*found, _margin(work)])
+
+
+def _core(work: _Work, losses: Sequence[Loss]) -> list[Score]:
+    measured = {row.plan for row in losses}
+    skip, average, random = (
+        {layer: key for layer, key in ablation.intervention_keys(work.stack.depth, name).items() if key in measured}
+        for name in ("skip", "neighbour_average", "random")
+    )
+    return core(losses, work.baseline, skip, average, random, margin=work.asked.margin, seed=work.seed)
 
 
 def _margin(work: _Work) -> Score:
@@ -221,6 +242,10 @@ def _order(work: _Work, say: Say) -> None:
     store.add_plans(plan_records(chosen))
     found = effects(losses, work.baseline, seed=work.seed, answer_tasks=work.reading.scored_answer_tasks)
     work.keep("effect", found)
+    absent = next((str(member.plan) for member in chosen if member.strategy == "skip"), None)
+    moved = [str(member.plan) for member in chosen if member.strategy != "skip"]
+    answers = work.reading.scored_answer_tasks
+    work.decide(ORDER, order_by_task(losses, work.baseline, moved, absent, answers, seed=work.seed))
 
 
 def _manipulation(work: _Work, say: Say) -> None:

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+from layerwise.report.claims.claim import needed
 from layerwise.report.diagnosis import Diagnosis
 from layerwise.report.notation import between, probability, tidy
 from layerwise.report.tasks import Rows
 from layerwise.results.rows import Score
 
-WORDS = {"matters": "matters", "no_effect": "without detectable effect", "harmful": "harmful"}
+WORDS = {"matters": "matters", "no_effect": "without effect", "harmful": "harmful", "unresolved": "not resolvable"}
 
 
-def in_words(score: Score) -> str:
-    """A verdict as it is read, with its limit.
+def in_words(score: Score, margin: float | None = None) -> str:
+    """A verdict as it is read, with what stands behind it: what was excluded, or what could have been seen.
 
-    >>> in_words(Score("verdict", "3", "all", "no_effect", 0.001, resolution=0.02))
-    'no effect above 0.0200 nats'
+    >>> in_words(Score("verdict", "3", "all", "no_effect", 0.001, resolution=0.008))
+    'no effect above 0.00800 nats'
+    >>> in_words(Score("verdict", "3", "all", "unresolved", 0.01, resolution=0.05, tokens=1000), margin=0.01)
+    'not resolvable below 0.0500 nats; about 34,000 tokens would tell'
     """
-    if score.metric != "no_effect":
+    if score.resolution is None or score.metric not in ("no_effect", "unresolved"):
         return WORDS.get(score.metric, score.metric)
-    return "no effect detectable" if score.resolution is None else f"no effect above {tidy(score.resolution)} nats"
+    limit = tidy(score.resolution)
+    if score.metric == "no_effect":
+        return f"no effect above {limit} nats"
+    more = needed(score, margin) if margin is not None else ""
+    return "; ".join(part for part in (f"not resolvable below {limit} nats", more) if part)
+
+
+def margin_of(found: Diagnosis) -> float | None:
+    """The smallest effect that counts in this run, in nats per token; `None` for runs that did not keep it."""
+    score = found.score("verdict", "all", "margin")
+    return score.value if score is not None else None
 
 
 def verdict_rows(found: Diagnosis) -> Rows:
     """A row a layer: the verdict, the effect of skipping it with its interval, the p-value and the tokens read."""
+    margin = margin_of(found)
     body = [
         (
             str(layer),
-            in_words(score),
+            in_words(score, margin),
             between(score.value, score.low, score.high, signed=True),
             probability(score.p_adjusted),
             "–" if score.tokens is None else f"{score.tokens:,}",

@@ -4,164 +4,157 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from layerwise.report.claims.claim import Claim, Published, Span, on_tokens, span
+from layerwise.report.claims.claim import CONTRAST, Claim, Published, Span, on_tokens, span
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import Diagnosis
 from layerwise.report.notation import tidy
 from layerwise.report.wording import counted, listed
 from layerwise.results.rows import Score
 
-PUBLISHED_DEPTH = 30
-PUBLISHED_CORE = (8, 11)
 PUBLISHED_HARM = 0.006  # nats per token that removing an anti-layer is said to gain: 0.6 % of perplexity
-FEWEST_LAYERS = 4
-SLACK = 15  # a core counts as near the published place when it is off by at most 1/15 of the depth
-
 
 CORE = Published(
     "core",
     "Core layers",
     "A contiguous core, layers 8–11 of 30, matters far more than the rest.",
     "arXiv 2603.19348, abstract; ablation (metric 2)",
-    "",
+    "The place is scaled to the depth and may be off by 1/15 of it. Its contrast is the median effect of skipping a"
+    " layer there, less twice the median effect elsewhere (less the margin, where that is more). Supported: the"
+    " interval lies above zero at a place. Contradicted: it lies below zero at every place. Explained by the null:"
+    " skipping contradicts it, but replacing a layer by its neighbours' average, as was published, shows it, and random"
+    " weights of the same norm cost at least four fifths as much there.",
 )
-
-
-def core(evidence: Evidence) -> Claim:
-    """Is there a contiguous core of layers, near 8-11 of 30, that matters most?
-
-    The published place is scaled to the depth, and `k` is its width. A *core* is there when the k greatest effects
-    stand side by side, at most 1/15 of the depth off the place, each told apart from every other layer's.
-
-    - supported: skipping layers shows a core.
-    - explained by the null: skipping does not, replacing a layer by its neighbours' average (the published
-      intervention) does, and random weights of the same norm cost no less there: it is what any such damage does.
-    - contradicted: the layer that matters most stands elsewhere, told apart from every layer of the place.
-    - not resolvable: anything else.
-    """
-    found = evidence.diagnosis
-    skip = _spans(found, "skip")
-    if len(skip) < max(FEWEST_LAYERS, found.depth):
-        return CORE.unmeasured("It needs the effect of skipping every layer.")
-    place = _place(found.depth)
-    top = _top(skip, len(place))
-    outside = set(skip) - set(_near(place, found.depth))
-    leader = max(skip, key=lambda layer: skip[layer].value)
-    figures = (
-        f"Skipping costs most at layer {leader}, {skip[leader].signed} nats per token; at layers"
-        f" {place[0]}–{place[-1]}, the published place, it costs {_ends(skip, place)}"
-        f"{on_tokens(found.layers('ablation', 'skip').values())}."
-    )
-    if _is_core(skip, place, found.depth):
-        why = f"The {len(top)} greatest effects, layers {_named(top)}, stand side by side and apart from all others."
-        return CORE.claim("supported", figures, why)
-    average, random = _spans(found, "neighbour_average"), _spans(found, "random")
-    at = _top(average, len(place)) if _is_core(average, place, found.depth) else []
-    if at and all(layer in random and not average[layer].above(random[layer]) for layer in at):
-        why = (
-            f"Replacing a layer by its neighbours' average costs most at layers {_named(at)}, but random weights of the"
-            " same norm cost no less there, and leaving a layer out shows no core."
-        )
-        return CORE.claim("explained by the null", figures, why)
-    inside = [skip[layer] for layer in _near(place, found.depth)]
-    if leader in outside and all(skip[leader].above(other) for other in inside):
-        why = f"The layer that matters most is {leader}, told apart from every layer near the published place."
-        return CORE.claim("contradicted", figures, why)
-    return CORE.claim("not resolvable", figures, "The greatest effects are not told apart from the others.")
-
 
 ANTI_LAYERS = Published(
     "anti_layers",
     "Anti-layers",
     "Some layers do harm: without layer 14 or 17 the perplexity falls by 0.6 %.",
     "arXiv 2603.19348, abstract; ablation (metric 2)",
-    "",
+    "Supported: a layer is chosen on one half of the text, and on the other half the model is better without it, all"
+    " candidates together at 5 %. Contradicted: the simultaneous interval of every layer excludes a gain of 0.006 nats"
+    " per token, the published 0.6 %. Explained by the null: the same, though the uncorrected interval of some layer"
+    " lies below zero, as the least of many noisy effects does by chance.",
 )
+
+
+def core(evidence: Evidence) -> Claim:
+    """Is there a contiguous core of layers, near 8-11 of 30, that matters far more than the rest?
+
+    Read from the contrasts of `layerwise.measure.contrasts.layers`, one a place; the best place is told.
+
+    - supported: skipping shows a core at a place.
+    - explained by the null: skipping shows none anywhere, the published intervention shows one, and random weights of
+      the same norm do nearly as much: it is what any such damage does.
+    - contradicted: skipping shows none at any place.
+    - not resolvable: anything else.
+    """
+    found = evidence.diagnosis
+    rows = {task: found.score(CONTRAST, CORE.key, "skip_excess", task) for task in found.tasks(CONTRAST, "skip_excess")}
+    known = {task: (row, bounds) for task, row in rows.items() if row is not None and (bounds := span(row)) is not None}
+    if not known:
+        return CORE.unmeasured("It needs the effect of skipping every layer, with intervals: layerwise diagnose.")
+    place = max(known, key=lambda task: known[task][1].value)
+    row, best = known[place]
+    figures = (
+        f"At layers {place.replace('-', '–')} skipping a layer costs {best.signed} nats per token more than it would"
+        f" have to, twice what it costs elsewhere{_least_and_most(found, place)}{on_tokens([row])}."
+    )
+    power = "" if row.resolution is None else f"Of 100 such runs 80 would see {tidy(row.resolution)} nats above that."
+    if any(bounds.position() == "above" for _, bounds in known.values()):
+        return CORE.claim("supported", figures, "A typical layer there matters more than twice a typical other.", power)
+    if not all(bounds.position() == "below" for _, bounds in known.values()):
+        why = "The interval holds both a core and none."
+        return CORE.claim("not resolvable", figures, why, power)
+    averaged = [place for place in known if _is_damage(found, place)]
+    if averaged:
+        why = (
+            f"Replacing a layer by its neighbours' average shows a core at layers {averaged[0].replace('-', '–')}, but"
+            " random weights of the same norm do nearly as much there, and leaving a layer out shows none."
+        )
+        return CORE.claim("explained by the null", figures, why, power)
+    return CORE.claim("contradicted", figures, "At no place near the published one do layers matter so much.", power)
 
 
 def anti_layers(evidence: Evidence) -> Claim:
     """Are there layers that the model is better without?
 
+    Read from the verdicts (`layerwise.measure.verdicts`), whose intervals hold for all layers together.
+
     - supported: a layer is harmful, found on one part of the text and confirmed on the other.
-    - explained by the null: none is, though a layer looked harmful before it was confirmed (its interval below zero):
-      the least of many noisy effects, which is negative by selection.
-    - contradicted: none is, and every verdict would have seen the published size of 0.006 nats.
-    - not resolvable: none is, but an effect of that size could not have been seen.
+    - explained by the null: the published gain is excluded for every layer, though some layer's own interval, not
+      corrected for their number, lies below zero.
+    - contradicted: the published gain is excluded for every layer, and none looked harmful.
+    - not resolvable: none is confirmed, and some layer might still do that much harm.
     """
     found = evidence.diagnosis
     verdicts = found.verdicts()
-    if not verdicts:
-        return ANTI_LAYERS.unmeasured("It needs verdicts confirmed on a fresh part of the text.")
+    bounds = {layer: known for layer, score in verdicts.items() if (known := span(score)) is not None}
+    if not verdicts or len(bounds) < len(verdicts):
+        return ANTI_LAYERS.unmeasured("It needs verdicts with intervals: layerwise diagnose.")
     tokens = on_tokens(verdicts.values())
-    harmful = {layer: score for layer, score in verdicts.items() if score.metric == "harmful"}
+    power = _seen(verdicts)
+    harmful = [layer for layer, score in verdicts.items() if score.metric == "harmful"]
     if harmful:
-        worst = min(harmful, key=lambda layer: harmful[layer].value)
-        figures = f"Without layer {worst} the loss changes by {_signed(harmful[worst])} nats per token{tokens}."
-        why = f"Confirmed on a fresh part of the text: {_layers(harmful)}."
-        return ANTI_LAYERS.claim("supported", figures, why)
-    blind = max((s.resolution or 0.0 for s in verdicts.values() if s.metric == "no_effect"), default=0.0)
-    least = min(verdicts, key=lambda layer: verdicts[layer].value)
-    seen = f", and for some layers nothing below {tidy(blind)} nats could be seen" if blind else ""
+        worst = min(harmful, key=lambda layer: bounds[layer].value)
+        figures = f"Without layer {worst} the loss changes by {bounds[worst].signed} nats per token{tokens}."
+        why = f"Confirmed on a fresh part of the text: {counted(len(harmful), 'layer')} ({_named(harmful)})."
+        return ANTI_LAYERS.claim("supported", figures, why, power)
+    least = min(bounds, key=lambda layer: bounds[layer].low)
     figures = (
-        f"No layer of {len(verdicts)} is harmful; the least effect is that of layer {least},"
-        f" {_signed(verdicts[least])} nats per token{tokens}{seen}."
+        f"No layer of {len(verdicts)} is harmful; the most that could be gained is at layer {least},"
+        f" {bounds[least].signed} nats per token{tokens}."
     )
-    suspects = [layer for layer, effect in _spans(found, "skip").items() if effect.high < 0.0]
-    if suspects:
+    if bounds[least].low <= -PUBLISHED_HARM:
+        why = f"The published gain, {PUBLISHED_HARM} nats, is neither seen nor excluded."
+        return ANTI_LAYERS.claim("not resolvable", figures, why, power)
+    naive = [layer for layer, score in found.layers("ablation", "skip").items() if _below_zero(score)]
+    if naive:
         why = (
-            f"Layer {_named(suspects)} looked harmful, as the least of {len(verdicts)} noisy effects often does;"
-            " the fresh text did not confirm it."
+            f"Layer {_named(naive)} looks harmful by itself, as the least of {len(verdicts)} noisy effects often does;"
+            f" a gain of {PUBLISHED_HARM} nats, the published size, is excluded for every layer."
         )
-        return ANTI_LAYERS.claim("explained by the null", figures, why)
-    if blind <= PUBLISHED_HARM:
-        why = f"A gain of the published size, {PUBLISHED_HARM} nats, would have been seen."
-        return ANTI_LAYERS.claim("contradicted", figures, why)
-    why = f"The published gain is {PUBLISHED_HARM} nats: it takes more text to see or to exclude it."
-    return ANTI_LAYERS.claim("not resolvable", figures, why)
+        return ANTI_LAYERS.claim("explained by the null", figures, why, power)
+    why = f"A gain of {PUBLISHED_HARM} nats, the published size, is excluded for every layer."
+    return ANTI_LAYERS.claim("contradicted", figures, why, power)
 
 
-def _spans(found: Diagnosis, metric: str) -> dict[int, Span]:
-    scores = found.layers("ablation", metric)
-    return {layer: bounds for layer, score in scores.items() if (bounds := span(score)) is not None}
+def _is_damage(found: Diagnosis, place: str) -> bool:
+    """Whether the published intervention shows a core that random weights of the same norm nearly reach."""
+    average, random = (
+        span(found.score(CONTRAST, CORE.key, metric, place)) for metric in ("average_excess", "average_over_random")
+    )
+    return average is not None and random is not None and average.low > 0.0 and random.high < 0.0
 
 
-def _place(depth: int) -> list[int]:
-    """The published core, scaled: layers 8-11 of 30 are layers 3-4 of 12."""
-    first, last = (round(layer * (depth - 1) / (PUBLISHED_DEPTH - 1)) for layer in PUBLISHED_CORE)
-    return list(range(first, last + 1))
+def _least_and_most(found: Diagnosis, place: str) -> str:
+    """The effects themselves, in brackets: of the layers of the place, and the greatest of the others."""
+    skip = {layer: bounds for layer, row in found.layers("ablation", "skip").items() if (bounds := span(row))}
+    first, last = (int(end) for end in place.split("-"))
+    inside = [bounds for layer, bounds in skip.items() if first <= layer <= last]
+    outside = {layer: bounds for layer, bounds in skip.items() if not first <= layer <= last}
+    if not inside or not outside:
+        return ""
+    most = max(outside, key=lambda layer: outside[layer].value)
+    return f" ({_ends(inside)} there, most elsewhere at layer {most}: {outside[most].signed})"
 
 
-def _near(place: list[int], depth: int) -> range:
-    slack = round(depth / SLACK)
-    return range(max(0, place[0] - slack), min(depth, place[-1] + slack + 1))
+def _ends(spans: list[Span]) -> str:
+    ordered = sorted(spans, key=lambda effect: effect.value)
+    values = [tidy(end.value, signed=True) for end in (ordered[0], ordered[-1])]
+    return values[0] if len(ordered) == 1 else f"{values[0]} to {values[1]}"
 
 
-def _top(effects: Mapping[int, Span], count: int) -> list[int]:
-    return sorted(sorted(effects, key=lambda layer: -effects[layer].value)[:count])
+def _seen(verdicts: Mapping[int, Score]) -> str:
+    """The greatest harm that could have gone unseen, layer by layer."""
+    limits = [score.resolution for score in verdicts.values() if score.resolution is not None]
+    if not limits:
+        return ""
+    return f"Of 100 such runs 80 would find and confirm harm of {tidy(max(limits))} nats, whatever the layer."
 
 
-def _is_core(effects: Mapping[int, Span], place: list[int], depth: int) -> bool:
-    if len(effects) < depth - 2:  # the ends have one neighbour and no average of two
-        return False
-    top = _top(effects, len(place))
-    rest = [effects[layer] for layer in effects if layer not in top]
-    beside = top[-1] - top[0] + 1 == len(top) and set(top) <= set(_near(place, depth))
-    return beside and all(effects[layer].above(other) for layer in top for other in rest)
-
-
-def _ends(effects: Mapping[int, Span], layers: list[int]) -> str:
-    ordered = sorted((effects[layer] for layer in layers), key=lambda effect: effect.value)
-    return ordered[0].signed if len(ordered) == 1 else f"{ordered[0].signed} to {ordered[-1].signed}"
+def _below_zero(score: Score) -> bool:
+    return score.high is not None and score.high < 0.0
 
 
 def _named(layers: list[int]) -> str:
     return listed([str(layer) for layer in layers])
-
-
-def _layers(scores: Mapping[int, Score]) -> str:
-    return f"{counted(len(scores), 'layer')} ({_named(list(scores))})"
-
-
-def _signed(score: Score) -> str:
-    bounds = span(score)
-    return bounds.signed if bounds is not None else tidy(score.value, signed=True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from layerwise.report.claims.claim import Claim, Published, Span, Verdict, span
+from layerwise.report.claims.claim import Claim, Published, Span, seen, span
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import NULL, WHOLE, Diagnosis
 from layerwise.report.notation import tidy
 from layerwise.report.series import null_name
 from layerwise.report.wording import listed
 
-INDEPENDENT = -0.5
-FINE_ENOUGH = 0.1  # a correlation known no better than this tells no structure from none
+FINE_ENOUGH = 0.1  # the smallest excess of a correlation that counts as structure
 MOST_OF_THE_VARIANCE = 0.5
 HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
 
@@ -20,44 +19,48 @@ OSCILLATION = Published(
     "Weights oscillate",
     "Successive weight differences correlate at −0.50 everywhere: weights oscillate from layer to layer.",
     "arXiv 2603.19348, abstract; weight differences (metric 1)",
-    "",
+    "The contrast is the correlation of successive differences, layers divided by their norms, less what the same"
+    " layers give in random orders. Explained by the null: its interval lies inside ±0.1, so the order of the layers"
+    " makes no difference that counts. Supported: it lies below zero. Contradicted: it lies above zero, neighbours are"
+    " more alike than layers in a random order.",
 )
+LAG = ("oscillating", "smooth", "no_lag_structure", "unresolved")
+"""The verdicts on the correlation at lag 1, which name the row that holds it."""
 
 
 def oscillation(evidence: Evidence) -> Claim:
     """Does the correlation of about -0.50 between successive weight differences mean that weights oscillate?
 
-    Independent layers give exactly -0.5: cov(W2 - W1, W3 - W2) = -var(W2), and each difference has twice that variance.
+    Independent layers of equal variance give exactly -0.5: cov(W2 - W1, W3 - W2) = -var(W2), and each difference has
+    twice that variance. Layers of other variances give another number, so the null is a random order of the same ones.
 
-    - supported: the correlation is below -0.5 by more than its interval and below the band of the shuffled order.
-    - explained by the null: its interval holds -0.5, and is narrower than 0.1 to either side.
-    - contradicted: it is above -0.5 by more than its interval: neighbours are more alike than independent layers.
-    - not resolvable: no interval, or too wide a one, or inside the band of the shuffled order.
+    - supported: the correlation is below that of random orders.
+    - explained by the null: it is that of random orders, within 0.1.
+    - contradicted: it is above: neighbours are more alike than layers in a random order.
+    - not resolvable: no interval, or one that holds both.
     """
     found = evidence.diagnosis
-    score = found.score("deltas", "1", "correlation")
+    score = next((row for name in LAG if (row := found.score("deltas", "1", name)) is not None), None)
+    raw = found.score("deltas", "1", "correlation")
     if score is None:
-        return OSCILLATION.unmeasured("It needs the correlation of weight differences at lag 1.")
-    bounds = span(score)
-    if bounds is None:
-        figures = f"The correlation at lag 1 is {tidy(score.value)}, without an interval."
-        return OSCILLATION.claim("not resolvable", figures, "A number without an interval decides nothing.")
-    shuffled = span(found.score("deltas", "1", f"correlation{NULL}shuffled"))
-    band = f"; with the layers in random order it is {shuffled}" if shuffled else ""
-    figures = f"The correlation at lag 1 is {bounds}; independent layers give −0.5 exactly{band}."
-    verdict, why = _lag_one(bounds, shuffled)
-    return OSCILLATION.claim(verdict, figures, why)
-
-
-def _lag_one(bounds: Span, shuffled: Span | None) -> tuple[Verdict, str]:
-    if bounds.high < INDEPENDENT and (shuffled is None or bounds.value < shuffled.low):
-        return "supported", "It lies below −0.5 and below what shuffled layers give."
-    if bounds.low > INDEPENDENT:
-        return "contradicted", "It lies above −0.5: neighbouring layers are more alike than independent ones."
-    wide = max(bounds.high - bounds.value, bounds.value - bounds.low)
-    if bounds.high >= INDEPENDENT and wide <= FINE_ENOUGH:
-        return "explained by the null", "That is the value of layers that know nothing of each other: no oscillation."
-    return "not resolvable", "The interval holds −0.5 and much else, or the shuffled order does as much."
+        return OSCILLATION.unmeasured("It needs the correlation of weight differences at lag 1: layerwise diagnose.")
+    excess = span(score)
+    told = "" if raw is None else f"The correlation at lag 1 is {tidy(raw.value)}; "
+    if excess is None:
+        figures = f"{told}with layers of norm 1 it is {tidy(score.value, signed=True)} beside random orders."
+        return OSCILLATION.claim("not resolvable", figures, "So few layers have too few orders to compare with.")
+    figures = f"{told}with layers of norm 1 it is {excess.signed} beside that of random orders."
+    power = seen(score, FINE_ENOUGH, "of a correlation")
+    position = excess.position(FINE_ENOUGH)
+    if position == "within":
+        why = "That is what these layers give in any order: no oscillation."
+        return OSCILLATION.claim("explained by the null", figures, why, power)
+    if position == "below":
+        return OSCILLATION.claim("supported", figures, "It lies below what any order of these layers gives.", power)
+    if position == "above":
+        why = "Neighbouring layers are more alike than layers in a random order."
+        return OSCILLATION.claim("contradicted", figures, why, power)
+    return OSCILLATION.claim("not resolvable", figures, "The interval holds both an oscillation and none.", power)
 
 
 PREDICTABILITY = Published(

@@ -11,8 +11,14 @@ from layerwise.report.palette import SERIES, faded, light
 from layerwise.results.rows import Score
 
 MOST_TICKS = 24
-COLOURS = {"matters": SERIES[0][0], "no_effect": faded(light("muted"), 0.45), "harmful": SERIES[1][0]}
-WORDS = {"matters": "matters", "no_effect": "no effect", "harmful": "harmful"}
+COLOURS = {
+    "matters": SERIES[0][0],
+    "no_effect": faded(light("muted"), 0.45),
+    "harmful": SERIES[1][0],
+    "unresolved": faded(SERIES[2][0], 0.6),
+}
+WORDS = {"matters": "matters", "no_effect": "no effect", "harmful": "harmful", "unresolved": "not resolvable"}
+LIMITS = {"no_effect": "no effect above", "unresolved": "not resolvable below"}
 
 
 def spending(verdicts: Mapping[int, Score]) -> Figure:
@@ -44,9 +50,8 @@ def _bars(verdicts: Mapping[int, Score], verdict: str, colour: str) -> Trace:
 
 
 def _told(layer: int, score: Score) -> str:
-    above = (
-        f"<br>no effect above {tidy(score.resolution)} nats" if score.resolution and score.metric == "no_effect" else ""
-    )
+    limit = LIMITS.get(score.metric)
+    above = f"<br>{limit} {tidy(score.resolution)} nats" if score.resolution and limit else ""
     effect = between(score.value, score.low, score.high, signed=True)
     return (
         f"<b>layer {layer}: {WORDS[score.metric]}</b><br>{effect} nats per token<br>{score.tokens or 0:,} tokens{above}"

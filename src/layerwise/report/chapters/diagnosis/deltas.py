@@ -15,7 +15,12 @@ from layerwise.report.series import Band, Line, Rows, null_name
 from layerwise.results.rows import Score
 
 INDEPENDENT = -0.5
-KINDS = {"smooth": "smooth", "no_lag_structure": "no lag structure", "oscillating": "oscillating"}
+KINDS = {
+    "smooth": "smooth",
+    "no_lag_structure": "no lag structure",
+    "oscillating": "oscillating",
+    "unresolved": "not resolvable",
+}
 EVERY = "all tensor types"
 
 

@@ -7,7 +7,7 @@ from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import Diagnosis
 from layerwise.report.markup import Safe, element
 from layerwise.report.table import simple_table
-from layerwise.report.verdicts import WORDS, in_words, verdict_rows
+from layerwise.report.verdicts import WORDS, in_words, margin_of, verdict_rows
 from layerwise.report.wording import counted
 from layerwise.results.rows import Score
 
@@ -27,12 +27,18 @@ def _layers(found: Diagnosis) -> tuple[Safe, ...]:
     return (
         element("ol", *(_cell(layer, score) for layer, score in verdicts.items()), class_="layers"),
         note(
-            f"{summary}. The effect of skipping is under each layer, in nats per token, over all of the text. “No"
-            " effect” means none above the size that the table names; a layer is harmful only if a fresh part of the"
-            " text says so again."
+            f"{summary}. The effect of skipping is under each layer, in nats per token, over all of the text. “Without"
+            f" effect” is shown: the interval lies inside {_counts(found)}. “Not resolvable” is no verdict of none: the"
+            " interval holds both zero and an effect that counts. A layer is harmful only if a fresh part of the text"
+            " says so again."
         ),
         element("details", element("summary", "The verdicts in full"), simple_table(rows.head, rows.body)),
     )
+
+
+def _counts(found: Diagnosis) -> str:
+    margin = margin_of(found)
+    return "the margin" if margin is None else f"±{margin:g} nats per token, the margin that was stated beforehand"
 
 
 def _are(name: str, count: int) -> str:

@@ -1,0 +1,125 @@
+"""Is there a core: layers side by side, near the published place, that matter far more than the rest?
+
+Layers 8 to 11 of 30 were published; the place is scaled to the depth and may be off by 1/15 of it. At each of these
+places P, with e the effect of an intervention in nats per token,
+
+    excess    median of e over P - max(FAR * median of e elsewhere, margin)
+
+is above zero where a typical layer of the place costs more than FAR times a typical layer elsewhere, and enough to
+count at all. Medians, so that one dominant layer, the first as a rule, makes no core and hides none. The interval of
+each place is taken among all places (Bonferroni), since the best of them is told.
+
+    skip_excess           the layer is left out
+    average_excess        it is replaced by the average of its neighbours, as was published
+    average_over_random   median over P of SHARE * e of the average - e of random weights of the same norm: below zero
+                          where random weights do nearly as much
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from layerwise.measure.contrasts.contrast import Contrast, Part, contrast
+from layerwise.measure.grid import Grid, arrange
+from layerwise.measure.statistics import Numbers, Seed
+from layerwise.results.rows import Loss, Score
+
+CORE = "core"
+FAR = 2.0
+"""How many times a core layer's effect exceeds that of a typical other layer before it matters "far more"."""
+
+SHARE = 0.8
+"""The share of the published intervention's effect that random weights must reach to do nearly as much."""
+
+PUBLISHED_DEPTH = 30
+PUBLISHED_PLACE = (8, 11)
+SLACK = 15
+"""A core may be off the published place by 1/15 of the depth."""
+
+Keys = Mapping[int, str]
+"""From a layer to the key of its losses under one intervention."""
+
+
+def places(depth: int) -> list[range]:
+    """Where a core is looked for: the published place, scaled, and those near it.
+
+    >>> places(30)
+    [range(6, 10), range(7, 11), range(8, 12), range(9, 13), range(10, 14)]
+    """
+    first, last = (round(layer * (depth - 1) / (PUBLISHED_DEPTH - 1)) for layer in PUBLISHED_PLACE)
+    width, slack = last - first + 1, round(depth / SLACK)
+    starts = range(max(0, first - slack), min(depth - width, first + slack) + 1)
+    return [range(start, start + width) for start in starts]
+
+
+def core(
+    losses: Iterable[Loss],
+    baseline: str,
+    skip: Keys,
+    average: Keys,
+    random: Keys,
+    *,
+    margin: float,
+    seed: Seed = 0,
+    alpha: float = 0.05,
+) -> list[Score]:
+    """The rows of `contrast` about the core; the task names the place, `8-11`.
+
+    The published intervention has rows where both it and random weights were measured on every layer of the place.
+    """
+    depth = len(skip)
+    wanted = {baseline, *skip.values(), *average.values(), *random.values()}
+    grid = arrange(row for row in losses if row.plan in wanted)
+    found = places(depth)
+    level = 1 - alpha / len(found)
+    rows: list[Score] = []
+    for place in found:
+        task = f"{place[0]}-{place[-1]}"
+        part = part_of(grid, baseline, skip.values())
+        rows.append(_excess(part, list(skip), place, margin, level, seed).row(CORE, "skip_excess", task))
+        if set(place) <= set(average) & set(random):
+            rows += _published(grid, baseline, average, random, place, margin, level, seed, task)
+    return rows
+
+
+def part_of(grid: Grid, baseline: str, plans: Iterable[str]) -> Part:
+    """The effects of some plans against the baseline, unit by unit."""
+    chosen = [grid.plans.index(plan) for plan in plans]
+    changes = grid.nll[chosen] - grid.nll[grid.plans.index(baseline)]
+    tokens = grid.by_unit(grid.tokens)
+    return Part(grid.by_unit(changes), tokens, documents=grid.documents(), tokens=int(tokens.sum()))
+
+
+def excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:
+    """The median effect inside, less what it has to exceed: (..., layers) -> (...).
+
+    >>> excess(np.array([9.0, 0.1, 2.0, 2.0, 0.1]), [False, False, True, True, False], 0.01).item()
+    1.8
+    """
+    mask = np.asarray(inside)
+    rest = np.median(effects[..., ~mask], axis=-1)
+    return np.asarray(np.median(effects[..., mask], axis=-1) - np.maximum(FAR * rest, margin))
+
+
+def _excess(part: Part, layers: Sequence[int], place: range, margin: float, level: float, seed: Seed) -> Contrast:
+    inside = [layer in place for layer in layers]
+    return contrast([part], lambda effects: excess(effects, inside, margin), seed=seed, level=level)
+
+
+def _published(
+    grid: Grid, baseline: str, average: Keys, random: Keys, place: range, margin: float, level: float, seed: Seed,
+    task: str,
+) -> Iterator[Score]:  # fmt: skip
+    """Whether replacing a layer by its neighbours' average shows a core, and whether random weights do as much."""
+    part = part_of(grid, baseline, average.values())
+    yield _excess(part, list(average), place, margin, level, seed).row(CORE, "average_excess", task)
+    there = [keys[layer] for keys in (average, random) for layer in place]
+    both = part_of(grid, baseline, there)
+    width = len(place)
+
+    def nearly(effects: Numbers) -> Numbers:
+        return np.asarray(np.median(SHARE * effects[..., :width] - effects[..., width:], axis=-1))
+
+    yield contrast([both], nearly, seed=seed, level=level).row(CORE, "average_over_random", task)

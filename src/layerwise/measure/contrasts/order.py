@@ -1,0 +1,85 @@
+"""Does a wrong order cost more on reasoning than on text, beyond what any damage does?
+
+A task may simply be fragile, so order is compared with absence: the same window of layers run in other orders, and left
+out. With o and a the mean effects of the two in nats per token,
+
+    order_less     o of reasoning - o of text                                   what was published, with its interval
+    log_ratio      log (o / a) of reasoning - log (o / a) of text               what is left of it beside absence
+
+Each task has documents of its own, and they are resampled by themselves; a kind is the mean of its tasks. Where an
+effect is not above zero there is no ratio: it is then drawn as small as may be, and the interval is as wide as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from layerwise.measure.contrasts.contrast import Part, contrast
+from layerwise.measure.contrasts.layers import part_of
+from layerwise.measure.grid import arrange
+from layerwise.measure.statistics import Numbers, Seed
+from layerwise.results.rows import Loss, Score
+
+ORDER = "order_by_task"
+
+REHEARSED = frozenset({"copy"})
+"""Tasks with answers that ask for no reasoning: the answer stands in the question."""
+
+SMALLEST = 1e-9
+"""Nats per token that an effect of zero or less counts as, where a ratio is asked for."""
+
+
+def order_by_task(
+    losses: Iterable[Loss],
+    baseline: str,
+    moved: Sequence[str],
+    absent: str | None,
+    answer_tasks: Collection[str],
+    *,
+    seed: Seed = 0,
+) -> list[Score]:
+    """The rows of `contrast` about order on tasks with answers (`copy` is none of reasoning) and on the other texts.
+
+    `moved` are the plans with the window in another order, `absent` the one without it. There are no rows where there
+    is no task of either kind; without `absent` there is no `log_ratio`.
+    """
+    plans = [*moved, *([] if absent is None else [absent])]
+    grid = arrange(row for row in losses if row.plan in {baseline, *plans})
+    reasoning = [task for task in grid.tasks() if task in answer_tasks and task not in REHEARSED]
+    text = [task for task in grid.tasks() if task not in answer_tasks]
+    if not reasoning or not text or not moved:
+        return []
+    parts = [_orders(part_of(grid.of_task(task), baseline, plans), len(moved)) for task in (*reasoning, *text)]
+    sizes, tasks = (len(reasoning), len(text)), f"{' '.join(reasoning)} | {' '.join(text)}"
+    less = contrast(parts, lambda effects: _less(effects, *sizes), seed=seed)
+    rows = [less.row(ORDER, "order_less", tasks)]
+    if absent is not None:
+        rows.append(
+            contrast(parts, lambda effects: log_ratio(effects, *sizes), seed=seed).row(ORDER, "log_ratio", tasks)
+        )
+    return rows
+
+
+def _orders(part: Part, moved: int) -> Part:
+    """The mean over the orders, then what absence costs: (orders and absence, units) -> (2, units) or (1, units)."""
+    rows = [part.numerators[:moved].mean(axis=0), *part.numerators[moved:]]
+    return Part(np.stack(rows), part.denominators, part.documents, part.tokens)
+
+
+def _kinds(effects: Numbers, reasoning: int, text: int) -> tuple[Numbers, Numbers]:
+    """The mean over the tasks of each kind: (..., tasks * columns) -> two of (..., columns)."""
+    tasks = effects.reshape(*effects.shape[:-1], reasoning + text, -1)
+    return tasks[..., :reasoning, :].mean(axis=-2), tasks[..., reasoning:, :].mean(axis=-2)
+
+
+def _less(effects: Numbers, reasoning: int, text: int) -> Numbers:
+    ours, theirs = _kinds(effects, reasoning, text)
+    return np.asarray(ours[..., 0] - theirs[..., 0])
+
+
+def log_ratio(effects: Numbers, reasoning: int, text: int) -> Numbers:
+    """log (o / a) of reasoning less that of text, from effects (..., tasks * 2): o and a of each task in turn."""
+    ours, theirs = (np.log(np.maximum(kind, SMALLEST)) for kind in _kinds(effects, reasoning, text))
+    return np.asarray(ours[..., 0] - ours[..., 1] - theirs[..., 0] + theirs[..., 1])

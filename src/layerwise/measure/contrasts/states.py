@@ -1,0 +1,117 @@
+"""Do the middle layers turn the state less than the others, and less than those of an untrained model do?
+
+With b the Block Influence of a layer (`layerwise.measure.block_influence`) and the middle the half of the layers from a
+quarter to three quarters of the depth,
+
+    log_ratio      log (median of b in the middle / median of b elsewhere)
+    beyond_twins   log_ratio of the model - mean log_ratio of its untrained twins
+
+Ratios, because a trained model turns the state by another amount everywhere; medians, because a first layer that turns
+the embedding around says nothing of zones. One untrained model is no null: at least five are drawn, and their spread is
+in the interval,
+
+    se^2 = se_documents^2 + s_twins^2 (1 + 1 / twins)
+
+with Student's quantile at Satterthwaite's degrees of freedom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from scipy import stats
+
+from layerwise.errors import UnsupportedModel
+from layerwise.measure.block_influence import turns
+from layerwise.measure.contrasts.contrast import MEASURE, POWER, Contrast, Part, contrast
+from layerwise.measure.padding import counted_tokens
+from layerwise.measure.reading import Reading
+from layerwise.measure.statistics import Numbers, Seed
+from layerwise.measure.window_sums import WindowSums
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating
+from layerwise.stack.weights import twin
+
+MIDDLE = "middle"
+TWINS = 5
+FEWEST_LAYERS = 8
+"""Below this a quarter of the depth is a single layer."""
+
+
+def middle(stack: Stack, reading: Reading, short: Reading, *, seed: int = 0, twins: int = TWINS) -> list[Score]:
+    """The rows of `contrast` about the middle layers of `stack` on `reading`; none for fewer than 8 layers.
+
+    The untrained twins are measured on the `short` text, on which they differ little. A model without twins has
+    `log_ratio` alone.
+    """
+    if stack.depth < FEWEST_LAYERS:
+        return []
+    untrained = []
+    try:
+        for draw in range(twins):
+            part = turned(twin(stack, (seed + 1) * twins + draw), short)
+            untrained.append(float(log_ratio(part.numerators.sum(axis=1) / part.denominators.sum())))
+    except UnsupportedModel:
+        untrained = []
+    return list(middle_rows(turned(stack, reading), untrained, seed=seed))
+
+
+def middle_rows(part: Part, untrained: Sequence[float], *, seed: Seed = 0, level: float = 0.95) -> Iterator[Score]:
+    """The rows from the turns of every layer on each unit, and the log ratios of the untrained twins."""
+    own = contrast([part], log_ratio, seed=seed, level=level)
+    yield own.row(MIDDLE, "log_ratio")
+    if len(untrained) > 1:
+        yield _beyond(own, np.asarray(untrained))
+
+
+def log_ratio(turned: Numbers) -> Numbers:
+    """log of the middle's median by the others': (..., layers) -> (...).
+
+    >>> log_ratio(np.array([4.0, 4.0, 1.0, 1.0, 1.0, 1.0, 4.0, 4.0])).round(3).item()
+    -1.386
+    """
+    depth = turned.shape[-1]
+    inside = np.zeros(depth, dtype=bool)
+    inside[depth // 4 : depth - depth // 4] = True
+    tiny = np.finfo(np.float64).tiny
+    medians = (np.maximum(np.median(turned[..., mask], axis=-1), tiny) for mask in (inside, ~inside))
+    inner, outer = (np.log(median) for median in medians)
+    return np.asarray(inner - outer)
+
+
+def turned(stack: Stack, reading: Reading) -> Part:
+    """How far every layer turns the tokens of each unit, as the numerators of its Block Influence."""
+    sums = WindowSums()
+    plan = Plan.identity(stack.depth)
+    with evaluating(stack.model), torch.inference_mode():
+        for batch in reading.batches:
+            inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
+            states = list(stack.states(plan, stack.capture(**inputs)))
+            counted = counted_tokens(inputs, states[0])
+            sums.add(turns(states, counted), counted.sum(dim=1), batch.windows)
+    numerators, denominators = sums.units()
+    return Part(numerators, denominators, documents=reading.documents, tokens=reading.tokens)
+
+
+def _beyond(own: Contrast, untrained: Numbers) -> Score:
+    """The model's log ratio less that of its twins, with the spread of both in the interval."""
+    count = len(untrained)
+    value = own.value - float(untrained.mean())
+    if own.low is None:
+        return Score(MEASURE, MIDDLE, "all", "beyond_twins", value, documents=own.documents, tokens=own.tokens)
+    between = float(untrained.var(ddof=1)) * (1 + 1 / count)
+    variances = np.array([own.error**2, between])
+    freedoms = np.array([own.units - 1, count - 1])
+    error = float(np.sqrt(variances.sum()))
+    spread = float((variances**2 / freedoms).sum())
+    student = stats.t(variances.sum() ** 2 / spread if spread > 0 else 1e6)
+    reach = float(student.ppf(0.5 + own.level / 2)) * error
+    return Score(
+        MEASURE, MIDDLE, "all", "beyond_twins", value, value - reach, value + reach,
+        resolution=float(student.ppf(0.5 + own.level / 2) + student.ppf(POWER)) * error,
+        documents=own.documents, tokens=own.tokens,
+    )  # fmt: skip
