@@ -85,6 +85,9 @@ def test_missing_files_and_temperatures_are_refused_without_a_run_folder(
     ended = layerwise("evaluate", model, "--suite", "ewok", "--data", tmp_path)
     assert ended.code == 2
     assert "looked for ewok.zip" in ended.err
+    said = refused("evaluate", model, "--suite", "glue", "--tasks", "BoolQ", "--data", tmp_path)
+    assert "no files of boolq" in said
+    assert "it needs boolq.train and boolq.valid" in " ".join(said.split())
     ended = layerwise("evaluate", model, "--temperature", "0")
     assert ended.code == 2
     assert "temperature of 0" in ended.err

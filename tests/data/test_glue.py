@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from data.glue_files import BABYLM, YEARS, example, names, write
+from data.glue_files import lines as _lines
 from layerwise.data import glue
 from layerwise.data.classification import Labelled
 from layerwise.data.glue import read_tasks
 from layerwise.errors import DataError
-
-
-def _lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
 
 
 def _pairs(name: str, count: int, start: int = 0) -> list[dict[str, Any]]:
@@ -73,11 +67,59 @@ def test_pairs_are_read_and_the_published_validation_is_only_reported_on(
     assert f"reported on {name}.valid.{ending}" in task.source
 
 
+@pytest.mark.parametrize("year", YEARS)
+def test_every_task_of_babylm_is_read_as_it_is_distributed(year: str, tmp_path: Path) -> None:
+    for name in BABYLM:
+        write(tmp_path / "glue_filtered", name, year)
+    tasks = {task.name: task for task in read_tasks([tmp_path / "glue_filtered"])}
+    assert set(tasks) == set(BABYLM) == set(glue.FORMS)
+    for name, task in tasks.items():
+        assert len(task.train) + len(task.selection) == 40
+        assert [row.label for row in task.test] == [
+            example(name, number)["label"] for number in range(200 if name == "mnli-mm" else 100, 210)[:10]
+        ]
+        train, valid = names(name, year)
+        assert task.source.startswith(f"taught on {train}, ")
+        assert task.source.endswith(f"reported on {valid}")
+    assert {(row.text, row.pair) for row in tasks["mnli-mm"].test}.isdisjoint(row.content for row in tasks["mnli"].test)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pair"),
+    [
+        ("qnli", "question", "sentence"),
+        ("boolq", "question", "passage"),
+        ("mnli-mm", "premise", "hypothesis"),
+    ],
+)
+def test_which_column_is_which_text(name: str, text: str, pair: str, tmp_path: Path) -> None:
+    row = example(name, 200 if name == "mnli-mm" else 100)
+    (task,) = read_tasks([write(tmp_path, name)], [name])
+    assert task.test[0] == Labelled(row[text], row[pair], row["label"])
+
+
+def test_multirc_asks_of_an_answer_whether_it_is_right(tmp_path: Path) -> None:
+    row = example("multirc", 100)
+    (task,) = read_tasks([write(tmp_path, "multirc")])
+    assert task.test[0] == Labelled(f"Question: {row['question']} Answer: {row['answer']}", row["paragraph"], 0)
+    assert task.labels == ("false", "true")
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("qnli", "sentence"), ("boolq", "passage"), ("multirc", "answer"), ("multirc", "paragraph")]
+)
+def test_a_field_that_is_missing_is_named(name: str, column: str, tmp_path: Path) -> None:
+    write(tmp_path, name)
+    rows = [example(name, number) for number in range(3)]
+    del rows[1][column]
+    _lines(tmp_path / f"{name}.train.jsonl", rows)
+    with pytest.raises(DataError, match=rf"{name}\.train\.jsonl, line 2: there is no column '{column}'"):
+        read_tasks([tmp_path])
+
+
 def test_the_metrics_are_those_of_the_field() -> None:
-    assert {name: form.metrics[0] for name, form in glue.FORMS.items()} == {
-        "cola": "mcc", "sst2": "accuracy", "mrpc": "f1", "rte": "accuracy", "wsc": "accuracy", "mnli": "accuracy",
-        "qqp": "f1",
-    }  # fmt: skip
+    others = {name: form.metrics[0] for name, form in glue.FORMS.items() if form.metrics[0] != "accuracy"}
+    assert others == {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}
 
 
 def test_the_seed_alone_cuts_the_selection_set(tmp_path: Path) -> None:
@@ -197,8 +239,12 @@ def test_a_table_in_another_encoding_is_refused(tmp_path: Path) -> None:
 def test_what_is_not_there_is_said_with_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="unknown GLUE task 'colla'; did you mean cola"):
         read_tasks([tmp_path], ["colla"])
-    with pytest.raises(DataError, match=r"no files of cola in .*; it needs cola\.train\.jsonl .* or in_domain_train"):
+    with pytest.raises(
+        DataError, match=r"no files of cola in .*; it needs cola\.train and .*\.jsonl.*; or in_domain_train"
+    ):
         read_tasks([_folder(tmp_path)], ["rte", "cola"])
+    with pytest.raises(DataError, match=r"no files of mnli-mm.*mnli\.train and mnli-mm\.valid or .*_mismatched, each"):
+        read_tasks([write(tmp_path / "one", "mnli")], ["mnli-mm"])
     with pytest.raises(DataError, match="there is no folder"):
         read_tasks([tmp_path / "nowhere"])
     (tmp_path / "empty").mkdir()

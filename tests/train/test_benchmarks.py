@@ -13,7 +13,9 @@ from safetensors.torch import load_file, save_file
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
 
+from data.glue_files import BABYLM, write
 from layerwise.data.classification import Labelled, Task
+from layerwise.data.glue import read_tasks
 from layerwise.data.mixed_signals import Sizes, mixed_signals
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.measure.confusion import confusion, metric_of
@@ -63,6 +65,16 @@ def test_a_task_that_can_be_learned_is_learned(bert: Path) -> None:
     assert _found(rows, "bert/0.0", "mcc").value > 0.95
     assert _found(rows, "bert/0.0", "accuracy").value > 0.95
     assert _found(rows, "bert/0.0", "accuracy").documents == 60
+
+
+@pytest.mark.parametrize("name", BABYLM)
+def test_every_task_of_babylm_is_fine_tuned_and_scored_as_there(name: str, bert: Path, tmp_path: Path) -> None:
+    (task,) = read_tasks([write(tmp_path, name)], [name])
+    rows = benchmark(bert, task, replace(ONCE, batch=36), 0, label="bert/0", device="cpu")
+    main = {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}.get(name, "accuracy")
+    assert rows[0].metric == main
+    assert {row.metric for row in rows} == {metric + end for metric in (main, "accuracy") for end in ("", "@chance")}
+    assert {(row.task, row.documents) for row in rows} == {(name, 10)}
 
 
 def test_random_labels_stay_at_chance(bert: Path) -> None:

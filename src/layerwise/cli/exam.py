@@ -15,7 +15,7 @@ from layerwise.cli.model import hush, open_model
 from layerwise.cli.screen import PartBar, errors, output, write
 from layerwise.cli.sitting import speaker
 from layerwise.data.classification import Task
-from layerwise.data.glue import read_tasks
+from layerwise.data.glue import FORMS, read_tasks
 from layerwise.data.grammar import SUITE as OURS
 from layerwise.data.grammar import generated_pairs
 from layerwise.data.minimal_pairs import SUITES as PUBLISHED
@@ -96,7 +96,8 @@ class Sources:
         found: list[Task] = []
         if "glue" in self.names:
             places = (self._data, *sorted(path for path in self._data.rglob("glue*") if path.is_dir()))
-            found += read_tasks(places, seed=self.seed)
+            wanted = [name.casefold() for name in self.only if name.casefold() in FORMS]
+            found += read_tasks(places, wanted or None, seed=self.seed)
         if "msgs" in self.names:
             place = self._data / "msgs"
             found += read_msgs(place if place.is_dir() else self._data, seed=self.seed)

@@ -1,8 +1,14 @@
 """GLUE and SuperGLUE tasks from local files, each as a `Task` whose reported examples choose nothing.
 
-Two forms are read. The BabyLM evaluation's: `TASK.train.jsonl` and `TASK.valid.jsonl` (or `.gz`), one object a line
-with the columns that `FORMS` names and `label`, a number or a name. And the form in which the authors published two of
-them, tab-separated without a header:
+Two forms are read. The first is that of the BabyLM evaluation, one object a line with the columns that `FORMS` names
+and `label`, a number or a name; each file may be packed (`.gz`):
+
+    2024, 2025   TASK.train.jsonl and TASK.valid.jsonl
+    2023         TASK.train.json and TASK.validation.json; of mnli, validation_matched.json
+
+`mnli-mm` is taught on mnli's training file and reported on mnli-mm.valid.jsonl (2023: mnli.validation_mismatched.json),
+whose texts are of other kinds. The second form is that in which the authors published two of the tasks, tab-separated
+without a header:
 
     cola    in_domain_train.tsv, in_domain_dev.tsv, out_of_domain_dev.tsv    source, label, mark, sentence
     sst2    train.tsv, dev.tsv, and test.tsv where there is one              sentence, label
@@ -11,6 +17,10 @@ Which file does what: a validation file is only reported on, and a tenth of the 
 every label in its share, selects. CoLA reports on both of its development files together, which is GLUE's validation
 set. SST-2 has a labelled test file in this form: that one is reported on, and `dev.tsv` selects. Training examples
 whose text is also in another set are left out, and counted in the task's `source`.
+
+A question is the first text of a pair, and what answers it the second. MultiRC asks of an answer whether it is right:
+the first text is "Question: ... Answer: ...", as in the BabyLM evaluation. WSC is put otherwise than there: see
+`_resolved`.
 
 The BabyLM files hold only examples whose words are frequent in a small corpus, so a number made with them compares with
 other numbers made with them, and not with published GLUE.
@@ -32,17 +42,27 @@ from layerwise.data.records import Record, read_records
 from layerwise.errors import DataError, near_matches
 
 MEASURE = "glue"
-_KINDS = (".jsonl", ".jsonl.gz")
+_KINDS = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+_MISMATCHED = "mnli-mm"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a task's columns are called, its labels by number, and how the field scores it: first the main metric."""
+    """What a task's columns are called, its labels by number, and how the field scores it: first the main metric.
+
+    `answer` is the column of an answer that stands behind the question in the first text.
+    """
 
     text: str
     pair: str | None
     labels: tuple[str, ...]
     metrics: tuple[str, ...] = ("accuracy",)
+    answer: str | None = None
+
+    def first(self, row: Record) -> str:
+        """The first text of an example. Raises `DataError`, with file, line and column, where there is none."""
+        text = row.text(self.text)
+        return text if self.answer is None else f"Question: {text} Answer: {row.text(self.answer)}"
 
 
 class Files(NamedTuple):
@@ -61,7 +81,11 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "rte": Form("sentence1", "sentence2", ("entailment", "not_entailment")),
         "wsc": Form("text", None, ("false", "true")),
         "mnli": Form("premise", "hypothesis", ("entailment", "neutral", "contradiction")),
+        "mnli-mm": Form("premise", "hypothesis", ("entailment", "neutral", "contradiction")),
         "qqp": Form("question1", "question2", ("not_duplicate", "duplicate"), ("f1", "accuracy")),
+        "qnli": Form("question", "sentence", ("entailment", "not_entailment")),
+        "boolq": Form("question", "passage", ("false", "true")),
+        "multirc": Form("question", "paragraph", ("false", "true"), answer="answer"),
     }
 )
 
@@ -126,10 +150,18 @@ def _found(name: str, folders: Sequence[Path]) -> Files | None:
 def _pieces(folder: Path, name: str) -> Files | None:
     """The BabyLM form."""
     train, valid = (
-        next((path for kind in _KINDS if (path := folder / f"{name}.{split}{kind}").is_file()), None)
-        for split in ("train", "valid")
+        next((path for stem in stems for kind in _KINDS if (path := folder / f"{stem}{kind}").is_file()), None)
+        for stems in _stems(name)
     )
     return None if train is None or valid is None else Files(train, None, (valid,))
+
+
+def _stems(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the training and the validation file of a task may be called in the BabyLM form, without their endings."""
+    valid = (f"{name}.valid", f"{name}.validation")
+    if name == _MISMATCHED:
+        return ("mnli.train",), (*valid, "mnli.validation_mismatched")
+    return (f"{name}.train",), (*valid, "mnli.validation_matched") if name == "mnli" else valid
 
 
 def _published(folder: Path, name: str) -> Files | None:
@@ -146,12 +178,13 @@ def _published(folder: Path, name: str) -> Files | None:
 
 
 def _needed(name: str) -> str:
-    pieces = f"{name}.train.jsonl and {name}.valid.jsonl (or .gz)"
+    train, valid = _stems(name)
+    pieces = f"{' or '.join(train)} and {' or '.join(valid)}, each {', '.join(_KINDS)}"
     published = {
         "cola": "in_domain_train.tsv, in_domain_dev.tsv and out_of_domain_dev.tsv",
         "sst2": "train.tsv and dev.tsv",
     }
-    return f"{pieces}, or {published[name]}" if name in published else pieces
+    return f"{pieces}; or {published[name]}" if name in published else pieces
 
 
 def _listed(folders: Sequence[Path]) -> str:
@@ -160,10 +193,10 @@ def _listed(folders: Sequence[Path]) -> str:
 
 def _read(path: Path, name: str) -> Iterator[Labelled]:
     """The examples of one file, in either form."""
-    rows = _columns(path, name) if path.suffix == ".tsv" else read_records(path)
+    rows = _columns(path, name) if path.suffix == ".tsv" else read_records(path, kind=".jsonl")
     form = FORMS[name]
     for row in rows:
-        text = row.text(form.text)
+        text = form.first(row)
         pair = _resolved(row) if name == "wsc" else None if form.pair is None else row.text(form.pair)
         yield Labelled(text, pair, _label(row, form.labels))
 

@@ -59,12 +59,13 @@ def kind_of(name: str) -> str | None:
     return ending if ending in KINDS else None
 
 
-def read_records(path: Path) -> tuple[Record, ...]:
-    """Every row of the table at `path`.
+def read_records(path: Path, kind: str | None = None) -> tuple[Record, ...]:
+    """Every row of the table at `path`; `kind` (one of `KINDS`) is what it is, where its name does not say.
 
     Raises `DataError` for a file of another kind, that cannot be read, or that holds no row.
     """
-    if kind_of(path.name) is None:
+    kind = kind or kind_of(path.name)
+    if kind is None:
         known = ", ".join(KINDS)
         raise DataError(f"{path} is no table that can be read; give a file that ends in one of {known} (or .gz of it)")
     try:
@@ -72,7 +73,7 @@ def read_records(path: Path) -> tuple[Record, ...]:
         text = decoded(unpacked(content) if path.name.lower().endswith(".gz") else content)
     except Unreadable as fault:
         raise DataError(f"{path} {fault}; check the file, fetch it again, or convert it to UTF-8 text") from fault
-    return parse_records(io.StringIO(text, newline=""), str(path), kind_of(path.name) or "")
+    return parse_records(io.StringIO(text, newline=""), str(path), kind)
 
 
 def parse_records(lines: Iterable[str], name: str, kind: str) -> tuple[Record, ...]:

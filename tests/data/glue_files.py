@@ -1,0 +1,54 @@
+"""Files of the BabyLM evaluation's GLUE tasks as each year distributes them, with synthetic examples."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+BABYLM = ("cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq", "multirc", "wsc")
+"""The tasks of BabyLM 2023."""
+
+YEARS = ("2023", "2024")
+_COLUMNS = {
+    "cola": ("sentence",), "sst2": ("sentence",), "mrpc": ("sentence1", "sentence2"), "rte": ("sentence1", "sentence2"),
+    "qqp": ("question1", "question2"), "mnli": ("premise", "hypothesis"), "mnli-mm": ("premise", "hypothesis"),
+    "qnli": ("question", "sentence"), "boolq": ("question", "passage"), "multirc": ("paragraph", "question", "answer"),
+}  # fmt: skip
+
+
+def example(name: str, number: int) -> dict[str, Any]:
+    """One row of a task, with the columns that the pipeline's files have."""
+    label = number % (3 if name.startswith("mnli") else 2)
+    if name == "wsc":
+        text = f"{number} saw Pete, and Mark told him that he was late."
+        spans = {"span1_text": "Mark", "span1_index": 4, "span2_text": "he", "span2_index": 8}
+        return {"text": text, **spans, "idx": number, "label": label}
+    return {**{column: f"w{number % 20} {column} {number}" for column in _COLUMNS[name]}, "idx": number, "label": label}
+
+
+def names(name: str, year: str) -> tuple[str, str]:
+    """The training and the validation file of a task in a year's distribution."""
+    if year == "2024":
+        return f"{name.removesuffix('-mm')}.train.jsonl", f"{name}.valid.jsonl"
+    parts = {"mnli": "validation_matched", "mnli-mm": "validation_mismatched"}
+    whole = name.removesuffix("-mm")
+    return f"{whole}.train.json", f"{whole}.{parts.get(name, 'validation')}.json"
+
+
+def write(folder: Path, name: str, year: str = "2024", *, train: int = 40, valid: int = 10) -> Path:
+    """The two files of a task; training examples count from 0, those of the validation from 100, mismatched from 200."""
+    first, second = names(name, year)
+    start = 200 if name == "mnli-mm" else 100
+    lines(folder / first, [example(name, number) for number in range(train)])
+    lines(folder / second, [example(name, number) for number in range(start, start + valid)])
+    return folder
+
+
+def lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """A file of one object a line, packed where its name ends in `.gz`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
