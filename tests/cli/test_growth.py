@@ -9,9 +9,11 @@ import pytest
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from cli.command import Ended, layerwise, refused
+from data import babylm
 from layerwise.cli import growth as command
 from layerwise.cli.growth import PASSES
 from layerwise.data.bytepair import train_bytepair
+from layerwise.data.tokenizer import load_tokenizer
 from layerwise.measure.frontier import COSTS
 from layerwise.plan.growth import PRESETS, GrowthSchedule, Phase
 from layerwise.plan.growth.allocation import Importance
@@ -208,6 +210,22 @@ def test_a_schedule_is_explained_with_its_cost_and_nothing_is_trained(
     assert "uniform takes 40 steps" in ended.out
     assert "(equal flops)" in ended.out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_of_its_own_is_held_out_and_nothing_else_is(config: Path, tmp_path: Path) -> None:
+    folders = babylm.write(tmp_path, train=40, held_out=20)
+    place = tmp_path / "run"
+    ended = layerwise(
+        "train", "growth", "--model", config, "--text", folders["train"], "--validation", folders["dev"], "--schedule",
+        "uniform", *SHORT, "--run", place,
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "note: one half of dev is looked at on the way, the other half is reported" in ended.err
+    tokenizer = load_tokenizer(str(place / "uniform" / "seed-0" / "model"))
+    texts = (file.read_text() for file in sorted(folders["train"].iterdir()))
+    room = 16 - (tokenizer.bos_token_id is not None)
+    whole = sum(len(tokenizer(text, add_special_tokens=False)["input_ids"]) // room for text in texts)
+    assert f"train_10M: {whole:,} windows of 16 tokens to train" in ended.err
 
 
 def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: Path) -> None:

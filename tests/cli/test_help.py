@@ -22,6 +22,7 @@ from layerwise.stack.load import DEVICES, DTYPES
 from layerwise.train.recipe import METHODS
 
 MODEL_FLAGS = {"--layers", "--device", "--dtype", "--revision", "--trust-remote-code"}
+HELD_OUT = {"--validation", "--test"}
 FLAGS = {
     "sweep": MODEL_FLAGS
     | {"--text", "--tokens", "--length", "--batch-tokens", "--families", "--plan", "--tasks", "--task-folder"}
@@ -30,10 +31,12 @@ FLAGS = {
     | {"--text", "--tokens", "--length", "--batch-tokens", "--parts", "--budget", "--margin", "--curve-tokens"}
     | {"--thorough", "--emit-schedule", "--spend", "--levels", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "merge": {"--draws", "--save", "--plan", "--arm", "--images", "--text", "--unreadable", "--limit", "--length"}
+    | HELD_OUT
     | {"--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},
     "plan": {"--depth"},
     "verify": MODEL_FLAGS | {"--plan"},
     "train METHODS": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
+    | HELD_OUT
     | {"--model", "--images", "--text", "--unreadable", "--limit", "--length", "--seeds", "--epochs", "--batch"}
     | {"--accumulation", "--learning-rate", "--schedule", "--augmentation", "--precision", "--checks", "--set"}
     | {"--drop", "--reach", "--skipping", "--position-table", "--prediction-loss", "--prediction-reads", "--alone"}
@@ -49,13 +52,16 @@ FLAGS = {
         "--epochs",
         "--seconds",
     }
+    | HELD_OUT
     | {"--batch", "--accumulation", "--learning-rate", "--precision", "--checks", "--compile", "--set", "--run"}
     | {"--fresh", "--seed", "--quiet", "--tokenizer", "--device"},
     "train growth": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
+    | HELD_OUT
     | {"--model", "--text", "--schedule", "--importance", "--equal", "--explain", "--alone", "--seeds", "--steps"}
     | {"--epochs", "--passes", "--batch", "--accumulation", "--learning-rate", "--precision", "--checks", "--set"}
     | {"--from-scratch", "--length", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "robustness": MODEL_FLAGS - {"--trust-remote-code"}
+    | HELD_OUT
     | {"--images", "--text", "--unreadable", "--limit", "--length", "--orders", "--draws", "--seeds"}
     | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
     "evaluate": MODEL_FLAGS - {"--layers"}
@@ -71,13 +77,16 @@ FLAGS = {
         "--learning-rate",
         "--precision",
     }
+    | HELD_OUT
     | {"--set", "--run", "--fresh", "--seed", "--quiet", "--tokenizer", "--device"},
     "study growth": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
+    | HELD_OUT
     | {"--model", "--text", "--arms", "--rates", "--pilots", "--seeds", "--steps", "--epochs", "--passes", "--batch"}
     | {"--accumulation", "--precision", "--checks", "--set", "--from-scratch", "--length", "--run", "--fresh"}
     | {"--seed", "--quiet", "--tokenizer"},
     "convert": {"--variant", "--tokenizer", "--out", "--heads"},
     "wiring": {"--keep", "--tolerance", "--rounds", "--save", "--images", "--text", "--unreadable", "--limit"}
+    | HELD_OUT
     | {"--length", "--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},
     "report": {"--to", "--markdown"},
     "export": {"--to", "--format"},

@@ -9,8 +9,13 @@ import pytest
 from transformers import AutoModelForMaskedLM, PreTrainedTokenizerFast
 
 from cli.command import Ended, layerwise, refused
+from data import babylm
 from layerwise.cli import knobs, pretraining
+from layerwise.cli.corpora import Corpora
 from layerwise.data import grammar
+from layerwise.data.corpus import read_corpus
+from layerwise.data.segments import encode
+from layerwise.data.tokenizer import load_tokenizer
 from layerwise.data.wordpiece import NEEDED, train_wordpiece
 from layerwise.models import VARIANTS
 from layerwise.results import Run
@@ -89,6 +94,55 @@ def test_an_initialisation_names_the_arm() -> None:
 def test_choices_are_those_of_the_package() -> None:
     assert set(knobs.SIZES) == set(PRESETS)
     assert set(knobs.VARIANTS.split(",")) <= set(VARIANTS)
+
+
+# Texts of one's own to hold out
+
+
+@pytest.fixture(scope="module")
+def distributed(few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], Path, Ended]:
+    """BabyLM as it is distributed, and a training on it."""
+    root = tmp_path_factory.mktemp("babylm")
+    folders = babylm.write(root, "2023", train=120, held_out=40)
+    ended = layerwise(
+        "train", "elc", "--text", folders["train"], "--validation", folders["dev"], "--test", folders["test"],
+        "--variants", "elc", "--vocabulary", "300", *SHORT, "--run", root / "run",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    return folders, root / "run", ended
+
+
+def test_babylm_is_pretrained_on_as_it_is_distributed(distributed: tuple[dict[str, Path], Path, Ended]) -> None:
+    folders, run, ended = distributed
+    looked, reported = (len(read_corpus(folders[split]).documents) for split in ("dev", "test"))
+    assert f"babylm_10M: documents 6 to train, {looked} to look at, {reported} to report" in ended.err
+    assert "note:" not in ended.err
+    place = run / "elc" / "seed-0" / "model"
+    whole = encode(load_tokenizer(str(place)), read_corpus(folders["train"]).documents)
+    assert f"{len(whole.ids):,} tokens to train on" in ended.err
+
+
+@pytest.mark.slow
+def test_layer_weights_are_cut_on_what_the_training_held_out(
+    distributed: tuple[dict[str, Path], Path, Ended], tmp_path: Path
+) -> None:
+    folders, run, _ = distributed
+    place = run / "elc" / "seed-0" / "model"
+    command = ("wiring", place, "--text", folders["train"], "--limit", "2", "--run", tmp_path / "edges")
+    assert "Give the --text, --validation, --test and --seed of its training" in refused(*command)
+    ended = layerwise(*command, "--validation", folders["dev"], "--test", folders["test"])
+    assert ended.code == 0, ended.err
+
+
+def test_what_is_left_out_of_training_is_said(tmp_path: Path) -> None:
+    folders = babylm.write(tmp_path / "all", train=40, held_out=20)
+    name, found = Corpora(tmp_path / "all", folders["dev"], folders["test"]).divided()
+    assert name == "all"
+    assert {each.part_of for each in found.parts["train"]} == {f"train_10M/{corpus}.train" for corpus in babylm.LAYOUTS}
+    assert len(found.notes) == 2
+    said = refused("train", "elc", "--text", tmp_path / "all", "--validation", folders["dev"])
+    assert "6 .train, 6 .test), and all would be trained on: give the folder of the .train files as --text" in said
+    assert "give it, --text PATH" in refused("train", "elc", "--validation", folders["dev"])
 
 
 # What it refuses

@@ -39,7 +39,7 @@ def names(name: str, year: str) -> tuple[str, str]:
 
 
 def write(folder: Path, name: str, year: str = "2024", *, train: int = 40, valid: int = 10) -> Path:
-    """The two files of a task; training examples count from 0, those of the validation from 100, mismatched from 200."""
+    """The two files of a task; training examples count from 0, those of the validation from 100 (mismatched: 200)."""
     first, second = names(name, year)
     start = 200 if name == "mnli-mm" else 100
     lines(folder / first, [example(name, number) for number in range(train)])

@@ -239,11 +239,9 @@ def test_a_table_in_another_encoding_is_refused(tmp_path: Path) -> None:
 def test_what_is_not_there_is_said_with_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="unknown GLUE task 'colla'; did you mean cola"):
         read_tasks([tmp_path], ["colla"])
-    with pytest.raises(
-        DataError, match=r"no files of cola in .*; it needs cola\.train and .*\.jsonl.*; or in_domain_train"
-    ):
+    with pytest.raises(DataError, match=r"no files of cola in .*; it needs cola\.train and .*; or in_domain_train"):
         read_tasks([_folder(tmp_path)], ["rte", "cola"])
-    with pytest.raises(DataError, match=r"no files of mnli-mm.*mnli\.train and mnli-mm\.valid or .*_mismatched, each"):
+    with pytest.raises(DataError, match=r"no files of mnli-mm.*mnli\.train and mnli-mm\.valid or .*mismatched"):
         read_tasks([write(tmp_path / "one", "mnli")], ["mnli-mm"])
     with pytest.raises(DataError, match="there is no folder"):
         read_tasks([tmp_path / "nowhere"])

@@ -1,14 +1,18 @@
-"""Segments cover every document once, never reach over two, and keep sentences whole."""
+"""Segments cover every document, never reach over two, are full but for the last, and begin sentences whole."""
 
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data import babylm
+from layerwise.data.corpus import read_corpus
+from layerwise.data.division import division
 from layerwise.data.documents import Document
 from layerwise.data.segments import AROUND, Encoded, cut, encode, paragraphs, pretraining_text, sentences
 from layerwise.data.wordpiece import PARAGRAPH, TAB, train_wordpiece
@@ -31,10 +35,10 @@ def encoded(lengths_of_sentences: list[list[int]]) -> Encoded:
 
 
 @given(corpora, lengths)
-def test_every_token_is_in_one_segment_of_its_own_document(corpus: list[list[int]], length: int) -> None:
+def test_every_token_is_in_a_segment_of_its_own_document(corpus: list[list[int]], length: int) -> None:
     text = encoded(corpus)
     segments = cut(text, length)
-    assert np.concatenate([segments.ids(number) for number in range(len(segments))]).tolist() == text.ids.tolist()
+    assert sorted({int(each) for number in range(len(segments)) for each in segments.ids(number)}) == text.ids.tolist()
     edges = text.sentences[text.documents]
     for start, end, owner in zip(segments.starts, segments.ends, segments.owners, strict=True):
         assert edges[owner] <= start < end <= edges[owner + 1]
@@ -42,24 +46,24 @@ def test_every_token_is_in_one_segment_of_its_own_document(corpus: list[list[int
 
 
 @given(corpora, lengths)
-def test_a_sentence_is_cut_only_when_it_is_longer_than_a_segment(corpus: list[list[int]], length: int) -> None:
+def test_only_the_last_segment_of_a_document_has_room_left(corpus: list[list[int]], length: int) -> None:
     text = encoded(corpus)
-    inner = set(cut(text, length).starts.tolist()) - set(text.sentences.tolist())
-    for start, end in pairwise(text.sentences.tolist()):
-        broken = [place for place in inner if start < place < end]
-        assert not broken or end - start > length - AROUND
+    segments = cut(text, length)
+    edges = text.sentences[text.documents].tolist()
+    for end, start in zip(segments.ends.tolist(), segments.starts.tolist(), strict=True):
+        assert end - start == length - AROUND or end in edges
 
 
 @given(corpora, lengths)
-def test_a_segment_ends_only_where_the_next_sentence_does_not_fit(corpus: list[list[int]], length: int) -> None:
+def test_a_sentence_that_overflows_begins_the_next_segment_whole(corpus: list[list[int]], length: int) -> None:
     text = encoded(corpus)
     segments = cut(text, length)
-    ends_of_sentences = text.sentences.tolist()
+    sentences_of = list(pairwise(text.sentences.tolist()))
     rows = list(zip(segments.starts.tolist(), segments.ends.tolist(), segments.owners.tolist(), strict=True))
-    for (start, end, owner), (_, _, following) in pairwise(rows):
-        if owner == following:
-            next_end = min(place for place in ends_of_sentences if place > end)
-            assert next_end - start > length - AROUND
+    for (_, end, owner), (following, _, next_owner) in pairwise(rows):
+        if owner == next_owner:
+            first, last = next((first, last) for first, last in sentences_of if first <= end < last)
+            assert following == (first if last - first <= length - AROUND else end)
 
 
 def test_a_segment_without_room_is_refused() -> None:
@@ -76,6 +80,35 @@ def test_a_paragraph_ends_in_its_token_and_a_tab_is_one() -> None:
     assert ids.count(TABULATOR) == 1
     text = TOKENIZER.decode([token for token in ids if token not in (PAR, TABULATOR)])
     assert text.split() == ["The", "dog", "ran.", "He", "hid!", "Did", "he?"]
+
+
+def test_parts_of_one_text_are_one_document_and_no_others_are() -> None:
+    parts = [Document("a#0", "He ran.", part_of="a"), Document("a#1", "She did.", part_of="a")]
+    other = [Document("b#0", "Who?", part_of="b"), Document("c", "Why?"), Document("d", "Did he?")]
+    found = encode(TOKENIZER, [*parts, *other])
+    assert found.names == ("a", "b", "c", "d")
+    assert np.diff(found.documents).tolist() == [2, 1, 1, 1]
+
+
+def test_utterances_are_paragraphs_and_wrapped_lines_are_not() -> None:
+    talk = "Hi.\nDo you know who that was at the door?\nNo.\n\nWell, I do.\nWho?"
+    assert paragraphs(talk) == [line for line in talk.split("\n") if line]
+    prose = "\n\n".join(
+        ["It was late, and the road was long and\nnobody knew how far it was to the town,\nso they slept."] * 3
+    )
+    assert len(paragraphs(prose)) == 3
+
+
+@pytest.mark.parametrize("year", babylm.FOLDERS)
+def test_text_laid_out_as_babylm_fills_segments(year: str, tmp_path: Path) -> None:
+    folders = babylm.write(tmp_path, year)
+    corpus = read_corpus(folders["train"])
+    parts = {"as it is": corpus.documents, "a share held out": division(corpus).parts["train"]}
+    for documents in parts.values():
+        segments = cut(encode(TOKENIZER, documents), 128)
+        assert (segments.ends - segments.starts + AROUND).mean() / 128 >= 0.95
+    rebuilt = "".join(each.text for each in corpus.documents)
+    assert rebuilt == "".join(file.read_text() for file in sorted(folders["train"].iterdir()))
 
 
 def test_what_looks_like_a_special_token_is_text() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from layerwise.cli import knobs
-from layerwise.cli.options import Device, OwnRun, Quiet, Tokenizer, TrainingText, names
+from layerwise.cli.options import Device, OwnRun, Quiet, TestText, Tokenizer, TrainingText, ValidationText, names
 from layerwise.cli.screen import errors, write
 from layerwise.errors import TrainError
 
 
 def elc(
     text: TrainingText = None,
+    validation: ValidationText = None,
+    test: TestText = None,
     size: knobs.Size = "tiny",
     variants: knobs.Variants = knobs.VARIANTS,
     initialisation: knobs.Initialisation = None,
@@ -38,6 +40,8 @@ def elc(
 
     [dim]layerwise train elc[/]                                minutes on two cores
 
+    [dim]layerwise train elc --text babylm_10M --validation babylm_dev --test babylm_test[/]
+
     [dim]layerwise train elc --text FOLDER --size small --precision bfloat16 --seeds 3[/]
 
     [dim]torchrun --nproc-per-node 8 -m layerwise train elc --text FOLDER --size base[/]
@@ -52,12 +56,13 @@ def elc(
     arguments = knobs.trainer_arguments(extra, device)
     if not quiet:
         write(errors, "loading torch")
+    from layerwise.cli.corpora import Corpora
     from layerwise.cli.pretraining import hold, programme_of, recipes_of
     from layerwise.train.arguments import check_arguments
 
     check_arguments(arguments)
     programme = programme_of(
-        recipes_of(size, names(variants), initialisation, changes), seeds, text, tokenizer, epochs=epochs, seed=seed,
-        device=device, arguments=arguments, quiet=quiet,
+        recipes_of(size, names(variants), initialisation, changes), seeds, Corpora(text, validation, test, seed),
+        tokenizer, epochs=epochs, device=device, arguments=arguments, quiet=quiet,
     )  # fmt: skip
     hold(programme, run, seed=seed, fresh=fresh, quiet=quiet)

@@ -9,7 +9,18 @@ import typer
 
 from layerwise.cli import knobs
 from layerwise.cli.growth_choice import check_choice
-from layerwise.cli.options import MODEL, Device, Layers, OwnRun, Quiet, Revision, Tokenizer, TrainingText
+from layerwise.cli.options import (
+    MODEL,
+    Device,
+    Layers,
+    OwnRun,
+    Quiet,
+    Revision,
+    TestText,
+    Tokenizer,
+    TrainingText,
+    ValidationText,
+)
 from layerwise.cli.screen import errors, write
 from layerwise.errors import TrainError
 
@@ -49,6 +60,8 @@ PASSES = 2.0
 def growth(
     model: GrowingModel = None,
     text: TrainingText = None,
+    validation: ValidationText = None,
+    test: TestText = None,
     schedule: Annotated[
         str,
         typer.Option(
@@ -113,14 +126,15 @@ def growth(
     arguments = knobs.trainer_arguments(extra, device)
     if not quiet:
         write(errors, f"loading {model or 'torch'}")
+    from layerwise.cli.corpora import Corpora
     from layerwise.cli.growth_course import Asked, explained, hold
     from layerwise.cli.pupil import pupil_of
     from layerwise.train.arguments import check_arguments
 
     check_arguments(arguments)
     pupil = pupil_of(
-        model, text, tokenizer, layers, length=length, seed=seed, device=device, revision=revision,
-        from_scratch=from_scratch, say=lambda said: None if quiet else write(errors, said),
+        model, Corpora(text, validation, test, seed), tokenizer, layers, length=length, device=device,
+        revision=revision, from_scratch=from_scratch, say=lambda said: None if quiet else write(errors, said),
     )  # fmt: skip
     asked = Asked.of(pupil, choice, given, steps=steps, epochs=epochs, seeds=seeds, equal=equal, passes=passes)
     if explain:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from layerwise.cli.corpora import Corpora
 from layerwise.cli.screen import PartBar, errors, write
 from layerwise.data.images import read_images
 from layerwise.data.labels import check_labels
@@ -31,6 +32,13 @@ class Material:
     limit: int | None
     length: int | None
     seed: int
+    validation: Path | None = None
+    test: Path | None = None
+
+    @property
+    def corpora(self) -> Corpora:
+        """The texts among them."""
+        return Corpora(self.text, self.validation, self.test, self.seed)
 
     def splits(
         self, stack: Stack, place: str | None, *, augmentation: str = "none", check: bool = True, quiet: bool = False
@@ -44,12 +52,13 @@ class Material:
         name = stack.source.name
         if self.images is not None and self.text is not None:
             raise DataError("--images and --text were both given; a model reads one of them")
-        if (self.text if takes_images else self.images) is not None:
+        texts = any(each is not None for each in (self.text, self.validation, self.test))
+        if texts if takes_images else self.images is not None:
             raise DataError(f"{name} takes {'images' if takes_images else 'text'}: give {_wanted(takes_images)}")
         if self.limit is not None and not takes_images:
             raise DataError(f"--limit counts images, and {name} takes text: give less of it, or leave --limit out")
         if not takes_images:
-            return _texts(stack, self.text, self.length, self.seed)
+            return _texts(stack, self.corpora, self.length)
         images = self.images or (DIGITS if name == "demo-vit" else None)
         if images is None:
             raise DataError(f"images are needed: {_wanted(True)} (only demo-vit brings its own)")
@@ -64,19 +73,19 @@ class Material:
         return splits
 
 
-def _texts(stack: Stack, text: Path | None, length: int | None, seed: int) -> Splits:
-    from layerwise.data.corpus import read_corpus
-    from layerwise.data.texts import demo_text_splits, text_splits
+def _texts(stack: Stack, corpora: Corpora, length: int | None) -> Splits:
+    from layerwise.data.texts import demo_text_splits, splits_of
 
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
-    if text is None:
+    if corpora.text is None and corpora.validation is None and corpora.test is None:
         if stack.source.name not in EMBEDDED:
             raise DataError(f"a text is needed: {_wanted(False)} (only demo brings its own)")
-        return demo_text_splits(stack.tokenizer, seed=seed, length=length or TEXT_LENGTH)
+        return demo_text_splits(stack.tokenizer, seed=corpora.seed, length=length or TEXT_LENGTH)
     positions = longest_input(stack.model)
-    return text_splits(
-        stack.tokenizer, read_corpus(text), length=length or min(TEXT_LENGTH, positions or TEXT_LENGTH), seed=seed,
+    name, found = corpora.divided()
+    return splits_of(
+        stack.tokenizer, name, found.parts, length=length or min(TEXT_LENGTH, positions or TEXT_LENGTH),
         positions=positions, objective=objective_of(stack),
     )  # fmt: skip
 

@@ -19,8 +19,10 @@ from layerwise.cli.options import (
     Limit,
     OwnRun,
     Quiet,
+    TestText,
     TrainingText,
     Unreadable,
+    ValidationText,
 )
 from layerwise.errors import ModelError
 from layerwise.plan import Plan
@@ -48,6 +50,8 @@ def merge(
     ] = None,
     images: Images = None,
     text: TrainingText = None,
+    validation: ValidationText = None,
+    test: TestText = None,
     unreadable: Unreadable = "refuse",
     limit: Limit = None,
     length: Length = None,
@@ -81,5 +85,5 @@ def merge(
     if save is not None and wanted is not None:
         union.write(wanted, save, fresh=fresh)
     if draws is not None or save is None:
-        material = Material(images, text, unreadable, limit, length, seed)
+        material = Material(images, text, unreadable, limit, length, seed, validation, test)
         union.judge(material, run, draws=draws or DRAWS, fresh=fresh and save is None)

@@ -73,6 +73,17 @@ Images = Annotated[
 TrainingText = Annotated[
     Path | None, typer.Option(metavar="PATH", help="A file, or a folder of them.", rich_help_panel=DATA)
 ]
+ValidationText = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH", help="Looked at on the way; else a share of --text, or half of it reported.",
+        rich_help_panel=DATA,
+    ),
+]  # fmt: skip
+TestText = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="Reported; else a share of --text or of --validation.", rich_help_panel=DATA),
+]
 TrainingLength = Annotated[
     int | None,
     typer.Option(min=2, metavar="N", help="Tokens in a window of text; by default 256.", rich_help_panel=DATA),

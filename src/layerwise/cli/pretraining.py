@@ -18,18 +18,14 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from layerwise.cli.corpora import Corpora
 from layerwise.cli.course import candidates_of, discard_models, tell
 from layerwise.cli.exam import standing
 from layerwise.cli.model import hush
 from layerwise.cli.screen import PartBar, duration, errors, output, write
 from layerwise.cli.sitting import begin, speaker
-from layerwise.data import stdlib
-from layerwise.data.corpus import Corpus, read_corpus
-from layerwise.data.documents import Document
 from layerwise.data.grammar import generated_pairs
 from layerwise.data.segments import PretrainingText, cut, pretraining_text
-from layerwise.data.splits import SPLITS
-from layerwise.data.texts import SHARES, divided
 from layerwise.data.tokenizer import load_tokenizer
 from layerwise.data.wordpiece import check_tokenizer, train_wordpiece
 from layerwise.measure.likeness import MEASURE as LIKENESS
@@ -94,18 +90,20 @@ def recipes_of(
 def programme_of(
     recipes: tuple[Pretraining, ...],
     seeds: int,
-    text: Path | None,
+    corpora: Corpora,
     tokenizer: str | None,
     *,
     epochs: float | None,
-    seed: int,
     device: str,
     arguments: Mapping[str, Any],
     quiet: bool,
 ) -> Programme:
-    """Read the text, learn the tokenizer or open the one that is named, and encode; `epochs` replaces the steps."""
+    """Read the texts, learn the tokenizer or open the one that is named, and encode; `epochs` replaces the steps."""
     say = speaker(quiet)
-    name, parts = documents_of(text, seed)
+    name, found = corpora.divided()
+    parts = found.parts
+    for note in found.notes:
+        say(f"note: {note}")
     if tokenizer is None:
         say(f"learning a vocabulary from {len(parts['train']):,} documents of {name}")
         speller: PreTrainedTokenizerBase = train_wordpiece(
@@ -147,19 +145,6 @@ def hold(programme: Programme, folder: Path | None, *, seed: int, fresh: bool, q
             raise
         write(output, standing(run, generated_pairs(PAIRS)))
         tell(run)
-
-
-def documents_of(text: Path | None, seed: int) -> tuple[str, dict[str, tuple[Document, ...]]]:
-    """The name of the text, and its documents in three parts; without a path, those that every machine has."""
-    if text is not None:
-        corpus = read_corpus(text)
-        return corpus.name, dict(zip(SPLITS, divided(corpus, SHARES, seed), strict=True))
-    seen, held_out = (
-        tuple(Document(f"stdlib/{each.module}", each.text) for each in stdlib.documents(split, "prose"))
-        for split in stdlib.SPLITS
-    )
-    train, validation = divided(Corpus("stdlib", seen), (0.9, 0.1), seed)
-    return "standard library", {"train": train, "validation": validation, "test": held_out}
 
 
 def manifest_of(programme: Programme, seed: int) -> Manifest:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
+from layerwise.cli.corpora import Corpora
 from layerwise.cli.lesson import base_of
 from layerwise.cli.materials import TEXT_LENGTH
 from layerwise.cli.model import hush
-from layerwise.cli.pretraining import documents_of
 from layerwise.data.bytepair import train_bytepair
 from layerwise.data.corpus import Corpus
 from layerwise.data.documents import Document
@@ -41,12 +40,11 @@ Say = Callable[[str], None]
 
 def pupil_of(
     model: str | None,
-    text: Path | None,
+    corpora: Corpora,
     tokenizer: str | None,
     layers: str | None,
     *,
     length: int | None,
-    seed: int,
     device: str,
     revision: str | None,
     from_scratch: bool,
@@ -66,15 +64,17 @@ def pupil_of(
     if model is not None and checkpoint:
         opener = base_of(model, tokenizer, layers, device, revision)
         base, stack = opener.base(None), opener.stack
-        name, parts = documents_of(text, seed)
+        name, found = corpora.divided()
     else:
-        name, parts = documents_of(text, seed)
-        base = _newborn(model, tokenizer, parts["train"], device, revision, say)
+        name, found = corpora.divided()
+        base = _newborn(model, tokenizer, found.parts["train"], device, revision, say)
         stack = base.open()
+    for note in found.notes:
+        say(f"note: {note}")
     window = length or (TINY_LENGTH if model is None else TEXT_LENGTH)
-    splits, left_out = _cut(stack, name, parts, window)
+    splits, left_out = _cut(stack, name, found.parts, window)
     return Pupil(
-        base, stack, splits, Corpus(f"{name}, validation", tuple(parts["validation"])), window,
+        base, stack, splits, Corpus(f"{name}, validation", found.parts["validation"]), window,
         model_cost(stack, window), trained=checkpoint and not from_scratch, redraws=from_scratch, left_out=left_out,
     )  # fmt: skip
 

@@ -130,7 +130,7 @@ READS: Mapping[str, tuple[Reads, ...]] = {
               "--tolerance NATS"),
     ),
     "merge": (
-        Reads(("images", "text", "unreadable", "limit", "length", "run", "seed"),
+        Reads(("images", "text", "validation", "test", "unreadable", "limit", "length", "run", "seed"),
               lambda params, given: params["draws"] is not None or not params["save"],
               "judging merged models reads it, and one is only written out; --draws N would judge some too"),
     ),

@@ -17,10 +17,12 @@ from layerwise.cli.options import (
     OwnRun,
     Quiet,
     Revision,
+    TestText,
     Tokenizer,
     TrainingLength,
     TrainingText,
     Unreadable,
+    ValidationText,
     names,
 )
 from layerwise.cli.screen import errors, write
@@ -40,6 +42,8 @@ def refine(
     model: Annotated[str, typer.Option(metavar="MODEL", help="A hub id, a folder, demo-vit or demo.")],
     images: Images = None,
     text: TrainingText = None,
+    validation: ValidationText = None,
+    test: TestText = None,
     unreadable: Unreadable = "refuse",
     limit: Limit = None,
     length: TrainingLength = None,
@@ -104,7 +108,7 @@ def refine(
     check_arguments(arguments)
     settings = replace(settings_for(model), **given)
     opener = base_of(model, tokenizer, layers, device, revision)
-    splits = Material(images, text, unreadable, limit, length, seed).splits(
+    splits = Material(images, text, unreadable, limit, length, seed, validation, test).splits(
         opener.stack, opener.place, augmentation=settings.augmentation, check=not new_head, quiet=quiet
     )
     base = opener.base(splits.classes if new_head else None)

@@ -19,10 +19,12 @@ from layerwise.cli.options import (
     OwnRun,
     Quiet,
     Revision,
+    TestText,
     Tokenizer,
     TrainingLength,
     TrainingText,
     Unreadable,
+    ValidationText,
 )
 from layerwise.cli.screen import errors, write
 from layerwise.errors import RunError
@@ -36,6 +38,8 @@ def robustness(
     ],
     images: Images = None,
     text: TrainingText = None,
+    validation: ValidationText = None,
+    test: TestText = None,
     unreadable: Unreadable = "refuse",
     limit: Limit = None,
     length: TrainingLength = None,
@@ -78,7 +82,7 @@ def robustness(
     from layerwise.measure.survey import Questions
 
     questions = Questions(orders=orders, draws=draws, seed=seed)
-    material = Material(images, text, unreadable, limit, length, seed)
+    material = Material(images, text, unreadable, limit, length, seed, validation, test)
     opening = Opening(tokenizer, layers, device, dtype, revision)
     trial = Trial(questions, material, opening, fresh=fresh, quiet=quiet)
     if (Path(model) / "manifest.json").is_file():

@@ -9,7 +9,18 @@ import typer
 from layerwise.cli import knobs
 from layerwise.cli.asked import Asked
 from layerwise.cli.growth import PASSES, FromScratch, GrowingModel, Passes, Window
-from layerwise.cli.options import Device, Layers, OwnRun, Quiet, Revision, Tokenizer, TrainingText, names
+from layerwise.cli.options import (
+    Device,
+    Layers,
+    OwnRun,
+    Quiet,
+    Revision,
+    TestText,
+    Tokenizer,
+    TrainingText,
+    ValidationText,
+    names,
+)
 from layerwise.cli.screen import errors, write
 from layerwise.errors import TrainError
 from layerwise.train.growth.study import ARMS
@@ -35,6 +46,8 @@ study = typer.Typer(
 @study.command("layer-weights", cls=Asked)
 def layer_weights(
     text: TrainingText = None,
+    validation: ValidationText = None,
+    test: TestText = None,
     size: knobs.Size = "tiny",
     seeds: knobs.Seeds = 3,
     steps: knobs.Steps = None,
@@ -59,6 +72,7 @@ def layer_weights(
 
     [dim]layerwise study layer-weights --text FOLDER --size small --seeds 5[/]
     """
+    from layerwise.cli.corpora import Corpora
     from layerwise.cli.weight_study import hold
     from layerwise.train.arguments import check_arguments
     from layerwise.train.weight_study import arms
@@ -70,8 +84,8 @@ def layer_weights(
         learning_rate=learning_rate, precision=precision,
     )  # fmt: skip
     hold(
-        arms(size, **given), seeds, text, tokenizer, arguments=arguments, folder=run,
-        fresh=fresh, seed=seed, quiet=quiet, device=device,
+        arms(size, **given), seeds, Corpora(text, validation, test, seed), tokenizer, arguments=arguments, folder=run,
+        fresh=fresh, quiet=quiet, device=device,
     )  # fmt: skip
 
 
@@ -79,6 +93,8 @@ def layer_weights(
 def growth(
     model: GrowingModel = None,
     text: TrainingText = None,
+    validation: ValidationText = None,
+    test: TestText = None,
     arms: Annotated[
         str | None,
         typer.Option(
@@ -144,6 +160,7 @@ def growth(
         write(errors, f"loading {model or 'torch'}")
     from dataclasses import replace
 
+    from layerwise.cli.corpora import Corpora
     from layerwise.cli.growth_course import steps_of_epochs
     from layerwise.cli.growth_study import hold
     from layerwise.cli.pupil import pupil_of
@@ -152,8 +169,8 @@ def growth(
 
     check_arguments(arguments)
     pupil = pupil_of(
-        model, text, tokenizer, layers, length=length, seed=seed, device=device, revision=revision,
-        from_scratch=from_scratch, say=lambda said: None if quiet else write(errors, said),
+        model, Corpora(text, validation, test, seed), tokenizer, layers, length=length, device=device,
+        revision=revision, from_scratch=from_scratch, say=lambda said: None if quiet else write(errors, said),
     )  # fmt: skip
     settings = replace(pupil.settings, **given)
     if steps is None and epochs is None and model is None and text is None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from layerwise.cli.course import manifest_of
 from layerwise.cli.materials import DIGITS, Material
 from layerwise.cli.model import hush, open_model
-from layerwise.cli.pretraining import documents_of
 from layerwise.data.batches import IGNORED
 from layerwise.data.corpus import read_corpus
 from layerwise.data.documents import Document
@@ -97,7 +96,9 @@ def examples_of(subject: Subject, material: Material, *, quiet: bool) -> tuple[A
             stack.source = replace(stack.source, name=str(known))
     splits = material.splits(stack, str(subject.folder), quiet=quiet)
     if subject.pedigree is not None and subject.pedigree.data != splits.digest:
-        raise _learned(subject, subject.pedigree, splits.name, "--images or --text, --limit and --seed")
+        raise _learned(
+            subject, subject.pedigree, splits.name, "--images or --text (--validation, --test), --limit and --seed"
+        )
     choosing, judging = (_kept(part, splits) for part in (splits.validation, splits.test))
     manifest = manifest_of(stack, weight_hash(stack.model), splits)
     return lambda: choosing.ask(stack), lambda: judging.ask(stack), manifest
@@ -122,11 +123,17 @@ def _documents(subject: Subject, material: Material) -> tuple[str, str, list[Seq
     """The name and the digest of a text, the documents that choose, and those that judge."""
     text = material.text
     if subject.pedigree is not None:
-        name, parts = documents_of(text, material.seed)
+        name, divided = material.corpora.divided()
+        parts = divided.parts
         found = digest_of(parts)
         if subject.pedigree.data != found:
-            raise _learned(subject, subject.pedigree, name, "--text and --seed")
+            raise _learned(subject, subject.pedigree, name, "--text, --validation, --test and --seed")
         return name, found, [parts["validation"], parts["test"]]
+    if material.validation is not None or material.test is not None:
+        raise DataError(
+            f"{subject.folder} has no record of a training that --validation or --test could have been held out of: "
+            "leave them out, and give a text that it was not trained on as --text"
+        )
     if text is None:
         raise DataError("a text that the model was not trained on is needed: --text FILE_OR_FOLDER")
     corpus = read_corpus(text)

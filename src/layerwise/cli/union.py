@@ -147,7 +147,7 @@ class Union:
                     raise RunError(
                         f"{name} ({lender.place}) was trained on {lender.pedigree.data_name} with other splits than "
                         f"these ({splits.name}), so it may have learned from their test examples. Give the --images "
-                        "or --text, --limit and --seed of its training"
+                        "or --text (--validation, --test), --limit and --seed of its training"
                     )
 
     def _open(self, found: Mapping[str, Lender]) -> dict[str, Stack]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import layerwise.train.weight_study as study
+from layerwise.cli.corpora import Corpora
 from layerwise.cli.course import discard_models, tell
 from layerwise.cli.model import hush
 from layerwise.cli.pretraining import Programme, announce, assess, manifest_of, pretrain_all, programme_of
@@ -33,13 +34,12 @@ Say = Callable[[str], None]
 def hold(
     recipes: tuple[Pretraining, ...],
     seeds: int,
-    text: Path | None,
+    corpora: Corpora,
     tokenizer: str | None,
     *,
     arguments: Mapping[str, Any],
     folder: Path | None,
     fresh: bool,
-    seed: int,
     quiet: bool,
     device: str,
 ) -> None:
@@ -47,9 +47,9 @@ def hold(
     hush()
     say = speaker(quiet)
     programme = programme_of(
-        recipes, seeds, text, tokenizer, epochs=None, seed=seed, device=device, arguments=arguments, quiet=quiet
+        recipes, seeds, corpora, tokenizer, epochs=None, device=device, arguments=arguments, quiet=quiet
     )
-    manifest = replace(manifest_of(programme, seed), families=("pretraining", "layer-weights"))
+    manifest = replace(manifest_of(programme, corpora.seed), families=("pretraining", "layer-weights"))
     folder = folder or folder_of(manifest)
     with begin(folder, manifest, fresh) as run:
         if fresh:
@@ -57,7 +57,7 @@ def hold(
         announce(programme, run, say)
         try:
             with PartBar(quiet) as bar:
-                _carry_out(programme, run, seed, bar.update, say)
+                _carry_out(programme, run, corpora.seed, bar.update, say)
         except KeyboardInterrupt:
             write(errors, "stopped: finished models and checkpoints are kept; the same command goes on from here")
             raise

@@ -17,9 +17,11 @@ from layerwise.cli.options import (
     Images,
     OwnRun,
     Quiet,
+    TestText,
     TrainingLength,
     TrainingText,
     Unreadable,
+    ValidationText,
 )
 from layerwise.cli.screen import errors, write
 from layerwise.errors import MeasureError, RunError
@@ -47,6 +49,8 @@ def wiring(
     ] = None,
     images: Images = None,
     text: TrainingText = None,
+    validation: ValidationText = None,
+    test: TestText = None,
     unreadable: Unreadable = "refuse",
     limit: Annotated[
         int | None,
@@ -87,7 +91,7 @@ def wiring(
     from layerwise.cli.cutting import Cutting, is_run
     from layerwise.cli.materials import Material
 
-    material = Material(images, text, unreadable, limit, length, seed)
+    material = Material(images, text, unreadable, limit, length, seed, validation, test)
     cutting = Cutting(material, keep, tolerance, rounds, save, device=device, dtype=dtype, fresh=fresh, quiet=quiet)
     if not is_run(model):
         cutting.of_model(model, run)

@@ -8,6 +8,8 @@ What becomes a document:
   side), so that an article is a document and its sections (` = = Section = = `) stay inside it;
 - a `.jsonl` file holds one document a line: an object with `text`, and optionally `id`, `task` and
   `answer_start`;
+- `.train`, `.dev` and `.test` files are BabyLM's, one file a corpus: their documents are chunks of them, which end
+  before a heading, at an empty line or at a line end (`layerwise.data.chunks`), unless lines read `<|endoftext|>`;
 - `.gz` files are unpacked; a folder is read recursively, in the order of its paths.
 
 Nothing is skipped silently: a file that is empty, binary or unreadable is refused by name.
@@ -19,16 +21,20 @@ import hashlib
 import os
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
 from layerwise.bounded import TEXT_SIZE, Unreadable, kind_of, named, parse_json, read_bytes, shortened, shown, unpacked
+from layerwise.data.chunks import chunks
 from layerwise.data.documents import Document
 from layerwise.errors import DataError
 
-SUFFIXES = (".txt", ".md", ".jsonl")
+BABYLM = (".train", ".dev", ".test")
+"""The endings of the files that BabyLM distributes: text to train on, to look at, and to report."""
+
+SUFFIXES = (".txt", ".md", ".jsonl", *BABYLM)
 """What a folder is searched for, each also with `.gz` behind it. A file given by its own name may be called
 anything.
 """
@@ -75,7 +81,7 @@ def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
     none.
 
     Document ids are paths relative to `path`, with `#n` (or `:line` in a `.jsonl`) where a file holds
-    several.
+    several. Every document of a file that BabyLM distributes is a part of that file.
 
     Raises `DataError` for a path that is missing, a file that is empty, binary (the first offending byte is
     named), truncated or not readable, and a folder without text files.
@@ -121,6 +127,9 @@ def _documents(file: Path, name: str, task: str) -> list[Document]:
     pieces = [piece for piece in _split(text) if piece.strip()]
     if not pieces:
         raise DataError(f"{file} is empty: nothing but white space in it; remove it, or fill it")
+    if len(pieces) == 1 and file.name.removesuffix(".gz").endswith(BABYLM):
+        whole = Document(name, text, task)
+        return [replace(chunk, part_of=name) for chunk in chunks(whole)]
     if len(pieces) == 1:
         return [Document(name, pieces[0], task)]
     return [Document(f"{name}#{number}", piece, task) for number, piece in enumerate(pieces)]

@@ -18,7 +18,8 @@ class Document:
     """One text: `id` is unique in its corpus, `task` names the row of the tables it is averaged in.
 
     `answer_start` is an offset in characters: tokens that end after it are scored, those before it are
-    context. `None` scores every token that has a context, that is all but the first.
+    context. `None` scores every token that has a context, that is all but the first. `part_of` is the id of the text
+    that this is a part of, where a long one was cut (`layerwise.data.chunks`).
 
     >>> Document("sum-1", "2 + 2 = 4", task="arithmetic", answer_start=8).answer
     '4'
@@ -31,6 +32,7 @@ class Document:
     text: str
     task: str = "text"
     answer_start: int | None = None
+    part_of: str | None = None
 
     def __post_init__(self) -> None:
         try:

@@ -1,21 +1,27 @@
-"""Segments: what a masked language model reads at once, whole sentences of one document and never of two.
+"""Segments: what a masked language model reads at once, of one document and never of two.
 
-A document becomes paragraphs, a paragraph sentences, a sentence token ids; `[PAR]` ends every paragraph. Sentences are
-put into a segment while they fit. The sentence that overflows begins the next segment whole, so that a model rarely
-sees half of one; only a sentence that is longer than a segment is cut. `[CLS]` and `[SEP]` are put around a segment
-when it is read, so a segment of length 128 holds at most 126 ids.
+A document becomes paragraphs, a paragraph sentences, a sentence token ids; `[PAR]` ends every paragraph. Segments are
+cut as LTG-BERT cuts them: sentences are put into a segment until it is full; the one that overflows is read there as
+far as it fits, and begins the next segment whole. So every segment but the last of its document is full, and what is
+read twice is the beginning of a sentence. A sentence that is longer than a segment goes on where it was cut instead
+(LTG-BERT drops what is left of it). `[CLS]` and `[SEP]` are put around a segment when it is read, so a segment of
+length 128 holds at most 126 ids.
 
 The ids of all documents lie in one array, and a segment is a range of it: cutting the same text to 128 and to 512
 tokens costs two lists of numbers.
 
-Paragraphs are separated by empty lines, and the lines of one are joined; in a text without empty lines every line is a
-paragraph. The splitter of sentences is a rule of thumb for English: a full stop, question or exclamation mark before
-white space and a capital or a digit ends one, unless the word before it is an abbreviation or an initial.
+Parts of one text that follow each other are one document here (`Document.part_of`), whatever lay between them: the
+utterances of a corpus fill segments together.
+
+Empty lines separate paragraphs, and so do line ends, unless the text is hard-wrapped: there the lines between two empty
+ones are joined. The splitter of sentences is a rule of thumb for English: a full stop, question or exclamation mark
+before white space and a capital or a digit ends one, unless the word before it is an abbreviation or an initial.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +48,8 @@ _ABBREVIATIONS = """
     Jan Feb Aug Sept Oct Nov Dec
 """
 _BATCH = 4_096
+_EVEN = 0.75
+"""In a hard-wrapped text, how long at least half of the lines are that another follows, as a share of a long one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,8 +135,8 @@ def encode(
 ) -> Encoded:
     """The documents as sentences of token ids; what only looks like a special token is text.
 
-    `progress` is told the share of the documents that is done. Documents without a token are skipped and named. Raises
-    `DataError` when none is left.
+    Parts of one text that follow each other become one document, named after it. `progress` is told the share of the
+    documents that is done. Documents without a token are skipped and named. Raises `DataError` when none is left.
     """
     paragraph, tab = (_special(tokenizer, text) for text in (PARAGRAPH, TAB))
     pieces: list[NDArray[np.int32]] = []
@@ -150,15 +158,21 @@ def encode(
             continue
         pieces += rows
         lengths += map(len, rows)
-        counts.append(len(rows))
-        names.append(document.id)
+        if document.part_of is not None and names and names[-1] == document.part_of:
+            counts[-1] += len(rows)
+        else:
+            counts.append(len(rows))
+            names.append(document.part_of or document.id)
     if not names:
         raise DataError(f"none of the {len(skipped)} document(s) holds a word: give at least one text with sentences")
     return Encoded(np.concatenate(pieces), _offsets(lengths), _offsets(counts), tuple(names), tuple(skipped))
 
 
 def cut(text: Encoded, length: int) -> Segments:
-    """The documents in segments of at most `length` tokens, in order. Raises `DataError` for a length below 3."""
+    """The documents in segments of `length` tokens, in order; the last of each may be shorter.
+
+    Raises `DataError` for a length below 3.
+    """
     room = length - AROUND
     if room < 1:
         raise DataError(f"segments of {length} tokens have no room beside [CLS] and [SEP]: use a length of 3 or more")
@@ -176,11 +190,20 @@ def paragraphs(text: str) -> list[str]:
 
     >>> paragraphs("A line\\nand its end.\\n\\nAnother."), paragraphs("One a line.\\nTwo.")
     (['A line and its end.', 'Another.'], ['One a line.', 'Two.'])
+
+    >>> paragraphs("Yes.\\nNo.\\nI know who that was at the door.\\nWho?\\n\\nThe end.")
+    ['Yes.', 'No.', 'I know who that was at the door.', 'Who?', 'The end.']
     """
     blocks = _EMPTY_LINES.split(text.strip())
-    if len(blocks) == 1:
+    if len(blocks) == 1 or not _are_wrapped(blocks):
         blocks = text.split("\n")
     return [joined for joined in (_SPACES.sub(" ", block).strip() for block in blocks) if joined]
+
+
+def _are_wrapped(blocks: Sequence[str]) -> bool:
+    """Whether the lines of the blocks end where they were full: those that another follows are nearly as long."""
+    lengths = sorted(len(line) for block in blocks for line in block.split("\n")[:-1])
+    return not lengths or lengths[len(lengths) // 2] >= _EVEN * lengths[int(0.95 * len(lengths))]
 
 
 def sentences(paragraph: str) -> list[str]:
@@ -243,13 +266,11 @@ def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
 def _ranges(bounds: list[int], room: int) -> Iterator[tuple[int, int]]:
     """Segments of one document whose sentences begin and end at `bounds`."""
     start = bounds[0]
-    for begin, end in pairwise(bounds):
-        if end - start > room:
-            if begin > start:
-                yield start, begin
-                start = begin
-            while end - start > room:
-                yield start, start + room
-                start += room
+    while bounds[-1] - start > room:
+        end = start + room
+        yield start, end
+        after = bisect_right(bounds, end)
+        # The sentence that overflowed begins anew where it fits a segment.
+        start = bounds[after - 1] if bounds[after] - bounds[after - 1] <= room else end
     if bounds[-1] > start:
         yield start, bounds[-1]

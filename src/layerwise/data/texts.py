@@ -1,33 +1,27 @@
 """Texts: documents as the splits that a language model is trained and judged on.
 
-Documents are split, not windows: two pieces of one text share its names and its style, and a model judged on the second
-after training on the first looks better than it is. Documents with the same text count as one. Each is then cut into
-windows as everywhere else (`layerwise.data.tokens`), and scored where it is scored elsewhere: a question with an answer
-on its answer alone.
+Which documents are trained on and which are held out, `layerwise.data.division` says. Each is cut into windows as
+everywhere else (`layerwise.data.tokens`), and scored where it is scored elsewhere: a question with an answer on its
+answer alone. What is left of a text that was cut to be divided is one document again.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.batches import IGNORED
+from layerwise.data.chunks import joined
 from layerwise.data.corpus import Corpus
 from layerwise.data.demo import demo_corpus
+from layerwise.data.division import divided, division
 from layerwise.data.documents import Document
-from layerwise.data.splits import SPLITS, Example, Examples, Splits, digest, stratified
+from layerwise.data.splits import Example, Examples, Splits, digest
 from layerwise.data.tokens import Objective, Window, windows
 from layerwise.errors import DataError
-
-SHARES = (0.8, 0.1, 0.1)
-"""Of the documents: to train, to select, to report."""
-
-_SHARED_TASK = ""
-"""Tasks with too few documents to be split by themselves are split together, under this name."""
 
 DEMO_TEXTS, DEMO_QUESTIONS = 300, 300
 """Excerpts of the standard library, and questions of each skill, that the demo is trained on."""
@@ -66,12 +60,12 @@ def text_splits(
 ) -> Splits:
     """The corpus as 80 % of its documents to train, 10 % to select, 10 % to report, each in windows of `length` tokens.
 
-    Documents are drawn from `seed`, every task in its share. `positions` is the longest input of the model.
+    Documents are drawn from `seed` as `division` draws them. `positions` is the longest input of the model.
 
     Raises `DataError` for fewer than 3 different documents, for a masked-token objective, and where
     `layerwise.data.tokens.windows` does.
     """
-    parts = dict(zip(SPLITS, divided(corpus, SHARES, seed), strict=True))
+    parts = division(corpus, seed=seed).parts
     return splits_of(tokenizer, corpus.name, parts, length=length, positions=positions, objective=objective)
 
 
@@ -106,6 +100,8 @@ def splits_of(
 ) -> Splits:
     """Documents that are divided already, `parts` by the names in `SPLITS`, in windows of `length` tokens.
 
+    Parts of one text that follow each other are one document.
+
     Raises `DataError` for a masked-token objective, and where `layerwise.data.tokens.windows` does.
     """
     if objective != "next_token":
@@ -114,7 +110,7 @@ def splits_of(
             "give a model of the ...ForCausalLM kind"
         )
     cut = {
-        split: Texts(windows(Corpus(name, tuple(documents)), tokenizer, length, positions=positions))
+        split: Texts(windows(Corpus(name, joined(documents)), tokenizer, length, positions=positions))
         for split, documents in parts.items()
     }
     rows = (
@@ -147,31 +143,3 @@ def spread(texts: Texts, limit: int) -> Texts:
     """At most `limit` of the windows, evenly over all of them."""
     count = len(texts)
     return Texts([texts.windows[place * count // limit] for place in range(limit)]) if limit < count else texts
-
-
-def divided(corpus: Corpus, shares: Sequence[float], seed: int) -> list[tuple[Document, ...]]:
-    """The documents in as many parts as there are shares, drawn from `seed`; those with the same text fall together.
-
-    Raises `DataError` for fewer different documents than parts.
-    """
-    same: dict[str, list[Document]] = defaultdict(list)
-    for document in corpus.documents:
-        same[document.text].append(document)
-    groups = list(same.values())
-    if len(groups) < len(shares):
-        raise DataError(
-            f"{corpus.name!r} holds {len(groups)} different document(s), too few to train, select and report on "
-            f"different ones: give at least {len(shares)} files, or divide a text by lines that read <|endoftext|>"
-        )
-    parts = stratified(_strata([group[0].task for group in groups], len(shares)), shares, seed)
-    return [tuple(document for place in part for document in groups[place]) for part in parts]
-
-
-def _strata(tasks: Iterable[str], parts: int) -> list[str]:
-    """The tasks, those with fewer documents than parts under one name, which again must have enough."""
-    tasks = list(tasks)
-    counts = Counter(tasks)
-    rare = {task for task, count in counts.items() if count < parts}
-    while rare and sum(counts[task] for task in rare) < parts:
-        rare.add(min((task for task in counts if task not in rare), key=lambda task: (counts[task], task)))
-    return [_SHARED_TASK if task in rare else task for task in tasks]

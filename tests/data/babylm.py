@@ -1,0 +1,82 @@
+"""Text laid out as BabyLM distributes it: a file a corpus, each in its own layout; no sentence stands twice."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+NOUNS = ("cat", "dog", "house", "tree", "river", "mother", "teacher", "letter", "window", "garden")
+VERBS = ("saw", "took", "liked", "found", "heard", "wanted", "painted", "forgot")
+
+Writer = Callable[[Random, str, int], str]
+
+
+def sentence(random: Random, place: str, number: int) -> str:
+    """A sentence of 7 to 13 words that stands nowhere else."""
+    long = f" and then {random.choice(VERBS)} the {random.choice(NOUNS)} again" * (number % 2)
+    return f"The {random.choice(NOUNS)} {random.choice(VERBS)} a {random.choice(NOUNS)} of {place}{number}{long}."
+
+
+def _utterances(speakers: tuple[str, ...], empty: int = 0) -> Writer:
+    """A line an utterance; with an empty one after every so many."""
+
+    def written(random: Random, place: str, count: int) -> str:
+        lines = []
+        for number in range(count):
+            lines.append(speakers[number % len(speakers)] + sentence(random, place, number))
+            lines += [""] if empty and number % empty == empty - 1 else []
+        return "\n".join(lines) + "\n"
+
+    return written
+
+
+def _articles(random: Random, place: str, count: int) -> str:
+    """Headings between equals signs, under each a paragraph of one sentence, an empty line, and one of up to five."""
+    articles, number = [], 0
+    while number < count:
+        size = min(count - number, random.randint(2, 6))
+        first, *rest = (sentence(random, place, number + more) for more in range(size))
+        articles.append(f"= = = Article {number} of {place} = = =\n{first}\n\n{' '.join(rest)}\n\n")
+        number += size
+    return "".join(articles)
+
+
+def _books(random: Random, place: str, count: int) -> str:
+    """Two books under starred titles, of hard-wrapped paragraphs of five sentences between empty lines."""
+    found = [sentence(random, place, number) for number in range(count)]
+    paragraphs = [textwrap.fill(" ".join(found[start : start + 5]), 72) for start in range(0, count, 5)]
+    half = len(paragraphs) // 2
+    return "".join(
+        f"*** Book {number} ***\n\n" + "\n\n".join(part) + "\n\n"
+        for number, part in enumerate((paragraphs[:half], paragraphs[half:]))
+    )
+
+
+LAYOUTS: dict[str, Writer] = {
+    "bnc_spoken": _utterances(("",)),
+    "childes": _utterances(("*MOT: ", "*CHI: "), empty=12),
+    "gutenberg": _books,
+    "open_subtitles": _utterances(("", "- "), empty=3),
+    "simple_wiki": _articles,
+    "switchboard": _utterances(("A: ", "B: ")),
+}
+"""The corpora of 2024 and 2025, and how each is laid out."""
+
+FOLDERS = {
+    "2023": {"train": "babylm_10M", "dev": "babylm_dev", "test": "babylm_test"},
+    "2024": {"train": "train_10M", "dev": "dev", "test": "test"},
+}
+
+
+def write(folder: Path, year: str = "2024", *, train: int = 240, held_out: int = 60) -> dict[str, Path]:
+    """The folders of a year by split, with files of so many sentences."""
+    found = {}
+    for split, name in FOLDERS[year].items():
+        found[split] = folder / name
+        found[split].mkdir(parents=True)
+        for corpus, layout in LAYOUTS.items():
+            text = layout(Random(f"{split}/{corpus}"), f"{corpus}-{split}-", train if split == "train" else held_out)
+            (found[split] / f"{corpus}.{split}").write_text(text)
+    return found
