@@ -84,6 +84,8 @@ def _texts(stack: Stack, corpora: Corpora, length: int | None) -> Splits:
         return demo_text_splits(stack.tokenizer, seed=corpora.seed, length=length or TEXT_LENGTH)
     positions = longest_input(stack.model)
     name, found = corpora.divided()
+    for said in found.notes:
+        write(errors, f"note: {said}")
     return splits_of(
         stack.tokenizer, name, found.parts, length=length or min(TEXT_LENGTH, positions or TEXT_LENGTH),
         positions=positions, objective=objective_of(stack),

@@ -75,14 +75,13 @@ TrainingText = Annotated[
 ]
 ValidationText = Annotated[
     Path | None,
-    typer.Option(
-        metavar="PATH", help="Looked at on the way; else a share of --text, or half of it reported.",
-        rich_help_panel=DATA,
-    ),
-]  # fmt: skip
+    typer.Option(metavar="PATH", help="Looked at while training; by default a share of --text.", rich_help_panel=DATA),
+]
 TestText = Annotated[
     Path | None,
-    typer.Option(metavar="PATH", help="Reported; else a share of --text or of --validation.", rich_help_panel=DATA),
+    typer.Option(
+        metavar="PATH", help="Reported; by default half of --validation, or a share of --text.", rich_help_panel=DATA
+    ),
 ]
 TrainingLength = Annotated[
     int | None,
