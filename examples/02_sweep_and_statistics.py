@@ -32,7 +32,7 @@ def main(model: str = "demo") -> None:
     print("left out   nats per token   95 % interval      p, corrected")
     for layer, member in enumerate(members):
         found = delta[str(member.plan)]
-        verdict = "" if found.p_adjusted < 0.05 else f"   no effect detectable above {found.resolution:.3f}"
+        verdict = "" if found.p_adjusted < 0.05 else f"   not resolvable below {found.resolution:.3f}"
         interval = f"[{found.low:+.3f}, {found.high:+.3f}]"
         print(f"layer {layer:<4} {found.value:+15.3f}   {interval:18} {found.p_adjusted:.4f}{verdict}")
 

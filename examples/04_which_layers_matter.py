@@ -23,7 +23,12 @@ def main(model: str = "demo") -> None:
     # Race the layers: whoever is settled is read for no more.
     race = layerwise.racing(stack, reading)
     share = next(score.value for score in race if score.metric == "share")
-    words = {"matters": "matters", "harmful": "harmful", "no_effect": "no effect above {:.2f} nats"}
+    words = {
+        "matters": "matters",
+        "harmful": "harmful",
+        "no_effect": "no effect above {:.2f} nats",
+        "unresolved": "not resolvable below {:.2f} nats",
+    }
     verdicts = {score.subject: words[score.metric].format(score.resolution) for score in race if score.metric in words}
     print(f"verdicts for {share:.0%} of the layer evaluations of a full sweep")
 

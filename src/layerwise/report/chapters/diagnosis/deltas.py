@@ -43,8 +43,8 @@ def deltas(evidence: Evidence) -> Chapter:
     at_one = Picture("deltas-types", "Correlation at lag 1 of every tensor type", {(): _types(found, types)})
     body = (
         lead(
-            "W(l+1) − W(l) against W(l+1+k) − W(l+k). Layers that know nothing of each other give exactly −0.5 at lag 1"
-            " and zero after it."
+            "W(l+1) − W(l) against W(l+1+k) − W(l+k). Layers of equal norm that know nothing of each other give exactly"
+            " −0.5 at lag 1 and zero after it; of other norms, what shuffled orders of the same layers give."
         ),
         element("p", _verdict(found, types), class_="lead"),
         correlation.controls(),
@@ -107,5 +107,5 @@ def _verdict(found: Diagnosis, types: tuple[str, ...]) -> str:
         if score is not None:
             away = between(score.value, score.low, score.high, signed=True)
             name = EVERY if types[0] == WHOLE else types[0]
-            return f"Verdict over {name}: {words}. Correlation at lag 1 minus −0.5: {away}."
+            return f"Verdict over {name}: {words}. Lag 1, norms divided out, beside random orders: {away}."
     return ""
