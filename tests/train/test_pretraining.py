@@ -267,6 +267,17 @@ def test_a_folder_of_another_training_is_refused(what: str, passes: list[Any], t
     assert passes == []
 
 
+def test_a_training_of_another_optimiser_is_refused(passes: list[Any], tmp_path: Path) -> None:
+    """Earlier ones were made by a LAMB with bounded weight norms and one uncorrected moment, and did not name it."""
+    run(tmp_path)
+    file = tmp_path / MODEL / FILE
+    pedigree = json.loads(file.read_text())
+    del pedigree["recipe"]["optimizer"]
+    file.write_text(json.dumps(pedigree))
+    with pytest.raises(TrainError, match="holds another training: its recipe"):
+        run(tmp_path)
+
+
 def test_a_loss_that_is_not_finite_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Any, *args: Any, **kwargs: Any) -> Tensor:
         return torch.tensor(float("nan"))

@@ -59,3 +59,8 @@ def test_resumed_both_go_on_as_they_would_have(folders: Path) -> None:
     assert _losses(folders / "stopped") == [losses[resumed_at:] for losses in whole]
     one, two = (load_file(folders / name / MODEL / "model.safetensors") for name in ("plain", "stopped"))
     assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+def test_lamb_moves_a_model_in_shards_as_it_moves_the_whole() -> None:
+    """A trust ratio is that of the whole tensor, not of the part that a process holds."""
+    launched("lamb_script.py", "")

@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from layerwise.errors import TrainError, near_matches
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.models.elc.variants import INITIALISATIONS, find_variant
+from layerwise.train.lamb import ALGORITHM
 from layerwise.train.phases import Phase
 from layerwise.train.recipe import check_positive
 
@@ -77,8 +78,12 @@ class Pretraining:
             check_positive("vocabulary", self.vocabulary)
 
     def to_json(self) -> dict[str, Any]:
-        """The recipe in plain values, as JSON gives them back; `variant` there says that nothing was added to it."""
-        found: dict[str, Any] = json.loads(json.dumps({"variant": "plain", "pretraining": asdict(self)}))
+        """The recipe in plain values, as JSON gives them back; `variant` there says that nothing was added to it.
+
+        `optimizer` names the algorithm, so that no training goes on, or is compared, with another one's.
+        """
+        content = {"variant": "plain", "optimizer": ALGORITHM, "pretraining": asdict(self)}
+        found: dict[str, Any] = json.loads(json.dumps(content))
         return found
 
     @property
