@@ -10,10 +10,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
-from cli.command import layerwise, refused
+import layerwise.models
+from cli.command import layerwise as command
+from cli.command import refused
 from layerwise.cli.convert import PUBLISHED
 from layerwise.errors import CheckpointError, ModelError
-from layerwise.models.elc.convert import convert_elc, read_checkpoint
+from layerwise.models import ElcForMaskedLM, convert_elc
+from layerwise.models.elc.convert import read_checkpoint
 from models.published import as_published, logits, padded_batch, random_model, row
 from tiny_tokenizers import word_tokenizer
 
@@ -40,6 +43,8 @@ def test_a_converted_checkpoint_computes_what_the_published_file_did(variant: st
         heads=2,
         pad_token_id=3,
     )
+    assert isinstance(model, ElcForMaskedLM)
+    assert not model.training
     assert (model.config.pad_token_id, model.config.position_buckets, model.config.intermediate_size) == (3, 32, 40)
     ids, real = padded_batch(50)
     with torch.no_grad():
@@ -108,6 +113,19 @@ def test_tensors_that_do_not_fit_are_named(change: object, message: str) -> None
         convert_elc(tensors, variant="elc", heads=2)
 
 
+def test_the_command_runs_what_the_library_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One conversion, at `layerwise.models.convert_elc`, and what it refuses the command refuses."""
+
+    def refusing(*_: object, **__: object) -> None:
+        raise CheckpointError("asked the exported one")
+
+    monkeypatch.setattr(layerwise.models, "convert_elc", refusing)
+    save_file(checkpoint("elc"), tmp_path / "model.safetensors")
+    word_tokenizer(["tree"]).save_pretrained(tmp_path / "words")
+    options = ("--variant", "elc", "--tokenizer", tmp_path / "words", "--out", tmp_path / "out")
+    assert "asked the exported one" in refused("convert", tmp_path / "model.safetensors", *options)
+
+
 def test_without_a_shared_copy_of_the_table_it_is_the_table() -> None:
     tensors = checkpoint("elc")
     del tensors["classifier.nonlinearity.5.weight"]
@@ -130,7 +148,7 @@ def test_the_command_writes_a_folder_that_transformers_opens(tmp_path: Path, kin
         torch.save({"model": tensors} if kind.startswith("training") else tensors, file)
     word_tokenizer(["tree"]).save_pretrained(tmp_path / "words")
     options = ("--variant", "zero", "--tokenizer", tmp_path / "words", "--heads", "2", "--out", tmp_path / "out")
-    ended = layerwise("convert", file, *options)
+    ended = command("convert", file, *options)
     assert ended.code == 0, ended.err
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").double()
     assert (model.config.variant, model.config.pad_token_id) == ("zero", 0)

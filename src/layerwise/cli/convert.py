@@ -34,7 +34,8 @@ def convert(
         raise ModelError(f"{out} is there already and is not empty; name a new folder with --out")
     from layerwise.cli.model import hush
     from layerwise.data.tokenizer import load_tokenizer
-    from layerwise.models.elc.convert import convert_elc, read_checkpoint
+    from layerwise.models import convert_elc
+    from layerwise.models.elc.convert import read_checkpoint
 
     hush()
     words = load_tokenizer(tokenizer)

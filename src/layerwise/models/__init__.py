@@ -1,7 +1,8 @@
 """Architectures of our own, made known to transformers.
 
 This is the one place where an import does something: after `import layerwise.models`, `AutoConfig`, `AutoModel` and the
-`AutoModelFor...` classes open folders of `layerwise-elc` models as they open any other.
+`AutoModelFor...` classes open folders of `layerwise-elc` models as any other. `convert_elc` makes such a model of a
+published checkpoint's tensors.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from layerwise.models.elc import (
     ElcForSequenceClassification,
     ElcForTokenClassification,
     ElcModel,
+    convert_elc,
 )
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "ElcForSequenceClassification",
     "ElcForTokenClassification",
     "ElcModel",
+    "convert_elc",
 ]
 
 transformers.AutoConfig.register(ElcConfig.model_type, ElcConfig, exist_ok=True)

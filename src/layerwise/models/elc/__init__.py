@@ -3,6 +3,7 @@ they read.
 """
 
 from layerwise.models.elc.configuration import ElcConfig
+from layerwise.models.elc.convert import convert_elc
 from layerwise.models.elc.encoder import ElcModel, ElcPreTrainedModel
 from layerwise.models.elc.heads import (
     ElcForMaskedLM,
@@ -24,4 +25,5 @@ __all__ = [
     "ElcModel",
     "ElcPreTrainedModel",
     "Variant",
+    "convert_elc",
 ]

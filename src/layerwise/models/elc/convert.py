@@ -70,9 +70,12 @@ def convert_elc(
 
     `variant` is the file that the checkpoint was trained with. `heads` is by default the width divided by 64, `longest`
     (the longest sequence) that of the position indices in the checkpoint, or 512 where it has none. The padding id is
-    the tokenizer's, or `pad_token_id`.
+    the tokenizer's, or `pad_token_id`. The names of the published tensors may begin with `module.`.
 
-    Raises `CheckpointError` naming tensors that are missing, surplus, of another shape, or of another variant.
+        model = convert_elc(load_file("model.safetensors"), variant="elc-base", tokenizer=tokenizer)
+
+    Raises `CheckpointError` naming tensors that are missing, surplus, of another shape, or of another variant, and
+    `ModelError` with the near matches for an unknown variant. Source: the model files of Charpentier and Samuel 2023.
     """
     given = {name.removeprefix("module."): tensor for name, tensor in state_dict.items()}
     config = _configuration(given, variant, heads, longest)
