@@ -3,25 +3,30 @@
 A growth schedule is priced by three numbers of a model: what its layers, what comes before them (`embedding`) and what
 comes after them (`head`) compute for a token. They are counted, not assumed: every part is run once on a small batch
 under torch's own counter, which sees matrix products, convolutions and attention, and counts a multiply-add as two
-operations. Attention is counted whole, future positions included, as kernels without a causal shortcut compute it; so
-the cost of a token depends on the length of its text. Norms, activations and look-ups are not counted: they take time,
-but hardly any operations.
+operations. `layerwise.measure.kernels` adds formulas for what it does not know, such as the grouped products of a
+mixture of experts, of which a token's cost holds the experts that it is sent to. Attention is counted whole, future
+positions included, as kernels without a causal shortcut compute it; so the cost of a token depends on the length of its
+text. Norms, activations, look-ups and the elementwise part of a state-space scan are not counted: they take time, but
+hardly any operations.
 
-A layer whose arithmetic the counter does not see, such as a kernel of somebody else's, is taken at twice its weights
-(Kaplan et al. 2020, arXiv 2001.08361, section 2.1), which is what the counter finds for a dense layer without its
-attention.
+Nothing is missed in silence. A kernel that combines matrices and has no formula is refused, and so is a layer with a
+stack of matrices that no kernel reads. A layer of which nothing at all is seen, such as one kernel of somebody else's,
+is taken at twice its weights (Kaplan et al. 2020, arXiv 2001.08361, section 2.1), which is what the counter finds for a
+dense layer without its attention.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import torch
+from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from layerwise.errors import MeasureError
+from layerwise.measure.kernels import Count
 from layerwise.plan.growth.cost import ModelCost
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating, example_inputs
@@ -33,7 +38,7 @@ def model_cost(stack: Stack, length: int = 1) -> ModelCost:
     """FLOPs of the forward pass of one token of a text of `length`: of every layer, of the embedding and of the head.
 
     For a model of images the unit is an image, and `length` is not asked. Raises `MeasureError` for a model whose kind
-    of input is not known.
+    of input is not known, and for one that runs a kernel whose operations nothing here can count.
 
     >>> from layerwise.stack import load
     >>> cost = model_cost(load("demo"), length=128)
@@ -51,12 +56,13 @@ def model_cost(stack: Stack, length: int = 1) -> ModelCost:
     layers = []
     with evaluating(stack.model), torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         stack.capture(**inputs)  # a model that was not inspected yet is inspected now, and not while it is counted
-        captured, embedding = _counted(lambda: stack.capture(**inputs))
+        captured, embedding = _counted(lambda: stack.capture(**inputs), stack, "before its layers")
         state = captured.state
         for layer in range(stack.depth):
-            state, found = _counted(lambda layer=layer, state=state: stack.apply(layer, state, captured))  # type: ignore[misc]
+            run = partial(stack.apply, layer, state, captured)
+            state, found = _counted(run, stack, f"in layer {layer}", stack.block(layer))
             layers.append(found or _weights_twice(stack, layer) * units)
-        _, around = _counted(lambda: stack.finish(state, captured.inputs))
+        _, around = _counted(lambda: stack.finish(state, captured.inputs), stack, "after its layers")
     return ModelCost(
         layers=tuple(found / units for found in layers),
         embedding=embedding / units,
@@ -64,11 +70,22 @@ def model_cost(stack: Stack, length: int = 1) -> ModelCost:
     )
 
 
-def _counted(run: Callable[[], _Result]) -> tuple[_Result, int]:
-    """What `run` returns, and the operations it took."""
-    with FlopCounterMode(display=False) as counter:
+def _counted(
+    run: Callable[[], _Result], stack: Stack, place: str, block: nn.Module | None = None
+) -> tuple[_Result, int]:
+    """What `run` returns, and the operations it took; with `block`, all of its stacks of matrices are to be read."""
+    with Count() as count:
         result = run()
-    return result, counter.get_total_flops()
+    missed = [f"the kernel {each}" for each in count.unknown]
+    if block is not None and count.operations:
+        missed += [f"a kernel that torch does not see, which alone reads {name}" for name in count.unread(block)]
+    if missed:
+        raise MeasureError(
+            f"the cost of {stack.source.name} cannot be counted: {place} runs {missed[0]}, whose operations are not "
+            'known; load the model with attn_implementation="eager" and experts_implementation="eager", or give its '
+            "cost as a ModelCost"
+        )
+    return result, count.operations
 
 
 def _weights_twice(stack: Stack, layer: int) -> int:
