@@ -28,7 +28,7 @@ Epochs = Annotated[
 Batch = Annotated[int | None, typer.Option(min=1, metavar="N", help="Examples a step.", rich_help_panel=TRAINING)]
 Accumulation = Annotated[int | None, typer.Option(min=1, metavar="N", help="Passes a step.", rich_help_panel=TRAINING)]
 LearningRate = Annotated[
-    float | None, typer.Option(metavar="X", help="AdamW's, where it is highest.", rich_help_panel=TRAINING)
+    float | None, typer.Option(metavar="X", help="The optimiser's, where it is highest.", rich_help_panel=TRAINING)
 ]
 Schedule = Annotated[
     Literal["linear", "cosine", "constant"] | None,
