@@ -30,7 +30,7 @@ def effects(inside: float, outside: float, first: float = 0.0) -> list[float]:
     return found
 
 
-def damaged(run: int, *, noise: float = 0.05, documents: int = 40, **of: Sequence[float]) -> Iterator[Score]:
+def damaged(run: int, *, noise: float = 0.05, documents: int = 24, **of: Sequence[float]) -> Iterator[Score]:
     """The rows of the core's contrasts, for models whose interventions have these effects."""
     baseline = str(Plan.identity(DEPTH))
     losses: list[Loss] = []
@@ -101,7 +101,6 @@ def test_one_core_one_dominant_layer_and_no_core() -> None:
     found = [claim_of(core, CORES[kind][0](0), DEPTH) for kind in ("true", "false", "null")]
     assert [claim.verdict for claim in found] == ["supported", "contradicted", "explained by the null"]
     assert "At layers 8–11 skipping a layer costs" in found[0].figures
-    assert "most elsewhere at layer 0: +5" in found[0].figures
     assert claim_of(core, damaged(0, skip=effects(0.1, 0.1, first=9.0)), DEPTH).verdict == "contradicted"
     lone = effects(0.1, 0.1)
     lone[9] = 5.0
@@ -115,7 +114,7 @@ def test_places_lie_inside_the_model(depth: int) -> None:
     assert len({len(place) for place in places(depth)}) == 1
 
 
-def judged(run: int, values: Sequence[float], noise: float = 0.02, documents: int = 160) -> Iterator[Score]:
+def judged(run: int, values: Sequence[float], noise: float = 0.013, documents: int = 64) -> Iterator[Score]:
     """The verdicts of a simulated model, and every layer's own interval, not corrected for their number."""
     model = SimulatedModel(values, documents=documents, noise=noise, seed=run)
     for score in verdicts(model.whole(), model.baseline, skip_keys(model.depth), seed=run):
@@ -141,7 +140,7 @@ def harming(run: int, harm: float) -> list[float]:
 HARM: dict[str, tuple[Truth, set[str]]] = {
     "true": (lambda run: judged(run, harming(run, 0.02)), {"contradicted", "explained by the null"}),
     "false": (lambda run: judged(run, [0.3] * 12), {"supported", "explained by the null"}),
-    "null": (lambda run: judged(run, little(run), noise=0.01), {"supported"}),
+    "null": (lambda run: judged(run, little(run), noise=0.006), {"supported"}),
     "underpowered": (
         lambda run: judged(run, harming(run, 0.006), noise=0.3, documents=40),
         {"contradicted", "explained by the null"},

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from layerwise.measure.contrasts.order import order_by_task
-from layerwise.report.claims.order import order
+from layerwise.report.claims.order import MARGIN, order
 from layerwise.results.rows import Loss, Score
 from report.claims.truths import POWER, RUNS, WRONG, Truth, claim_of, concluded, share
 
@@ -80,8 +80,12 @@ def test_order_by_task_is_judged_right(kind: str) -> None:
 @pytest.mark.slow
 def test_a_ratio_of_the_printed_resolution_is_found() -> None:
     rows = [list(effects(run, (0.5, 0.5), (1.0, 0.5))) for run in range(20)]
-    limit = float(np.median([row.resolution or 0.0 for found in rows for row in found if row.metric == "log_ratio"]))
-    truth = partial(effects, text=(0.5, 0.5), reasoning=(0.5 * float(np.exp(max(limit, 0.23))), 0.5))
+    less, ratio = (
+        float(np.median([row.resolution or 0.0 for found in rows for row in found if row.metric == metric]))
+        for metric in ("order_less", "log_ratio")
+    )
+    cost = max(0.5 + less, 0.5 * float(np.exp(max(ratio, MARGIN))))
+    truth = partial(effects, text=(0.5, 0.5), reasoning=(cost, 0.5))
     assert share(concluded(order, truth, DEPTH), "supported") >= POWER
 
 

@@ -52,10 +52,11 @@ def order(evidence: Evidence) -> Claim:
     if bounds.position() == "below":
         return ORDER.claim("contradicted", figures, "A wrong order costs more on text.")
     if bounds.position() != "above":
-        return ORDER.claim("not resolvable", figures, "The two are not told apart.", _power(less, "nats"))
+        return ORDER.claim("not resolvable", figures, "The two are not told apart.", _power(less, ratio))
     if ratio is None or beside is None:
-        return ORDER.claim("not resolvable", figures, "No plan leaves the layers out, so the task may just be fragile.")
-    power = "" if ratio.resolution is None else _power(ratio, "")
+        why = "No plan leaves the layers out, so the task may just be fragile."
+        return ORDER.claim("not resolvable", figures, why, _power(less, None))
+    power = _power(less, ratio)
     position = beside.position(MARGIN)
     if position == "above":
         why = "Order weighs more on reasoning than absence does."
@@ -76,9 +77,11 @@ def _factor(beside: Span | None) -> str:
     return f"; of what absence costs, order costs {factor} times as much on reasoning as on text"
 
 
-def _power(row: Score, unit: str) -> str:
-    if row.resolution is None:
+def _power(less: Score, ratio: Score | None) -> str:
+    """What each of the two contrasts has to come to."""
+    if less.resolution is None:
         return ""
-    if unit:
-        return f"Of 100 such runs 80 would see {tidy(row.resolution)} {unit} per token."
-    return f"Of 100 such runs 80 would see a factor of {tidy(math.exp(max(row.resolution, MARGIN)))}."
+    told = f"Of 100 such runs 80 would see {tidy(less.resolution)} nats between the two kinds"
+    if ratio is None or ratio.resolution is None:
+        return f"{told}."
+    return f"{told}, and a factor of {tidy(math.exp(max(ratio.resolution, MARGIN)))} beside absence."
