@@ -7,8 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerwise.data.batches import IGNORED, MASKED_SHARE, Batch, batches
-from layerwise.data.tokens import Window
+from layerwise.data import tokens
+from layerwise.data.batches import IGNORED, Batch, batches, regrouped
+from layerwise.data.tokens import MASKED_SHARE, Window
 from layerwise.errors import DataError
 
 PAD, MASK = 0, 99
@@ -55,7 +56,7 @@ def test_next_token_targets_sit_where_they_are_predicted(lengths: list[int], dat
 
 
 def masked(windows: list[Window], bound: int = 64, seed: int = 0) -> tuple[Batch, ...]:
-    return batches(windows, bound, PAD, "masked_token", seed, MASK)
+    return batches([tokens.masked(each, seed) for each in windows], bound, PAD, MASK)
 
 
 @given(lengths)
@@ -66,7 +67,7 @@ def test_masked_targets_sit_on_the_masks_and_only_there(lengths: list[int]) -> N
         for row, each in enumerate(batch.windows):
             restored = torch.where(batch.scored[row], batch.targets[row], batch.input_ids[row])
             assert restored[: len(each.ids)].tolist() == list(each.ids)
-            assert batch.scored[row].any()
+            assert batch.scored[row].sum() == each.scored > 0
             assert not batch.scored[row, 0]
 
 
@@ -107,4 +108,26 @@ def test_nothing_to_batch_is_refused() -> None:
     with pytest.raises(DataError, match="use 1 or more"):
         batches([window(1, 4)], 0, PAD)
     with pytest.raises(DataError, match="mask_id"):
-        batches([window(1, 4)], 10, PAD, "masked_token")
+        batches([tokens.masked(window(1, 4), 0)], 10, PAD)
+
+
+@given(st.integers(3, 30), st.integers(1, 8), st.booleans())
+@settings(deadline=None)
+def test_a_beginning_keeps_the_targets_that_it_still_holds(length: int, scored: int, fills_in: bool) -> None:
+    """Those of the whole window, up to where the beginning ends; the special token at the end stays."""
+    ids = (1, *window(0, length).ids, 2)
+    whole = Window("d", "text", 0, ids, 1, 1 + length)
+    whole = tokens.masked(whole, length) if fills_in else whole
+    made = batches([whole, window(1, 4)] if not fills_in else [whole], 1000, PAD, MASK)
+    beginning = whole.beginning(scored)
+    (batch,) = regrouped(made, [whole], {whole: beginning})
+    assert batch.windows == (beginning,)
+    assert batch.scored.sum() == beginning.scored == min(scored, whole.scored)
+    (before,) = [each for each in made if whole in each.windows]
+    row = before.windows.index(whole)
+    ends = beginning.scored_until - (0 if fills_in else 1)
+    assert batch.targets[0, :ends].tolist() == before.targets[row, :ends].tolist()
+    assert batch.input_ids[0, : beginning.scored_until].tolist() == (
+        before.input_ids[row, : beginning.scored_until].tolist()
+    )
+    assert batch.input_ids[0, -1] == 2

@@ -97,6 +97,25 @@ def test_masked_windows_are_wrapped_and_only_the_text_is_scored() -> None:
     assert " ".join(WORDS.decode(list(scored(window))) for window in cut) == text.strip()
 
 
+def test_only_what_is_masked_counts_as_scored() -> None:
+    """A limit of scored tokens, too: of a masked language model's text most is read and not scored."""
+    texts = corpus(*["the cat sat " * 20] * 10)
+    whole = windows(texts, WORDS, 62, objective="masked_token")
+    assert all(window.scored == len(window.masked or ()) > 0 for window in whole)
+    assert 50 < sum(window.scored for window in whole) < 150
+    some = windows(texts, WORDS, 62, 40, objective="masked_token")
+    assert 25 < sum(window.scored for window in some) <= 40
+    assert set(some) < set(whole)
+    assert windows(texts, WORDS, 62, objective="masked_token", seed=1) != whole
+
+
+def test_a_limit_of_masked_tokens_is_reached_in_a_long_document() -> None:
+    """What is tokenised of it is bounded, and most of that is not scored."""
+    (long,) = corpus("the cat sat on the mat " * 4000).documents
+    some = windows(Corpus("test", (long,)), WORDS, 30, 300, objective="masked_token")
+    assert 280 < sum(window.scored for window in some) <= 300
+
+
 def test_a_text_of_one_token_is_refused_by_name() -> None:
     with pytest.raises(DataError, match=r"'d1' has 1 token"):
         windows(corpus("abc", "a"), WITH_START, 8)

@@ -6,21 +6,17 @@ the very same tensors, so its numbers are the same to the last bit.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from layerwise.data.tokens import Objective, Window
+from layerwise.data.tokens import Window
 from layerwise.errors import DataError
 
 IGNORED = -100
 """The target of a position that is not scored; the value torch's cross entropy passes over."""
-
-MASKED_SHARE = 0.15
-"""The share of scored tokens that is masked, as in BERT (Devlin et al. 2018, section 3.1)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,28 +82,25 @@ def batches(
     windows: Sequence[Window],
     tokens_per_batch: int,
     pad_id: int,
-    objective: Objective = "next_token",
-    seed: int = 0,
     mask_id: int | None = None,
 ) -> tuple[Batch, ...]:
     """The windows in batches of at most `tokens_per_batch` tokens, padding counted, the longest first.
 
-    A window longer than `tokens_per_batch` is a batch of its own. For `masked_token` every scored token is
-    masked with probability `MASKED_SHARE` (at least one a window), drawn from `seed` and the window's name,
-    so that the masks do not depend on the batching.
+    A window longer than `tokens_per_batch` is a batch of its own. Where a window says which of its tokens are masked,
+    `mask_id` stands in their place, and they are the targets.
 
-    Raises `DataError` without windows, for a batch size below 1, or for a masked loss without `mask_id`.
+    Raises `DataError` without windows, for a batch size below 1, or for masked windows without `mask_id`.
     """
     if not windows:
         raise DataError("there is no window to make a batch of: give a text with at least 2 tokens")
     if tokens_per_batch < 1:
         raise DataError(f"a batch of {tokens_per_batch} tokens holds nothing: use 1 or more")
     groups = list(of_like_length(windows, tokens_per_batch))
-    if objective == "next_token":
+    if all(window.masked is None for window in windows):
         return tuple(_next_token_batch(group, pad_id) for group in groups)
     if mask_id is None:
         raise DataError("a masked-token loss needs the tokenizer's mask token: pass mask_id")
-    return tuple(_masked_batch(group, pad_id, mask_id, seed) for group in groups)
+    return tuple(_masked_batch(group, pad_id, mask_id) for group in groups)
 
 
 def of_like_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Window]]:
@@ -129,11 +122,14 @@ def of_like_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Wind
         yield group
 
 
-def regrouped(made: Sequence[AnyBatch], kept: Collection[Window]) -> tuple[AnyBatch, ...]:
+def regrouped(
+    made: Sequence[AnyBatch], kept: Collection[Window], cut: Mapping[Window, Window] | None = None
+) -> tuple[AnyBatch, ...]:
     """The batches that hold the windows `kept` and no others, with the targets and masks they were drawn with.
 
-    Windows of tokens are put together anew, at most as many tokens together as in the largest batch of `made`;
-    labelled items stay in their batches. Raises `DataError` when nothing is left.
+    Windows of tokens are put together anew, at most as many tokens together as in the largest batch of `made`; those
+    that `cut` names are replaced by their beginnings (`Window.beginning`). Labelled items stay in their batches. Raises
+    `DataError` when nothing is left.
     """
     wanted = frozenset(kept)
     rows: dict[Window, _Row] = {}
@@ -148,12 +144,25 @@ def regrouped(made: Sequence[AnyBatch], kept: Collection[Window]) -> tuple[AnyBa
                 )
         else:
             for row in chosen:
+                whole = batch.windows[row]
                 length = int(batch.attention_mask[row].sum())
-                rows[batch.windows[row]] = (batch.input_ids[row, :length], batch.targets[row, :length])
+                found = (batch.input_ids[row, :length], batch.targets[row, :length])
+                window = (cut or {}).get(whole, whole)
+                rows[window] = found if window.ids == whole.ids else _beginning(found, whole, window)
     if not rows and not labelled:
         raise DataError("no window is left: keep at least one document")
     groups = of_like_length(list(rows), max(batch.size for batch in made))
     return (*(_padded_batch(group, rows) for group in groups), *labelled)
+
+
+def _beginning(row: _Row, whole: Window, window: Window) -> _Row:
+    """The ids and targets of a window that is the beginning of the `whole` one."""
+    kept = [*range(window.scored_until), *range(whole.scored_until, len(whole.ids))]
+    ids, targets = (values[kept] for values in row)
+    if window.masked is None:
+        # What comes next is no longer there to be predicted.
+        targets[window.scored_until - 1] = IGNORED
+    return ids, targets
 
 
 def _padded_batch(group: Sequence[Window], rows: Mapping[Window, _Row]) -> Batch:
@@ -175,20 +184,14 @@ def _next_token_batch(group: Sequence[Window], pad_id: int) -> Batch:
     return Batch(input_ids, _attention(group), targets, tuple(group))
 
 
-def _masked_batch(group: Sequence[Window], pad_id: int, mask_id: int, seed: int) -> Batch:
+def _masked_batch(group: Sequence[Window], pad_id: int, mask_id: int) -> Batch:
     input_ids = _padded([window.ids for window in group], pad_id)
     targets = torch.full_like(input_ids, IGNORED)
     for row, window in enumerate(group):
-        chosen = torch.tensor(_masked_positions(window, seed))
+        chosen = torch.tensor(window.masked or (), dtype=torch.int64)
         targets[row, chosen] = input_ids[row, chosen]
         input_ids[row, chosen] = mask_id
     return Batch(input_ids, _attention(group), targets, tuple(group))
-
-
-def _masked_positions(window: Window, seed: int) -> list[int]:
-    draw = random.Random(f"{seed}/{window.document}/{window.index}")
-    scored = range(window.scored_from, window.scored_until)
-    return [position for position in scored if draw.random() < MASKED_SHARE] or [draw.choice(scored)]
 
 
 def _padded(rows: Sequence[Sequence[int]], filler: int) -> Tensor:

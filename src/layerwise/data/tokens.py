@@ -8,9 +8,10 @@ never cut.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
@@ -21,6 +22,9 @@ from layerwise.errors import DataError
 
 Objective = Literal["next_token", "masked_token"]
 
+MASKED_SHARE = 0.15
+"""The share of a window's text that a masked language model fills in, as BERT (Devlin et al. 2018, section 3.1)."""
+
 CHARACTERS_PER_TOKEN = 16
 """A generous bound, used only to bound how much of a long text is tokenised when a token limit is set."""
 
@@ -30,7 +34,8 @@ class Window:
     """Tokens of one document that the model sees together.
 
     `ids` are the token ids, special tokens included; those at positions `scored_from <= t < scored_until` are
-    scored. `index` counts the windows of a document from 0.
+    scored, or of these only the ones at `masked`, in order, where a masked language model has to fill them in. `index`
+    counts the windows of a document from 0.
     """
 
     document: str
@@ -39,11 +44,29 @@ class Window:
     ids: tuple[int, ...]
     scored_from: int
     scored_until: int
+    masked: tuple[int, ...] | None = None
 
     @property
     def scored(self) -> int:
-        """How many tokens are scored."""
-        return self.scored_until - self.scored_from
+        """How many tokens are scored.
+
+        >>> [Window("d", "text", 0, tuple(range(9)), 1, 8, masked).scored for masked in (None, (2, 5))]
+        [7, 2]
+        """
+        return self.scored_until - self.scored_from if self.masked is None else len(self.masked)
+
+    def beginning(self, scored: int) -> Window:
+        """The window up to its first `scored` scored tokens, with the special tokens at its end; itself if shorter.
+
+        >>> Window("d", "text", 0, (1, 5, 6, 7, 2), 1, 4).beginning(2)
+        Window(document='d', task='text', index=0, ids=(1, 5, 6, 2), scored_from=1, scored_until=3, masked=None)
+        """
+        if self.scored <= scored:
+            return self
+        until = self.scored_from + scored if self.masked is None else self.masked[scored]
+        masked = None if self.masked is None else self.masked[:scored]
+        ids = (*self.ids[:until], *self.ids[self.scored_until :])
+        return replace(self, ids=ids, scored_until=until, masked=masked)
 
 
 def windows(
@@ -61,13 +84,14 @@ def windows(
     `limit_tokens` keeps at most that many scored tokens: documents are visited in an order drawn from `seed`,
     one window each, then a second one each, and so on, so that the sample is spread over as many documents as
     possible. `positions` is the longest input of the model. For `masked_token` each window is wrapped as the
-    tokenizer wraps a sentence (`[CLS]` ... `[SEP]`).
+    tokenizer wraps a sentence (`[CLS]` ... `[SEP]`), and each token of its text is masked, and so scored, with
+    probability `MASKED_SHARE` (at least one a window), drawn from `seed` and the window's name.
 
     Raises `DataError` when `length` exceeds `positions` or leaves no room for text, when a text has fewer
     than 2 tokens, when a document with an answer does not fit one window, and when the limit is below the
     first window.
     """
-    cutter = _Cutter.of(tokenizer, length, objective)
+    cutter = _Cutter.of(tokenizer, length, objective, seed)
     if positions is not None and length > positions:
         raise DataError(
             f"windows of {length} tokens were asked for, but the model has {positions} positions: "
@@ -89,10 +113,12 @@ class _Cutter:
     length: int
     before: tuple[int, ...]
     after: tuple[int, ...]
+    masks: int | None
+    """What the masked tokens are drawn from; `None` where all are scored."""
     too_long: dict[str, int]
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase, length: int, objective: Objective) -> _Cutter:
+    def of(cls, tokenizer: PreTrainedTokenizerBase, length: int, objective: Objective, seed: int) -> _Cutter:
         before, after = _wrapping(tokenizer, objective)
         smallest = max(2, len(before) + len(after) + 1)
         if length < smallest:
@@ -100,7 +126,7 @@ class _Cutter:
                 f"windows of {length} tokens were asked for, but a window needs at least {smallest}: "
                 "one to be scored and what stands around it; use a larger --length"
             )
-        return cls(tokenizer, length, before, after, {})
+        return cls(tokenizer, length, before, after, seed if objective == "masked_token" else None, {})
 
     def cut(self, document: Document) -> list[Window]:
         ids, answer_from = _encode(self.tokenizer, document)
@@ -126,7 +152,16 @@ class _Cutter:
         ids = (*self.before, *piece, *self.after)
         # A token is scored only where something stands before it.
         first = max(1, len(self.before) + answer_from)
-        return Window(document.id, document.task, index, ids, first, len(ids) - len(self.after))
+        window = Window(document.id, document.task, index, ids, first, len(ids) - len(self.after))
+        return window if self.masks is None or window.scored < 1 else masked(window, self.masks)
+
+
+def masked(window: Window, seed: int) -> Window:
+    """The window with the tokens drawn that a masked language model has to fill in, and is scored on."""
+    draw = random.Random(f"{seed}/{window.document}/{window.index}")
+    text = range(window.scored_from, window.scored_until)
+    chosen = [position for position in text if draw.random() < MASKED_SHARE] or [draw.choice(text)]
+    return replace(window, masked=tuple(chosen))
 
 
 def _wrapping(tokenizer: PreTrainedTokenizerBase, objective: Objective) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -186,7 +221,9 @@ def _in_rounds(corpus: Corpus, cutter: _Cutter, limit: int, draw: random.Random)
     """One window of every document, then a second one, ...; a document is tokenised when its turn first
     comes.
     """
-    share = CHARACTERS_PER_TOKEN * max(cutter.length, limit // len(corpus.documents) + 1)
+    # Of a text with words to fill in, far more is read than scored.
+    read = limit if cutter.masks is None else math.ceil(limit / MASKED_SHARE)
+    share = CHARACTERS_PER_TOKEN * max(cutter.length, read // len(corpus.documents) + 1)
     waiting: list[list[Window]] = []
     for document in draw.sample(corpus.documents, len(corpus.documents)):
         cut = cutter.cut(excerpt(document, share, draw))

@@ -140,7 +140,7 @@ def _random_sets(depth: int, count: int, wanted: int, seed: int) -> list[tuple[i
 
 def _losses(stack: Stack, reading: Reading, chosen: Sequence[Member], ledger: Ledger) -> list[Loss]:
     """The losses of every set and of the model as trained, on the windows of `reading`, known ones included."""
-    windows = {(w.task, w.document, w.index) for batch in reading.batches for w in batch.windows}
+    windows = reading.cells
     wanted = {str(Plan.identity(stack.depth)), *(str(member.plan) for member in chosen)}
     rows = [row for row in ledger.known if row.plan in wanted and (row.task, row.document, row.window) in windows]
     done: dict[tuple[str, str, int], set[str]] = {}

@@ -6,11 +6,13 @@ import hashlib
 import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from layerwise.data.batches import AnyBatch, batches, regrouped
 from layerwise.data.corpus import Corpus
 from layerwise.data.tokens import Objective, Window, windows
 from layerwise.errors import DataError, MeasureError
+from layerwise.measure.grid import FEWEST_UNITS, Cell, resampling_unit
 from layerwise.measure.study import BATCH_TOKENS
 from layerwise.stack import Stack
 from layerwise.stack.longest import longest_input
@@ -24,6 +26,9 @@ WINDOW = 512
 
 FEWEST_DOCUMENTS = 16
 """Below this a half would have too few documents for an interval, and windows take their place."""
+
+SHORTEST = 8
+"""Tokens below which no window is worth proposing: nothing can be said of a model that has read so little."""
 
 
 @dataclass(frozen=True)
@@ -41,20 +46,35 @@ class Reading:
     answer_tasks: tuple[str, ...] = ()
 
     @property
+    def windows(self) -> tuple[Window, ...]:
+        """Every window, in the order of the batches."""
+        return tuple(window for batch in self.batches for window in batch.windows)
+
+    @property
+    def cells(self) -> frozenset[Cell]:
+        """What the losses of the windows are known by: task, document, index."""
+        return frozenset((window.task, window.document, window.index) for window in self.windows)
+
+    @property
     def documents(self) -> int:
         """How many documents are read."""
-        return len({window.document for batch in self.batches for window in batch.windows})
+        return len({(window.task, window.document) for window in self.windows})
+
+    @property
+    def units(self) -> int:
+        """How many documents, or where these are few windows, an interval can be taken over."""
+        return self.documents if resampling_unit(self.documents) == "document" else len(self.windows)
 
     @property
     def scored_answer_tasks(self) -> tuple[str, ...]:
         """Those of `answer_tasks` of which a window is read: few tokens need not reach all of them."""
-        tasks = {window.task for batch in self.batches for window in batch.windows}
+        tasks = {window.task for window in self.windows}
         return tuple(task for task in self.answer_tasks if task in tasks)
 
     @property
     def tokens(self) -> int:
         """How many tokens are scored."""
-        return sum(window.scored for batch in self.batches for window in batch.windows)
+        return sum(window.scored for window in self.windows)
 
 
 def read(
@@ -68,8 +88,9 @@ def read(
 ) -> Reading:
     """`corpus` as `stack` will read it: windows of at most `length` tokens, at most `tokens` scored in all.
 
-    Decoders are scored on the next token, masked language models on a seeded 15 % of masked tokens. Raises `DataError`
-    for a model without a tokenizer, `MeasureError` for one that is not a language model.
+    Decoders are scored on the next token, masked language models on a seeded 15 % of masked tokens: only these are
+    scored, and `tokens` bounds them. Raises `DataError` for a model without a tokenizer, `MeasureError` for one that is
+    not a language model.
     """
     objective = objective_of(stack)
     tokenizer = stack.tokenizer
@@ -82,17 +103,42 @@ def read(
     length = length or min(WINDOW, positions or WINDOW)
     cut = windows(corpus, tokenizer, length, tokens, seed, objective=objective, positions=positions)
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
-    made = batches(cut, batch_tokens, padding, objective, seed, tokenizer.mask_token_id)
+    made = batches(cut, batch_tokens, padding, tokenizer.mask_token_id)
     _refuse_foreign_tokens(stack, made)
     answers = tuple(sorted({document.task for document in corpus.documents if document.answer_start is not None}))
     return Reading(corpus.name, _digest(corpus, cut, objective), length, objective, made, answers)
 
 
-def pieces(reading: Reading) -> dict[Piece, int]:
-    """What a reading can be split into, with its scored tokens: documents, or windows where documents are few."""
-    whole = reading.documents >= FEWEST_DOCUMENTS
+def refuse_too_little(reading: Reading) -> None:
+    """Raise `MeasureError` for a text of too few documents and windows for any interval, and so for any conclusion."""
+    lacking = too_little(reading)
+    if lacking is not None:
+        raise MeasureError(lacking)
+
+
+def too_little(reading: Reading, parts: int = 1) -> str | None:
+    """What is wrong with a text of fewer than 8 units, and what to give instead; `None` for one of enough.
+
+    `reading` is one of so many equal `parts` into which the text was split.
+    """
+    if reading.units >= FEWEST_UNITS:
+        return None
+    count = len(reading.windows)
+    what = "the text" if parts == 1 else f"a part of {parts} of the text"
+    found = f"{reading.name}: {what} makes {count} window{'s' * (count != 1)} of {reading.tokens} scored tokens"
+    needed = f"an interval, and so any conclusion, needs at least {FEWEST_UNITS} windows or documents"
+    shorter = sum(window.scored_until - window.scored_from for window in reading.windows) // FEWEST_UNITS
+    cut = f", or shorter windows (--length {shorter})" if shorter >= SHORTEST else ""
+    return f"{found}, and {needed}: give a text of {parts * FEWEST_UNITS * reading.length:,} tokens or more{cut}"
+
+
+def pieces(reading: Reading, fewest: int = FEWEST_DOCUMENTS) -> dict[Piece, int]:
+    """What a reading can be split into, with its scored tokens: its documents, or windows where there are not `fewest`
+    of them.
+    """
+    whole = reading.documents >= fewest
     lengths: dict[Piece, int] = {}
-    for window in _windows(reading):
+    for window in reading.windows:
         piece = (window.task, window.document, WHOLE if whole else window.index)
         lengths[piece] = lengths.get(piece, 0) + window.scored
     return lengths
@@ -103,7 +149,7 @@ def portion(reading: Reading, chosen: Collection[Piece]) -> Reading:
     wanted = frozenset(chosen)
     kept = [
         window
-        for window in _windows(reading)
+        for window in reading.windows
         if not wanted.isdisjoint((window.task, window.document, index) for index in (WHOLE, window.index))
     ]
     return replace(reading, batches=regrouped(reading.batches, kept))
@@ -136,38 +182,65 @@ def split(reading: Reading, seed: int) -> tuple[Reading, Reading]:
     return portion(reading, order[::2]), portion(reading, order[1::2])
 
 
+def groups(reading: Reading, count: int, seed: int) -> tuple[Reading, ...]:
+    """`count` parts that share no unit of resampling, in the proportions of the tasks; the whole where units are fewer
+    than `count`.
+    """
+    order = shuffled(pieces(reading, FEWEST_UNITS), seed)
+    if len(order) < count:
+        return (reading,)
+    # One run of the order after the other: every run of it holds the tasks in nearly their shares.
+    ends = [len(order) * number // count for number in range(count + 1)]
+    return tuple(portion(reading, order[start:end]) for start, end in pairwise(ends))
+
+
 def sample(reading: Reading, tokens: int, seed: int) -> Reading:
-    """Whole windows of `reading` with at most `tokens` scored tokens, or one, spread over its documents and tasks."""
+    """A part of `reading` with at most `tokens` scored tokens, of at least 8 units where the text has them.
+
+    It is spread over documents and tasks: one window of every document, then a second one, and so on. No window may
+    take more than an eighth of the tokens: of a longer one the beginning is read (answers are never cut), and its
+    document is called `<document>, windows of <scored>`, since the losses are others than those of whole windows.
+    """
     if reading.tokens <= tokens:
         return reading
-    windows: dict[Piece, list[Window]] = {}
-    for window in _windows(reading):
-        windows.setdefault((window.task, window.document, WHOLE), []).append(window)
-    queue = [sorted(windows[piece], key=lambda window: window.index) for piece in shuffled(windows, seed)]
+    cut = _beginnings(reading, max(1, tokens // FEWEST_UNITS))
+    of_document: dict[Piece, list[Window]] = {}
+    for window in reading.windows:
+        of_document.setdefault((window.task, window.document, WHOLE), []).append(window)
+    queue = [sorted(of_document[piece], key=lambda window: window.index) for piece in shuffled(of_document, seed)]
     kept: list[Window] = []
     spent = 0
-    while queue:
+    while queue := [mine for mine in queue if mine]:
         for mine in queue:
             window = mine.pop(0)
-            if kept and spent + window.scored > tokens:
-                return replace(reading, batches=regrouped(reading.batches, kept))
+            scored = cut.get(window, window).scored
+            if kept and spent + scored > tokens:
+                return replace(reading, batches=regrouped(reading.batches, kept, cut))
             kept.append(window)
-            spent += window.scored
-        queue = [mine for mine in queue if mine]
-    return reading
+            spent += scored
+    return replace(reading, batches=regrouped(reading.batches, kept, cut))
 
 
-def _windows(reading: Reading) -> list[Window]:
-    return [window for batch in reading.batches for window in batch.windows]
+def _beginnings(reading: Reading, scored: int) -> dict[Window, Window]:
+    """What stands in for the windows of documents of which one scores more than `scored` tokens; answers stay whole."""
+    long = {
+        (window.task, window.document)
+        for window in reading.windows
+        if window.scored > scored and window.task not in reading.answer_tasks
+    }
+    return {
+        window: replace(window.beginning(scored), document=f"{window.document}, windows of {scored}")
+        for window in reading.windows
+        if (window.task, window.document) in long
+    }
 
 
 def _digest(corpus: Corpus, cut: Sequence[Window], objective: Objective) -> str:
     """SHA-256 over the texts and over what the tokenizer and the settings made of them."""
     digest = hashlib.sha256(f"{corpus.digest} {objective}\n".encode())
     for window in cut:
-        digest.update(
-            repr((window.document, window.index, window.ids, window.scored_from, window.scored_until)).encode()
-        )
+        whole = (window.document, window.index, window.ids, window.scored_from, window.scored_until)
+        digest.update(repr(whole if window.masked is None else (*whole, window.masked)).encode())
     return digest.hexdigest()
 
 

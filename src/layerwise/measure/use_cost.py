@@ -114,7 +114,7 @@ def _joint(
     stack: Stack, reading: Reading, key: str, layers: Sequence[int], method: Replacement, ledger: Ledger
 ) -> list[Loss]:
     """The losses with all of `layers` replaced together; none where they are not finite."""
-    windows = {(window.task, window.document, window.index) for batch in reading.batches for window in batch.windows}
+    windows = reading.cells
     known = {_cell(row): row for row in ledger.known if row.plan == key and _cell(row) in windows}
     if known.keys() == windows:
         return list(known.values())
