@@ -6,14 +6,16 @@ import pytest
 import torch
 
 from conftest import tiny_llama
+from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure import ablation as module
 from layerwise.measure import interventions
 from layerwise.measure.ablation import ablation, ablation_losses, skip_keys
 from layerwise.measure.interventions import Ledger
-from layerwise.measure.reading import Reading
+from layerwise.measure.loss import window_losses
+from layerwise.measure.reading import Reading, split
 from layerwise.measure.verdicts import verdicts
-from layerwise.plan import Plan
+from layerwise.plan import Part, Plan
 from layerwise.results import Score
 from layerwise.stack import Stack, load
 from layerwise.stack.weights import layer_weights
@@ -75,6 +77,46 @@ def test_the_halves_of_a_layer_are_silenced_one_at_a_time(idle: tuple[Stack, Rea
                 targets = batch.targets[row][batch.scored[row]]
                 nll = torch.nn.functional.cross_entropy(logits[row][batch.scored[row]], targets, reduction="sum")
                 assert losses[f"2=skip.{part}", window.document] == pytest.approx(nll.item(), rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize("part", [None, "attn"])
+def test_a_mean_is_taken_over_the_half_of_the_text_that_is_not_judged(
+    idle: tuple[Stack, Reading, list[Score]], part: Part | None
+) -> None:
+    """By hand: a document's loss with layer 2 held at its mean over the documents of the other half."""
+    stack, reading, _ = idle
+    key = "2=mean_ablate" + (f".{part}" if part else "")
+    losses = {(row.plan, row.document): row.nll for row in ablation_losses(stack, reading)}
+    first, second = split(reading, 0)
+    for judged, other in ((first, second), (second, first)):
+        with torch.inference_mode():
+            mean = torch.cat([_added(stack, batch, part).flatten(0, 1) for batch in other.batches]).mean(dim=0)
+            for batch in judged.batches:
+                captured = stack.capture(**batch.inputs)
+                before = stack.run(Plan.identity(2), captured)
+                held = before + mean
+                if part is not None:  # the other branch goes on from what the first has left
+                    held = held + stack.block(2).mlp(stack.block(2).post_attention_layernorm(held))
+                for layer in range(3, DEPTH):
+                    held = stack.apply(layer, held, captured)
+                for window, loss in zip(batch.windows, window_losses(stack, held, batch), strict=True):
+                    assert losses[key, window.document] == pytest.approx(loss.nll, rel=1e-5)
+
+
+def _added(stack: Stack, batch: AnyBatch, part: Part | None) -> torch.Tensor:
+    """What layer 2, or its attention, adds to every token."""
+    captured = stack.capture(**batch.inputs)
+    before = stack.run(Plan.identity(2), captured)
+    return stack.apply(2, before, captured, part) - before
+
+
+def test_a_single_window_has_no_other_text_for_a_mean() -> None:
+    stack = load(planted(depth=DEPTH))
+    said: list[str] = []
+    rows = ablation_losses(stack, own_text(stack, windows=1, length=12), ledger=Ledger(say=said.append))
+    assert not any("mean_ablate" in row.plan for row in rows)
+    assert "2=skip" in {row.plan for row in rows}
+    assert [text for text in said if "over other text" in text and "--length" in text]
 
 
 def test_a_harmful_layer_is_found_and_confirmed() -> None:

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
-from layerwise.measure.interventions import Apply, Intervention, Ledger, Scene, intervention_losses
+from layerwise.measure.interventions import Apply, Clean, Intervention, Ledger, Scene, intervention_losses
 from layerwise.measure.reading import Reading
 from layerwise.measure.sweep import sweep
 from layerwise.plan import Plan, edits
 from layerwise.results import Loss
-from layerwise.stack import Capture, Stack, load
+from layerwise.stack import Stack, load
 from measure.planted_models import own_text, planted
 
 DEPTH = 6
@@ -31,7 +31,7 @@ def reading(stack: Stack) -> Reading:
 
 
 def skip(layer: int) -> Intervention:
-    return Intervention(layer, "skip", lambda scene: lambda state, captured: state)
+    return Intervention(layer, "skip", lambda scene: lambda one: one.state)
 
 
 def test_skipping_equals_the_plan_without_the_layer(stack: Stack, reading: Reading) -> None:
@@ -56,7 +56,7 @@ def test_an_intervention_prepares_once_and_sees_the_clean_states(stack: Stack, r
 
     def prepare(scene: Scene) -> Apply:
         seen.append(scene)
-        return lambda state, captured: state
+        return lambda one: one.state
 
     intervention_losses(stack, [Intervention(3, "watch", prepare)], reading)
     (scene,) = seen
@@ -95,7 +95,7 @@ def test_a_stopped_intervention_is_finished_with_the_same_numbers(stack: Stack, 
 
 def test_what_is_not_finite_is_left_out_whole_and_said_once(stack: Stack, reading: Reading) -> None:
     def explodes(scene: Scene) -> Apply:
-        return lambda state, captured: state * torch.inf
+        return lambda one: one.state * torch.inf
 
     said: list[str] = []
     rows = intervention_losses(stack, [Intervention(2, "bang", explodes), skip(3)], reading, Ledger(say=said.append))
@@ -146,8 +146,8 @@ def test_the_model_is_as_before(stack: Stack, reading: Reading) -> None:
     before = {name: value.clone() for name, value in stack.model.state_dict().items()}
 
     def applied(scene: Scene) -> Apply:
-        def apply(state: Tensor, captured: Capture) -> Tensor:
-            return stack.apply(scene.layer, state, captured) * 2
+        def apply(one: Clean) -> Tensor:
+            return stack.apply(scene.layer, one.state, one.captured) * 2
 
         return apply
 

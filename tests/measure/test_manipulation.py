@@ -147,11 +147,6 @@ def test_what_is_known_is_not_computed_again() -> None:
     assert not again
 
 
-def test_fewer_tokens_are_a_sample() -> None:
-    rows = manipulation(STACK, READING, sizes=(), alphas=(0.5,), layers=[1], tokens=200)
-    assert {row.tokens for row in rows if row.metric == "gate:0.5"} == {195}
-
-
 def test_what_means_nothing_is_refused() -> None:
     with pytest.raises(MeasureError, match=r"size -0\.1"):
         manipulation(STACK, READING, sizes=(-0.1,))

@@ -5,12 +5,14 @@ nearly noise and writes it into the residual stream, a skipped layer writes noth
 by side, each as a paired difference in nats per token:
 
     skip                the layer (or branch) adds nothing
-    mean_ablate         it adds its own mean over the tokens, which keeps what is constant in it
+    mean_ablate         it adds its own mean over tokens of other text, which keeps what is constant in it
     neighbour_copy      the layer before runs in its place (for layer 0 the one after)
     neighbour_average   its weights are the mean of its two neighbours' weights (not at the ends)
     random              its matrices are Gaussian noise of the same norm each; gains and biases stay
 
-`skip` and `mean_ablate` are also measured for the halves `12.attn` and `12.mlp`, where the model can be split.
+`skip` and `mean_ablate` are also measured for the halves `12.attn` and `12.mlp`, where the model can be split. The mean
+that stands in for a layer on a document is taken over the half of the text that the document is not in (cross-fitting):
+a mean over the evaluated tokens themselves knows something of what it is judged on, the more the fewer they are.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from layerwise.plan import Part, Plan
 from layerwise.plan.part import PARTS, other
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack
+from layerwise.stack.branches import Edit
 from layerwise.stack.weights import layer_weights
 
 MEASURE = "ablation"
@@ -132,26 +135,41 @@ def _kinds(stack: Stack, seed: int) -> list[_Kind]:
 
 
 def _skip(scene: Scene) -> Apply:
-    return lambda state, captured: state
+    return lambda one: one.state
 
 
 def _mean(scene: Scene) -> Apply:
     def update(one: Clean) -> Tensor:
         return scene.stack.apply(scene.layer, one.state, one.captured) - one.state
 
-    mean = _token_mean(scene, update)
-    return lambda state, captured: state + mean.to(state.dtype)
+    means = _other_means(scene, update)
+    return lambda one: one.state + means(one).to(one.state.dtype)
 
 
-def _token_mean(scene: Scene, of: Callable[[Clean], Tensor]) -> Tensor:
-    """The mean over all tokens that count of a quantity of shape (batch, seq, width), (width,), as `wide` has it."""
-    totals = [wide(of(one)[one.counted]).sum(dim=0) for one in scene.clean]
-    return torch.stack(totals).sum(dim=0) / sum(int(one.counted.sum()) for one in scene.clean)
+def _other_means(scene: Scene, of: Callable[[Clean], Tensor]) -> Callable[[Clean], Tensor]:
+    """For the windows of a batch the mean of a quantity of shape (batch, seq, width) over all tokens that count in the
+    other half of the text: (batch, 1, width), as precise as `wide`.
+    """
+    sums: dict[bool, list[Tensor]] = {True: [], False: []}
+    counts = {True: 0, False: 0}
+    for one in scene.clean:
+        found = of(one)
+        for half in counts:
+            chosen = one.counted & (one.half == half)[:, None]
+            sums[half].append(wide(found[chosen]).sum(dim=0))
+            counts[half] += int(chosen.sum())
+    if not all(counts.values()):
+        raise MeasureError(
+            "mean_ablate is left out: a layer's mean is taken over other text than it stands in for, and the text is a "
+            "single window; give a longer one, or shorter windows with --length"
+        )
+    means = {half: torch.stack(sums[half]).sum(dim=0) / counts[half] for half in counts}
+    return lambda one: torch.where(one.half.view(-1, *[1] * (one.state.ndim - 1)), means[False], means[True])
 
 
 def _copy(scene: Scene) -> Apply:
     neighbour = scene.layer - 1 if scene.layer else 1
-    return lambda state, captured: scene.stack.apply(neighbour, state, captured)
+    return lambda one: scene.stack.apply(neighbour, one.state, one.captured)
 
 
 def _average(scene: Scene) -> Apply:
@@ -177,19 +195,24 @@ def _random(seed: int, scene: Scene) -> Apply:
 def _silent(part: Part, scene: Scene) -> Apply:
     left = other(part)
     scene.stack.branches(scene.clean[0].captured)  # refuses here, once, where the model cannot be split
-    return lambda state, captured: scene.stack.apply(scene.layer, state, captured, left)
+    return lambda one: scene.stack.apply(scene.layer, one.state, one.captured, left)
 
 
 def _mean_branch(part: Part, scene: Scene) -> Apply:
     outputs: list[Tensor] = []
-    recording = scene.with_branch(part, partial(_recorded, outputs))
+    recording = scene.with_branch(part, lambda one: partial(_recorded, outputs))
 
     def output(one: Clean) -> Tensor:
-        recording(one.state, one.captured)
+        recording(one)
         return outputs.pop().reshape(one.state.shape)  # experts return the tokens of all windows on one axis
 
-    mean = _token_mean(scene, output)
-    return scene.with_branch(part, lambda output: mean.to(output.dtype).expand_as(output))
+    means = _other_means(scene, output)
+
+    def held(one: Clean) -> Edit:
+        mean = means(one).expand(one.state.shape)
+        return lambda output: mean.reshape(output.shape).to(output.dtype)
+
+    return scene.with_branch(part, held)
 
 
 def _recorded(outputs: list[Tensor], output: Tensor) -> Tensor:

@@ -14,16 +14,17 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
+from layerwise.data.tokens import Window
 from layerwise.errors import LayerwiseError, MeasureError
 from layerwise.measure.loss import WindowLoss, window_losses
 from layerwise.measure.padding import counted_tokens
-from layerwise.measure.reading import Reading
+from layerwise.measure.reading import Reading, pieces, portion, shuffled
 from layerwise.plan import Part, Plan
 from layerwise.results.rows import Loss
 from layerwise.stack import Capture, Stack
@@ -32,16 +33,23 @@ from layerwise.stack.branches import Edit, edited
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.weights import Weights, apply_with
 
-Apply = Callable[[Tensor, Capture], Tensor]
-
 
 @dataclass(frozen=True)
 class Clean:
-    """One batch on its clean way through the model: the state before the layer, and which tokens count."""
+    """One batch on its clean way through the model: the state before the layer, and which tokens count.
+
+    `half` (batch,) says of each window in which half of the text it stands. The halves share no document (no window,
+    where documents are few), so that what is put in a layer's place can be learnt on other text than it is judged on.
+    """
 
     state: Tensor
     captured: Capture
     counted: Tensor
+    half: Tensor
+
+
+Apply = Callable[[Clean], Tensor]
+"""The state after a layer that does something else, from a batch before it."""
 
 
 @dataclass(frozen=True)
@@ -54,23 +62,26 @@ class Scene:
 
     def with_weights(self, weights: Weights) -> Apply:
         """The layer with other weights; those that are not named stay its own."""
-        return lambda state, captured: apply_with(self.stack, self.layer, weights, state, captured)
+        return lambda one: apply_with(self.stack, self.layer, weights, one.state, one.captured)
 
-    def with_branch(self, part: Part, edit: Edit) -> Apply:
-        """The layer with what one branch adds edited; raises `UnsupportedModel` where the model cannot be split."""
+    def with_branch(self, part: Part, edit: Callable[[Clean], Edit]) -> Apply:
+        """The layer with what one branch adds edited, batch by batch.
+
+        Raises `UnsupportedModel` where the model cannot be split.
+        """
         path = self.stack.branches(self.clean[0].captured).paths[self.layer][part]
         block = block_list(self.stack.model, self.stack.path)[self.layer]
 
-        def apply(state: Tensor, captured: Capture) -> Tensor:
-            with edited(block, path, edit):
-                return self.stack.apply(self.layer, state, captured)
+        def apply(one: Clean) -> Tensor:
+            with edited(block, path, edit(one)):
+                return self.stack.apply(self.layer, one.state, one.captured)
 
         return apply
 
 
 @dataclass(frozen=True)
 class Intervention:
-    """What `layer` does instead. `prepare` is called once and returns the state after the layer from that before it."""
+    """What `layer` does instead. `prepare` is called once and returns what is then done with every batch."""
 
     layer: int
     name: str
@@ -80,7 +91,7 @@ class Intervention:
     def key(self) -> str:
         """The `plan` of its rows.
 
-        >>> Intervention(12, "skip", lambda scene: lambda state, captured: state).key
+        >>> Intervention(12, "skip", lambda scene: lambda one: one.state).key
         '12=skip'
         """
         return f"{self.layer}={self.name}"
@@ -146,7 +157,8 @@ class _Walk:
         self.at = at
         self.said: set[str] = set()
         self.identity = str(Plan.identity(stack.depth))
-        self.windows = {_cell(window.task, window.document, window.index) for b in self.batches for window in b.windows}
+        self.windows = reading.cells
+        self.first = _first_half(reading)
         self.known: dict[str, dict[tuple[str, str, int], Loss]] = defaultdict(dict)
         for row in ledger.known:
             cell = _cell(row.task, row.document, row.window)
@@ -165,7 +177,7 @@ class _Walk:
             for place, one in enumerate(clean):
                 after = self._apply(layer, one.state, one.captured)
                 self._check(after, one.counted, layer, self.batches[place])
-                clean[place] = Clean(after, one.captured, one.counted)
+                clean[place] = replace(one, state=after)
         return [*self._untouched(clean), *rows]
 
     def _untouched(self, clean: Sequence[Clean]) -> Iterator[Loss]:
@@ -182,7 +194,7 @@ class _Walk:
             return self._leave_out(str(refusal))
         found: list[list[Loss]] = []
         for batch, one in zip(self.batches, scene.clean, strict=True):
-            state = apply(one.state, one.captured)
+            state = apply(one)
             if state is not one.state:
                 state = self.stack.note(scene.layer, one.state, state)
             for layer in range(scene.layer + 1, self.stack.depth):
@@ -226,7 +238,8 @@ class _Walk:
 
     def _clean(self, batch: AnyBatch) -> Clean:
         captured = self._capture(batch)
-        return Clean(captured.state, captured, counted_tokens(captured.inputs, captured.state))
+        half = torch.tensor([window in self.first for window in batch.windows], device=captured.state.device)
+        return Clean(captured.state, captured, counted_tokens(captured.inputs, captured.state), half)
 
     def _capture(self, batch: AnyBatch) -> Capture:
         return self.stack.capture(**{name: value.to(self.stack.device) for name, value in batch.inputs.items()})
@@ -250,6 +263,12 @@ class _Walk:
                 f"the model's own state after layer {layer} is not finite on document {document!r}; "
                 "check the checkpoint, or use --dtype float32"
             )
+
+
+def _first_half(reading: Reading) -> frozenset[Window]:
+    """The windows of one half of the text; of a single piece, which cannot be split, all of them."""
+    order = shuffled(pieces(reading), 0)
+    return frozenset(portion(reading, order[::2]).windows)
 
 
 def _cell(task: str, document: str, window: int) -> tuple[str, str, int]:

@@ -27,14 +27,14 @@ from torch import Tensor
 from layerwise.errors import MeasureError
 from layerwise.measure.differences import Arm, differences
 from layerwise.measure.displacement import STRATEGIES, Displacements, Strategy
-from layerwise.measure.interventions import Apply, Intervention, Ledger, Scene, intervention_losses
+from layerwise.measure.interventions import Apply, Clean, Intervention, Ledger, Scene, intervention_losses
 from layerwise.measure.minibatches import minibatches
 from layerwise.measure.prediction import predict_layer
-from layerwise.measure.reading import Reading, sample
+from layerwise.measure.reading import Reading
 from layerwise.plan import Plan
 from layerwise.plan.part import PARTS, Part, named
 from layerwise.results.rows import Score
-from layerwise.stack import Capture, Stack
+from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights
 
 MEASURE = "manipulation"
@@ -44,9 +44,6 @@ SIZES = (0.05, 0.1, 0.2, 0.5, 1.0)
 """From half the published scaling to the loss of every matrix."""
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1)
-
-TOKENS = 600
-"""Scored tokens by default: a curve has hundreds of points, and its shape needs fewer tokens than a verdict."""
 
 LARGEST_BATCH = 1024
 """Tokens that run together."""
@@ -72,12 +69,12 @@ def manipulation(
     sizes: Sequence[float] = SIZES,
     alphas: Sequence[float] = ALPHAS,
     layers: Sequence[int] | None = None,
-    tokens: int = TOKENS,
     seed: int = 0,
     ledger: Ledger | None = None,
 ) -> list[Score]:
-    """What each change of each of `layers` (all of them) costs on at most `tokens` scored tokens of `reading`.
+    """What each change of each of `layers` (all of them) costs on `reading`: hundreds of points, each on all of it.
 
+    A curve's shape needs fewer tokens than a verdict: give a part of a long text (`layerwise.measure.reading.sample`).
     The module says which rows come back. A point that does not exist is left out: a strategy whose line ends before
     the size, neighbours of another shape, a branch of a block that cannot be split (`ledger.say` is told). `seed` draws
     the noise and the resamples. Raises `MeasureError` for sizes that are not positive, alphas that are not finite, and
@@ -95,21 +92,15 @@ def manipulation(
     ]
     gates = {part: [_gated(layer, part, alpha) for layer in chosen for alpha in alphas] for part in (None, *PARTS)}
     points = [*moves, *(point for group in gates.values() for point in group)]
-    losses = intervention_losses(
-        stack, [point.intervention for point in points], _portion(reading, tokens, seed), ledger
-    )
+    # Batches without much padding: hundreds of points are run on them.
+    tight = replace(reading, batches=minibatches(reading, LARGEST_BATCH))
+    losses = intervention_losses(stack, [point.intervention for point in points], tight, ledger)
     baseline = str(Plan.identity(stack.depth))
     return [
         score
         for group in (moves, *gates.values())
         for score in differences(MEASURE, losses, baseline, [point.arm for point in group], seed=seed, by_task=False)
     ]
-
-
-def _portion(reading: Reading, tokens: int, seed: int) -> Reading:
-    """At most `tokens` scored tokens, in batches without much padding: hundreds of points are run on them."""
-    chosen = sample(reading, tokens, seed)
-    return replace(chosen, batches=minibatches(chosen, LARGEST_BATCH))
 
 
 def _moved(displacements: Displacements, layer: int, strategy: Strategy, size: float) -> _Point:
@@ -135,15 +126,15 @@ def _with_weights(displacements: Displacements, strategy: Strategy, size: float,
 
 
 def _gate(alpha: float, scene: Scene) -> Apply:
-    def apply(state: Tensor, captured: Capture) -> Tensor:
+    def apply(one: Clean) -> Tensor:
         # lerp is exact at both ends: alpha 0 is the state, alpha 1 is what the layer returns.
-        return torch.lerp(state, scene.stack.apply(scene.layer, state, captured), alpha)
+        return torch.lerp(one.state, scene.stack.apply(scene.layer, one.state, one.captured), alpha)
 
     return apply
 
 
 def _gate_branch(part: Part, alpha: float, scene: Scene) -> Apply:
-    return scene.with_branch(part, lambda output: alpha * output)
+    return scene.with_branch(part, lambda one: lambda output: alpha * output)
 
 
 def _check(sizes: Sequence[float], alphas: Sequence[float]) -> None:
