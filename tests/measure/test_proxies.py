@@ -16,6 +16,7 @@ from layerwise.measure.logit_lens import logit_lens
 from layerwise.measure.proxies import cost_ratio, proxies, split, survey
 from layerwise.measure.reading import Reading
 from layerwise.measure.sweep import sweep
+from layerwise.measure.taylor import Taylor
 from layerwise.plan import Plan, edits
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
@@ -63,9 +64,9 @@ def test_opposite_states_are_half_a_turn_apart() -> None:
 
 def test_a_planted_identity_layer_has_no_score_of_any_kind() -> None:
     name = str(IDENTITY)
-    for metric in ("block_influence", "gate_gradient", "taylor"):
+    for metric in ("block_influence", "gate_gradient", "gate_sensitivity", "taylor"):
         found = table(SCORES, metric)
-        assert found[name].value == 0.0
+        assert found[name].value == found[name].low == found[name].high == 0.0
         others = [abs(found[str(layer)].value) for layer in range(6) if layer != IDENTITY]
         assert min(others) > 1e-3
     angular = table(SCORES, "angular_distance")
@@ -75,7 +76,6 @@ def test_a_planted_identity_layer_has_no_score_of_any_kind() -> None:
     assert abs(angular["2,2"].value - angular["3,1"].value) <= rounding
     gates = table(SCORES, "gate_gradient")
     assert gates[f"{name}.attn"].value == gates[f"{name}.mlp"].value == 0.0
-    assert gates[name].low == gates[name].high == 0.0
     lens = table(SCORES, "logit_lens")
     assert lens[name].value == lens[str(IDENTITY + 1)].value
 
@@ -93,6 +93,38 @@ def outside(scores: list[Score]) -> set[str]:
 def test_on_its_own_text_no_gate_has_an_effect() -> None:
     """The text was drawn from the model, and the expected gradient of a model's loss on its own samples is zero."""
     assert outside(SCORES) == set()
+
+
+def test_what_no_gradient_tells_on_average_the_sensitivity_tells_by_window() -> None:
+    """On the model's own text, where every gate's mean slope is zero, windows still hang on each layer but the idle."""
+    sensitivity, gates = table(SCORES, "gate_sensitivity"), table(SCORES, "gate_gradient")
+    assert sensitivity.keys() == gates.keys()
+    for subject, score in sensitivity.items():
+        assert score.value >= abs(gates[subject].value)
+        if not subject.startswith(str(IDENTITY)):
+            assert score.low > 0
+
+
+def test_the_sensitivity_is_the_mean_size_of_the_slopes_of_windows() -> None:
+    """By hand, one window at a time: |dL/dalpha| of a layer that is turned by alpha."""
+    slopes = []
+    few = Reading("few", "1", READING.length, "next_token", READING.batches[:1])
+    (batch,) = few.batches
+    for row in range(len(batch.windows)):
+        alpha = torch.ones((), requires_grad=True)
+        inputs = {name: value[row : row + 1] for name, value in batch.inputs.items()}
+        with torch.no_grad():
+            captured = STACK.capture(**inputs)
+        state = captured.state
+        for layer in range(STACK.depth):
+            after = STACK.apply(layer, state, captured)
+            state = torch.lerp(state, after, alpha) if layer == 4 else after
+        logits = STACK.finish(state, inputs).logits
+        targets = batch.targets[row : row + 1].flatten()
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets, ignore_index=-100, reduction="sum")
+        slopes.append(float(torch.autograd.grad(loss, alpha)[0]))
+    found = table(survey(STACK, few, None), "gate_sensitivity")["4"]
+    assert found.value == pytest.approx(sum(map(abs, slopes)) / few.tokens, rel=1e-4)
 
 
 def test_a_layer_that_is_too_loud_is_found() -> None:
@@ -136,6 +168,35 @@ def test_taylor_is_the_sum_over_weights_whatever_the_batches() -> None:
         expected = sum(float((w.detach() * g).abs().sum()) for w, g in zip(weights, gradients, strict=True))
         assert right[str(layer)].value == pytest.approx(expected, rel=1e-4)
         assert left[str(layer)].value == pytest.approx(expected, rel=1e-4)
+    assert left["1"].documents == READING.documents
+
+
+def test_the_interval_of_taylor_holds_what_other_documents_give() -> None:
+    """Simulated: gradients of documents about a mean; in most texts the interval holds the mean over all texts."""
+    stack = load(tiny_llama(depth=4))
+    shapes = {name: value.shape for name, value in stack.model.model.layers[0].named_parameters()}
+    draw = torch.Generator().manual_seed(0)
+
+    def normal(scale: float) -> dict[str, torch.Tensor]:
+        return {name: scale * torch.randn(shape, generator=draw) for name, shape in shapes.items()}
+
+    centre = normal(1.0)
+    texts = []
+    for _ in range(60):
+        taylor = Taylor(stack)
+        for group in range(8):
+            # What makes documents differ: how loud they are as a whole, and every weight for itself.
+            loud = 1 + 0.3 * float(torch.randn((), generator=draw))
+            noise = normal(0.5)
+            gradient = {name: loud * centre[name] + noise[name] for name in shapes}
+            taylor.add([gradient] * 4, 1, group)
+        texts.append(taylor.scores(8))
+    for layer in range(4):
+        rows = [scores[layer] for scores in texts]
+        truth = sum(row.value for row in rows) / len(rows)
+        held = sum(row.low <= truth <= row.high for row in rows)
+        assert held >= 51  # 57 of 60 are expected, and fewer than 51 with p < 0.01
+        assert rows[0].high - rows[0].low < truth
 
 
 def test_the_lens_ends_at_the_models_own_loss() -> None:
@@ -147,9 +208,9 @@ def test_the_lens_ends_at_the_models_own_loss() -> None:
 
 
 def test_the_random_twin_is_a_null_of_its_own() -> None:
-    for metric in ("block_influence", "angular_distance", "taylor"):
+    for metric in ("block_influence", "angular_distance", "gate_sensitivity", "taylor"):
         own, null = table(SCORES, metric), table(SCORES, f"{metric}@random_twin")
-        assert null.keys() == own.keys()
+        assert null.keys() == {subject for subject in own if "." not in subject}
         assert all(null[subject].value > 0 for subject in null)
 
 
@@ -180,9 +241,11 @@ def test_too_few_layers_are_refused() -> None:
 def test_few_windows_have_values_without_intervals() -> None:
     stack: Stack = load(tiny_llama())
     reading = Reading("ragged", "0", 12, "next_token", (ragged_batch(),))
-    gates = table(survey(stack, reading, split(stack, reading)), "gate_gradient")
-    assert gates["0"].low is None
-    assert gates["0"].value != 0.0
+    found = survey(stack, reading, split(stack, reading))
+    for metric in ("gate_gradient", "gate_sensitivity", "taylor"):
+        score = table(found, metric)["0"]
+        assert score.low is None
+        assert score.value != 0.0
 
 
 def test_bfloat16_weights_are_scored() -> None:

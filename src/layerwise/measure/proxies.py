@@ -3,10 +3,11 @@
     block_influence    how far a layer turns the state                      `layerwise.measure.block_influence`
     angular_distance   how far a run of layers turns the last token         the same
     gate_gradient      a skip's effect to first order, branches too         `layerwise.measure.gate_gradient`
+    gate_sensitivity   the size of that, window by window                   the same
     taylor             the same, weight by weight                           `layerwise.measure.taylor`
     logit_lens         the loss of every state under the model's own head   `layerwise.measure.logit_lens`
 
-The first four come from the same pass (`survey`); the lens needs a head a state and is priced apart. A proxy is worth
+All but the last come from the same pass (`survey`); the lens needs a head a state and is priced apart. A proxy is worth
 what it agrees with: compare it with the measured skip (`layerwise.measure.agreement`). What a network that has learned
 nothing scores is told beside each, as `<metric>@random_twin`.
 """
@@ -30,16 +31,16 @@ from layerwise.measure.block_influence import Turning
 from layerwise.measure.gate_gradient import GateGradients
 from layerwise.measure.logit_lens import logit_lens
 from layerwise.measure.padding import counted_tokens
-from layerwise.measure.reading import Reading
-from layerwise.measure.taylor import Taylor
+from layerwise.measure.reading import Reading, groups
+from layerwise.measure.taylor import GROUPS, Taylor
 from layerwise.results.rows import Score
 from layerwise.stack import Stack
 from layerwise.stack.branches import Branches
 from layerwise.stack.inputs import evaluating, main_tensor
 from layerwise.stack.weights import twin
 
-TWINNED = frozenset({"block_influence", "angular_distance", "taylor"})
-"""The metrics that are also told of the random twin: a gate has a null of its own, the lens that of a guess."""
+TWINNED = frozenset({"block_influence", "angular_distance", "gate_sensitivity", "taylor"})
+"""The metrics that are also told of the random twin: the gate gradient has a null of its own, the lens a guess's."""
 
 
 def proxies(stack: Stack, reading: Reading, *, seed: int = 0) -> list[Score]:
@@ -57,18 +58,19 @@ def proxies(stack: Stack, reading: Reading, *, seed: int = 0) -> list[Score]:
 def survey(stack: Stack, reading: Reading, branches: Branches | None, *, seed: int = 0) -> list[Score]:
     """The proxies that one forward and one backward pass over `reading` give, without nulls of a twin.
 
-    Without `branches` there are gates of whole layers alone. The model is as before on exit; nothing is added to the
+    Without `branches` there are gates of whole layers alone. The text is read in groups of documents, so that the error
+    of a sum over all of it can be told. The model is as before on exit; nothing is added to the
     `grad` of its parameters.
     """
-    turning, gates, taylor = Turning(stack.depth), GateGradients(), Taylor()
+    turning, gates, taylor = Turning(stack.depth), GateGradients(), Taylor(stack)
     with evaluating(stack.model), differentiable(stack):
-        for batch in reading.batches:
-            for part in in_parts(stack, batch):
+        for number, group in enumerate(groups(reading, GROUPS, 0)):
+            for part in (part for batch in group.batches for part in in_parts(stack, batch)):
                 found = backward(stack, part, branches)
                 turning.add(found.states, counted_tokens(part.inputs, found.states[0]), part.windows)
                 gates.add(found.gates, part.windows)
-                taylor.add(found.weights)
-    return [*turning.scores(), *gates.scores(seed), *taylor.scores(stack, reading.tokens)]
+                taylor.add(found.weights, sum(window.scored for window in part.windows), number)
+    return [*turning.scores(), *gates.scores(seed), *taylor.scores(reading.documents)]
 
 
 def split(stack: Stack, reading: Reading) -> Branches | None:

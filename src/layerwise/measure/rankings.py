@@ -5,7 +5,8 @@
     random_weights                          the ablation `random`
     block_influence                         the proxy of that name
     angular                                 the angular distance across the one layer
-    gate_gradient, taylor                   the proxies of those names
+    gate_sensitivity, gate_gradient,        the proxies of those names
+    taylor
     recovery                                the area under the recovery curve, after damage of equal size where there
                                             is one
 
@@ -53,6 +54,7 @@ _SOURCES = (
     _Source("random_weights", "ablation", "random"),
     _Source("block_influence", "proxies", "block_influence"),
     _Source("angular", "proxies", "angular_distance", suffix=",1"),
+    _Source("gate_sensitivity", "proxies", "gate_sensitivity"),
     _Source("gate_gradient", "proxies", "gate_gradient"),
     _Source("taylor", "proxies", "taylor"),
     _Source("recovery", "recovery", "area", _RECOVERY_TASKS),
