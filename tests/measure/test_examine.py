@@ -81,6 +81,38 @@ def test_every_part_has_a_null_in_its_rows(whole: list[Score]) -> None:
     assert any("random_score" in score.subject for score in whole if score.measure == "agreement")
 
 
+BARE = {"predictability", "examination"}
+"""Measures of which not all rows are means over text: those of weights, and what is done."""
+
+
+@pytest.mark.slow
+def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_path: Path) -> None:
+    """A budget of 64 tokens, and windows of 39: once a single window, which has no interval."""
+    reading = own_text(stack, windows=16, length=40, per_document=16)
+    parts = ("proxies", "predictability", "ablation", "order", "manipulation", "pruning")
+    asked = Examination(curve_tokens=64, parts=parts)
+    scores, _ = carried_out(tmp_path / "run", stack, reading, asked)
+    of_text = [row for row in scores if row.measure not in BARE or row.metric.startswith("use_cost")]
+    assert {row.measure for row in of_text} == {
+        "proxies", "predictability", "ablation", "verdict", "effect", "manipulation", "pruning"
+    }  # fmt: skip
+    bare = [row for row in of_text if row.low is None and row.metric != "null_band"]
+    assert bare == []
+    curves = [row for row in of_text if row.measure in ("manipulation", "pruning") and row.tokens is not None]
+    assert {row.tokens for row in curves} == {64}
+
+
+def test_more_curve_tokens_are_more_tokens_and_few_still_give_intervals(stack: Stack, tmp_path: Path) -> None:
+    """The smaller budget is less than a window of the one document."""
+    reading = own_text(stack, windows=16, length=64, per_document=16)
+    for tokens, spent in ((40, 40), (800, 12 * 63)):
+        asked = Examination(curve_tokens=tokens, parts=("manipulation",))
+        scores, _ = carried_out(tmp_path / str(tokens), stack, reading, asked)
+        rows = [row for row in scores if row.measure == "manipulation" and "@" not in row.metric]
+        assert {row.tokens for row in rows} == {spent}
+        assert all(row.low is not None for row in rows)
+
+
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows_to_the_byte(
     stack: Stack, reading: Reading, whole: list[Score], tmp_path: Path
@@ -179,6 +211,7 @@ def test_too_little_text_says_how_much_is_needed(stack: Stack, tmp_path: Path) -
     reading = own_text(stack, windows=3, length=12)
     scores, notes = carried_out(tmp_path / "run", stack, reading, Examination(parts=("proxies", "ablation", "racing")))
     assert any("fewer than 8: give a longer text" in text for text in notes["racing"])
+    assert any("needs at least 8 windows or documents: give a text of" in text for text in notes["proxies"])
     assert any(score.measure == "ablation" and score.metric == "skip" for score in scores)
 
 

@@ -32,7 +32,7 @@ from layerwise.measure.predictability import predictability
 from layerwise.measure.provenance import provenance
 from layerwise.measure.proxies import cost_ratio, proxies
 from layerwise.measure.pruning import pruning
-from layerwise.measure.reading import Reading, sample, split
+from layerwise.measure.reading import Reading, sample, split, too_little
 from layerwise.measure.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryLedger, recovery
 from layerwise.measure.spectra import spectra
 from layerwise.measure.sweep import plan_records, sweep
@@ -166,7 +166,15 @@ class _Work:
 Say = Callable[[str], None]
 
 
+def _say_too_little(reading: Reading, say: Say, parts: int = 1) -> None:
+    """Say what a text lacks for intervals; `reading` is one of so many `parts` of it."""
+    lacking = too_little(reading, parts)
+    if lacking is not None:
+        say(lacking)
+
+
 def _proxies(work: _Work, say: Say) -> None:
+    _say_too_little(work.reading, say)
     work.keep("proxies", proxies(work.stack, work.reading, seed=work.seed))
     work.decide(MIDDLE, middle(work.stack, work.reading, work.short, seed=work.seed))
     price = cost_ratio(work.stack, sample(work.reading, COST_TOKENS, work.seed))
@@ -175,6 +183,7 @@ def _proxies(work: _Work, say: Say) -> None:
 
 def _structure(work: _Work, say: Say) -> None:
     """Of the weights and of the activations; either may be had without the other."""
+    _say_too_little(work.reading, say)
     sides: tuple[Callable[[], list[Score]], ...] = (
         partial(spectra, work.stack, seed=work.seed),
         partial(activations, work.stack, work.reading, seed=work.seed),
@@ -193,6 +202,7 @@ def _deltas(work: _Work, say: Say) -> None:
 
 
 def _predictability(work: _Work, say: Say) -> None:
+    _say_too_little(work.short, say)
     ledger = work.ledger("predictability", say)
     work.keep("predictability", predictability(work.stack, work.short, seed=work.seed, ledger=ledger))
 
@@ -234,11 +244,14 @@ def _racing(work: _Work, say: Say) -> None:
 
 
 def _order(work: _Work, say: Say) -> None:
+    _say_too_little(work.reading, say)
     chosen = reordered(work.stack.depth)
     store = work.run.store
     sweep(work.stack, chosen, work.reading, sink=store.add_losses, finished=store.finished)
     wanted = {work.baseline, *(str(member.plan) for member in chosen)}
-    losses = [row for row in store.losses() if row.plan in wanted]
+    # Other parts read shorter windows, of which the model as trained has losses too.
+    cells = work.reading.cells
+    losses = [row for row in store.losses() if row.plan in wanted and (row.task, row.document, row.window) in cells]
     store.add_plans(plan_records(chosen))
     found = effects(losses, work.baseline, seed=work.seed, answer_tasks=work.reading.scored_answer_tasks)
     work.keep("effect", found)
@@ -249,6 +262,7 @@ def _order(work: _Work, say: Say) -> None:
 
 
 def _manipulation(work: _Work, say: Say) -> None:
+    _say_too_little(work.short, say)
     ledger = work.ledger("manipulation", say)
     work.keep("manipulation", manipulation(work.stack, work.short, seed=work.seed, ledger=ledger))
 
@@ -287,6 +301,7 @@ def _pruning(work: _Work, say: Say) -> None:
         *proxies(work.stack, first, seed=work.seed),
     ]
     fresh = sample(second, work.asked.curve_tokens, work.seed)
+    _say_too_little(fresh, say, parts=2)
     rows, records = pruning(work.stack, fresh, scores, seed=work.seed, ledger=ledger)
     work.run.store.add_plans(records)
     work.keep("pruning", rows)
