@@ -150,6 +150,26 @@ def test_a_single_document_has_no_null() -> None:
     assert not [metric for metric, _ in found if "null" in metric]
 
 
+def test_of_few_documents_the_windows_are_the_units() -> None:
+    """One document in twelve windows has the interval that twelve documents have."""
+
+    def scores(names: list[str]) -> dict[tuple[str, str], Score]:
+        sums = SimilaritySums()
+        for number, name in enumerate(names):
+            sums.add([random(9 * number + layer, 1, 12, 4) + 1 for layer in range(3)], padded(12), [name])
+        return table(sums.scores())
+
+    one, many = scores(["d"] * 12), scores([f"d{number}" for number in range(12)])
+    for metric in ("cosine", "angular", "cosine_no_sink"):
+        score, other = one[metric, "0,1"], many[metric, "0,1"]
+        assert (score.value, score.low, score.high) == pytest.approx((other.value, other.low, other.high))
+    assert one["cosine", "0,1"].documents == 1
+    # As soon as there are eight documents, these are the units again: two windows of one count once.
+    mixed = scores([*["d0"] * 6, *[f"d{number}" for number in range(1, 8)]])["cosine", "0,1"]
+    assert mixed.low is not None
+    assert mixed.documents == 8
+
+
 def test_intervals_are_over_documents_and_need_eight() -> None:
     def scores(documents: int) -> dict[tuple[str, str], Score]:
         sums = SimilaritySums()

@@ -11,22 +11,24 @@ from layerwise.cli.findings import headline, report_data
 from layerwise.cli.screen import PartBar, duration, output, write
 from layerwise.cli.sitting import begin, speaker, stopped_in_peace
 from layerwise.data.corpus import Corpus
-from layerwise.measure.examination import Examination
+from layerwise.measure.examination import DESCRIBED, Examination
 from layerwise.measure.examine import Watcher, examine, manifest_of
 from layerwise.measure.provenance import folder_of
-from layerwise.measure.reading import read
+from layerwise.measure.reading import read, refuse_too_little
 from layerwise.stack import Stack
 
 
 def consult(stack: Stack, corpus: Corpus, asked: Examination, folder: Path | None, *, fresh: bool, quiet: bool) -> Path:
     """Carry `asked` out into `folder`, or into one named by what is measured; print the claims, write the report.
 
-    Returns the folder.
+    Returns the folder. Raises `MeasureError` for too little text to conclude anything from, before there is a run.
     """
     say = speaker(quiet)
     reading = read(
         stack, corpus, length=asked.length, tokens=asked.tokens, batch_tokens=asked.batch_tokens, seed=asked.seed
     )
+    if not set(asked.parts) <= set(DESCRIBED):
+        refuse_too_little(reading)
     manifest = manifest_of(stack, reading, asked, tuple(sys.argv))
     folder = folder or folder_of(manifest)
     start = time.perf_counter()

@@ -20,7 +20,7 @@ from layerwise.cli.lending import lend
 from layerwise.cli.screen import PartBar, duration, errors, output, write
 from layerwise.cli.sitting import begin, speaker
 from layerwise.data.splits import Splits
-from layerwise.errors import RunError
+from layerwise.errors import DataError, RunError
 from layerwise.measure.edges import ALPHA, alpha_rows
 from layerwise.measure.provenance import described, folder_of, in_words
 from layerwise.measure.survey import Questions, conditions
@@ -28,6 +28,7 @@ from layerwise.merge.lenders import Lender, by_arm
 from layerwise.merge.study import MEASURE as MERGING
 from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import Pedigree, refined_at, trained_models
+from layerwise.results.units import FEWEST_UNITS
 from layerwise.stack import Stack
 from layerwise.train.assessment import Candidate, Watcher, assess, training_rows
 from layerwise.train.processes import is_first_process, training_settings
@@ -62,9 +63,21 @@ def manifest_of(stack: Stack, weights: str, splits: Splits, settings: Mapping[st
     )  # fmt: skip
 
 
+def refuse_too_few(splits: Splits) -> None:
+    """Raise `DataError` where fewer examples are kept for the report than an interval needs."""
+    count = len(splits.test)
+    if count < FEWEST_UNITS:
+        raise DataError(
+            f"{splits.name} leaves {count} example{'s' * (count != 1)} to report on, and an interval, and so any "
+            f"conclusion, needs at least {FEWEST_UNITS}: give more documents, shorter windows of them (--length), or "
+            "more images (--limit)"
+        )
+
+
 def hold(course: Course, stack: Stack, questions: Questions, folder: Path | None, *, fresh: bool, quiet: bool) -> None:
     """Train what is not trained yet into `folder`, or into one named by what is learned, and assess all of it."""
     next(conditions(stack.depth, questions))  # a model that cannot be asked is refused before it is trained
+    refuse_too_few(course.splits)
     manifest = manifest_of(stack, course.base.weights, course.splits, training_settings(course.arguments))
     folder = folder or folder_of(manifest)
     if not is_first_process():

@@ -20,7 +20,7 @@ from layerwise.errors import MeasureError
 from layerwise.measure.conduct import Watcher, benchmarks_of, conduct, manifest_of
 from layerwise.measure.effects import MEASURE as EFFECT
 from layerwise.measure.provenance import folder_of
-from layerwise.measure.reading import Reading, read
+from layerwise.measure.reading import Reading, read, refuse_too_little
 from layerwise.measure.study import Study
 from layerwise.measure.sweep import bill, runnable, with_identity
 from layerwise.plan import Plan
@@ -40,6 +40,7 @@ def sit(stack: Stack, corpus: Corpus, study: Study, folder: Path | None, *, fres
         stack, corpus, length=study.length, tokens=study.tokens, batch_tokens=study.batch_tokens, seed=study.seed
     )
     # Whatever can be refused is refused before there is a run folder.
+    refuse_too_little(reading)
     members, left_out = runnable(stack, study.members(stack.depth))
     plans = with_identity(stack, members)
     benchmarks = benchmarks_of(study)

@@ -25,6 +25,7 @@ from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring
 from layerwise.results import Manifest
 from layerwise.results.pedigree import Pedigree
+from layerwise.results.units import FEWEST_UNITS
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import EMBEDDED
 from layerwise.train.trained import open_trained
@@ -138,9 +139,10 @@ def _documents(subject: Subject, material: Material) -> tuple[str, str, list[Seq
         raise DataError("a text that the model was not trained on is needed: --text FILE_OR_FOLDER")
     corpus = read_corpus(text)
     count = len(corpus.documents)
-    if count < 4:
+    if count < 2 * FEWEST_UNITS:
         raise DataError(
-            f"{text} holds {count} document(s); edges are chosen on one half and judged on the other: give 4 or more"
+            f"{text} holds {count} document(s); edges are chosen on one half and judged on the other, and an interval "
+            f"needs {FEWEST_UNITS} in each: give {2 * FEWEST_UNITS} or more"
         )
     content = digest((str(place % 2), "", each.text.encode()) for place, each in enumerate(corpus.documents))
     return corpus.name, content, [corpus.documents[start::2] for start in (0, 1)]

@@ -7,7 +7,16 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from layerwise.cli.course import Course, candidates_of, check_is_course, hold, manifest_of, review, tell
+from layerwise.cli.course import (
+    Course,
+    candidates_of,
+    check_is_course,
+    hold,
+    manifest_of,
+    refuse_too_few,
+    review,
+    tell,
+)
 from layerwise.cli.lesson import base_of, settings_for
 from layerwise.cli.materials import DIGITS, Material
 from layerwise.cli.model import hush, open_model
@@ -72,6 +81,7 @@ class Trial:
                 f"{folder} was trained on {manifest.corpus} with other splits than these ({splits.name}), so its test "
                 "examples may have been learned from. Give the --images or --text, --limit and --seed of its training"
             )
+        refuse_too_few(splits)
         with Run.resume_or_create(folder, manifest) as run:
             self._ask(run, candidates, splits, opened)
 
@@ -100,6 +110,7 @@ class Trial:
             )
             trained = Trained(stack, None)
         splits = self.material.splits(trained.stack, str(place), quiet=self.quiet)
+        refuse_too_few(splits)
         manifest = manifest_of(trained.stack, weight_hash(trained.stack.model), splits)
         folder = folder or folder_of(manifest)
         arm = trained.pedigree.arm if trained.pedigree is not None else Path(trained.stack.source.name).name

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from layerwise.cli.course import check_is_course, manifest_of, tell
+from layerwise.cli.course import check_is_course, manifest_of, refuse_too_few, tell
 from layerwise.cli.lending import lend
 from layerwise.cli.materials import DIGITS, Material
 from layerwise.cli.model import open_model
@@ -126,6 +126,7 @@ class Union:
             material = replace(material, images=DIGITS)
         splits = material.splits(shell, first.place, quiet=self.quiet)
         self._refuse_other_data(splits, several)
+        refuse_too_few(splits)
         if recorded is not None:
             return splits, recorded
         every = [lender for found in several.values() for lender in found.values()]

@@ -30,6 +30,7 @@ import numpy as np
 
 from layerwise.errors import MeasureError, PlanError
 from layerwise.measure.association import association
+from layerwise.measure.grid import FEWEST_UNITS
 from layerwise.measure.statistics import Estimate, Numbers, holm, paired_bootstrap, ratio, sign_flips
 from layerwise.plan import Edge, Edges
 from layerwise.results.rows import Score
@@ -109,15 +110,14 @@ def losses_as(wired: Wired, edges: Edges, ask: Ask) -> Losses:
 def rank(wired: Wired, ask: Ask, *, seed: int = 0, tell: Callable[[int, int], None] | None = None) -> Ranked:
     """Cut each edge alone and measure the rise; an edge that is all its reader reads stays.
 
-    Raises `MeasureError` where no edge can be cut, and for fewer than two units.
+    Raises `MeasureError` where no edge can be cut, and for fewer units than an interval needs.
     """
     wiring = wired.edges()
     cuts = dict(_single_cuts(wiring, wired.renormalises))
     if not cuts:
         raise MeasureError(f"every reader of this wiring reads one state ({len(wiring)} edges): there is none to cut")
     whole = ask()
-    if len(whole.nll) < 2:
-        raise MeasureError("one document has no interval: give two or more to rank edges on")
+    refuse_too_few(whole)
     rises = []
     for done, cut in enumerate(cuts.values()):
         rises.append(losses_as(wired, cut, ask).nll - whole.nll)
@@ -128,6 +128,15 @@ def rank(wired: Wired, ask: Ask, *, seed: int = 0, tell: Callable[[int, int], No
     p = sign_flips(risen, seed=seed).p
     weights = np.array([wiring.weight(edge) for edge in cuts])
     return Ranked(tuple(cuts), weights, effect, p, np.asarray(holm(p)))
+
+
+def refuse_too_few(losses: Losses) -> None:
+    """Raise `MeasureError` for losses of fewer documents or images than an interval needs."""
+    if len(losses.nll) < FEWEST_UNITS:
+        raise MeasureError(
+            f"edges would be judged on {len(losses.nll)} documents or images, and an interval, and so any ranking, "
+            f"needs at least {FEWEST_UNITS}: give a text of more documents, or more images (--limit)"
+        )
 
 
 def cut(wiring: Edges, order: Sequence[Edge], count: int, *, renormalise: bool) -> Edges:
@@ -227,10 +236,14 @@ def pruned_rows(
     draws: int = DRAWS,
     tell: Callable[[int, int], None] | None = None,
 ) -> list[Score]:
-    """What the pruned wiring loses on the examples of `ask`, beside as many edges cut at random and by size."""
+    """What the pruned wiring loses on the examples of `ask`, beside as many edges cut at random and by size.
+
+    Raises `MeasureError` for fewer units than an interval needs.
+    """
     wiring, scale = wired.edges(), wired.renormalises
     count = len(wiring) - len(pruned)
     base = ask()
+    refuse_too_few(base)
     asked = 0
 
     def rise(edges: Edges) -> Numbers:

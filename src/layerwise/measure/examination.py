@@ -18,6 +18,9 @@ PARTS = (
 )  # fmt: skip
 """The parts of an examination, in the order in which they are carried out: the later ones read the earlier ones."""
 
+DESCRIBED = ("structure", "deltas")
+"""The parts from which nothing is concluded about the model on its text: they tell of its weights, or describe."""
+
 NEEDS = {"agreement": ("proxies", "ablation"), "pruning": ("proxies", "ablation")}
 """The parts whose rows another one reads, and cannot do without."""
 
@@ -30,10 +33,10 @@ class Examination:
     """What is asked, and how: the parts, the text's windows, the smallest effect that counts, the seed.
 
     `tokens` bounds the scored tokens of all parts, `curve_tokens` those of curves and sets of layers (predicted
-    weights, manipulation, pruning). With a `budget`, verdicts come from a race that spends at most so many tokens on
-    any layer, and the other interventions of the ablation read a sample of that size. `margin` is the smallest effect,
-    in nats per token, that counts as one. `thorough` lets every layer recover, trained alone and with the whole model,
-    instead of a few trained alone.
+    weights, manipulation, pruning), which read the beginnings of windows where whole ones would be fewer than 8. With a
+    `budget`, verdicts come from a race that spends at most so many tokens on any layer, and the other interventions of
+    the ablation read a sample of that size. `margin` is the smallest effect, in nats per token, that counts as one.
+    `thorough` lets every layer recover, trained alone and with the whole model, instead of a few trained alone.
 
     Raises `MeasureError` for an unknown part, for one whose needs are not asked for, and for a seed or a count that
     cannot be.

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from layerwise.errors import MeasureError
 from layerwise.measure.statistics import Numbers
 from layerwise.results.rows import Loss
+from layerwise.results.units import FEWEST_UNITS, resampling_unit
 
-FEWEST_UNITS = 8
-"""Below this an interval over units is not honest: no p-value from sign flips could be below 1 / 64."""
+__all__ = ["FEWEST_UNITS", "Cell", "Grid", "arrange", "complete", "resampling_unit"]
 
 Cell = tuple[str, str, int]
 
@@ -107,11 +107,6 @@ def complete(losses: Iterable[Loss]) -> list[Loss]:
     for row in rows:
         measured.setdefault((row.task, row.document, row.window), set()).add(row.plan)
     return [row for row in rows if len(measured[row.task, row.document, row.window]) == plans]
-
-
-def resampling_unit(documents: int) -> Literal["document", "window"]:
-    """What is resampled for a task of so many documents: windows if there are fewer than 8 documents."""
-    return "document" if documents >= FEWEST_UNITS else "window"
 
 
 def _refuse_pair(plan: str, cell: Cell, found: str) -> NoReturn:

@@ -18,7 +18,7 @@ layer j - 1, before any final norm):
               arXiv 2403.17887, section 3.2, there at the last token only)
     cka       unbiased minibatch CKA, see `layerwise.measure.cka`
 
-Cosines and angles carry Student intervals over documents, where there are enough of them.
+Cosines and angles carry Student intervals over documents, or over windows where there are fewer than 8 documents.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
 from layerwise.measure.cka import FEWEST_TOKENS, alignment, unbiased_hsic
 from layerwise.measure.float64 import exact_on_cpu, norms, wide
-from layerwise.measure.grid import FEWEST_UNITS
+from layerwise.measure.grid import FEWEST_UNITS, resampling_unit
 from layerwise.measure.padding import counted_tokens
 from layerwise.measure.statistics import student_interval
 from layerwise.plan import Plan
@@ -115,15 +115,20 @@ class SimilaritySums:
 
 
 @dataclass(slots=True)
-class _Tally:
-    """One document's sums over its tokens: cosines and angles of all pairs, (layers, layers), and unit
-    vectors.
-    """
+class _Sums:
+    """Sums over the tokens of a window or a document: cosines and angles of all pairs, (layers, layers)."""
 
     cosine: Tensor
     angle: Tensor
-    direction: Tensor
     tokens: int
+
+
+@dataclass(slots=True)
+class _Tally:
+    """One document's sums over its tokens, and those of its unit vectors, (layers, width)."""
+
+    sums: _Sums
+    direction: Tensor
 
 
 class _Tokens:
@@ -132,6 +137,8 @@ class _Tokens:
     def __init__(self) -> None:
         self.minibatches = 0
         self._tallies: dict[str, _Tally] = {}
+        self._windows: list[_Sums] = []
+        """Every window's sums, while there are too few documents for an interval."""
         self._hsic = torch.zeros(())
 
     def add(self, states: Sequence[Tensor], chosen: Tensor, documents: Sequence[str]) -> None:
@@ -144,14 +151,18 @@ class _Tokens:
             units = vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)
             by_token = units.transpose(0, 1)
             cosines = (by_token @ by_token.transpose(1, 2)).clamp_(-1, 1)
-            new = _Tally(
+            sums = _Sums(
                 exact_on_cpu(cosines.sum(dim=0)),
                 exact_on_cpu((cosines.arccos() / math.pi).sum(dim=0)),
-                exact_on_cpu(units.sum(dim=1)),
                 len(cosines),
             )
+            new = _Tally(sums, exact_on_cpu(units.sum(dim=1)))
             old = self._tallies.get(document)
             self._tallies[document] = new if old is None else _added(old, new)
+            if resampling_unit(len(self._tallies)) == "window":
+                self._windows.append(sums)
+            else:
+                self._windows.clear()
 
     def align(self, states: Sequence[Tensor], chosen: Tensor, draw: torch.Generator) -> None:
         """Add the HSIC of the batch's tokens, shuffled into minibatches of at most `MINIBATCH`."""
@@ -168,18 +179,16 @@ class _Tokens:
         """The rows of this choice of tokens, the metrics' names ending in `suffix`."""
         if not self._tallies:
             return
-        tallies = list(self._tallies.values())
-        cosines = torch.stack([tally.cosine for tally in tallies])
-        angles = torch.stack([tally.angle for tally in tallies])
-        yield from self._means("cosine" + suffix, cosines, -1.0)
-        yield from self._means("angular" + suffix, angles, 0.0)
-        yield from self._values("cosine_null" + suffix, _null(tallies))
+        units = self._windows or [tally.sums for tally in self._tallies.values()]
+        tokens = torch.tensor([each.tokens for each in units], dtype=torch.float64)
+        yield from self._means("cosine" + suffix, torch.stack([each.cosine for each in units]), tokens, -1.0)
+        yield from self._means("angular" + suffix, torch.stack([each.angle for each in units]), tokens, 0.0)
+        yield from self._values("cosine_null" + suffix, _null(list(self._tallies.values())))
         if self.minibatches:
             yield from self._values("cka" + suffix, alignment(self._hsic))
 
-    def _means(self, metric: str, sums: Tensor, least: float) -> Iterator[Score]:
-        """Means over tokens, from sums of shape (documents, layers, layers), with intervals over documents."""
-        tokens = torch.tensor([tally.tokens for tally in self._tallies.values()], dtype=torch.float64)
+    def _means(self, metric: str, sums: Tensor, tokens: Tensor, least: float) -> Iterator[Score]:
+        """Means over tokens, from sums of shape (units, layers, layers), with intervals over the units."""
         means = sums.sum(dim=0) / tokens.sum()
         if len(sums) < FEWEST_UNITS:
             yield from self._values(metric, means)
@@ -191,7 +200,7 @@ class _Tokens:
 
     def _values(self, metric: str, values: Tensor, bounds: Mapping[str, Tensor] | None = None) -> Iterator[Score]:
         """One row a pair of layers for which there is a value."""
-        tokens = sum(tally.tokens for tally in self._tallies.values())
+        tokens = sum(tally.sums.tokens for tally in self._tallies.values())
         for i in range(len(values)):
             for j in range(i, len(values)):
                 value = float(values[i, j])
@@ -210,12 +219,9 @@ class _Tokens:
 
 
 def _added(left: _Tally, right: _Tally) -> _Tally:
-    return _Tally(
-        left.cosine + right.cosine,
-        left.angle + right.angle,
-        left.direction + right.direction,
-        left.tokens + right.tokens,
-    )
+    one, other = left.sums, right.sums
+    sums = _Sums(one.cosine + other.cosine, one.angle + other.angle, one.tokens + other.tokens)
+    return _Tally(sums, left.direction + right.direction)
 
 
 def _null(tallies: Sequence[_Tally]) -> Tensor:
@@ -228,11 +234,11 @@ def _null(tallies: Sequence[_Tally]) -> Tensor:
         sum_{d != e} s_d . s_e = (sum_d s_d) . (sum_e s_e) - sum_d s_d . s_d
     """
     total = torch.zeros_like(tallies[0].direction)
-    within = torch.zeros_like(tallies[0].cosine)
+    within = torch.zeros_like(tallies[0].sums.cosine)
     for tally in tallies:
         total = total + tally.direction
         within = within + tally.direction @ tally.direction.T
-    counts = [tally.tokens for tally in tallies]
+    counts = [tally.sums.tokens for tally in tallies]
     pairs = sum(counts) ** 2 - sum(count**2 for count in counts)
     return (total @ total.T - within) / pairs if pairs else torch.full_like(within, torch.nan)
 

@@ -22,6 +22,7 @@ from layerwise.report.pretraining import Pretraining
 from layerwise.report.robustness import Robustness
 from layerwise.report.robustness import depth_of as stated_depth
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
+from layerwise.results.units import resampling_unit
 
 ALL_TASKS = "all"
 DELTA = "delta_nll"
@@ -123,6 +124,12 @@ class Evidence:
     def is_diagnosis(self) -> bool:
         """Whether the run diagnosed anything: it has rows of such a measure, or asked whether order matters."""
         return bool(self.diagnosis.measures) or ORDER in self.families
+
+    @property
+    def units(self) -> str:
+        """What the intervals over the text are over: "documents", or "windows" where the text has few documents."""
+        documents = self.data.manifest.get("documents")
+        return f"{resampling_unit(documents)}s" if isinstance(documents, int) else "documents"
 
     def effect(self, plan: str, task: str, metric: str = DELTA) -> Score | None:
         """The effect of one plan on one task, or `None` where it was not measured."""

@@ -1,13 +1,14 @@
 """From rows to sentences: what a run found, said only as far as its numbers carry.
 
 Each finding answers one question. It is `resolved` when its interval (corrected where one pick was made among many)
-leaves out zero, `unresolved` when the run was too small to tell, `described` when its rows carry no interval.
+leaves out zero, `unresolved` when the run was too small to tell, `described` when its rows carry no interval: then
+nothing is concluded, and the answer says why.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -21,9 +22,14 @@ from layerwise.report.notation import between, is_resolved, percent, tidy
 from layerwise.report.window import half_window, on_tasks, order_strategy, ranked
 from layerwise.report.wording import counted, label, listed
 from layerwise.results.rows import Score
+from layerwise.results.units import FEWEST_UNITS
 
 State = Literal["resolved", "unresolved", "described"]
 ABSENCE = "skip"
+BARE = (
+    f"Nothing is concluded: these rows carry no intervals, which take {FEWEST_UNITS} documents or windows on which all"
+    " plans were measured."
+)
 SURVIVES, FADES = 0.75, 0.25  # shares of the contrast that is left without the sink token
 
 
@@ -67,6 +73,9 @@ def _ranking(evidence: Evidence, losses: Mapping[tuple[str, str], Documents]) ->
     rows = ranked(evidence, window, task)
     if len(rows) < 2:
         return None
+    question = "Which change hurts least?"
+    if not _bounded(point for _, point in rows):
+        return Finding(question, (BARE,), "described")
     chain = label(rows[0][0])
     told_apart = 0
     for (_, milder), (strategy, harsher) in pairwise(rows):
@@ -82,7 +91,7 @@ def _ranking(evidence: Evidence, losses: Mapping[tuple[str, str], Documents]) ->
         f". In order of harm: {chain}. {told_apart} of {counted(len(rows) - 1, 'step')} are told apart (<); where they"
         " are not (≈), the order is not resolvable.",
     )
-    return Finding("Which change hurts least?", answer, "resolved" if told_apart else "unresolved")
+    return Finding(question, answer, "resolved" if told_apart else "unresolved")
 
 
 def _order_by_task(evidence: Evidence) -> Finding | None:
@@ -102,7 +111,7 @@ def _order_by_task(evidence: Evidence) -> Finding | None:
     )
     question = "Does order matter more for some tasks than for others?"
     if gap is None:
-        return Finding(question, (*told, "; the rows carry no intervals to compare them by."), "described")
+        return Finding(question, (BARE,), "described")
     words = "Yes. " if gap.resolved else "Not resolvable. "
     corrected = f" (corrected for picking the extreme pair of {pairs})." if pairs > 1 else "."
     answer = (words, *told, "; they differ by ", Number(_shown(gap)), corrected)
@@ -158,6 +167,9 @@ def _layers(evidence: Evidence) -> Finding | None:
     scores = {layer: score for layer, score in found.items() if score is not None and math.isfinite(score.value)}
     if len(scores) < 2:
         return None
+    question = "Which layer matters most, and which least?"
+    if not _bounded(scores.values()):
+        return Finding(question, (BARE,), "described")
     level = evidence.data.level
     most = max(scores, key=lambda layer: scores[layer].value)
     least = min(scores, key=lambda layer: abs(scores[layer].value))
@@ -174,7 +186,12 @@ def _layers(evidence: Evidence) -> Finding | None:
     if helped:
         pieces.append(f" Dropping layer {listed([str(layer) for layer in helped])} lowers the loss.")
     state: State = "resolved" if is_resolved(scores[most], level) else "unresolved"
-    return Finding("Which layer matters most, and which least?", tuple(pieces), state)
+    return Finding(question, tuple(pieces), state)
+
+
+def _bounded(rows: Iterable[Point | Score]) -> bool:
+    """Whether every row has an interval: without one there is no ranking."""
+    return all(row.low is not None and row.high is not None for row in rows)
 
 
 def _silence(silent: list[int], scores: list[Score], total: int) -> str:
@@ -192,21 +209,23 @@ def _zones(evidence: Evidence) -> Finding | None:
     zone = similarity.clearest_zone(with_sink) if with_sink else None
     if zone is None or without is None or zone.contrast <= 0.0:
         return None
+    question = "Do the similarity zones survive without the sink token?"
     left = similarity.contrast(without, zone.first, zone.last)
     whole_bounds, left_bounds = (_contrast_bounds(evidence, name, zone) for name in ("cosine", "cosine_no_sink"))
+    if whole_bounds is None or left_bounds is None:
+        return Finding(question, (BARE,), "described")
     share = left / zone.contrast
     state, words = _survival(share, whole_bounds, left_bounds)
     answer = (
         f"{words}. Hidden states {zone.first}–{zone.last} form the clearest zone; its cosine contrast is ",
-        Number(between(zone.contrast, *(whole_bounds or (None, None)))),
+        Number(between(zone.contrast, *whole_bounds)),
         " with the sink token and ",
-        Number(between(left, *(left_bounds or (None, None)))),
+        Number(between(left, *left_bounds)),
         " without, ",
         Number(percent(share)),
         " of it.",
-        "" if left_bounds else " These rows carry no intervals.",
     )
-    return Finding("Do the similarity zones survive without the sink token?", answer, state)
+    return Finding(question, answer, state)
 
 
 def _contrast_bounds(evidence: Evidence, metric: str, zone: similarity.Zone) -> tuple[float, float] | None:
@@ -214,11 +233,11 @@ def _contrast_bounds(evidence: Evidence, metric: str, zone: similarity.Zone) -> 
     return similarity.contrast_bounds(lows, highs, zone.first, zone.last) if lows and highs else None
 
 
-def _survival(share: float, whole: tuple[float, float] | None, left: tuple[float, float] | None) -> tuple[State, str]:
+def _survival(share: float, whole: tuple[float, float], left: tuple[float, float]) -> tuple[State, str]:
     """What becomes of a zone that keeps this share of its contrast; resolved when both ends of the share agree."""
     words = _survives(share)
-    if whole is None or left is None or whole[0] <= 0.0:
-        return "described", words
+    if whole[0] <= 0.0:
+        return "unresolved", "Not resolvable"
     ends = {_survives(left[0] / whole[1]), _survives(left[1] / whole[0])}
     return ("resolved", words) if ends == {words} else ("unresolved", "Not resolvable")
 

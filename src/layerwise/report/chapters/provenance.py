@@ -12,14 +12,22 @@ from layerwise.report.markup import Safe, element
 from layerwise.report.notation import percent, tidy
 from layerwise.report.table import simple_table
 from layerwise.report.wording import label
+from layerwise.results.units import FEWEST_UNITS
 
 METHOD = (
-    "Effects are paired differences to the untouched model on the same documents, in nats per scored token.",
-    "Intervals are paired bootstraps over documents: whole documents are drawn again, with replacement.",
+    "Effects are paired differences to the untouched model on the same text, in nats per scored token.",
     "Adjusted p-values are corrected over their family of plans (Holm), so a verdict allows for how many were tried.",
-    "The minimum detectable effect (resolution) is the smallest true effect that this many documents would show.",
+    "The minimum detectable effect (resolution) is the smallest true effect that this much text would show.",
     "Where no effect was found the verdict names that size: absence of evidence, with its limit.",
 )
+RESAMPLED = {
+    "documents": "Intervals are paired bootstraps over documents: whole documents are drawn again, with replacement;"
+    f" of a task with fewer than {FEWEST_UNITS} documents its windows are.",
+    "windows": f"Intervals are paired bootstraps over windows, since the text has fewer than {FEWEST_UNITS} documents:"
+    " they tell what other windows of these documents would give, and not what other documents would.",
+}
+"""How the intervals of a sweep and of a diagnosis are made, by what is resampled."""
+
 ROBUST_METHOD = (
     "An arm is one way of training; with several seeds its interval is Student's t over the seeds.",
     "A single model, or a single seed, has a Wilson interval over its examples.",
@@ -123,7 +131,7 @@ def _explained(evidence: Evidence) -> tuple[tuple[str, ...], tuple[tuple[str, st
         return PRETRAINED_METHOD, (*_arms(evidence.pretraining.arms), *PRETRAINED_GLOSSARY)
     if evidence.robustness.measures:
         return ROBUST_METHOD, (*_arms(evidence.robustness.arms), *ROBUST_GLOSSARY)
-    return METHOD, GLOSSARY
+    return (METHOD[0], RESAMPLED[evidence.units], *METHOD[1:]), GLOSSARY
 
 
 def _arms(named: Iterable[str]) -> Iterator[tuple[str, str]]:

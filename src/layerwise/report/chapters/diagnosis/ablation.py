@@ -57,9 +57,11 @@ def ablation(evidence: Evidence) -> Chapter:
     ]
     body.append(
         note(
-            "Ribbons are intervals by bootstrap over documents. The grey band about zero is where an intervention"
-            " without any effect would fall, over all layers together. A replacement writes something where silence"
-            " writes nothing, so it may cost far more: it says what a wrong layer does, not what this one is worth."
+            f"Ribbons are intervals by bootstrap over {evidence.units}. The grey band about zero is where an"
+            " intervention without any effect would fall, over all layers together. A replacement writes something"
+            " where silence writes nothing, so it may cost far more: it says what a wrong layer does, not what"
+            " this one is worth. A mean that stands in for a layer's output is taken over the half of the text"
+            " that it is not judged on."
         )
     )
     return Chapter("ablation", title, short, tuple(body), tuple(pictures.values()))

@@ -44,7 +44,9 @@ def structure(evidence: Evidence) -> Chapter:
     if states:
         body += [element("h3", "What the layers do to the states"), _grid(states)]
     body.append(
-        note("Grey: a randomly initialised twin of the same configuration. Ribbons are intervals over documents.")
+        note(
+            f"Grey: a randomly initialised twin of the same configuration. Ribbons are intervals over {evidence.units}."
+        )
     )
     return Chapter(MEASURE, title, short, tuple(body), (*weights.values(), *states.values()))
 

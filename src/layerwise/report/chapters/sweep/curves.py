@@ -49,9 +49,9 @@ def _curves_body(evidence: Evidence, families: tuple[str, ...], main: Picture, s
         main.controls(),
         card(None, main.html()),
         note(
-            "Bands are intervals by bootstrap over documents. Where a strategy has several plans at one size, the line"
-            " is their mean (the dots are the plans) and the band holds both errors. Grey about zero: the minimum"
-            " detectable effect; what lies inside would not be told apart from nothing."
+            f"Bands are intervals by bootstrap over {evidence.units}. Where a strategy has several plans at one size,"
+            " the line is their mean (the dots are the plans) and the band holds both errors. Grey about zero: the"
+            " minimum detectable effect; what lies inside would not be told apart from nothing."
         ),
     ]
     if small:

@@ -55,7 +55,7 @@ def _widest(evidence: Evidence) -> str:
         for score in evidence.scores("similarity")
         if score.metric in MAPS and score.low is not None and score.high is not None
     ]
-    return f" Intervals over documents reach at most ±{tidy(max(widths))}." if widths else ""
+    return f" Intervals over {evidence.units} reach at most ±{tidy(max(widths))}." if widths else ""
 
 
 def _scale(found: dict[str, Matrix]) -> tuple[float, float]:
