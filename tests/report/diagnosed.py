@@ -25,7 +25,9 @@ STRATEGIES = ("scale", "noise", "low_rank", "interpolate", "copy", "predict")
 SIZES = (0.05, 0.1, 0.2, 0.5, 1.0)
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25)
 DAMAGES = ("noise_50/layer", "equal_damage/layer", "reinitialise/model")
-RANKINGS = ("skip", "mean_ablate", "block_influence", "gate_gradient", "taylor", "recovery", "random_score")
+RANKINGS = (
+    "skip", "mean_ablate", "block_influence", "gate_sensitivity", "gate_gradient", "taylor", "recovery", "random_score",
+)  # fmt: skip
 TOKENS = 9000
 PARTS = (
     "proxies", "structure", "deltas", "predictability", "ablation", "racing", "order", "manipulation", "recovery",
@@ -241,6 +243,7 @@ def _proxies(depth: int, draw: random.Random) -> Iterator[Score]:
         for part, share in (("", 1.0), (".attn", 0.35), (".mlp", 0.6)):
             value = 0.8 * share * worth(layer, depth) + draw.gauss(0, 0.01)
             yield row("proxies", f"{layer}{part}", "gate_gradient", value, 0.04, tokens=TOKENS)
+            yield row("proxies", f"{layer}{part}", "gate_sensitivity", abs(value) + 0.1, 0.04, tokens=TOKENS)
         yield row("proxies", str(layer), "taylor", 30.0 * abs(worth(layer, depth)) + 4.0, 1.0, tokens=TOKENS)
         for length in range(1, depth - layer + 1):
             yield row(

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from layerwise.report import ReportData, markdown, render
-from layerwise.report.diagnosis import MEASURES
-from layerwise.results.rows import Note
+from layerwise.report.chapters.diagnosis.proxies import recommendation
+from layerwise.report.diagnosis import MEASURES, Diagnosis
+from layerwise.results.rows import Note, Score
 from report import diagnosed, synthetic
 from report.test_page import CHAPTERS as SWEEP
 from report.test_page import Page, read
@@ -193,6 +194,41 @@ def test_an_interrupted_diagnosis_names_the_parts_that_are_waiting() -> None:
     assert "3 parts of this diagnosis are not complete (recovery, agreement and pruning)" in text
     whole = diagnosed.resumable(diagnosed.diagnosis(8), *diagnosed.PARTS)
     assert "not complete" not in read(render(whole)).text
+
+
+def compared(**correlations: tuple[float, float | None, float]) -> Diagnosis:
+    """Rank correlations of proxies with skipping: each with the low end of its interval, and its corrected p."""
+    rows = [
+        Score("agreement", f"skip,{name}", "all", "spearman", value, low, 0.95, p, p)
+        for name, (value, low, p) in correlations.items()
+    ]
+    return Diagnosis.of(rows, 12)
+
+
+def test_the_proxy_is_recommended_that_agrees_with_skipping_on_this_model() -> None:
+    told = recommendation(
+        compared(gate_gradient=(-0.15, -0.7, 0.6), taylor=(0.7, 0.2, 0.01), gate_sensitivity=(0.74, 0.3, 0.004))
+    )
+    assert told.startswith("Recommended for this model: gate sensitivity 0.740 [0.300, 0.950] (Spearman's")
+    assert "also in agreement: taylor 0.700" in told
+    assert "not beyond chance: gate gradient −0.150" in told
+
+
+@pytest.mark.parametrize("row", [(0.8, None, 0.01), (0.8, -0.1, 0.01), (0.8, 0.2, 0.2)])
+def test_no_proxy_is_recommended_without_evidence(row: tuple[float, float | None, float]) -> None:
+    """A great correlation without an interval, with one that holds zero, or no greater than chance may give."""
+    assert recommendation(compared(taylor=row)).startswith("No proxy is recommended: none ranks these layers")
+    assert recommendation(compared()) == ""
+
+
+def test_the_page_says_whether_documents_or_windows_are_resampled() -> None:
+    data = diagnosed.diagnosis(8)
+    many, one = (read(render(replace(data, manifest={**data.manifest, "documents": n}))).text for n in (40, 1))
+    assert "whole documents are drawn again" in many
+    assert "Ribbons are intervals by bootstrap over documents" in many
+    assert "bootstraps over windows, since the text has fewer than 8 documents" in one
+    assert "Ribbons are intervals by bootstrap over windows" in one
+    assert "whole documents are drawn again" not in one
 
 
 def test_depth_is_read_from_the_rows_where_nobody_states_it(html: str) -> None:

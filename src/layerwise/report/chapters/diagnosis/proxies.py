@@ -12,32 +12,67 @@ from layerwise.report.figures.grids import window_grid
 from layerwise.report.figures.lines import lined, telling
 from layerwise.report.figures.scatter import scattered
 from layerwise.report.markup import Safe, element
-from layerwise.report.notation import tidy
+from layerwise.report.notation import between, tidy
 from layerwise.report.picture import Choice, Picture
 from layerwise.report.series import Line, Rows, layer_bands
+from layerwise.report.wording import label, listed
+from layerwise.results.rows import Score
 
 MEASURE = "proxies"
+RANKED = ("block_influence", "angular", "gate_sensitivity", "gate_gradient", "taylor")
+"""The proxies by the names of their rankings."""
+
 HALVES = {None: "whole layer", "attn": "attention", "mlp": "MLP"}
 
 
 def proxies(evidence: Evidence) -> Chapter:
-    """Each proxy by depth, the angular map, and the gate gradient against the effect that it predicts."""
+    """Which proxy agrees with skipping; each by depth, the angular map, and the gates against the measured effect."""
     title, short = "Cheap proxies", "Proxies"
     found = evidence.diagnosis
-    pictures = {**_influence(found), **_gradient(found), **_taylor(found), **_lens(found)}
+    pictures = {**_influence(found), **_sensitivity(found), **_gradient(found), **_taylor(found), **_lens(found)}
     if not pictures:
         return Chapter(MEASURE, title, short, (missing("No proxy was measured in this run (proxies)."),))
     cards = (card(name, picture.controls(), picture.html()) for name, picture in pictures.items())
     body: list[Safe] = [
         lead(f"What a forward and a backward pass already tell about every layer.{_price(found)}"),
+        *((element("p", told),) if (told := recommendation(found)) else ()),
         element("div", *cards, class_="grid pair"),
         note(
-            "On the dotted diagonal the gate gradient, the slope of the loss as a layer is turned down, predicts the"
-            " effect of skipping exactly. The logit lens reads each hidden state with the model's own head; state 0 is"
-            " the embedding."
+            "On the dotted diagonal the gate gradient, the slope of the loss as a layer is turned down, predicts"
+            " the effect of skipping exactly; where a model has converged it should vanish. Its size, taken window"
+            " by window (the gate sensitivity), does not, and has no sign. The logit lens reads each hidden state"
+            " with the model's own head; state 0 is the embedding."
         ),
     ]
     return Chapter(MEASURE, title, short, tuple(body), tuple(pictures.values()))
+
+
+def recommendation(found: Diagnosis) -> str:
+    """Which proxies rank the layers as the measured skip does, the best first; empty where that was not compared.
+
+    One agrees when its rank correlation with skipping leaves zero below its interval, and is beyond what random
+    rankings reach (p corrected over all pairs of scores).
+    """
+    compared = {name: score for name in RANKED if (score := found.score("agreement", f"skip,{name}", "spearman"))}
+    if not compared:
+        return ""
+    ordered = sorted(compared, key=lambda name: -compared[name].value)
+    agreeing = [name for name in ordered if _agrees(compared[name], found.level)]
+    told = {name: f"{label(name)} {between(row.value, row.low, row.high)}" for name, row in compared.items()}
+    others = listed([told[name] for name in ordered if name not in agreeing])
+    what = "Spearman's rank correlation with skipping over the layers"
+    if not agreeing:
+        return f"No proxy is recommended: none ranks these layers as skipping does, beyond chance ({what}: {others})."
+    first, *more = [told[name] for name in agreeing]
+    pieces = [f"Recommended for this model: {first} ({what})"]
+    pieces += [f"also in agreement: {listed(more)}"] if more else []
+    pieces += [f"not beyond chance: {others}"] if others else []
+    return f"{'; '.join(pieces)}."
+
+
+def _agrees(score: Score, level: float) -> bool:
+    chance = score.p if score.p_adjusted is None else score.p_adjusted
+    return score.low is not None and score.low > 0.0 and (chance is None or chance < level)
 
 
 def _price(found: Diagnosis) -> str:
@@ -62,6 +97,18 @@ def _influence(found: Diagnosis) -> dict[str, Picture]:
         figure = window_grid(windows, titles=("first layer", "number of layers"), height=340)
         pictures[title] = Picture("proxies-angular", title, {(): figure})
     return pictures
+
+
+def _sensitivity(found: Diagnosis) -> dict[str, Picture]:
+    rows = {part: found.layers(MEASURE, "gate_sensitivity", part=part) for part in (None, *PARTS)}
+    lines = [Line(HALVES[part], layers, slot) for slot, (part, layers) in enumerate(rows.items()) if layers]
+    if not lines:
+        return {}
+    title = "Gate sensitivity: how much the loss of a window hangs on each layer"
+    tell = telling("layer {}", "nats per token", found.level)
+    bands = layer_bands(found, MEASURE, "gate_sensitivity")
+    figure = lined(lines, bands, across="layer", upwards="mean |∂L/∂α|", tell=tell, legend=True)
+    return {title: Picture("proxies-sensitivity", title, {(): figure})}
 
 
 def _gradient(found: Diagnosis) -> dict[str, Picture]:
