@@ -23,7 +23,7 @@ def save_vit(folder: Path, classes: int = 10, depth: int = DEPTH) -> Path:
     return folder
 
 
-def save_images(folder: Path, count: int = 12) -> Path:
+def save_images(folder: Path, count: int = 40) -> Path:
     """Two folders of `count` grey images each, every one different."""
     pixels = torch.randint(0, 256, (2, count, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     for name, images in zip(CLASSES, pixels, strict=True):

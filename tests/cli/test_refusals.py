@@ -222,7 +222,7 @@ def test_the_folder_of_another_run_keeps_its_rows(
     weights = load_file(own_model / "model.safetensors")
     weights["model.norm.weight"] *= 2
     save_file(weights, own_model / "model.safetensors", {"format": "pt"})
-    (tmp_path / "text.txt").write_text("another text, as short as it is")
+    (tmp_path / "text.txt").write_text("another text, as short as it may be. " * 40)
     more, said = OTHERWISE[change]
     if change == "threads":
         monkeypatch.setattr(torch, "get_num_threads", lambda: thread_count() + 1)

@@ -109,7 +109,7 @@ def test_fresh_does_not_answer_for_another_model(vit: Path, tmp_path: Path) -> N
 
 def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> None:
     texts = save_texts(tmp_path / "texts")
-    ended = layerwise("robustness", model, "--text", texts, "--length", "40", *FEW, "--run", tmp_path / "run")
+    ended = layerwise("robustness", model, "--text", texts, "--length", "18", *FEW, "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert ended.out.startswith("nats per token, lower is better")
     assert not [row for row in scores(tmp_path / "run") if row.metric == "accuracy_top5"]
@@ -117,7 +117,7 @@ def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
-    text = ("--text", save_texts(tmp_path / "texts"), "--length", "40")
+    text = ("--text", save_texts(tmp_path / "texts"), "--length", "18")
     run = tmp_path / "run"
     trained = layerwise(
         "train", "layershuffle", "--model", model, *text, "--epochs", "1", "--batch", "8", "--seeds", "2", "--run", run

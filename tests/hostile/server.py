@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 _PAUSE = 0.005  # seconds between two looks at a child
-_FIRST = ("sweep", "demo", "--families", "", "--plan", "0-10", "--no-similarity", "--quiet")
+_FIRST = ("sweep", "demo", "--families", "", "--plan", "0-10", "--no-similarity", "--length", "12", "--quiet")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 

@@ -15,6 +15,8 @@ from hostile.material import model
 
 SWEEP = ("sweep", "model", "--run", "run", "--families", "leave_one_out", "--no-similarity")
 SCORED = "A text that is long enough to be scored, one character after the other. "
+ENOUGH = "\n<|endoftext|>\n".join([SCORED] * 8)
+"""Documents enough for an interval, without which a sweep concludes nothing and is refused."""
 
 
 def _file(name: str, content: bytes, folder: Path) -> None:
@@ -69,7 +71,7 @@ def _link_loop(folder: Path) -> None:
 def _folder_loop(folder: Path) -> None:
     (folder / "texts" / "inner").mkdir(parents=True)
     (folder / "texts" / "inner" / "again").symlink_to(folder / "texts", target_is_directory=True)
-    (folder / "texts" / "a.txt").write_text(SCORED * 3)
+    (folder / "texts" / "a.txt").write_text(ENOUGH)
 
 
 def _pipe(folder: Path) -> None:
@@ -95,7 +97,7 @@ def _line_break_name(folder: Path) -> None:
 
 
 def _strange_name(folder: Path) -> None:
-    Path(os.fsdecode(os.fsencode(folder) + b"/\xff\xfe.txt")).write_text(SCORED * 3)
+    Path(os.fsdecode(os.fsencode(folder) + b"/\xff\xfe.txt")).write_text(ENOUGH)
 
 
 def _strange_names(folder: Path) -> None:
@@ -119,10 +121,10 @@ _TEXTS = (
     _text("a text in Latin-1", "text.txt", "Zürich und Genève".encode("latin-1"), ("byte 1 is 0xfc",)),
     _text("an overlong encoding", "text.txt", b"abc \xc0\xaf def", ("byte 4 is 0xc0",)),
     _text("half of a surrogate pair", "text.txt", b"abc \xed\xa0\x80 def", ("byte 4 is 0xed",)),
-    _text("a byte-order mark and a text", "text.txt", b"\xef\xbb\xbf" + SCORED.encode() * 3, None),
+    _text("a byte-order mark and a text", "text.txt", b"\xef\xbb\xbf" + ENOUGH.encode(), None),
     _text("a byte-order mark alone", "text.txt", b"\xef\xbb\xbf", ("is empty",)),
     _text("one token", "text.txt", b"a", ("has 1 token(s)",)),
-    _text("characters that the tokenizer does not know", "text.txt", "ééé ü".encode() * 9, None),
+    _text("characters that the tokenizer does not know", "text.txt", ENOUGH.replace("scored", "ééé ü").encode(), None),
     _made("a text of three gigabytes", _sparse, ("3.2 GB", "text.txt")),
     _text("a gzip bomb", "text.txt.gz", _bomb, ("text.txt.gz", "unpacks to more than")),
     _text("a gzip bomb of white space", "text.txt.gz", _small_bomb, ("text.txt.gz", "unpacks to more than")),
@@ -163,7 +165,10 @@ _TEXTS = (
     _text("JSON lines, keys without a text", "t.jsonl", _json(content="a"), ("the keys content",)),
     _text("JSON lines, an id that is a list", "t.jsonl", _json(text=SCORED, id=["a"]), ("line 1", "id is ['a']")),
     _text("JSON lines, a task that is an object", "t.jsonl", _json(text=SCORED, task={}), ("line 1", "task is {}")),
-    _text("JSON lines, a number for an id", "t.jsonl", _json(text=SCORED, id=7), None),
+    _text("JSON lines, a number for an id", "t.jsonl", b"".join(_json(text=SCORED, id=n) for n in range(8)), None),
+    _text(
+        "JSON lines, one document", "t.jsonl", _json(text=SCORED, id=7), ("1 window of", "needs at least 8", "--length")
+    ),
     _text(
         "JSON lines, two with one id", "t.jsonl", _json(text=SCORED, id=7) * 2, ("stand for more than one document",)
     ),

@@ -74,16 +74,26 @@ def test_one_seed_has_wilson_s_interval_over_images() -> None:
 
 
 def test_texts_have_intervals_over_windows() -> None:
-    """Tokens of one window err together: forty tokens in four windows are four."""
-    hits, scored, nats = [9, 2, 8, 1], [10, 10, 10, 10], [1.0, 30.0, 2.0, 31.0]
+    """Tokens of one window err together: eighty tokens in eight windows are eight."""
+    hits, scored, nats = [9, 2, 8, 1] * 2, [10] * 8, [1.0, 30.0, 2.0, 31.0] * 2
     alone = {"llama": {0: Survey(4, {"arbitrary": outcome(hits, nats, scored)})}}
     row = rows_of(alone, "nll")["llama", "arbitrary", "accuracy"]
     shares = np.array(hits) / 10
-    reach = stats.t(3).ppf(0.975) * shares.std(ddof=1) / 2
+    reach = stats.t(7).ppf(0.975) * shares.std(ddof=1) / 8**0.5
     assert (row.value, row.low, row.high) == pytest.approx((0.5, 0.5 - reach, 0.5 + reach))
-    assert (row.documents, row.tokens) == (4, 40)
-    assert rows_of(alone, "nll")["llama", "arbitrary", "nll"].value == pytest.approx(64 / 40)
+    assert (row.documents, row.tokens) == (8, 80)
+    assert rows_of(alone, "nll")["llama", "arbitrary", "nll"].value == pytest.approx(128 / 80)
     assert ("llama", "arbitrary", "accuracy_top5") not in rows_of(alone, "nll")
+
+
+def test_of_few_windows_the_value_has_no_interval() -> None:
+    """Nor does the loss of one example end a survey of minutes."""
+    for count in (1, 7):
+        hits, nats = [9, 2, 8, 1, 4, 4, 4][:count], [3.0] * count
+        rows = rows_of({"llama": {0: Survey(4, {"arbitrary": outcome(hits, nats, [10] * count)})}}, "nll")
+        for metric in ("accuracy", "nll"):
+            row = rows["llama", "arbitrary", metric]
+            assert (row.low, row.high, row.documents) == (None, None, count)
 
 
 def test_differences_are_paired_by_seed_and_by_image() -> None:

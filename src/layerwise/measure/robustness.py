@@ -2,8 +2,8 @@
 
 An *arm* is one way of training, with one survey a seed. The number of an arm is the mean over its seeds with Student's
 interval over them, since another seed is what a reader would run; an arm of one seed has the interval of its examples
-(Wilson's for images, Student's over windows for text). Differences to the baseline are paired: the same seed, the same
-examples, the same orders.
+(Wilson's for images, Student's over windows for text, of 8 at least). Differences to the baseline are paired: the same
+seed, the same examples, the same orders.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from layerwise.measure.grid import FEWEST_UNITS
 from layerwise.measure.judgement import Numbers, Outcome
 from layerwise.measure.seeds import over_seeds
 from layerwise.measure.statistics import student_interval, wilson
@@ -22,6 +23,10 @@ MEASURE = "robustness"
 BASELINE = "baseline"
 Arms = Mapping[str, Mapping[int, Survey]]
 """From the name of an arm to its surveys by seed."""
+
+
+Bounded = tuple[float, float | None, float | None]
+"""A value with the ends of its interval, where it has one."""
 
 
 def robustness(arms: Arms, *, chance: float, classes: int, leads: str) -> list[Score]:
@@ -121,22 +126,31 @@ def _rows(arm: str, task: str, outcomes: Mapping[int, Outcome]) -> Iterator[Scor
         yield _score(arm, task, metric, float(np.mean(values)), low, high, outcomes[first])
 
 
-def metrics(outcome: Outcome) -> Iterator[tuple[str, tuple[float, float, float]]]:
+def metrics(outcome: Outcome) -> Iterator[tuple[str, Bounded]]:
     """Each metric of one outcome with the interval over its examples."""
     counted = outcome.scored > 0
     scored = outcome.scored[counted]
     yield "accuracy", _share(outcome.hits[counted], scored)
     if outcome.hits_top5 is not None:
         yield "accuracy_top5", _share(outcome.hits_top5[counted], scored)
-    nats = student_interval(outcome.nll[None, counted], scored)
-    yield "nll", (float(nats.value[0]), float(nats.low[0]), float(nats.high[0]))
+    yield "nll", _student(outcome.nll[counted], scored)
 
 
-def _share(hits: Numbers, scored: Numbers) -> tuple[float, float, float]:
+def _share(hits: Numbers, scored: Numbers) -> Bounded:
     # One label an example: a proportion. Several: they err together, so examples are the units.
-    found = wilson(hits.sum(), len(hits)) if (scored == 1).all() else student_interval(hits[None], scored)
-    value, low, high = (float(np.ravel(part)[0]) for part in (found.value, found.low, found.high))
+    if (scored != 1).any():
+        return _student(hits, scored)
+    found = wilson(hits.sum(), len(hits))
+    value, low, high = (float(part) for part in (found.value, found.low, found.high))
     return value, low, high
+
+
+def _student(values: Numbers, scored: Numbers) -> Bounded:
+    """The mean per scored label, with Student's interval over the examples where there are enough."""
+    if scored.size < FEWEST_UNITS:
+        return float(values.sum() / scored.sum()), None, None
+    found = student_interval(values[None], scored)
+    return float(found.value[0]), float(found.low[0]), float(found.high[0])
 
 
 def _differences(arm: str, task: str, outcomes: Mapping[int, Outcome], base: Mapping[int, Outcome]) -> Iterator[Score]:
@@ -148,7 +162,7 @@ def _differences(arm: str, task: str, outcomes: Mapping[int, Outcome], base: Map
         yield _score(arm, task, f"{metric}_above@{BASELINE}", *paired(pairs, field), pairs[0][0])
 
 
-def paired(pairs: Sequence[tuple[Outcome, Outcome]], field: str, sign: float = 1.0) -> tuple[float, float, float]:
+def paired(pairs: Sequence[tuple[Outcome, Outcome]], field: str, sign: float = 1.0) -> Bounded:
     """`sign` times one minus other, per scored label: the mean over pairs, and its interval.
 
     With several pairs (seeds) Student's interval over them, with one over its examples.
@@ -158,10 +172,11 @@ def paired(pairs: Sequence[tuple[Outcome, Outcome]], field: str, sign: float = 1
     if len(values) > 1:
         return float(np.mean(values)), *over_seeds(values)
     counted = pairs[0][0].scored > 0
-    found = student_interval(gaps[0][None, counted], pairs[0][0].scored[counted])
-    return values[0], float(found.low[0]), float(found.high[0])
+    return _student(gaps[0][counted], pairs[0][0].scored[counted])
 
 
-def _score(subject: str, task: str, metric: str, value: float, low: float, high: float, outcome: Outcome) -> Score:
+def _score(
+    subject: str, task: str, metric: str, value: float, low: float | None, high: float | None, outcome: Outcome
+) -> Score:
     examples, labels = int((outcome.scored > 0).sum()), int(outcome.scored.sum())
     return Score(MEASURE, subject, task, metric, value, low, high, documents=examples, tokens=labels)

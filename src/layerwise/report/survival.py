@@ -3,7 +3,8 @@
 Each trial changes the model and asks what is left of its accuracy. What is left is measured on one scale for the whole
 run: 0 is chance, 1 is the best arm in order, both as credit (see `quantity`). An arm *survives* a trial when even the
 low end of its interval keeps three quarters of that way, it is *lost* when even the high end keeps less than one
-quarter, and all else is survival *in part*: so the words never say more than the intervals do.
+quarter, and all else is survival *in part*: so the words never say more than the intervals do. A number without an
+interval is left out.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ def survival(found: Robustness) -> Survival:
             trial: score
             for trial in asked
             if (score := found.score(trial.measure, quantity.metric, arm, trial.task)) is not None
+            and score.low is not None
         }
         for arm in found.arms
     }

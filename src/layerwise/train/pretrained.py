@@ -27,6 +27,7 @@ from layerwise.measure.seeds import over_seeds
 from layerwise.measure.statistics import paired_bootstrap
 from layerwise.models import ElcForMaskedLM
 from layerwise.results.rows import Score
+from layerwise.results.units import FEWEST_UNITS
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.placement import device_of
 from layerwise.train.pretraining import Pretraining
@@ -74,7 +75,7 @@ def masked_loss(model: ElcForMaskedLM, subject: str, examples: FixedMasks, colla
         np.add.at(asked, owners, 1)
     seen = asked > 0
     value, low, high = float(nats.sum() / asked.sum()), None, None
-    if seen.sum() > 1:
+    if seen.sum() >= FEWEST_UNITS:
         interval = paired_bootstrap([nats[seen]], asked[seen], seed=0)
         low, high = float(interval.low[0]), float(interval.high[0])
     return Score(HELD_OUT, subject, "test", "nll", value, low, high, documents=int(seen.sum()), tokens=int(asked.sum()))

@@ -36,6 +36,7 @@ from layerwise.plan.growth import GrowthSchedule, ModelCost, layer_shares
 from layerwise.plan.growth.cost import embedding_share, head_share, phase_shares
 from layerwise.results.pedigree import Pedigree
 from layerwise.results.rows import Score
+from layerwise.results.units import FEWEST_UNITS
 from layerwise.stack import load
 
 SCHEDULE, ACCOUNTING, HELD_OUT, RATES, TRAINING = "schedule", "accounting", "held_out", "rates", "training"
@@ -126,11 +127,11 @@ def _held_out(splits: Splits) -> HeldOut:
 
 
 def _over_documents(measure: str, subject: str, found: Losses) -> Score:
-    """The mean loss of a token, with its interval over documents where there are several."""
+    """The mean loss of a token, with its interval over documents where there are enough of them."""
     seen = found.counted > 0
     nats, tokens = found.nll[seen], found.counted[seen]
     low = high = None
-    if seen.sum() > 1:
+    if seen.sum() >= FEWEST_UNITS:
         interval = paired_bootstrap([nats], tokens, seed=0)
         low, high = float(interval.low[0]), float(interval.high[0])
     value = float(nats.sum() / tokens.sum())
