@@ -48,7 +48,7 @@ def documents(first: int, count: int) -> list[Document]:
 
 
 TEXT = pretraining_text(
-    TOKENIZER, "words", {"train": documents(0, 16), "validation": documents(16, 3), "test": documents(19, 4)}
+    TOKENIZER, "words", {"train": documents(0, 16), "validation": documents(16, 3), "test": documents(19, 8)}
 )
 RECIPE = pretraining(
     "tiny",
@@ -164,7 +164,7 @@ def test_held_out_rows_and_layer_weights(tmp_path: Path) -> None:
     assert nll.low is not None
     assert nll.high is not None
     assert nll.low < nll.value < nll.high
-    assert (nll.task, nll.metric, nll.documents) == ("test", "nll", 4)
+    assert (nll.task, nll.metric, nll.documents) == ("test", "nll", 8)
     readers: dict[str, list[float]] = {}
     for row in found:
         if row.measure == "alpha":

@@ -49,4 +49,4 @@ def _worded() -> Any:
         names = [f"{split}-{number}" for number in range(documents)]
         return Texts([window(name, place, *size) for name in names for place, size in enumerate(sizes)])
 
-    return Splits("words", "digest", cut("train", 6), Texts([Window("v", "text", 0, (1,), 0, 0)]), cut("test", 4))
+    return Splits("words", "digest", cut("train", 6), Texts([Window("v", "text", 0, (1,), 0, 0)]), cut("test", 8))
