@@ -138,6 +138,24 @@ def test_fewer_tokens_than_a_window(sweep: Callable[..., str]) -> None:
     assert "is less than one window" in sweep("--tokens", "1")
 
 
+@pytest.mark.parametrize("verb", ["sweep", "diagnose"])
+def test_text_that_gives_no_interval_is_refused_before_it_is_measured(verb: str, model: Path, tmp_path: Path) -> None:
+    """Two tokens once gave a ranking of the strategies, and code 0."""
+    (tmp_path / "text.txt").write_text("a short text, of one window alone. " * 3)
+    message = refused(verb, model, "--text", tmp_path / "text.txt", "--run", tmp_path / "run")
+    assert "the text makes 1 window of 105 scored tokens" in message
+    assert "needs at least 8 windows or documents: give a text of 1,024 tokens or more, or shorter windows" in message
+    assert "--length 13" in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_too_few_examples_to_report_on_are_refused_before_any_is_asked(model: Path, texts: Path, folder: Path) -> None:
+    message = refused("robustness", model, "--text", texts, "--length", "60", "--run", folder)
+    assert "leaves 3 examples to report on" in message
+    assert "needs at least 8: give more documents, shorter windows" in message
+    assert not folder.exists()
+
+
 # The plans and the benchmarks
 
 

@@ -99,7 +99,7 @@ def elc(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     who, does = WORDS
     texts = [
         " ".join(f"{chance.choice(who)} {chance.choice(does)} {chance.choice(who)}.".capitalize() for _ in range(12))
-        for _ in range(8)
+        for _ in range(16)
     ]
     (home / "text").mkdir()
     for number, text in enumerate(texts):

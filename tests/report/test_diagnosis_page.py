@@ -197,21 +197,24 @@ def test_an_interrupted_diagnosis_names_the_parts_that_are_waiting() -> None:
 
 
 def compared(**correlations: tuple[float, float | None, float]) -> Diagnosis:
-    """Rank correlations of proxies with skipping: each with the low end of its interval, and its corrected p."""
+    """Rank correlations of proxies with skipping: each with the low end of its interval, and its p."""
     rows = [
-        Score("agreement", f"skip,{name}", "all", "spearman", value, low, 0.95, p, p)
+        Score("agreement", f"skip,{name}", "all", "spearman", value, low, 0.95, p, 1.0)
         for name, (value, low, p) in correlations.items()
     ]
     return Diagnosis.of(rows, 12)
 
 
 def test_the_proxy_is_recommended_that_agrees_with_skipping_on_this_model() -> None:
+    sensitivity, taylor = (0.74, 0.3, 0.004), (0.7, 0.2, 0.01)
+    influence, gradient = (0.5, 0.1, 0.03), (-0.15, -0.7, 0.6)
     told = recommendation(
-        compared(gate_gradient=(-0.15, -0.7, 0.6), taylor=(0.7, 0.2, 0.01), gate_sensitivity=(0.74, 0.3, 0.004))
+        compared(gate_gradient=gradient, taylor=taylor, gate_sensitivity=sensitivity, block_influence=influence)
     )
     assert told.startswith("Recommended for this model: gate sensitivity 0.740 [0.300, 0.950] (Spearman's")
     assert "also in agreement: taylor 0.700" in told
-    assert "not beyond chance: gate gradient −0.150" in told
+    # A p of 0.03 is not below 0.05 / 2, which Holm's correction asks of the third of four.
+    assert "not beyond chance: block influence 0.500 [0.100, 0.950] and gate gradient −0.150" in told
 
 
 @pytest.mark.parametrize("row", [(0.8, None, 0.01), (0.8, -0.1, 0.01), (0.8, 0.2, 0.2)])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
+
 from layerwise.plan import PARTS
 from layerwise.report.chapters.chapter import Chapter, card, lead, missing, note
 from layerwise.report.data import Evidence
@@ -51,13 +54,14 @@ def recommendation(found: Diagnosis) -> str:
     """Which proxies rank the layers as the measured skip does, the best first; empty where that was not compared.
 
     One agrees when its rank correlation with skipping leaves zero below its interval, and is beyond what random
-    rankings reach (p corrected over all pairs of scores).
+    rankings reach (Holm's p over the proxies, which are what is chosen among).
     """
     compared = {name: score for name in RANKED if (score := found.score("agreement", f"skip,{name}", "spearman"))}
     if not compared:
         return ""
     ordered = sorted(compared, key=lambda name: -compared[name].value)
-    agreeing = [name for name in ordered if _agrees(compared[name], found.level)]
+    beyond = _beyond_chance(compared, found.level)
+    agreeing = [name for name in ordered if name in beyond and (compared[name].low or 0.0) > 0.0]
     told = {name: f"{label(name)} {between(row.value, row.low, row.high)}" for name, row in compared.items()}
     others = listed([told[name] for name in ordered if name not in agreeing])
     what = "Spearman's rank correlation with skipping over the layers"
@@ -70,9 +74,14 @@ def recommendation(found: Diagnosis) -> str:
     return f"{'; '.join(pieces)}."
 
 
-def _agrees(score: Score, level: float) -> bool:
-    chance = score.p if score.p_adjusted is None else score.p_adjusted
-    return score.low is not None and score.low > 0.0 and (chance is None or chance < level)
+def _beyond_chance(compared: Mapping[str, Score], level: float) -> frozenset[str]:
+    """Those whose p survives Holm's correction over all that are compared."""
+    chances = {name: score.p for name, score in compared.items() if score.p is not None}
+    ordered = sorted(chances, key=lambda name: chances[name])
+    kept = itertools.takewhile(
+        lambda place: (len(ordered) - place) * chances[ordered[place]] < level, range(len(ordered))
+    )
+    return frozenset(ordered[place] for place in kept)
 
 
 def _price(found: Diagnosis) -> str:
