@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import BertConfig, BertForMaskedLM
 
 from conftest import tiny_llama
 from layerwise.data.batches import batches
+from layerwise.data.corpus import Corpus
+from layerwise.data.documents import Document
 from layerwise.data.tokens import Window, masked
 from layerwise.errors import MeasureError
 from layerwise.measure.grid import FEWEST_UNITS
-from layerwise.measure.reading import Reading, groups, refuse_too_little, sample
+from layerwise.measure.proxies import survey
+from layerwise.measure.reading import Reading, groups, read, refuse_too_little, sample
 from layerwise.measure.sweep import sweep
 from layerwise.plan import Plan
 from layerwise.stack import load
 from measure.planted_models import own_text
+from tiny_tokenizers import word_tokenizer
 
 PAD, MASK = 0, 99
 
@@ -72,6 +78,26 @@ def test_of_masked_windows_only_what_is_filled_in_is_counted() -> None:
     some = sample(whole, 160, 0)
     assert some.units == 8
     assert sum(int(batch.scored.sum()) for batch in some.batches) == some.tokens == 160  # type: ignore[union-attr]
+
+
+def test_a_masked_language_model_is_told_by_the_tokens_that_it_is_scored_on() -> None:
+    """1,944 tokens were once stated of a text of which 297 were scored, and bounded by --tokens."""
+    tokenizer = word_tokenizer(["b", "c"])
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=24,
+        max_position_embeddings=64,
+    )  # fmt: skip
+    stack = load(BertForMaskedLM(config), tokenizer=tokenizer)
+    corpus = Corpus("words", tuple(Document(f"d{n}", "b c " * 100, task="text") for n in range(10)))
+    for asked in (None, 60):
+        found = read(stack, corpus, tokens=asked)
+        losses = [row for row in sweep(stack, [], found) if row.plan == "0-3"]
+        assert found.tokens == sum(row.tokens for row in losses)
+        taylor = next(row for row in survey(stack, found, None) if row.metric == "taylor")
+        assert taylor.tokens == found.tokens
+        assert found.tokens < 0.2 * sum(len(window.ids) for window in found.windows)
+    assert 40 < found.tokens <= 60
 
 
 def test_the_tokens_of_a_beginning_cost_what_they_cost_in_the_whole() -> None:

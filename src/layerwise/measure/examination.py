@@ -24,7 +24,7 @@ DESCRIBED = ("structure", "deltas")
 NEEDS = {"agreement": ("proxies", "ablation"), "pruning": ("proxies", "ablation")}
 """The parts whose rows another one reads, and cannot do without."""
 
-CURVE_TOKENS = 1_500
+CURVE_TOKENS = 1_000
 """Scored tokens of the parts that measure curves and sets, hundreds of variants of one model."""
 
 
