@@ -25,7 +25,7 @@ from measure.planted_models import own_text, planted
 DEPTH = 6
 MEASURES = {
     "proxies", "structure", "deltas", "predictability", "ablation", "verdict", "racing", "effect", "manipulation",
-    "recovery", "recovery_run", "agreement", "pruning", "examination",
+    "recovery", "recovery_run", "agreement", "pruning", "examination", "contrast",
 }  # fmt: skip
 QUICK = ("proxies", "ablation", "racing", "agreement", "pruning")
 
@@ -74,7 +74,7 @@ def test_every_part_has_its_rows(whole: list[Score]) -> None:
 
 def test_every_part_has_a_null_in_its_rows(whole: list[Score]) -> None:
     with_nulls = {score.measure for score in whole if "@" in score.metric}
-    without = {"verdict", "racing", "effect", "recovery_run", "examination", "pruning", "agreement"}
+    without = {"verdict", "racing", "effect", "recovery_run", "examination", "pruning", "agreement", "contrast"}
     assert with_nulls >= MEASURES - without
     assert any(score.metric == "null_band" for score in whole if score.measure == "effect")
     assert any(score.subject == "random" for score in whole if score.measure == "pruning")
@@ -94,9 +94,9 @@ def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_p
     scores, _ = carried_out(tmp_path / "run", stack, reading, asked)
     of_text = [row for row in scores if row.measure not in BARE or row.metric.startswith("use_cost")]
     assert {row.measure for row in of_text} == {
-        "proxies", "predictability", "ablation", "verdict", "effect", "manipulation", "pruning"
+        "proxies", "predictability", "ablation", "verdict", "effect", "manipulation", "pruning", "contrast"
     }  # fmt: skip
-    bare = [row for row in of_text if row.low is None and row.metric != "null_band"]
+    bare = [row for row in of_text if row.low is None and row.metric not in ("null_band", "margin")]
     assert bare == []
     curves = [row for row in of_text if row.measure in ("manipulation", "pruning") and row.tokens is not None]
     assert {row.tokens for row in curves} == {64}
@@ -219,7 +219,8 @@ def test_with_a_budget_the_race_gives_the_verdicts(stack: Stack, reading: Readin
     asked = Examination(parts=("ablation", "racing"), budget=120)
     scores, _ = carried_out(tmp_path / "run", stack, reading, asked)
     race = {score.subject: score.metric for score in scores if score.measure == "racing" and score.subject != "race"}
-    assert race == {score.subject: score.metric for score in scores if score.measure == "verdict"}
+    told = {score.subject: score.metric for score in scores if score.measure == "verdict"}
+    assert told == race | {"all": "margin"}
     assert max(score.tokens or 0 for score in scores if score.measure == "ablation") <= 120
 
 

@@ -107,7 +107,7 @@ def test_a_layer_that_no_text_here_can_settle_leaves_early() -> None:
     model = SimulatedModel([0.0] * 4, documents=640, noise=5.0)
     result = race(model.measure, model.depth, model.lengths)
     assert {end.decision for end in result.finishes.values()} == {"unresolved"}
-    assert result.spent < 0.2 * result.full
+    assert max(end.documents for end in result.finishes.values()) < 640
 
 
 def test_a_budget_bounds_the_text() -> None:

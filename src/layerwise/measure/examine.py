@@ -17,7 +17,6 @@ from layerwise.errors import LayerwiseError, MeasureError, RunError
 from layerwise.measure import ablation, racing, verdicts
 from layerwise.measure.activations import activations
 from layerwise.measure.agreement import agreement
-from layerwise.measure.beginnings import of_beginnings
 from layerwise.measure.contrasts.contrast import MEASURE as CONTRAST
 from layerwise.measure.contrasts.layers import CORE, core
 from layerwise.measure.contrasts.order import ORDER, order_by_task
@@ -235,7 +234,7 @@ def _racing(work: _Work, say: Say) -> None:
     """With a budget the race is run and gives the verdicts; without one it tells what it would have saved."""
     rows = racing.racing(
         work.stack, work.reading, budget=work.asked.budget, seed=work.seed, rule=work.asked.rule,
-        ledger=of_beginnings(work.ledger("racing", say)),
+        ledger=work.ledger("racing", say),
     )  # fmt: skip
     work.keep(racing.MEASURE, rows)
     if work.asked.budget is not None:

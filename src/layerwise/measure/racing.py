@@ -35,7 +35,7 @@ from layerwise.measure.ablation import refuse_shallow, skip_keys, skips
 from layerwise.measure.beginnings import beginnings
 from layerwise.measure.grid import FEWEST_UNITS, Grid, arrange
 from layerwise.measure.interventions import Ledger, intervention_losses
-from layerwise.measure.reading import WHOLE, Piece, Reading, pieces, portion, shuffled
+from layerwise.measure.reading import FEWEST_DOCUMENTS, WHOLE, Piece, Reading, pieces, portion, shuffled
 from layerwise.measure.rule import Decision, Rule
 from layerwise.measure.strata import Effect, Strata, stratified
 from layerwise.measure.verdicts import SELECTION, below_zero, detectable, refuse_too_little
@@ -111,16 +111,13 @@ def racing(
     refuse_shallow(stack)
     ledger = ledger or Ledger()
     candidates = skips(stack.depth)
-    short = beginnings(reading, seed=seed)
-    lengths = pieces(short)
-    if len(pieces(reading)) > len(lengths):  # few documents, of many windows: the windows are the units
-        short, lengths = reading, pieces(reading)
+    few = reading.documents < FEWEST_DOCUMENTS  # then their windows are the units
+    short, whole = (reading, pieces(reading)) if few else beginnings(reading, seed=seed)
 
     def measure(layers: Collection[int], text: Sequence[Piece]) -> list[Loss]:
         return intervention_losses(stack, [candidates[layer] for layer in layers], portion(short, text), ledger)
 
-    whole = pieces(reading)
-    return rows(race(measure, stack.depth, lengths, whole=whole, budget=budget, seed=seed, rule=rule))
+    return rows(race(measure, stack.depth, pieces(short), whole=whole, budget=budget, seed=seed, rule=rule))
 
 
 def race(

@@ -203,7 +203,7 @@ def sample(reading: Reading, tokens: int, seed: int) -> Reading:
     """
     if reading.tokens <= tokens:
         return reading
-    cut = _beginnings(reading, max(1, tokens // FEWEST_UNITS))
+    cut = shortened(reading, max(1, tokens // FEWEST_UNITS))
     of_document: dict[Piece, list[Window]] = {}
     for window in reading.windows:
         of_document.setdefault((window.task, window.document, WHOLE), []).append(window)
@@ -221,8 +221,11 @@ def sample(reading: Reading, tokens: int, seed: int) -> Reading:
     return replace(reading, batches=regrouped(reading.batches, kept, cut))
 
 
-def _beginnings(reading: Reading, scored: int) -> dict[Window, Window]:
-    """What stands in for the windows of documents of which one scores more than `scored` tokens; answers stay whole."""
+def shortened(reading: Reading, scored: int) -> dict[Window, Window]:
+    """What stands in for the windows of documents of which one scores more than `scored` tokens; answers stay whole.
+
+    Such a document is called `<document>, windows of <scored>`, since the losses are others than those of its windows.
+    """
     long = {
         (window.task, window.document)
         for window in reading.windows
