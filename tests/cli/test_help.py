@@ -89,6 +89,7 @@ FLAGS = {
     | HELD_OUT
     | {"--length", "--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},
     "report": {"--to", "--markdown"},
+    "claims": {"--to"},
     "export": {"--to", "--format"},
 }
 

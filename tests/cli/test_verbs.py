@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from cli.command import layerwise
+from cli.command import layerwise, refused
 from cli.conftest import DEPTH, save_llama
 from layerwise.cli import screen
 from layerwise.cli.findings import report_data
@@ -240,3 +240,13 @@ def test_an_error_that_is_a_defect_keeps_its_traceback(monkeypatch: pytest.Monke
     monkeypatch.setattr(Plan, "parse", fail)
     with pytest.raises(ZeroDivisionError):
         layerwise("plan", "0-3")
+
+
+def test_claims_of_several_runs_are_one_page(swept: Path, tmp_path: Path) -> None:
+    printed = layerwise("claims", swept)
+    assert printed.code == 0
+    assert printed.out.startswith("# What became of the published claims\n")
+    written = layerwise("claims", swept, swept, "--to", tmp_path / "claims.md")
+    assert written.out == f"claims: {tmp_path / 'claims.md'}\n"
+    assert "\n| 2 | " in (tmp_path / "claims.md").read_text(encoding="utf-8")
+    assert "is not a run" in refused("claims", tmp_path / "nothing")

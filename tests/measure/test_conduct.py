@@ -71,7 +71,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> Counter[str]:
 
         return run
 
-    for name in ("sweep", "effects", "similarity", "ask_benchmarks"):
+    for name in ("sweep", "effects", "similarity_sums", "ask_benchmarks"):
         monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
     monkeypatch.setattr(stack, "apply", counting("layer", stack.apply))
     return counted
@@ -116,7 +116,7 @@ def test_a_complete_study_computes_nothing_again(
 ) -> None:
     carry_on(stack, reading, tmp_path / "run")
     assert calls.pop("layer") > 0
-    assert calls == {"sweep": 1, "effects": 1, "similarity": 1}
+    assert calls == {"sweep": 1, "effects": 1, "similarity_sums": 1}
     before = everything(tmp_path / "run")
     calls.clear()
     said: list[str] = []
@@ -126,7 +126,7 @@ def test_a_complete_study_computes_nothing_again(
     assert everything(tmp_path / "run") == before
 
 
-@pytest.mark.parametrize("stop_at", ["layer", "effects", "similarity"])
+@pytest.mark.parametrize("stop_at", ["layer", "effects", "similarity_sums"])
 def test_each_part_is_resumed_where_it_was_left(
     stack: Stack, reading: Reading, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: str
 ) -> None:
@@ -172,9 +172,9 @@ def test_a_sweep_in_two_sittings_claims_no_time(
 
 def test_similarity_can_be_asked_for_later(stack: Stack, reading: Reading, tmp_path: Path, calls: Counter[str]) -> None:
     carry_on(stack, reading, tmp_path / "run", replace(STUDY, with_similarity=False))
-    assert calls["similarity"] == 0
+    assert calls["similarity_sums"] == 0
     carry_on(stack, reading, tmp_path / "run")
-    assert (calls["sweep"], calls["similarity"]) == (1, 1)
+    assert (calls["sweep"], calls["similarity_sums"]) == (1, 1)
 
 
 def test_a_plan_that_is_not_finite_costs_itself_alone(stack: Stack, reading: Reading, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_model_that_is_not_finite_is_said_at_once(reading: Reading, tmp_path: 
         model.model.norm.weight.fill_(float("nan"))
     with pytest.raises(MeasureError, match="the model itself"):
         carry_on(broken, reading, tmp_path / "run")
-    assert calls["effects"] == calls["similarity"] == 0
+    assert calls["effects"] == calls["similarity_sums"] == 0
 
 
 # Benchmarks
@@ -334,3 +334,23 @@ def test_of_few_tokens_a_skill_may_not_be_read() -> None:
     assert whole.scored_answer_tasks == whole.answer_tasks == ("sort",)
     piece = next(piece for piece in pieces(whole) if piece[0] == "prose")
     assert portion(whole, [piece]).scored_answer_tasks == ()
+
+
+def test_contrasts_of_claims_are_kept_and_an_older_run_gets_them_from_its_losses(
+    reading: Reading, tmp_path: Path, calls: Counter[str]
+) -> None:
+    deep = load(tiny_llama(8, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+    study = Study(("painters",))
+    carry_on(deep, reading, tmp_path / "run", study)
+    with Run.open(tmp_path / "run") as run:
+        kept = run.store.scores("contrast")
+    claims = {"same_space", "all_needed", "same_function", "any_order", "parallel", "looping", "ranking"}
+    assert {score.subject for score in kept} == claims
+    with Run.resume_or_create(tmp_path / "run", manifest_of(deep, reading, study)) as run:
+        run.store.replace_scores("contrast", [])
+    calls.clear()
+    carry_on(deep, reading, tmp_path / "run", study)
+    assert not calls
+    with Run.open(tmp_path / "run") as run:
+        again = run.store.scores("contrast")
+    assert again == [score for score in kept if score.subject != "same_space"]

@@ -137,3 +137,14 @@ def test_a_gain_sweep_runs_from_the_mean_to_the_sum() -> None:
     assert widest[0].matrix() == Plan.parse("0 (1|2|3|4|5|6|7)").matrix()
     assert widest[-1].matrix() == Plan.parse("0 (1|2|3|4|5|6|7):sum").matrix()
     assert members[1].strategy == str(Merge("gain", 2)) == "gain=2"
+
+
+def test_looped_runs_every_window_of_more_layers_than_one_every_number_of_times() -> None:
+    members = families.looped(8)
+    assert [(member.affected, member.strategy) for member in members] == [
+        (affected, f"loops={times}") for affected in (7, 5, 3) for times in range(1, 9)
+    ]
+    assert str(members[2].plan) == "0 (1|2|3|4|5|6|7)*3"
+    loops, after = 8 * (7 + 5 + 3), 8 * (0 + 1 + 2)
+    # What a narrow window keeps before it, layer 0 apart, is a branch of a wider one.
+    assert distinct_evaluations(member.plan for member in members) == 1 + loops + after

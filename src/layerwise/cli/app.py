@@ -14,6 +14,7 @@ import typer
 from typer.exceptions import TyperException
 
 from layerwise.cli import (
+    claims,
     convert,
     diagnose,
     evaluate,
@@ -63,6 +64,7 @@ for verb in (
     plan.plan,
     verify.verify,
     report.report,
+    claims.claims,
     export.export,
     robustness.robustness,
     merge.merge,

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from layerwise.errors import MeasureError
+from layerwise.measure.contrasts.contrast import MEASURE as CONTRAST
+from layerwise.measure.contrasts.painters import CONTRASTED, painters_contrasts
 from layerwise.measure.effects import MEASURE as EFFECT
 from layerwise.measure.effects import effects
 from layerwise.measure.provenance import provenance, task_digest
 from layerwise.measure.reading import Reading
-from layerwise.measure.similarity import similarity
+from layerwise.measure.similarity import similarity_sums
 from layerwise.measure.study import Study
 from layerwise.measure.sweep import Bill, Meter, bill, plan_records, runnable, sweep, with_identity
 from layerwise.measure.tasks import Benchmarks, find_benchmarks, normalised
 from layerwise.measure.tasks import tasks as ask_benchmarks
-from layerwise.plan import Plan
+from layerwise.plan import Member, Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack
@@ -80,14 +82,32 @@ def conduct(
         watcher.say("intervals: paired bootstrap")
         losses = _of_whole_plans(list(run.store.losses()), reading)
         found = effects(losses, str(plans[0]), seed=study.seed, answer_tasks=reading.scored_answer_tasks)
+        _contrast_plans(run, losses, members, stack.depth, study)
         run.store.replace_scores(EFFECT, found)
+    elif not run.store.scores(CONTRAST):  # a run from before there were any
+        _contrast_plans(run, _of_whole_plans(list(run.store.losses()), reading), members, stack.depth, study)
     if study.with_similarity and not run.store.scores("similarity"):
         watcher.say("similarity of the hidden states")
-        run.store.replace_scores("similarity", similarity(stack, reading.batches, seed=study.seed))
+        sums = similarity_sums(stack, reading.batches, seed=study.seed)
+        _keep_contrasts(run, sums.contrasts(study.seed))
+        run.store.replace_scores("similarity", sums.scores())
     if benchmarks is not None:
         broken += _ask_benchmarks(stack, plans, benchmarks, study, run, watcher)
     if broken:
         raise MeasureError("\n".join(broken))
+
+
+def _contrast_plans(run: Run, losses: Sequence[Loss], members: Sequence[Member], depth: int, study: Study) -> None:
+    """Store the contrasts that decide claims about plans, where the study has a family that any claim is about."""
+    if CONTRASTED.intersection(study.families):
+        _keep_contrasts(run, painters_contrasts(losses, plan_records(members), depth, seed=study.seed))
+
+
+def _keep_contrasts(run: Run, found: Sequence[Score]) -> None:
+    """Store the contrasts of some claims beside those of others."""
+    claims = {score.subject for score in found}
+    others = [score for score in run.store.scores(CONTRAST) if score.subject not in claims]
+    run.store.replace_scores(CONTRAST, [*others, *found])
 
 
 def _sweep(stack: Stack, reading: Reading, plans: tuple[Plan, ...], due: Bill, run: Run, watcher: Watcher) -> list[str]:

@@ -33,6 +33,7 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
 from layerwise.measure.cka import FEWEST_TOKENS, alignment, unbiased_hsic
+from layerwise.measure.contrasts.space import Cosines, same_space
 from layerwise.measure.float64 import exact_on_cpu, norms, wide
 from layerwise.measure.grid import FEWEST_UNITS, resampling_unit
 from layerwise.measure.padding import counted_tokens
@@ -61,6 +62,11 @@ def similarity(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> list
 
     Raises `MeasureError` for non-finite states, naming layer and document, and for fewer than 4 tokens.
     """
+    return similarity_sums(stack, batches, seed).scores()
+
+
+def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> SimilaritySums:
+    """The sums that `similarity` is made of, which hold it document by document too; raises as it does."""
     plan = Plan.identity(stack.depth)
     running = SimilaritySums(seed)
     with evaluating(stack.model), torch.inference_mode():
@@ -69,7 +75,7 @@ def similarity(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> list
             states = list(stack.states(plan, stack.capture(**inputs)))
             counted = counted_tokens(inputs, states[0])
             running.add(states, counted, [window.document for window in batch.windows])
-    return running.scores()
+    return running
 
 
 def sink_tokens(states: Sequence[Tensor], counted: Tensor) -> Tensor:
@@ -112,6 +118,14 @@ class SimilaritySums:
         if self._every.minibatches == 0:
             raise MeasureError(f"similarity needs at least {FEWEST_TOKENS} tokens; give a longer text")
         return [*self._every.scores(""), *self._no_sink.scores("_no_sink")]
+
+    def contrasts(self, seed: int = 0) -> list[Score]:
+        """Whether the middle layers share a space of their own, see `layerwise.measure.contrasts.space`.
+
+        Of a text of one document nothing is said: what another document would give is not known.
+        """
+        every, no_sink = self._every.by_document(), self._no_sink.by_document()
+        return same_space(every, no_sink, seed=seed) if every is not None and no_sink is not None else []
 
 
 @dataclass(slots=True)
@@ -174,6 +188,27 @@ class _Tokens:
                 # Weighted by size: a remainder of a few tokens says little.
                 self._hsic = self._hsic + len(part) * exact_on_cpu(unbiased_hsic(features))
                 self.minibatches += 1
+
+    def by_document(self) -> Cosines | None:
+        """The cosines document by document; `None` for less than two documents.
+
+        `elsewhere` is made so that its sum over documents is that of the null, and its spread over them the null's own:
+        a document counts in the pairs that it is the one of and in those that it is the other of.
+        """
+        tallies = list(self._tallies.values())
+        if len(tallies) < 2:
+            return None
+        tokens = torch.tensor([tally.tokens for tally in tallies], dtype=torch.float64)
+        total = torch.stack([tally.direction for tally in tallies]).sum(dim=0)
+        means = [
+            _symmetric(tally.direction @ (total - tally.direction).T) / (tally.tokens * (tokens.sum() - tally.tokens))
+            for tally in tallies
+        ]
+        own = torch.stack(means)
+        weights = tokens[:, None, None]
+        whole = (weights * own).sum(dim=0) / tokens.sum()
+        cosine = torch.stack([tally.cosine for tally in tallies])
+        return Cosines(cosine.numpy(), (weights * (2 * own - whole)).numpy(), tokens.numpy())
 
     def scores(self, suffix: str) -> Iterator[Score]:
         """The rows of this choice of tokens, the metrics' names ending in `suffix`."""
@@ -241,6 +276,10 @@ def _null(tallies: Sequence[_Tally]) -> Tensor:
     counts = [tally.sums.tokens for tally in tallies]
     pairs = sum(counts) ** 2 - sum(count**2 for count in counts)
     return (total @ total.T - within) / pairs if pairs else torch.full_like(within, torch.nan)
+
+
+def _symmetric(values: Tensor) -> Tensor:
+    return (values + values.T) / 2
 
 
 def _gather(vectors: Sequence[Tensor]) -> Tensor:

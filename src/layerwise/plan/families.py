@@ -35,6 +35,7 @@ __all__ = [
     "kendall",
     "leave_branch_out",
     "leave_one_out",
+    "looped",
     "off_centre",
     "painters",
     "repeat_blocks",
@@ -172,6 +173,27 @@ def kendall(
     )
 
 
+def looped(depth: int, loops: Iterable[int] | None = None) -> tuple[Member, ...]:
+    """Looped parallel on every published window of more than one layer, for every count in `loops`: the Painters'
+    Figure 10.
+
+    `loops` are 1 to the depth unless told (published: 1 to 28 at 32 layers). `affected` is M, and the strategy names
+    the count. A sweep runs the first k loops of a window once for all greater counts.
+
+    >>> [(member.strategy, str(member.plan)) for member in looped(4, loops=(1, 3))]
+    [('loops=1', '0 (1|2|3)'), ('loops=3', '0 (1|2|3)*3')]
+    """
+    check_depth(depth, least=3)
+    whole = Plan.identity(depth)
+    counts = tuple(range(1, depth + 1) if loops is None else loops)
+    return tuple(
+        Member(edits.loop(whole, start, stop, times), "looped", f"loops={times}", stop - start)
+        for start, stop in published_windows(depth)
+        if stop - start > 1
+        for times in counts
+    )
+
+
 def gain_sweep(depth: int) -> tuple[Member, ...]:
     """Parallel on every published window of M layers with every gain 1..M: from the mean of the updates to
     their sum.
@@ -201,6 +223,7 @@ FAMILIES: dict[str, Callable[[int], tuple[Member, ...]]] = {
     "repeat_blocks": repeat_blocks,
     "off_centre": off_centre,
     "kendall": kendall,
+    "looped": looped,
     "gain_sweep": gain_sweep,
 }
 

@@ -30,6 +30,9 @@ PAINTERS_SEEDS: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 PAINTERS_LOOPS = 3
 """How many times in all the published looped parallel runs its group."""
 
+PAINTERS_RANKING = ("looped_parallel", "random", "reverse", "parallel", "skip", "middle_repeat")
+"""The strategies from least to most harmful, as published (section 3.8 and figure 11)."""
+
 
 def painters(
     depth: int, seeds: Iterable[int] = PAINTERS_SEEDS, loops: Iterable[int] = (PAINTERS_LOOPS,)

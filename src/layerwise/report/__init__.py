@@ -4,6 +4,7 @@ data        ReportData, the rows of a run; Evidence, the same rows looked up
 diagnosis   the rows of a diagnosis, looked up by measure and depth
 headline    rules that turn rows of a sweep into sentences
 claims      rules that decide what became of the published claims
+claims_page what became of them over several runs, as Markdown
 robustness  the rows of a robustness run, looked up by arm and condition
 survival    rules that decide which arm survives what
 standings   the tables of a robustness run, as text
@@ -26,6 +27,7 @@ write(Path("report.html"), html)
 from __future__ import annotations
 
 from layerwise.report.claims import Claim, Judged, claim_lines, judged
+from layerwise.report.claims_page import claims_page
 from layerwise.report.data import Evidence, ReportData
 from layerwise.report.gain import gain_lines
 from layerwise.report.headline import Finding, findings
@@ -42,6 +44,7 @@ __all__ = [
     "Judged",
     "ReportData",
     "claim_lines",
+    "claims_page",
     "findings",
     "gain_lines",
     "judged",

@@ -6,9 +6,6 @@ Only text that is safe in a table cell or a sentence is written: what users name
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 from layerwise.plan import PARTS
 from layerwise.report.accounts import PARADIGM, PHENOMENON, cost_rows, outcome_rows, study_rows, suite_rows
 from layerwise.report.accounts import benchmark_rows as fine_tuned
@@ -24,6 +21,7 @@ from layerwise.report.layers import single_skips
 from layerwise.report.ledger import arm_rows, difference_rows, phase_rows, rate_rows
 from layerwise.report.ledger import cost_rows as spent_rows
 from layerwise.report.notation import between, probability, verdict
+from layerwise.report.plain_markdown import escaped, table
 from layerwise.report.pretraining import suite_name
 from layerwise.report.robustness import CONDITIONS, RULES
 from layerwise.report.standings import kept_rows, matrix_rows, merging_rows, order_rows, training_rows
@@ -34,18 +32,6 @@ from layerwise.report.window import half_window
 from layerwise.report.wording import counted, label
 from layerwise.report.worth import worth
 from layerwise.results.rows import Score
-
-_INERT = tuple(
-    (re.compile(pattern), instead)
-    for pattern, instead in (
-        (r"&(?=#?\w+;)", "&amp;"),
-        (r"<(?=[A-Za-z/!?])", "&lt;"),
-        (r"(?<=\w):(?=//)", "&#58;"),
-        (r"(?i)\b(www)\.", r"\1&#46;"),
-        (r"([\\`*_|~]|\](?=[(\[]))", r"\\\1"),
-    )
-)
-"""What would begin a tag, an entity, a link or other markup, and what stands there instead."""
 
 
 def markdown(data: ReportData) -> str:
@@ -65,7 +51,7 @@ def markdown(data: ReportData) -> str:
 
 def _claims(evidence: Evidence) -> tuple[str, ...]:
     told = [claim for each in judged(evidence) for claim in each.claims]
-    lines = [f"- **{_escaped(claim.name)}** ({claim.verdict}) {_escaped(_reasons(claim))}" for claim in told]
+    lines = [f"- **{escaped(claim.name)}** ({claim.verdict}) {escaped(_reasons(claim))}" for claim in told]
     return ("\n".join(["## Claims", "", *lines]),) if lines else ()
 
 
@@ -89,11 +75,11 @@ def _robustness(evidence: Evidence) -> tuple[str, ...]:
     if not found.measures or told_elsewhere:
         return ()
     matrix = survival(found)
-    told = [f"- **{_escaped(arm)}** {_escaped(''.join(sentence(found, matrix, arm)))}" for arm in matrix.cells]
+    told = [f"- **{escaped(arm)}** {escaped(''.join(sentence(found, matrix, arm)))}" for arm in matrix.cells]
     kept = {(rule, condition): kept_rows(found, rule, condition) for rule in RULES for condition in CONDITIONS}
     return (
         _section("Who survives what", matrix_rows(found)),
-        "\n".join([_escaped(summary(matrix)), "", *told]) if told else "",
+        "\n".join([escaped(summary(matrix)), "", *told]) if told else "",
         _section("Order", order_rows(found)),
         *(
             _section(f"Layers kept, {RULES[rule]}, {CONDITIONS[condition]}", rows)
@@ -135,7 +121,7 @@ def _growth(found: Growth) -> tuple[str, ...]:
 
 
 def _finding(finding: Finding) -> str:
-    return f"- **{_escaped(finding.question)}** ({finding.state}) {_escaped(finding.text)}"
+    return f"- **{escaped(finding.question)}** ({finding.state}) {escaped(finding.text)}"
 
 
 def _ablation_rows(found: Diagnosis) -> Rows:
@@ -168,8 +154,8 @@ def _sweep(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _title(evidence: Evidence) -> str:
-    model = _escaped(str(evidence.data.manifest.get("model") or "unnamed model"))
-    corpus = _escaped(str(evidence.data.manifest.get("corpus") or "an unnamed corpus"))
+    model = escaped(str(evidence.data.manifest.get("model") or "unnamed model"))
+    corpus = escaped(str(evidence.data.manifest.get("corpus") or "an unnamed corpus"))
     plans = f", {counted(len(evidence.records), 'plan')}" if evidence.records else ""
     size = f"{counted(evidence.depth, 'layer')}{plans}"
     return f"# {model}\n\n{size}, measured on {corpus}."
@@ -217,23 +203,4 @@ def _section(title: str, rows: Rows) -> str:
     """A heading and a table, or nothing when the table has no rows."""
     if not rows.body:
         return ""
-    lines = [_line(rows.head), _line(["---"] * len(rows.head)), *(_line(row) for row in rows.body)]
-    return "\n".join([f"## {_escaped(title)}", "", *lines])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell if cell == '---' else _escaped(cell) for cell in cells)} |"
-
-
-def _escaped(text: str) -> str:
-    """Text as it stands, whatever Markdown would make of it: in a line and a cell, without markup, links or entities.
-
-    A tag and an entity are undone by an entity, since not every reader of Markdown takes a backslash before them.
-
-    >>> print(_escaped("0 (1|2)*3 <b> [a](b)"))
-    0 (1\\|2)\\*3 &lt;b> [a\\](b)
-    """
-    plain = "".join(sign if sign.isprintable() else "\ufffd" for sign in " ".join(text.split()))
-    for pattern, instead in _INERT:
-        plain = pattern.sub(instead, plain)
-    return plain
+    return f"## {escaped(title)}\n\n{table(rows.head, rows.body)}"

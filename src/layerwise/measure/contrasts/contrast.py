@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from layerwise.measure.grid import FEWEST_UNITS
 from layerwise.measure.statistics import Numbers, Seed, expanded_levels, resampled_counts
@@ -70,14 +70,15 @@ class Contrast:
 
     @property
     def resolution(self) -> float | None:
-        """The contrast that an interval at this level tells from zero with 80 % power; `None` without an interval.
+        """The contrast that an interval like this one tells from zero with 80 % power; `None` without an interval.
 
-        (t[(1 + level) / 2] + t[power]) * standard error, t of units - 1 degrees of freedom.
+        The longer arm of the interval, plus t[power] standard errors, t of units - 1 degrees of freedom. With skewed
+        effects an arm is longer than t[(1 + level) / 2] standard errors.
         """
-        if self.low is None:
+        if self.low is None or self.high is None:
             return None
-        student = stats.t(self.units - 1)
-        return float((student.ppf(0.5 + self.level / 2) + student.ppf(POWER)) * self.error)
+        arm = max(self.value - self.low, self.high - self.value)
+        return arm + float(stdtrit(self.units - 1, POWER)) * self.error
 
     def row(self, claim: str, metric: str, task: str = "all") -> Score:
         """The contrast as a row about `claim`."""
@@ -98,16 +99,32 @@ def contrast(
     >>> contrast([part], lambda effects: effects[..., 0] - effects[..., 1], seed=0).value
     1.0
     """
-    value = float(statistic(np.concatenate([_effects(part) for part in parts])))
+    return contrasts(parts, [statistic], seed=seed, level=level, resamples=resamples)[0]
+
+
+def contrasts(
+    parts: Sequence[Part],
+    statistics: Sequence[Statistic],
+    *,
+    seed: Seed,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+) -> tuple[Contrast, ...]:
+    """`contrast` of several statistics on the same resamples, which are drawn once."""
     units = min(part.units for part in parts)
-    documents, tokens = (sum(getattr(part, name) for part in parts) for name in ("documents", "tokens"))
+    behind = (level, units, sum(part.documents for part in parts), sum(part.tokens for part in parts))
+    effects = np.concatenate([_effects(part) for part in parts])
     if units < FEWEST_UNITS:
-        return Contrast(value, None, None, float("nan"), level, units, documents, tokens)
-    draws = [_resampled(part, seed, number, resamples) for number, part in enumerate(parts)]
-    found = np.asarray(statistic(np.concatenate(draws, axis=-1)), dtype=np.float64)
-    low, high = (float(bound) for bound in np.quantile(found, expanded_levels(level, units)))
-    error = float(found.std(ddof=1) * np.sqrt(units / (units - 1)))
-    return Contrast(value, min(low, value), max(high, value), error, level, units, documents, tokens)
+        return tuple(Contrast(float(each(effects)), None, None, float("nan"), *behind) for each in statistics)
+    draws = np.concatenate([_resampled(part, seed, number, resamples) for number, part in enumerate(parts)], axis=-1)
+    levels = expanded_levels(level, units)
+    found = []
+    for statistic in statistics:
+        value, drawn = float(statistic(effects)), np.asarray(statistic(draws), dtype=np.float64)
+        low, high = (float(bound) for bound in np.quantile(drawn, levels))
+        error = float(drawn.std(ddof=1) * np.sqrt(units / (units - 1)))
+        found.append(Contrast(value, min(low, value), max(high, value), error, *behind))
+    return tuple(found)
 
 
 def _effects(part: Part) -> Numbers:

@@ -16,16 +16,26 @@ Absence of significance decides nothing here: `layerwise.report.claims.claim` ha
 
 from __future__ import annotations
 
+from layerwise.report.claims.absence import all_needed, same_function
+from layerwise.report.claims.arrangement import any_order, parallel
 from layerwise.report.claims.claim import Claim, Published, Verdict
 from layerwise.report.claims.damage import recovery, scaling
+from layerwise.report.claims.harm import ranking
 from layerwise.report.claims.layers import anti_layers, core
+from layerwise.report.claims.loops import loop_count, looping
 from layerwise.report.claims.order import order
 from layerwise.report.claims.paper import Judged, Paper, Rule
+from layerwise.report.claims.space import same_space
 from layerwise.report.claims.states import middle
 from layerwise.report.claims.weights import oscillation, predictability
 from layerwise.report.data import Evidence, ReportData
 
-PAINTERS = Paper("Transformer Layers as Painters", "Sun et al., AAAI 2025, arXiv 2407.09298", (middle, order), "sweep")
+PAINTERS = Paper(
+    "Transformer Layers as Painters",
+    "Sun et al., AAAI 2025, arXiv 2407.09298",
+    (same_space, middle, all_needed, same_function, any_order, parallel, order, looping, loop_count, ranking),
+    "sweep",
+)
 HETEROGENEITY = Paper(
     "Anatomical Heterogeneity in Transformer Language Models",
     "arXiv 2603.19348, 2026",
@@ -48,11 +58,15 @@ def claims(evidence: Evidence) -> tuple[Claim, ...]:
 
 
 def claim_lines(data: ReportData) -> tuple[str, ...]:
-    """Every claim of a diagnosis as one line of text, for a terminal; none for a run that diagnosed nothing."""
+    """Every claim that a diagnosis decides, as one line of text, for a terminal; none for a run that diagnosed nothing.
+
+    What another command measures is left to the page.
+    """
     evidence = Evidence.of(data)
     if not evidence.is_diagnosis:
         return ()
-    return tuple(claim.line for each in judged(evidence) for claim in each.claims)
+    told = (claim for each in judged(evidence) for claim in each.claims)
+    return tuple(claim.line for claim in told if claim.verdict != "not measured")
 
 
 __all__ = ["PAPERS", "Claim", "Judged", "Paper", "Published", "Rule", "Verdict", "claim_lines", "claims", "judged"]

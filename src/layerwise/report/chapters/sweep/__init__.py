@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from layerwise.report.chapters.claims import claims
 from layerwise.report.chapters.group import Group
 from layerwise.report.chapters.sweep.cost import cost
 from layerwise.report.chapters.sweep.curves import degradation
@@ -40,7 +41,7 @@ def _present(evidence: Evidence) -> bool:
 
 SWEEP = Group(
     "sweep",
-    (headline, degradation, cost, importance, similarity, gallery, tasks, plans),
+    (headline, claims, degradation, cost, importance, similarity, gallery, tasks, plans),
     present=_present,
     tiles=_tiles,
     unfinished=_unfinished,

@@ -1,0 +1,246 @@
+"""The contrasts that decide the claims of "Transformer Layers as Painters" (Sun et al., arXiv 2407.09298).
+
+The cost of a strategy is its mean over all published windows of more than one layer (with one layer most of them are
+the same plan). Two costs a and b are compared by the *relative difference*
+
+    d(a, b) = 2 (a - b) / (|a| + |b|)        in -2..2: 0.05 is five percent of the mean of both
+
+A row is of measure `contrast`; its subject is the claim, and its metric says what was contrasted:
+
+    all_needed     saved                 1 - (cost a layer in windows of up to a quarter of the depth) / (cost a layer
+                                         in the widest)
+                   rise                  cost of the widest window minus the mean cost of those, nats per token
+    same_function  middle_repeat:skip    d(cost of repeating the centre layer, cost of skipping)
+                   middle_repeat         cost of repeating, nats per token
+    any_order      skip:reverse, skip:random       d, positive where the order costs less than absence
+                   reverse, random       cost over the mean of it and the cost of skipping: 0 where it costs nothing
+    parallel       skip:parallel, parallel:reverse          d
+    looping        parallel:looped_parallel, gain:looped_parallel     d; the gain is 3 in one pass
+    loop_count     slope                 loops more that are best for each layer more
+                   gain:loops            d(cost at the best gain in one pass, cost at the best loop count)
+                   at_end                windows whose best count is the greatest that was measured
+    ranking        tau                   Kendall's tau of the measured with the published order of harm
+                   HARSHER:MILDER        d of every pair in the published order, at 99 %
+                   STRATEGY              mean cost, nats per token
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from layerwise.measure.contrasts.strategies import Costs, Curve, Strategies
+from layerwise.measure.grid import arrange
+from layerwise.measure.statistics import Numbers, Seed
+from layerwise.plan import Plan
+from layerwise.plan.painters import PAINTERS_LOOPS, PAINTERS_RANKING
+from layerwise.results.rows import Loss, PlanRecord, Score
+
+FEWEST_WINDOWS = 2
+"""A claim about windows is of two at least: models of 5 layers and more."""
+
+RANKED_LEVEL = 0.99
+"""The level of each of the 15 pairs of a ranking, of which some would be told apart by chance at 95 %."""
+
+CONTRASTED = frozenset({"painters", "looped"})
+"""The families that decide claims; `gain_sweep` is a null beside them."""
+
+NARROW = 4
+"""A few layers are up to one in so many."""
+
+ORDERS = ("reverse", "random")
+SMALLEST = 1e-12
+"""What stands for a cost that is not positive where something is divided by it, nats per token."""
+
+FEWEST_COUNTS = 3
+"""Loop counts below which nothing can be said of the best one."""
+
+
+Statistic = Callable[[Costs], Numbers]
+Named = dict[str, Statistic]
+"""The contrasts of one claim, by metric; none where the plans they need were not run."""
+
+
+def painters_contrasts(
+    losses: Iterable[Loss], records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0
+) -> list[Score]:
+    """The rows of every claim that the plans of a sweep were run for, see the module; none without such plans.
+
+    `losses` are of a model of `depth` layers, with those of the model as trained; raises `MeasureError` as
+    `layerwise.measure.grid.arrange` does.
+    """
+    strategies = Strategies.of(arrange(losses), records, str(Plan.identity(depth)), seed=seed)
+    return rows(strategies, depth)
+
+
+def rows(strategies: Strategies, depth: int, claims: Iterable[str] | None = None) -> list[Score]:
+    """The rows of `claims`, all of them unless told, all on the same resamples."""
+    named: dict[str, Named] = {
+        "all_needed": all_needed(strategies, depth),
+        "same_function": same_function(strategies),
+        "any_order": any_order(strategies),
+        "parallel": parallel(strategies),
+        "looping": looping(strategies),
+        "loop_count": loop_count(strategies),
+        "ranking": ranking(strategies),
+    }
+    wanted = {(claim, metric): named[claim][metric] for claim in claims or named for metric in named[claim]}
+    ranked = {key: wanted.pop(key) for key in list(wanted) if key[0] == "ranking" and ":" in key[1]}
+    found = strategies.contrasts(wanted) | strategies.contrasts(ranked, level=RANKED_LEVEL)
+    return [contrast.row(claim, metric) for (claim, metric), contrast in found.items()]
+
+
+def all_needed(strategies: Strategies, depth: int) -> Named:
+    """What skipping a few layers costs, against their share of what skipping the whole middle costs."""
+    skip = _painters("skip")
+    windows = strategies.windows(skip)
+    if len(windows) < FEWEST_WINDOWS:
+        return {}
+    widest = windows[-1]
+    narrow = [size for size in windows[:-1] if size <= max(windows[0], depth / NARROW)]
+
+    def saved(costs: Costs) -> Numbers:
+        few, whole = costs(skip, narrow).sum(axis=-1) / sum(narrow), costs(skip, [widest])[..., 0] / widest
+        return np.asarray(1 - few / np.maximum(whole, SMALLEST))
+
+    def rise(costs: Costs) -> Numbers:
+        return np.asarray(costs(skip, [widest])[..., 0] - costs(skip, narrow).mean(axis=-1))
+
+    return {"saved": saved, "rise": rise}
+
+
+def same_function(strategies: Strategies) -> Named:
+    """Repeating the centre layer in the place of the middle layers, against leaving them out."""
+    windows = _windows(strategies, "middle_repeat", "skip")
+    if not windows:
+        return {}
+    return {
+        "middle_repeat:skip": _less("middle_repeat", "skip", windows),
+        "middle_repeat": _cost("middle_repeat", windows),
+    }
+
+
+def any_order(strategies: Strategies) -> Named:
+    """Reversed and random orders against none at all, and against the trained one."""
+    windows = _windows(strategies, *ORDERS, "skip")
+    if not windows:
+        return {}
+    less = {f"skip:{order}": _less("skip", order, windows) for order in ORDERS}
+    return less | {order: _share(order, "skip", windows) for order in ORDERS}
+
+
+def parallel(strategies: Strategies) -> Named:
+    """Parallel layers between absent and reversed ones."""
+    windows = _windows(strategies, "skip", "parallel", "reverse")
+    steps = (("skip", "parallel"), ("parallel", "reverse"))
+    return {f"{harsher}:{milder}": _less(harsher, milder, windows) for harsher, milder in steps} if windows else {}
+
+
+def looping(strategies: Strategies) -> Named:
+    """Three loops against one pass, and against one pass with three times the update, where that was measured."""
+    windows = _windows(strategies, "parallel", "looped_parallel")
+    if not windows:
+        return {}
+    found = {"parallel:looped_parallel": _less("parallel", "looped_parallel", windows)}
+    gain, looped = ("gain_sweep", f"gain={PAINTERS_LOOPS}"), _painters("looped_parallel")
+    shared = strategies.windows(gain, looped)
+    if len(shared) >= FEWEST_WINDOWS:
+        found["gain:looped_parallel"] = lambda costs: relative(
+            costs(gain, shared).mean(axis=-1), costs(looped, shared).mean(axis=-1)
+        )
+    return found
+
+
+def loop_count(strategies: Strategies) -> Named:
+    """How the best number of loops grows with the number of parallel layers, and whether a gain does without loops."""
+    counts = sorted(int(name.removeprefix("loops=")) for family, name in strategies.places if family == "looped")
+    loops = [("looped", f"loops={count}") for count in counts]
+    windows = strategies.windows(*loops)
+    if len(counts) < FEWEST_COUNTS or len(windows) < FEWEST_WINDOWS:
+        return {}
+    centred = np.array(windows, dtype=float) - np.mean(windows)
+
+    def best(costs: Costs) -> Numbers:
+        cheapest = np.stack([costs(curve, windows) for curve in loops]).argmin(axis=0)
+        return np.array(counts, dtype=np.float64)[cheapest]
+
+    found: Named = {
+        "slope": lambda costs: np.asarray(best(costs) @ centred / (centred @ centred)),
+        "at_end": lambda costs: np.asarray((best(costs) == counts[-1]).sum(axis=-1)),
+    }
+    gains = {size: _gains(strategies, size) for size in windows}
+    if all(gains.values()):
+        counted = dict.fromkeys(windows, loops)
+        found["gain:loops"] = lambda costs: relative(_least(costs, gains), _least(costs, counted))
+    return found
+
+
+def ranking(strategies: Strategies) -> Named:
+    """The measured order of harm against the published one."""
+    windows = _windows(strategies, *PAINTERS_RANKING)
+    if not windows:
+        return {}
+
+    def tau(costs: Costs) -> Numbers:
+        harm = [_mean(costs, name, windows) for name in PAINTERS_RANKING]
+        return np.asarray(np.mean([np.sign(harsher - milder) for milder, harsher in combinations(harm, 2)], axis=0))
+
+    pairs = {f"{b}:{a}": _less(b, a, windows) for a, b in combinations(PAINTERS_RANKING, 2)}
+    return {"tau": tau, **pairs, **{name: _cost(name, windows) for name in PAINTERS_RANKING}}
+
+
+def relative(first: Numbers, second: Numbers) -> Numbers:
+    """By how much one cost is above another, over the mean of both sizes; 0 where both are nothing.
+
+    >>> float(relative(np.array(1.5), np.array(0.5)))
+    1.0
+    """
+    return _over(first - second, first, second)
+
+
+def _over(value: Numbers, first: Numbers, second: Numbers) -> Numbers:
+    size = (np.abs(first) + np.abs(second)) / 2
+    return np.divide(value, size, out=np.zeros_like(size), where=size > 0)
+
+
+def _painters(strategy: str) -> Curve:
+    return "painters", strategy
+
+
+def _windows(strategies: Strategies, *names: str) -> tuple[int, ...]:
+    found = strategies.windows(*map(_painters, names))
+    return found if len(found) >= FEWEST_WINDOWS else ()
+
+
+def _gains(strategies: Strategies, size: int) -> list[Curve]:
+    return [curve for curve, windows in strategies.places.items() if curve[0] == "gain_sweep" and size in windows]
+
+
+def _least(costs: Costs, curves: Mapping[int, Sequence[Curve]]) -> Numbers:
+    """The mean over windows of the cost at the best of the curves that each window has."""
+    cheapest = [
+        np.stack([costs(curve, [size])[..., 0] for curve in choices]).min(axis=0) for size, choices in curves.items()
+    ]
+    return np.asarray(np.mean(cheapest, axis=0))
+
+
+def _mean(costs: Costs, strategy: str, windows: Sequence[int]) -> Numbers:
+    return np.asarray(costs(_painters(strategy), windows).mean(axis=-1))
+
+
+def _cost(strategy: str, windows: Sequence[int]) -> Statistic:
+    return lambda costs: _mean(costs, strategy, windows)
+
+
+def _less(harsher: str, milder: str, windows: Sequence[int]) -> Statistic:
+    return lambda costs: relative(_mean(costs, harsher, windows), _mean(costs, milder, windows))
+
+
+def _share(strategy: str, other: str, windows: Sequence[int]) -> Statistic:
+    def share(costs: Costs) -> Numbers:
+        own, against = _mean(costs, strategy, windows), _mean(costs, other, windows)
+        return _over(own, own, against)
+
+    return share

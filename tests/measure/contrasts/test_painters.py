@@ -1,0 +1,171 @@
+"""The contrasts of the Painters' claims against plain loops over plans, windows and documents."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+from statistics import fmean
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau
+
+from layerwise.measure.contrasts.painters import painters_contrasts, rows
+from layerwise.measure.contrasts.strategies import Strategies
+from layerwise.measure.grid import arrange
+from layerwise.measure.sweep import plan_records
+from layerwise.plan import Member, Plan, families
+from layerwise.plan.painters import PAINTERS_RANKING
+from layerwise.results.rows import Loss, Score
+
+DEPTH = 8
+WHOLE = str(Plan.identity(DEPTH))
+TASKS = {"text": 20, "sums": 17, "rare": 3}  # documents of each
+
+
+@pytest.fixture(scope="module")
+def members() -> tuple[Member, ...]:
+    return (*families.painters(DEPTH, seeds=(0, 1, 2)), *families.looped(DEPTH), *families.gain_sweep(DEPTH))
+
+
+@pytest.fixture(scope="module")
+def losses(members: tuple[Member, ...]) -> list[Loss]:
+    draw = random.Random(0)
+    found = []
+    for plan in dict.fromkeys([WHOLE, *(str(member.plan) for member in members)]):
+        worse = 0.0 if plan == WHOLE else draw.uniform(0.2, 2.0)
+        for task, documents in TASKS.items():
+            for document in range(documents):
+                for window in range(1 + document % 2):
+                    tokens = 5 + document
+                    nll = tokens * (1.0 + worse * draw.uniform(0.5, 1.5))
+                    found.append(Loss(plan, task, f"d{document}", window, nll, tokens, 0))
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(losses: list[Loss], members: tuple[Member, ...]) -> dict[tuple[str, str], Score]:
+    scores = painters_contrasts(losses, plan_records(members), DEPTH)
+    assert {score.measure for score in scores} == {"contrast"}
+    return {(score.subject, score.metric): score for score in scores}
+
+
+@pytest.fixture(scope="module")
+def costs(losses: list[Loss], members: tuple[Member, ...]) -> dict[tuple[str, str, int], float]:
+    """(family, strategy, window) to nats per token above the model as trained, the mean over draws."""
+    nll, tokens = dict.fromkeys({row.plan for row in losses}, 0.0), dict.fromkeys({row.plan for row in losses}, 0)
+    for row in losses:
+        nll[row.plan] += row.nll
+        tokens[row.plan] += row.tokens
+    loss = {plan: nll[plan] / tokens[plan] for plan in nll}
+    drawn: dict[tuple[str, str, int], list[float]] = {}
+    for member in members:
+        if member.affected > 1:
+            key = (member.family, member.strategy, member.affected)
+            drawn.setdefault(key, []).append(loss[str(member.plan)] - loss[WHOLE])
+    return {key: fmean(values) for key, values in drawn.items()}
+
+
+def relative(first: float, second: float) -> float:
+    return (first - second) / ((abs(first) + abs(second)) / 2)
+
+
+def test_costs_are_means_over_windows_and_draws(
+    found: dict[tuple[str, str], Score], costs: dict[tuple[str, str, int], float]
+) -> None:
+    mean = {name: fmean(costs["painters", name, size] for size in (3, 5, 7)) for name in PAINTERS_RANKING}
+    for name, value in mean.items():
+        assert found["ranking", name].value == pytest.approx(value)
+    for claim, harsher, milder in (
+        ("any_order", "skip", "reverse"),
+        ("any_order", "skip", "random"),
+        ("parallel", "skip", "parallel"),
+        ("parallel", "parallel", "reverse"),
+        ("same_function", "middle_repeat", "skip"),
+        ("looping", "parallel", "looped_parallel"),
+    ):
+        assert found[claim, f"{harsher}:{milder}"].value == pytest.approx(relative(mean[harsher], mean[milder]))
+    assert found["any_order", "random"].value == pytest.approx(2 * mean["random"] / (mean["random"] + mean["skip"]))
+    tau = kendalltau(range(6), [mean[name] for name in PAINTERS_RANKING]).statistic
+    assert found["ranking", "tau"].value == pytest.approx(tau)
+    for milder, harsher in combinations(PAINTERS_RANKING, 2):
+        pair = found["ranking", f"{harsher}:{milder}"]
+        assert pair.value == pytest.approx(relative(mean[harsher], mean[milder]))
+
+
+def test_what_a_few_layers_save_is_told_by_the_whole_middle(
+    found: dict[tuple[str, str], Score], costs: dict[tuple[str, str, int], float]
+) -> None:
+    few, whole = costs["painters", "skip", 3], costs["painters", "skip", 7]
+    assert found["all_needed", "saved"].value == pytest.approx(1 - (few / 3) / (whole / 7))
+    assert found["all_needed", "rise"].value == pytest.approx(whole - few)
+
+
+def test_the_best_counts_are_fitted_over_the_windows_and_held_against_the_best_gains(
+    found: dict[tuple[str, str], Score], costs: dict[tuple[str, str, int], float]
+) -> None:
+    by_count = {size: [costs["looped", f"loops={count}", size] for count in range(1, 9)] for size in (3, 5, 7)}
+    by_gain = {size: [costs["gain_sweep", f"gain={gain}", size] for gain in range(1, size + 1)] for size in (3, 5, 7)}
+    best = [1 + int(np.argmin(by_count[size])) for size in (3, 5, 7)]
+    assert found["loop_count", "slope"].value == pytest.approx(np.polyfit([3, 5, 7], best, 1)[0])
+    assert found["loop_count", "at_end"].value == best.count(8)
+    loops, gains = (fmean(min(values) for values in table.values()) for table in (by_count, by_gain))
+    assert found["loop_count", "gain:loops"].value == pytest.approx(relative(gains, loops))
+    gain = fmean(costs["gain_sweep", "gain=3", size] for size in (3, 5, 7))
+    looped = fmean(costs["painters", "looped_parallel", size] for size in (3, 5, 7))
+    assert found["looping", "gain:looped_parallel"].value == pytest.approx(relative(gain, looped))
+
+
+def test_every_contrast_has_its_interval_and_what_it_is_made_of(
+    found: dict[tuple[str, str], Score], losses: list[Loss]
+) -> None:
+    tokens = sum(row.tokens for row in losses if row.plan == WHOLE)
+    once, ranked = found["parallel", "skip:parallel"], found["ranking", "skip:parallel"]
+    assert (ranked.low or 0.0) < (once.low or 0.0) < (once.high or 0.0) < (ranked.high or 0.0)
+    for score in found.values():
+        assert score.low is not None
+        assert score.high is not None
+        assert score.low <= score.value <= score.high
+        assert score.resolution is not None
+        assert (score.documents, score.tokens) == (40, tokens)
+
+
+def test_documents_that_are_hard_for_every_plan_cancel(losses: list[Loss], members: tuple[Member, ...]) -> None:
+    """A factor that all plans of a document share widens the costs and leaves their relative difference known."""
+    plain = [
+        Loss(row.plan, "text", f"{row.task}{row.document}", 0, 1.0 + (row.plan != WHOLE), 1, 0)
+        for row in losses
+        if not row.window
+    ]
+    hard = {row.document: 0.2 + number % 7 for number, row in enumerate(plain)}
+    scaled = [
+        Loss(row.plan, row.task, row.document, 0, 1.0 + (row.nll - 1) * hard[row.document], 1, 0) for row in plain
+    ]
+    rows = {(s.subject, s.metric): s for s in painters_contrasts(scaled, plan_records(members), DEPTH)}
+    cost, difference = rows["ranking", "skip"], rows["parallel", "skip:parallel"]
+    assert (cost.high or 0.0) - (cost.low or 0.0) > 0.5
+    assert (difference.low, difference.high) == pytest.approx((0.0, 0.0))
+
+
+def test_draws_that_differ_widen_what_is_said_of_random_orders() -> None:
+    members = families.painters(DEPTH)
+    flat = [(str(plan), 2.0) for plan in dict.fromkeys(member.plan for member in members)]
+    steep = [(plan, nll + (number % 2) * (nll > 1)) for number, (plan, nll) in enumerate(flat)]
+
+    def width(planted: list[tuple[str, float]]) -> float:
+        losses = [Loss(plan, "text", f"{d}", 0, nll, 1, 0) for plan, nll in [*planted, (WHOLE, 1.0)] for d in range(9)]
+        unique = {(row.plan, row.document): row for row in losses}.values()
+        strategies = Strategies.of(arrange(unique), plan_records(members), WHOLE, seed=0)
+        (row,) = [row for row in rows(strategies, DEPTH, ["ranking"]) if row.metric == "random"]
+        return (row.high or 0.0) - (row.low or 0.0)
+
+    assert width(steep) > 0.3
+    assert width(steep) > width(flat)
+
+
+def test_too_few_windows_or_plans_make_no_rows(losses: list[Loss]) -> None:
+    records = plan_records(families.painters(DEPTH))
+    assert painters_contrasts(losses, [], DEPTH) == []
+    assert painters_contrasts(losses, [record for record in records if record.affected <= 3], DEPTH) == []
+    without_skip = [record for record in records if record.strategy != "skip"]
+    assert {row.subject for row in painters_contrasts(losses, without_skip, DEPTH)} == {"looping"}

@@ -1,0 +1,113 @@
+"""Whether the middle shares a space of its own, on states and cosines whose zones are planted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from layerwise.measure.contrasts.space import Cosines, middle_states, same_space
+from layerwise.measure.similarity import SimilaritySums
+from layerwise.measure.statistics import Numbers
+
+DEPTH = 16
+MIDDLE = middle_states(DEPTH)
+
+
+def planted(cosine: Numbers, elsewhere: Numbers | float = 0.0, documents: int = 9) -> Cosines:
+    """The same cosines in every document, of 1 token and more."""
+    tokens = np.arange(1.0, documents + 1)
+    other = np.broadcast_to(elsewhere, cosine.shape)
+    return Cosines(tokens[:, None, None] * cosine, tokens[:, None, None] * other, tokens)
+
+
+def values(every: Cosines, no_sink: Cosines | None = None) -> dict[str, float]:
+    return {row.metric: row.value for row in same_space(every, no_sink or every, resamples=20)}
+
+
+def by_distance(decay: float) -> Numbers:
+    places = np.arange(DEPTH + 1)
+    return np.asarray(decay ** np.abs(places[:, None] - places))
+
+
+def zones(within: float, across: float) -> Numbers:
+    inside = np.isin(np.arange(DEPTH + 1), MIDDLE)
+    return np.where(np.outer(inside, inside), within, across)
+
+
+def test_the_middle_lies_between_two_eighths() -> None:
+    assert (MIDDLE.start, MIDDLE.stop) == (3, 15)
+
+
+def test_zones_are_seen_from_both_ends() -> None:
+    found = values(planted(zones(0.9, 0.4)))
+    assert found == pytest.approx({"published": 0.5, "beginning": 0.5, "ending": 0.5})
+
+
+def test_what_falls_with_distance_is_a_zone_as_published_and_none_at_equal_distance() -> None:
+    found = values(planted(by_distance(0.95)))
+    assert found["published"] > 0.05
+    assert (found["beginning"], found["ending"]) == pytest.approx((0.0, 0.0))
+
+
+def test_a_walk_with_steps_of_equal_size_has_no_border_at_its_end() -> None:
+    """States of an untrained stack: each step adds as much, and the sum grows, so late states are the more alike."""
+    norms = np.sqrt(np.arange(1.0, DEPTH + 2))
+    found = values(planted(np.minimum.outer(norms, norms) / np.maximum.outer(norms, norms)))
+    assert found["published"] > 0
+    assert found["beginning"] > 0 > found["ending"]
+
+
+def test_what_tokens_of_other_documents_share_is_taken_off_and_so_are_sinks() -> None:
+    zone = zones(0.9, 0.4)
+    assert values(planted(zone, elsewhere=zone))["beginning"] == pytest.approx(0.0)
+    found = values(planted(zone), planted(by_distance(0.95)))
+    assert found["published"] == pytest.approx(0.5)
+    assert found["ending"] == pytest.approx(0.0)
+
+
+def test_a_shallow_model_has_no_zones() -> None:
+    shallow = Cosines(np.ones((9, 8, 8)), np.zeros((9, 8, 8)), np.ones(9))
+    assert same_space(shallow, shallow) == []
+
+
+def test_the_sums_hand_on_cosines_by_document_and_the_null() -> None:
+    draw = torch.Generator().manual_seed(0)
+    states = [torch.randn(5, 6, 4, generator=draw) + 1 for _ in range(DEPTH + 1)]
+    sums = SimilaritySums()
+    sums.add(states, torch.ones(5, 6, dtype=torch.bool), [f"{row}" for row in range(5)])
+    rows = {(row.metric, row.subject): row.value for row in sums.scores()}
+    cosines = sums._every.by_document()
+    assert cosines is not None
+    for i, j in ((0, 0), (2, 9), (3, 4)):
+        assert cosines.cosine.sum(axis=0)[i, j] / 30 == pytest.approx(rows["cosine", f"{i},{j}"])
+        assert cosines.elsewhere.sum(axis=0)[i, j] / 30 == pytest.approx(rows["cosine_null", f"{i},{j}"])
+    assert {row.metric for row in sums.contrasts()} == {"published", "beginning", "ending"}
+
+
+def test_the_spread_of_the_null_is_that_of_a_mean_over_pairs() -> None:
+    """Each document counts twice in the null, as the one and as the other of a pair; the jackknife knows."""
+    draw = torch.Generator().manual_seed(1)
+    documents = 12
+    centre = torch.randn(documents, 1, 4, generator=draw)
+    states = [torch.randn(documents, 3, 4, generator=draw) + 2 * centre for _ in range(3)]
+
+    def null(kept: list[int]) -> float:
+        sums = SimilaritySums()
+        sums.add([state[kept] for state in states], torch.ones(len(kept), 3, dtype=torch.bool), [f"{k}" for k in kept])
+        return {(row.metric, row.subject): row.value for row in sums.scores()}["cosine_null", "1,2"]
+
+    without = np.array([null([k for k in range(documents) if k != left]) for left in range(documents)])
+    jackknife = (documents - 1) ** 2 / documents * without.var(ddof=1)
+    sums = SimilaritySums()
+    sums.add(states, torch.ones(documents, 3, dtype=torch.bool), [f"{k}" for k in range(documents)])
+    cosines = sums._every.by_document()
+    assert cosines is not None
+    own = cosines.elsewhere[:, 1, 2] / cosines.tokens
+    assert own.var(ddof=1) / documents == pytest.approx(jackknife, rel=0.2)
+
+
+def test_one_document_says_nothing_of_others() -> None:
+    sums = SimilaritySums()
+    sums.add([torch.ones(1, 6, 4) for _ in range(DEPTH + 1)], torch.ones(1, 6, dtype=torch.bool), ["only"])
+    assert sums.contrasts() == []

@@ -1,0 +1,80 @@
+"""Sweeps that never happened: the losses of real plans on documents, from planted costs, put through the real measure.
+
+Documents differ in length (log-normal) and in how much a plan costs there (a gamma factor that all plans of a document
+share, the heavier the smaller its shape), and every plan has noise of its own on each. The draws of a random order
+differ too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+
+import numpy as np
+
+from layerwise.measure.contrasts.painters import rows
+from layerwise.measure.contrasts.strategies import Strategies
+from layerwise.measure.grid import Grid
+from layerwise.plan import Plan
+from layerwise.results.rows import PlanRecord, Score
+from report.claims.truths import Truth
+from report.synthetic import plan_records
+
+DEPTH = 8  # windows of 7, 5 and 3 layers
+WIDEST = 7
+RESAMPLES = 400
+
+Cost = Callable[[PlanRecord], float]
+"""What a plan costs, in nats per token; that of a random order before its draw."""
+
+
+def swept(
+    claims: Iterable[str],
+    cost: Cost,
+    *,
+    families: tuple[str, ...] = ("painters",),
+    documents: int = 24,
+    shape: float = 2.0,
+    noise: float = 0.1,
+    draws: float = 0.1,
+    resamples: int = RESAMPLES,
+) -> Truth:
+    """The rows of `claims` in a world in which every plan costs what `cost` says.
+
+    `shape` is that of the documents' gamma factor, `noise` the spread of a plan on a document in nats per token, and
+    `draws` that of the draws of a random order, relative to its cost.
+    """
+    plans, records = _plans(families)
+    expected = np.array([cost(records[plan]) if plan in records else 0.0 for plan in plans])
+    drawn = np.array([plan in records and records[plan].draw is not None for plan in plans])
+    cells = tuple(("text", f"{number:03}", 0) for number in range(documents))
+    every = [record for record in plan_records(DEPTH, families) if record.affected > 1]
+
+    def truth(run: int) -> list[Score]:
+        draw = np.random.default_rng(run)
+        own = expected * np.where(drawn, 1 + draws * draw.standard_normal(len(plans)), 1.0)
+        tokens = np.round(draw.lognormal(4.0, 0.5, documents)) + 2
+        factor = draw.gamma(shape, 1 / shape, documents)
+        error = noise * draw.standard_normal((len(plans), documents)) * (expected != 0)[:, None]
+        nll = (1.2 + own[:, None] * factor + error) * tokens
+        grid = Grid(plans, cells, nll, np.zeros_like(nll), tokens)
+        strategies = Strategies.of(grid, every, str(Plan.identity(DEPTH)), seed=run, resamples=resamples)
+        return rows(strategies, DEPTH, claims)
+
+    return truth
+
+
+def by_strategy(**harm: float) -> Cost:
+    """Costs by strategy in the widest window, much less in the others.
+
+    So little in the narrowest that it does not matter that one in six random orders of three layers is the trained one.
+    """
+    return lambda record: harm.get(record.strategy, 0.0) * (record.affected / WIDEST) ** 4
+
+
+@cache
+def _plans(families: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, PlanRecord]]:
+    """The plans of the families with the model as trained, sorted, and one record of each that changes something."""
+    whole = str(Plan.identity(DEPTH))
+    records = {record.plan: record for record in plan_records(DEPTH, families)[::-1] if record.plan != whole}
+    return tuple(sorted({*records, whole})), records
