@@ -236,8 +236,8 @@ def test_what_is_printed_as_seen_is_seen(name: str, settings: dict[str, float]) 
     metrics, world = AT_RESOLUTION[name]
     together, margin = (1 if name == "ranking" else len(metrics)), (SHARE if name == "all_needed" else ALIKE)
     size = 0.3
-    for _ in range(3):  # the noise of a contrast depends on its size a little
-        pilot = [row for run in range(1000, 1060) for row in planted.run(world(size), **settings)(run)]
+    for runs in (20, 60, 200):  # the noise of a contrast depends on its size a little
+        pilot = [row for run in range(1000, 1000 + runs) for row in planted.run(world(size), **settings)(run)]
         resolutions = [[row.resolution or 0.0 for row in pilot if row.metric == metric] for metric in metrics]
         size = max(margin, max(sum(found) / len(found) for found in resolutions) * stretch(together))
     counts = concluded(planted.rule, planted.run(world(size), **settings), DEPTH)
