@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 
 from layerwise.cli.screen import PartBar
 from layerwise.data.splits import Splits
+from layerwise.measure.contrasts.contrast import MEASURE as CONTRAST
+from layerwise.measure.contrasts.merged import CLAIMS
+from layerwise.measure.contrasts.trainings import renewed
 from layerwise.merge.lenders import Lender
 from layerwise.merge.study import DRAWN, MEASURE, merging
 from layerwise.results import Run
@@ -42,5 +45,7 @@ def lend(
         rows += merging(arm, stacks, splits, draws=0 if added else draws, seed=seed, tell=show)
     for measure in (MEASURE, DRAWN):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
+    decisive = [row for row in rows if row.measure == CONTRAST]
+    run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), decisive, CLAIMS))
     run.store.replace_notes(MEASURE, notes)
     return rows, notes

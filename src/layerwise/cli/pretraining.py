@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,15 @@ from layerwise.data.grammar import generated_pairs
 from layerwise.data.segments import PretrainingText, cut, pretraining_text
 from layerwise.data.tokenizer import load_tokenizer
 from layerwise.data.wordpiece import check_tokenizer, train_wordpiece
+from layerwise.measure.contrasts.contrast import MEASURE as CONTRAST
+from layerwise.measure.contrasts.mixture import CLAIMS, pattern
+from layerwise.measure.contrasts.trainings import renewed
 from layerwise.measure.likeness import MEASURE as LIKENESS
 from layerwise.measure.likeness import likeness_scores, weights_by_seed
 from layerwise.measure.provenance import folder_of, hardware, in_words, numerics
+from layerwise.measure.statistics import Numbers
 from layerwise.models import ElcForMaskedLM
+from layerwise.models.elc.variants import find_variant
 from layerwise.results import Manifest, Run
 from layerwise.results.pedigree import Pedigree
 from layerwise.results.rows import Score
@@ -230,6 +235,8 @@ def assess(
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     examinees = [Examinee(each.label, partial(_opened, each.folder, programme)) for each in models]
     run.store.replace_scores(LIKENESS, _likeness(programme, rows))
+    patterns = _patterns(programme, rows)
+    run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), patterns, CLAIMS))
     evaluate_models(
         examinees, [generated_pairs(pairs)], Judging(how=in_words(programme.device, "auto")), run, progress=progress
     )
@@ -238,12 +245,26 @@ def assess(
 def _likeness(programme: Programme, rows: list[Score]) -> list[Score]:
     """Whether the seeds of each arm that learns layer weights have learned the same ones."""
     found = []
+    for recipe, first in _learning(programme):
+        found += likeness_scores(recipe.arm, weights_by_seed(rows, recipe.arm), initial=first)
+    return found
+
+
+def _patterns(programme: Programme, rows: list[Score]) -> list[Score]:
+    """What the embedding and the previous layer carry, in each arm that learns weights of sum one."""
+    found = []
+    for recipe, first in _learning(programme):
+        if find_variant(recipe.variant).mixture == "softmax":
+            found += pattern(recipe.arm, weights_by_seed(rows, recipe.arm), first)
+    return found
+
+
+def _learning(programme: Programme) -> Iterator[tuple[Pretraining, Numbers]]:
+    """The recipes that learn layer weights, each with those that it begins with, (readers, sources)."""
     for recipe in programme.recipes:
         first = new_model(recipe, programme.tokenizer).layer_weights()
         if first is not None and not recipe.held:
-            weights = weights_by_seed(rows, recipe.arm)
-            found += likeness_scores(recipe.arm, weights, initial=first.detach().numpy())
-    return found
+            yield recipe, first.detach().numpy().astype("float64")
 
 
 def _opened(folder: Path, programme: Programme) -> Opened:

@@ -10,7 +10,7 @@ An image example is `{"pixel_values": float32 (channels, height, width), "labels
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -61,6 +61,14 @@ class Splits:
     skipped: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
     pad_id: int = 0
+
+    @property
+    def chance(self) -> float:
+        """The share of the commonest label among the images that are reported: what a constant answer gets."""
+        labels = getattr(self.test, "labels", None)
+        if labels is None:
+            labels = [self.test[index]["labels"] for index in range(len(self.test))]
+        return max(Counter(int(label) for label in labels).values()) / len(labels)
 
     def collate(self, examples: Sequence[Example]) -> Example:
         """The examples as one batch of the model's arguments, "labels" included; a Trainer's `data_collator`.

@@ -104,7 +104,7 @@ def _norms_under(
                 for part, added in additions(blocks[layer], pairs[layer], orders[layer], before, after, run).items():
                     found[layer, place[layer], part] = float(_norms(added, counted).mean())
 
-        hooks.enter_context(_watched(stack, see))
+        hooks.enter_context(watched(stack, see))
         hooks.enter_context(stack.under(plan, single_pass=True))
         stack.model(**inputs)
     return found
@@ -115,24 +115,29 @@ def outputs_by_place(
 ) -> NDArray[np.float64]:
     """The output of `layer` at every position for `count` examples: (depth, count, width).
 
-    Of the tokens the first is taken, which is the class token of a ViT; of texts the mean over all that are no padding.
+    Of the tokens of an example one state is made as in `pooled`.
     """
     found: dict[int, Tensor] = {}
     inputs = _inputs(stack, examples, collate, count)
-    images = "pixel_values" in inputs
     with evaluating(stack.model), torch.inference_mode():
         for plan in rotations(stack.depth, 1, seed):
             position = plan.order().index(layer)
 
             def keep(at: int, args: Any, kwargs: Any, output: Any, position: int = position) -> None:
                 if at == layer:
-                    state = returned_state(output)
-                    read = state[:, 0] if images else token_mean(state, counted_tokens(inputs, state))
-                    found[position] = exact_on_cpu(read).clone()
+                    found[position] = exact_on_cpu(pooled(returned_state(output), inputs)).clone()
 
-            with _watched(stack, keep), stack.under(plan, single_pass=True):
+            with watched(stack, keep), stack.under(plan, single_pass=True):
                 stack.model(**inputs)
     return torch.stack([found[position] for position in range(stack.depth)]).numpy()
+
+
+def pooled(state: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+    """One state an example, (batch, width), of (batch, seq, width).
+
+    Of an image the first token's, which is the class token of a ViT; of a text the mean over all that are no padding.
+    """
+    return state[:, 0] if "pixel_values" in inputs else token_mean(state, counted_tokens(inputs, state))
 
 
 def embedding(
@@ -179,7 +184,7 @@ def _inputs(stack: Stack, examples: Any, collate: Collate, count: int) -> dict[s
 
 
 @contextmanager
-def _watched(stack: Stack, see: Callable[[int, Any, Any, Any], None]) -> Iterator[None]:
+def watched(stack: Stack, see: Callable[[int, Any, Any, Any], None]) -> Iterator[None]:
     """Within the context `see(layer, args, kwargs, output)` is told of every call of a block."""
 
     def hook(layer: int) -> Any:

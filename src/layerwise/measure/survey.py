@@ -60,6 +60,10 @@ class Questions:
         check_seed(self.seed)
         check_counts(orders=self.orders, draws=self.draws)
 
+    def batch(self, examples: int) -> int:
+        """How many of the examples run under one order, where every batch draws anew."""
+        return max(1, min(BATCH, examples // self.draws))
+
     def depths(self, depth: int) -> tuple[int, ...]:
         """The numbers of layers kept, greatest first."""
         asked = range(1, depth) if self.kept is None else self.kept
@@ -136,14 +140,16 @@ class Survey:
     """What one model did: an outcome for each condition, the accuracy and loss under each fixed order.
 
     In outcomes of arbitrary order, examples whose order happened to be the original one have `scored == 0`. Of a model
-    that predicts where its layers stand, `positions` says for every position how many of how many examples were right.
+    that predicts where its layers stand, `positions` has for every position how many answers were right and how many
+    there were, in each batch: (2, batches); of one trained in order `probed` has the same for a probe of its states.
     """
 
     depth: int
     outcomes: Mapping[str, Outcome]
     orders: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     identical: Mapping[str, Identical] = field(default_factory=dict)
-    positions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    positions: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    probed: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write everything as one `.npz` of plain arrays."""
@@ -156,8 +162,8 @@ class Survey:
         for name, found in self.identical.items():
             share = math.nan if found.accuracy is None else found.accuracy
             arrays[f"{name}|identical"] = np.array([found.draws, found.identical, share])
-        for place, counts in self.positions.items():
-            arrays[f"{place}|position"] = np.array(counts)
+        for name, answers in (("position", self.positions), ("probed", self.probed)):
+            arrays |= {f"{place}|{name}": counts for place, counts in answers.items()}
         draft = path.with_suffix(".draft.npz")
         np.savez_compressed(draft, **arrays)
         draft.replace(path)
@@ -196,12 +202,18 @@ class Survey:
             for name, values in found.items()
             if name.endswith("|identical")
         }
-        positions = {
-            int(name.removesuffix("|position")): (int(values[0]), int(values[1]))
-            for name, values in found.items()
-            if name.endswith("|position")
-        }
-        return cls(int(found["depth"]), outcomes, orders, identical, positions)
+        return cls(
+            int(found["depth"]), outcomes, orders, identical, _answers(found, "position"), _answers(found, "probed")
+        )
+
+
+def _answers(found: Mapping[str, NDArray[Any]], name: str) -> dict[int, NDArray[np.float64]]:
+    """The answers of a kind, by position; a survey that kept no more than their sums has them as one batch."""
+    return {
+        int(key.removesuffix(f"|{name}")): values.astype(np.float64).reshape(2, -1)
+        for key, values in found.items()
+        if key.endswith(f"|{name}")
+    }
 
 
 Tell = Callable[[int, int], None]
@@ -244,7 +256,7 @@ def _ask(
 ) -> tuple[Outcome, Identical | None]:
     if not condition.drawn:
         return judge(stack, condition.plan(stack.depth, questions.seed, 0), examples, collate), None
-    size = max(1, min(BATCH, len(examples) // questions.draws))
+    size = questions.batch(len(examples))
     plan_of = partial(condition.plan, stack.depth, questions.seed)
     outcome = judge(stack, plan_of, examples, collate, batch_size=size)
     if condition.in_order:

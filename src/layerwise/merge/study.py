@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader
 
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
+from layerwise.measure.contrasts.merged import merged as decisive
 from layerwise.measure.judgement import BATCH, Outcome, joined, judge, scored
 from layerwise.measure.robustness import metrics, paired
 from layerwise.measure.seeds import over_seeds
@@ -59,7 +60,7 @@ class Company:
 def merging(
     arm: str, stacks: Mapping[str, Stack], splits: Splits, *, draws: int, seed: int = 0, tell: Tell | None = None
 ) -> list[Score]:
-    """Rows of measures `merging` and `merges` for models that were trained in one way.
+    """Rows of measures `merging` and `merges` for models that were trained in one way, and those that decide a claim.
 
     With `draws = 0` no merged models are made: members and ensemble alone. Raises `ModelError` for fewer than two
     models and for models that are not built alike, `PlanError` for models of one layer.
@@ -67,6 +68,7 @@ def merging(
     if len(stacks) < 2:
         raise ModelError(f"merging takes two models or more; {arm} has {len(stacks)}")
     rows: list[Score] = []
+    members: dict[str, list[Outcome]] = {}
     done, parts = 0, 2 * len(ORDERS) + (2 * draws if draws else 0)
 
     def step() -> None:
@@ -78,13 +80,21 @@ def merging(
     for order in ORDERS:
         chosen = _best(company(stacks, splits.validation, splits.collate, order, seed), text=not splits.classes)
         step()
-        rows += _company_rows(arm, order, company(stacks, splits.test, splits.collate, order, seed), chosen)
+        tested = company(stacks, splits.test, splits.collate, order, seed)
+        rows += _company_rows(arm, order, tested, chosen)
+        members[order] = list(tested.members.values())
         step()
     if draws:
         merged = Stack.with_sources(stacks)
         for kind, own_depth in KINDS.items():
             plans = assignments(tuple(stacks), merged.depth, draws, seed, own_depth=own_depth)
-            rows += _merged_rows(arm, kind, merged, plans, splits, step)
+            models = _judged(merged, plans, splits, step)
+            rows += _merged_rows(arm, kind, models)
+            if splits.classes:  # what is published is accuracy of classification
+                own = members[ORDERS[0] if own_depth else ORDERS[1]]
+                rows += decisive(
+                    arm, kind, own, [outcome for _, outcome in models], splits.chance, batch=_batch(splits.test)
+                )
     return rows
 
 
@@ -98,7 +108,7 @@ def company(
     """Every model and the ensemble of all, on every example, in one pass; each model in place under its own orders."""
     members: dict[str, list[Outcome]] = {name: [] for name in stacks}
     together = []
-    size = BATCH if order == ORDERS[0] else max(1, min(BATCH, len(examples) // PIECES))
+    size = BATCH if order == ORDERS[0] else _batch(examples)
     with ExitStack() as modes, torch.inference_mode():
         for stack in stacks.values():
             modes.enter_context(evaluating(stack.model))
@@ -126,6 +136,11 @@ def _said(
         yield logits
 
 
+def _batch(examples: Any) -> int:
+    """How many examples run under one order, where every batch draws one of its own."""
+    return max(1, min(BATCH, len(examples) // PIECES))
+
+
 def _order(depth: int, order: str, seed: str) -> Plan:
     trained = list(range(depth))
     layers, chance = list(trained), random.Random(seed)
@@ -151,16 +166,21 @@ def _company_rows(arm: str, order: str, found: Company, chosen: str) -> Iterator
         yield Score(MEASURE, arm, f"ensemble {order}", f"{metric}_above@best member", *gap, documents=len(best.hits))
 
 
-def _merged_rows(
-    arm: str, kind: str, merged: Stack, plans: Sequence[Plan], splits: Splits, step: Callable[[], None]
-) -> Iterator[Score]:
+def _judged(
+    merged: Stack, plans: Sequence[Plan], splits: Splits, step: Callable[[], None]
+) -> list[tuple[Plan, Outcome]]:
+    """Every draw with what it did on the test split; what is drawn twice is judged once."""
     outcomes: dict[Plan, Outcome] = {}
     for plan in plans:
         if plan not in outcomes:
             outcomes[plan] = judge(merged, plan, splits.test, splits.collate)
         step()
-    yield from _spread(arm, f"merged {kind}", [outcomes[plan] for plan in plans])
-    for plan, outcome in outcomes.items():
+    return [(plan, outcomes[plan]) for plan in plans]
+
+
+def _merged_rows(arm: str, kind: str, models: Sequence[tuple[Plan, Outcome]]) -> Iterator[Score]:
+    yield from _spread(arm, f"merged {kind}", [outcome for _, outcome in models])
+    for plan, outcome in dict(models).items():
         yield Score(DRAWN, arm, str(plan), f"accuracy.{kind}", outcome.accuracy, documents=len(outcome.hits))
 
 

@@ -19,10 +19,15 @@ from torch.utils.data import DataLoader
 
 from layerwise.data.splits import Splits
 from layerwise.measure import robustness as rows
-from layerwise.measure.judgement import BATCH
+from layerwise.measure.contrasts.contrast import MEASURE as CONTRAST
+from layerwise.measure.contrasts.positions import CLAIMS as OF_POSITIONS
+from layerwise.measure.contrasts.positions import positions
+from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, shuffled
+from layerwise.measure.contrasts.trainings import renewed
+from layerwise.measure.place_probe import STREAM, probed
 from layerwise.measure.places import NO_UMAP, branch_norms, embedding, umap_installed
 from layerwise.measure.seeds import over_seeds
-from layerwise.measure.statistics import wilson
+from layerwise.measure.statistics import Numbers, wilson
 from layerwise.measure.survey import Condition, Questions, Survey, survey
 from layerwise.plan.samplers import Draws, Shuffle
 from layerwise.results import Run
@@ -84,7 +89,7 @@ def assess(
         if arm != RETRAINED:
             inside.setdefault(arm, candidate)
         placed += _position_rows(candidate.label, found.positions)
-    _store(run, surveys, splits, text=not splits.classes)
+    _store(run, surveys, splits, questions)
     run.store.replace_scores("position", placed + _means(placed))
     if questions.layers and (anew or _can_look_further(run, inside)):
         models = ((arm, open_model(candidate.folder)) for arm, candidate in inside.items())
@@ -144,7 +149,9 @@ def _surveyed(
         return Survey.read(path), False
     model = open_model(candidate.folder)
     found = _survey(model, candidate, splits, questions, watcher)
-    found = replace(found, positions=_positions(model, splits, questions))
+    found = replace(
+        found, positions=_positions(model, splits, questions), probed=_probed(model, candidate, splits, questions)
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     found.save(path)
     return found, True
@@ -174,51 +181,56 @@ def _united(first: Survey | None, second: Survey) -> Survey:
     )
 
 
-def _store(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits: Splits, text: bool) -> None:
-    chance, classes = _chance(splits) if not text else (0.0, 0)
+def _store(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits: Splits, questions: Questions) -> None:
+    text = not splits.classes
+    chance = 0.0 if text else splits.chance
     run.store.replace_scores(
         rows.MEASURE,
-        rows.robustness(surveys, chance=chance, classes=classes, leads="nll" if text else "accuracy"),
+        rows.robustness(surveys, chance=chance, classes=len(splits.classes), leads="nll" if text else "accuracy"),
     )
     run.store.replace_scores("orders", rows.orders(surveys))
     run.store.replace_scores("identity", rows.identity(surveys))
     whole = {arm: found for arm, found in surveys.items() if arm != RETRAINED}
     run.store.replace_scores("contribution", rows.contribution(whole))
+    decisive = list(positions(whole))
+    if not text:  # what is published is accuracy of classification
+        decisive += shuffled(whole, chance=chance, batch=questions.batch(len(splits.test)))
+    stored = run.store.scores(CONTRAST)
+    run.store.replace_scores(CONTRAST, renewed(stored, decisive, (*CLAIMS, *OF_POSITIONS)))
 
 
-def _chance(splits: Splits) -> tuple[float, int]:
-    """The share of the commonest label among the test images, and how many classes there are."""
-    labels = getattr(splits.test, "labels", None)
-    if labels is None:
-        labels = [splits.test[index]["labels"] for index in range(len(splits.test))]
-    labels = np.array([int(label) for label in labels])
-    return float(np.bincount(labels).max() / len(labels)), len(splits.classes)
-
-
-def _positions(model: Trained, splits: Splits, questions: Questions) -> dict[int, tuple[int, int]]:
-    """How often a layer's output tells its position, over fresh random orders: by position, right and asked."""
+def _positions(model: Trained, splits: Splits, questions: Questions) -> dict[int, Numbers]:
+    """How often a layer's output tells its position, over fresh random orders: by position, as in `Survey`."""
     if model.prediction is None:
         return {}
     stack, prediction = model.stack, model.prediction
-    draws = Draws(Shuffle(), stack.depth, questions.seed, stream="position")
-    size = max(1, min(BATCH, len(splits.test) // questions.draws))
-    hits = dict.fromkeys(range(stack.depth), 0)
+    draws = Draws(Shuffle(), stack.depth, questions.seed, stream=STREAM)
+    size = questions.batch(len(splits.test))
+    found: dict[int, list[tuple[int, int]]] = {place: [] for place in range(stack.depth)}
     with evaluating(stack.model), torch.inference_mode():
         for number, batch in enumerate(DataLoader(splits.test, batch_size=size, collate_fn=splits.collate)):
             inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
             with stack.under(draws.at(number), single_pass=True):
                 stack.model(**inputs)
             for place, hit in prediction.hits().items():
-                hits[place] += int(hit.sum())
-    return {place: (right, len(splits.test)) for place, right in hits.items()}
+                found[place].append((int(hit.sum()), len(hit)))
+    return {place: np.array(answers, dtype=np.float64).T for place, answers in found.items()}
 
 
-def _position_rows(label: str, positions: Mapping[int, tuple[int, int]]) -> list[Score]:
+def _probed(model: Trained, candidate: Candidate, splits: Splits, questions: Questions) -> dict[int, Numbers]:
+    """The same of a probe, for arms that were trained in order; of the others it is not asked."""
+    if candidate.arm not in NULLS or not questions.layers:
+        return {}
+    return probed(model.stack, splits.validation, splits.test, splits.collate, questions)
+
+
+def _position_rows(label: str, answers: Mapping[int, Numbers]) -> list[Score]:
     """Rows of measure `position` of one model; none of one that predicts nothing."""
-    if not positions:
+    if not answers:
         return []
-    found = [_proportion(label, str(place), right, asked) for place, (right, asked) in positions.items()]
-    right, asked = (sum(counts) for counts in zip(*positions.values(), strict=True))
+    counts = {place: (int(right.sum()), int(asked.sum())) for place, (right, asked) in answers.items()}
+    found = [_proportion(label, str(place), right, asked) for place, (right, asked) in counts.items()]
+    right, asked = (sum(of) for of in zip(*counts.values(), strict=True))
     return [*found, _proportion(label, "all", right, asked)]
 
 

@@ -23,8 +23,14 @@ from layerwise.report.claims.damage import recovery, scaling
 from layerwise.report.claims.harm import ranking
 from layerwise.report.claims.layers import anti_layers, core
 from layerwise.report.claims.loops import loop_count, looping
+from layerwise.report.claims.merging import merging
+from layerwise.report.claims.mixing import grammar, worth
 from layerwise.report.claims.order import order
 from layerwise.report.claims.paper import Judged, Paper, Rule
+from layerwise.report.claims.pattern import alike, pattern
+from layerwise.report.claims.positions import places, positions
+from layerwise.report.claims.shuffled import any_order as trained_order
+from layerwise.report.claims.shuffled import collapse, pruning
 from layerwise.report.claims.space import same_space
 from layerwise.report.claims.states import middle
 from layerwise.report.claims.weights import oscillation, predictability
@@ -42,7 +48,19 @@ HETEROGENEITY = Paper(
     (core, anti_layers, oscillation, predictability, recovery, scaling),
     "diagnose",
 )
-PAPERS = (PAINTERS, HETEROGENEITY)
+ELC_BERT = Paper(
+    "Not all layers are equally as important: Every Layer Counts BERT",
+    "Charpentier and Samuel, BabyLM 2023, arXiv 2311.02265",
+    (worth, grammar, pattern, alike),
+    "study layer-weights",
+)
+LAYERSHUFFLE = Paper(
+    "LayerShuffle: Enhancing Robustness in Vision Transformers by Randomizing Layer Execution Order",
+    "Freiberger et al., 2024, arXiv 2407.04513",
+    (trained_order, collapse, pruning, positions, places, merging),
+    "robustness",
+)
+PAPERS = (ELC_BERT, LAYERSHUFFLE, PAINTERS, HETEROGENEITY)
 """The founding papers, in the order in which they were published."""
 
 

@@ -7,6 +7,7 @@ a study adds the third; a wiring that was measured and pruned is the fourth.
 
 from __future__ import annotations
 
+from layerwise.report.chapters.claims import claims
 from layerwise.report.chapters.group import Group
 from layerwise.report.chapters.pretraining.benchmarks import benchmarks
 from layerwise.report.chapters.pretraining.costs import costs
@@ -51,7 +52,7 @@ def _nothing_waits(evidence: Evidence) -> str | None:
 
 STUDIED = Group(
     "study",
-    (study,),
+    (study, claims),
     present=lambda evidence: evidence.pretraining.is_studied,
     tiles=_tiles,
     unfinished=_nothing_waits,
@@ -59,7 +60,7 @@ STUDIED = Group(
 )
 PRETRAINED = Group(
     "pretraining",
-    (outcome, weights, likeness, training, costs),
+    (outcome, claims, weights, likeness, training, costs),
     present=lambda evidence: evidence.pretraining.is_pretrained,
     tiles=_tiles,
     unfinished=_unfinished,

@@ -6,6 +6,7 @@ that fills them.
 
 from __future__ import annotations
 
+from layerwise.report.chapters.claims import claims
 from layerwise.report.chapters.group import Group
 from layerwise.report.chapters.robustness.inside import inside
 from layerwise.report.chapters.robustness.merging import merging
@@ -51,7 +52,7 @@ def _unfinished(evidence: Evidence) -> str | None:
     )
 
 
-_TESTED = (survival, orders, pruning, merging, position, inside)
+_TESTED = (survival, claims, orders, pruning, merging, position, inside)
 
 ROBUSTNESS = Group(
     "robustness",

@@ -1,0 +1,149 @@
+"""The contrasts of the LayerShuffle paper: what any order costs, who collapses, who can do with fewer layers.
+
+Everything is accuracy, a share of the examples, of arms that were trained with the same seeds and judged on the same
+examples under the same orders:
+
+    any_order   cost                 baseline in order - layershuffle in any order
+                gain_above@NULL      layershuffle - NULL, both in any order
+    collapse    any_order, in_order  baseline - chance
+    places      gain                 task ARM: ARM - layershuffle in any order, ARM told its place or made to tell it
+                any_order            layershuffle - chance
+    pruning     lost, lost@NULL      the share of its accuracy above chance that an arm loses with half of its layers
+                spared_above@NULL    lost@NULL - lost
+
+`NULL` is an arm that was trained in order: `baseline`, and `sequential`, trained as long as the others. The share lost
+is read off a line through the origin, fitted by least squares to all numbers of layers from half of them up,
+
+    lost = L / 2 * sum_r r * (a(0) - a(r)) / (a(0) - chance) / sum_r r^2          r layers left out of L, evenly spaced
+
+so it is a slope: the share of what a model can do that goes with each layer, times half of the layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerwise.measure.contrasts.trainings import Estimate, over_trainings
+from layerwise.measure.statistics import Numbers
+from layerwise.measure.survey import ARBITRARY, SEQUENTIAL, Survey
+from layerwise.results.rows import Score
+
+ANY_ORDER, COLLAPSE, PLACES, PRUNING = "any_order", "collapse", "places", "pruning"
+CLAIMS = (ANY_ORDER, COLLAPSE, PLACES, PRUNING)
+BASELINE, SHUFFLED = "baseline", "layershuffle"
+NULLS = (BASELINE, "sequential")
+PLACED = ("layershuffle-position", "layershuffle-predict")
+SKILL = 0.05
+"""The least accuracy above chance that has a share to lose."""
+
+Arms = Mapping[str, Mapping[int, Survey]]
+Asked = tuple[str, str]
+"""An arm and a condition."""
+
+
+def shuffled(arms: Arms, *, chance: float, batch: int) -> list[Score]:
+    """Every contrast that the arms allow; `batch` is how many examples ran under one order.
+
+    `chance` is the share of the commonest label.
+    """
+    rows = [*_any_order(arms, batch), *_collapse(arms, chance, batch), *_places(arms, chance, batch)]
+    return [*rows, *_pruning(arms, chance, batch)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Accuracies:
+    """Arms under conditions: `values` (seeds, asked), and `pulls` (seeds, asked, units) how far each unit pulls them.
+
+    Only examples that every condition scored are counted, `documents` of them.
+    """
+
+    values: Numbers
+    pulls: Numbers
+    documents: int
+
+    @classmethod
+    def of(cls, arms: Arms, asked: Sequence[Asked], batch: int) -> Accuracies | None:
+        """The accuracies over the seeds that all arms have; `None` where some arm or condition is missing."""
+        seeds = [seed for seed in arms.get(asked[0][0], {}) if _has(arms, asked, seed)]
+        if not seeds:
+            return None
+        outcomes = [[arms[arm][seed].outcomes[task] for arm, task in asked] for seed in seeds]
+        counted = np.all([[outcome.scored > 0 for outcome in of] for of in outcomes], axis=(0, 1))
+        if not counted.any():
+            return None
+        hits = by_batch(np.array([[outcome.hits * counted for outcome in of] for of in outcomes]), batch)
+        scored = by_batch(counted.astype(np.float64), batch)
+        hits, scored = hits[..., scored > 0], scored[scored > 0]
+        values = hits.sum(axis=-1) / scored.sum()
+        return cls(values, (hits - values[..., None] * scored) / scored.sum(), int(counted.sum()))
+
+    def sum(self, *factors: float, less: float = 0.0) -> Estimate:
+        """The sum of the accuracies times `factors`, `less` a number that is known."""
+        return over_trainings(self.values @ factors - less, np.einsum("sau,a->su", self.pulls, factors), self.documents)
+
+
+def _has(arms: Arms, asked: Sequence[Asked], seed: int) -> bool:
+    return all(seed in arms.get(arm, {}) and task in arms[arm][seed].outcomes for arm, task in asked)
+
+
+def by_batch(values: Numbers, batch: int) -> Numbers:
+    """Sums over batches, (..., examples) -> (..., batches)."""
+    return np.add.reduceat(values, np.arange(0, values.shape[-1], batch), axis=-1)
+
+
+def _any_order(arms: Arms, batch: int) -> Iterator[Score]:
+    found = Accuracies.of(arms, [(BASELINE, SEQUENTIAL), (SHUFFLED, ARBITRARY)], batch)
+    if found is not None:
+        yield found.sum(1.0, -1.0).row(ANY_ORDER, "cost")
+    for null in NULLS:
+        found = Accuracies.of(arms, [(SHUFFLED, ARBITRARY), (null, ARBITRARY)], batch)
+        if found is not None:
+            yield found.sum(1.0, -1.0).row(ANY_ORDER, f"gain_above@{null}")
+
+
+def _collapse(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
+    for metric, task in (("any_order", ARBITRARY), ("in_order", SEQUENTIAL)):
+        found = Accuracies.of(arms, [(BASELINE, task)], batch)
+        if found is not None:
+            yield found.sum(1.0, less=chance).row(COLLAPSE, metric)
+
+
+def _places(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
+    for arm in PLACED:
+        found = Accuracies.of(arms, [(arm, ARBITRARY), (SHUFFLED, ARBITRARY)], batch)
+        if found is not None:
+            yield found.sum(1.0, -1.0).row(PLACES, "gain", arm)
+    found = Accuracies.of(arms, [(SHUFFLED, ARBITRARY)], batch)
+    if found is not None:
+        yield found.sum(1.0, less=chance).row(PLACES, "any_order")
+
+
+def _pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
+    for null in NULLS:
+        depth = max((survey.depth for survey in arms.get(null, {}).values()), default=0)
+        left_out = range(1, depth // 2 + 1)
+        tasks = (SEQUENTIAL, *(f"kept {depth - count} even {SEQUENTIAL}" for count in left_out))
+        pair = [(arm, task) for arm in (SHUFFLED, null) for task in tasks]
+        found = Accuracies.of(arms, pair, batch)
+        if found is None or (found.values[:, [0, len(tasks)]].mean(axis=0) < chance + SKILL).any():
+            continue
+        own, other = (_lost(found, slice(start, start + len(tasks)), depth, chance) for start in (0, len(tasks)))
+        if null == BASELINE:
+            yield over_trainings(*own, found.documents).row(PRUNING, "lost")
+        yield over_trainings(*other, found.documents).row(PRUNING, f"lost@{null}")
+        spared = over_trainings(other[0] - own[0], other[1] - own[1], found.documents)
+        yield spared.row(PRUNING, f"spared_above@{null}")
+
+
+def _lost(found: Accuracies, tasks: slice, depth: int, chance: float) -> tuple[Numbers, Numbers]:
+    """The share lost by each seed, and how far each unit pulls it (to first order): (seeds,), (seeds, units)."""
+    values, pulls = found.values[:, tasks], found.pulls[:, tasks]
+    left_out = np.arange(1.0, values.shape[1])
+    weights = depth / 2 * left_out / np.square(left_out).sum()
+    skill = values[:, :1] - chance
+    lost = (values[:, :1] - values[:, 1:]) / skill @ weights
+    slopes = np.concatenate([weights.sum() - lost[:, None], np.broadcast_to(-weights, values[:, 1:].shape)], axis=1)
+    return lost, np.einsum("sau,sa->su", pulls, slopes / skill)

@@ -1,0 +1,103 @@
+"""A number of several trainings on one test set: its interval knows that both could have been others.
+
+The seeds of a way of training are judged on the same examples. Student's interval over the seeds alone takes what those
+examples have in common for a fact of the training; an interval over the examples alone takes the seeds for all there
+are. So both vary. With e_s the effect of seed s, of S, and d_su how far unit u, of U, pulls it (sum_u d_su = 0),
+
+    variance    var_s(e_s) / S  +  U / (U - 1) * sum_u (mean_s d_su)^2
+    interval    mean_s e_s -+ t[97.5 %] * sqrt(variance)
+
+where t has the degrees of freedom of Satterthwaite (1946), (sum of terms)^2 / sum of (term^2 / its degrees). What
+belongs to a seed and a unit together is in both terms, so the interval is too wide for it and never too short (Owen
+2007, "The pigeonhole bootstrap"). A unit is a batch, since the examples of a batch run under one order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from layerwise.measure.contrasts.contrast import MEASURE, POWER
+from layerwise.measure.grid import FEWEST_UNITS
+from layerwise.measure.statistics import Numbers
+from layerwise.results.rows import Score
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One source of variation: what it adds to the variance of the value, and its degrees of freedom."""
+
+    variance: float
+    degrees: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with the sources of its variation; with none of them it has no interval.
+
+    `documents` is how many examples are behind it.
+    """
+
+    value: float
+    terms: tuple[Term, ...]
+    documents: int
+
+    @property
+    def error(self) -> float:
+        """The standard error: the root of all variances together."""
+        return float(np.sqrt(sum(term.variance for term in self.terms)))
+
+    def reach(self, share: float) -> float:
+        """How far the quantile `share` of Student's t lies from the value, in the value's unit."""
+        spread = sum(term.variance**2 / term.degrees for term in self.terms)
+        if spread == 0.0:
+            return 0.0
+        return float(stats.t(self.error**4 / spread).ppf(share)) * self.error
+
+    def row(self, claim: str, metric: str, task: str = "all") -> Score:
+        """The number as a row about `claim`; `resolution` is what its interval tells from zero with 80 % power."""
+        if not self.terms:
+            return Score(MEASURE, claim, task, metric, self.value, documents=self.documents)
+        half = self.reach(0.5 + LEVEL / 2)
+        low, high = self.value - half, self.value + half
+        resolution = half + self.reach(POWER)
+        return Score(
+            MEASURE, claim, task, metric, self.value, low, high, resolution=resolution, documents=self.documents
+        )
+
+
+def over_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents: int) -> Estimate:
+    """The mean effect over seeds: `effects` (seeds,) and `pulls` (seeds, units), in the same unit.
+
+    Of one seed, or of fewer than 8 units, nothing says what others would give: the estimate then has no interval.
+
+    >>> over_trainings([0.2, 0.4], np.zeros((2, 8)), documents=64).error
+    0.1
+    """
+    effects = np.asarray(effects, dtype=np.float64)
+    seeds, units = pulls.shape
+    value = float(effects.mean())
+    if seeds < 2 or units < FEWEST_UNITS:
+        return Estimate(value, (), documents)
+    return Estimate(value, (between(effects), Term(over_units(pulls.mean(axis=0)), units - 1)), documents)
+
+
+def between(values: Sequence[float] | Numbers) -> Term:
+    """What the mean of `values` owes to which of them were drawn: trainings, or merged models."""
+    found = np.asarray(values, dtype=np.float64)
+    return Term(float(found.var(ddof=1)) / found.size, found.size - 1)
+
+
+def over_units(pulls: Numbers) -> float:
+    """The variance of a number that each unit pulls by so much, (units,) of zero sum."""
+    return float(np.square(pulls).sum()) * pulls.size / (pulls.size - 1)
+
+
+def renewed(stored: Sequence[Score], rows: Sequence[Score], claims: Sequence[str]) -> list[Score]:
+    """The contrasts of a run once those about `claims` were made anew; the others stay as they were."""
+    return [*(row for row in stored if row.subject not in claims), *rows]
