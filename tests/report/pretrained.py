@@ -59,6 +59,7 @@ def scores(depth: int = 12) -> tuple[Score, ...]:
         *_benchmarks(draw),
         *_study(),
         *_likeness(),
+        *_pattern(),
         *edges(depth, draw),
     )
 
@@ -182,6 +183,14 @@ def _likeness() -> Iterator[Score]:
         for task, (metric, value, p) in tasks.items():
             yield Score("likeness", arm, task, metric, value, p=p)
             yield Score("likeness", arm, task, f"{metric}@shuffled", 0.0, -0.18, 0.19)
+
+
+def _pattern() -> Iterator[Score]:
+    """The mass of the embedding and the layer before: above equal shares, and as it was at the start."""
+    for arm, learned in (("elc", 0.01), ("zero", 0.24)):
+        for metric, value in (("above_equal", 0.24), ("learned", learned)):
+            low, high = value - 0.03, value + 0.03
+            yield Score("contrast", "pattern", arm, metric, value, low, high, resolution=0.04)
 
 
 def edges(depth: int, draw: random.Random) -> Iterator[Score]:

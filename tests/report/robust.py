@@ -58,6 +58,7 @@ def scores(depth: int = 12, *, language: bool = False, seed: int = 0) -> tuple[S
         *_contribution(depth, language),
         *_embedding(depth, draw),
         *_merging(depth, language, draw),
+        *(() if language else _decisive()),
         *_training(draw),
     ]
     return tuple(score for score in rows if not (language and score.metric.startswith("accuracy_top5")))
@@ -248,6 +249,29 @@ def _merging(depth: int, language: bool, draw: random.Random) -> Iterator[Score]
                 plan = f"{kind} {number}: " + " ".join(f"{draw.choice('abc')}:{layer}" for layer in range(depth))
                 found = min(0.99, max(0.02, centre + draw.gauss(0.0, 0.05 if centre < 0.8 else 0.012)))
                 yield row("merges", arm, plan, f"accuracy.{kind}", found)
+
+
+def _decisive() -> Iterator[Score]:
+    """What decides the published claims: one of each verdict, as the rest of the run has it."""
+    shuffled, places = ANY_ORDER["layershuffle"], ("layershuffle-position", "layershuffle-predict")
+    base = {"sequential": IN_ORDER["baseline"], "arbitrary": ANY_ORDER["baseline"]}
+    for claim, task, metric, value, half in (
+        ("any_order", "all", "cost", base["sequential"] - shuffled, 0.02),
+        ("any_order", "all", "gain_above@baseline", shuffled - base["arbitrary"], 0.03),
+        ("collapse", "all", "any_order", base["arbitrary"] - CHANCE, 0.04),
+        ("collapse", "all", "in_order", base["sequential"] - CHANCE, 0.01),
+        ("pruning", "all", "lost", 0.41, 0.05),
+        ("pruning", "all", "lost@baseline", 0.83, 0.06),
+        ("pruning", "all", "spared_above@baseline", 0.42, 0.08),
+        ("positions", "all", "short", 0.0009, 0.004),
+        ("positions", "all", "short@baseline", 0.004, 0.006),
+        *(("places", arm, "gain", ANY_ORDER[arm] - shuffled, 0.012) for arm in places),
+        ("places", "all", "any_order", shuffled - CHANCE, 0.02),
+        ("merging", "all", "loss", 0.03, 0.015),
+        ("merging", "all", "loss@baseline", 0.26, 0.04),
+        ("merging", "all", "skill", shuffled - CHANCE, 0.02),
+    ):
+        yield replace(row("contrast", claim, task, metric, value, half), resolution=1.4 * half)
 
 
 def _training(draw: random.Random) -> Iterator[Score]:

@@ -16,7 +16,7 @@ from layerwise.data.digits import digits
 from layerwise.data.splits import Splits
 from layerwise.measure.judgement import judge
 from layerwise.measure.statistics import wilson
-from layerwise.measure.survey import Questions
+from layerwise.measure.survey import Questions, Survey
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Draws, Shuffle
 from layerwise.results import Manifest, Run, Score
@@ -222,6 +222,34 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
     assert found["layershuffle-predict", "all", "accuracy"].value == pytest.approx(np.mean(both))
     assert found["layershuffle-predict", "all", "accuracy@chance"].value == pytest.approx(1 / 3)
     assert not [key for key in found if key[0].startswith("baseline")]
+
+
+def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
+    """Of every kind one, and those that merging has written stay."""
+    run.store.replace_scores("contrast", [Score("contrast", "merging", "all", "loss", 0.1)])
+    ask(*(f"{arm}/{seed}" for arm in ("baseline", "layershuffle", "layershuffle-predict") for seed in range(2)))
+    found = scores(run, "contrast")
+    assert {(claim, metric) for claim, _, metric in found} == {
+        ("merging", "loss"), ("any_order", "cost"), ("any_order", "gain_above@baseline"),
+        ("collapse", "any_order"), ("collapse", "in_order"), ("places", "gain"), ("places", "any_order"),
+        ("positions", "short"), ("positions", "short@baseline"),
+    } | ({("pruning", "lost"), ("pruning", "lost@baseline"), ("pruning", "spared_above@baseline")}
+         if ("pruning", "all", "lost") in found else set())  # fmt: skip
+    robust = scores(run, "robustness")
+    told = scores(run, "position")["layershuffle-predict", "all", "accuracy"].value
+    assert found["positions", "all", "short"].value == pytest.approx(0.9999 - told)
+    collapsed = robust["baseline", "sequential", "accuracy"].value - robust["model", "all", "accuracy@chance"].value
+    assert found["collapse", "all", "in_order"].value == pytest.approx(collapsed)
+
+
+def test_a_survey_keeps_its_answers_batch_by_batch(ask: Ask, shelf: Shelf, tmp_path: Path) -> None:
+    ask("layershuffle-predict/0", "baseline/0", "layerdrop/0")
+    kept = {place.parent.name: Survey.read(place) for place in tmp_path.glob("*/survey-*.npz")}
+    assert {name: (bool(survey.positions), bool(survey.probed)) for name, survey in kept.items()} == {
+        "layershuffle-predict-0": (True, False), "baseline-0": (False, True), "layerdrop-0": (False, False),
+    }  # fmt: skip
+    assert kept["baseline-0"].probed[0].shape == (2, 3)
+    assert kept["baseline-0"].probed[0][1].tolist() == [10, 10, 10]
 
 
 def test_rows_of_a_training() -> None:

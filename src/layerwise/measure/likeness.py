@@ -46,6 +46,9 @@ MEASURE = "likeness"
 FEWEST = 3
 """Sources a row must have: two can only agree or not."""
 
+DRAWS = 2_000
+"""Permutations that a null is made of."""
+
 UNMOVED = 1e-6
 """Deviations below this are rounding of single-precision weights, which all seeds share."""
 
@@ -65,7 +68,7 @@ class Likeness:
 
 
 def seed_likeness(
-    alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = 2000, seed: int = 0, whole: bool = True
+    alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0, whole: bool = True
 ) -> Likeness:
     """How alike the seeds' weights are: (seeds, readers, sources) -> mean pairwise rank correlation with its null.
 
@@ -90,7 +93,7 @@ def group_likeness(
     labels: Sequence[Label | None],
     *,
     beyond_distance: bool = False,
-    draws: int = 2000,
+    draws: int = DRAWS,
     seed: int = 0,
 ) -> Likeness:
     """Whether readers prefer sources of their own group: (seeds, readers, sources) -> within minus across groups.
@@ -124,7 +127,9 @@ def posited_groups(depth: int) -> tuple[Label | None, ...]:
     return tuple("surface" if n < first else "linguistic" if n < last else None for n in range(depth))
 
 
-def likeness_scores(arm: str, alphas: ArrayLike, *, initial: ArrayLike | None = None, seed: int = 0) -> list[Score]:
+def likeness_scores(
+    arm: str, alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
+) -> list[Score]:
     """Rows of measure `likeness` of one arm: each statistic, and `@shuffled` with the mean and the band of its null.
 
     Tasks `seeds` and (with `initial`) `seeds beyond the start` have metric `correlation`; `grouping` and `grouping
@@ -134,13 +139,13 @@ def likeness_scores(arm: str, alphas: ArrayLike, *, initial: ArrayLike | None = 
     labels = posited_groups(weights.shape[2] - 1)
     rows: list[Score] = []
     if len(weights) > 1 and weights.shape[1] >= FEWEST:
-        rows += _rows(arm, "seeds", "correlation", seed_likeness(weights, seed=seed))
+        rows += _rows(arm, "seeds", "correlation", seed_likeness(weights, draws=draws, seed=seed))
         if initial is not None:
-            moved = seed_likeness(weights, initial=initial, seed=seed)
+            moved = seed_likeness(weights, initial=initial, draws=draws, seed=seed)
             rows += _rows(arm, "seeds beyond the start", "correlation", moved)
     if {"surface", "linguistic"} <= set(labels):
-        rows += _rows(arm, "grouping", "contrast", group_likeness(weights, labels, seed=seed))
-        beyond = group_likeness(weights, labels, beyond_distance=True, seed=seed)
+        rows += _rows(arm, "grouping", "contrast", group_likeness(weights, labels, draws=draws, seed=seed))
+        beyond = group_likeness(weights, labels, beyond_distance=True, draws=draws, seed=seed)
         rows += _rows(arm, "grouping beyond distance", "contrast", beyond)
     return rows
 

@@ -7,7 +7,8 @@ differences, of which a study has few. With n seeds and differences d_s,
     value = mean d_s        low, high = value -+ t(n - 1, 97.5 %) * sd(d) / sqrt(n)        p = two-sided Student's t
 
 `resolution` is the difference that a study with this spread and this many seeds would have found in four of five cases:
-a difference that is smaller than that was not to be seen, whatever its value.
+a difference that is smaller than that was not to be seen, whatever its value. The spread of few seeds is less than the
+true one on the mean, which is allowed for (`layerwise.measure.statistics.deviation_bias`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 from layerwise.errors import MeasureError
-from layerwise.measure.statistics import minimum_detectable_effect
+from layerwise.measure.statistics import deviation_bias, minimum_detectable_effect
 
 RANGES = {"accuracy": (0.0, 1.0), "accuracy_top5": (0.0, 1.0), "f1": (0.0, 1.0), "mcc": (-1.0, 1.0)}
 """What a metric can be, where that is bounded."""
@@ -70,6 +71,6 @@ def seed_difference(values: Mapping[int, float], others: Mapping[int, float], *,
         return SeedDifference(mean, count)
     error = float(differences.std(ddof=1)) / count**0.5
     reach = float(stats.t.ppf((1 + level) / 2, count - 1)) * error
-    resolution = float(minimum_detectable_effect(error, count, alpha=1 - level))
+    resolution = float(minimum_detectable_effect(error, count, alpha=1 - level)) / deviation_bias(count - 1)
     p = float(2 * stats.t.sf(abs(mean) / error, count - 1)) if error > 0 else float(mean == 0)
     return SeedDifference(mean, count, mean - reach, mean + reach, p, resolution)

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special, stats
 
 from layerwise.errors import MeasureError
 
@@ -209,6 +209,18 @@ def minimum_detectable_effect(
     student = stats.t(units - 1)
     factor = student.ppf(1 - alpha / (2 * comparisons)) + student.ppf(power)
     return np.asarray(factor * np.asarray(errors, dtype=np.float64))
+
+
+def deviation_bias(degrees: float) -> float:
+    """What share of the true standard deviation that of a normal sample is on the mean: c4, for degrees of freedom.
+
+    sqrt(2 / f) Gamma((f + 1) / 2) / Gamma(f / 2): 0.8 of two numbers, 0.97 of nine. A resolution that is printed from
+    the spread of few seeds is too fine by this factor unless it is divided by it.
+
+    >>> round(deviation_bias(1), 3), round(deviation_bias(8), 3)
+    (0.798, 0.969)
+    """
+    return float(np.sqrt(2 / degrees) * np.exp(special.gammaln((degrees + 1) / 2) - special.gammaln(degrees / 2)))
 
 
 def wilson(successes: ArrayLike, trials: int, level: float = 0.95) -> Estimate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from layerwise.report.claims.claim import CONTRAST, Claim, Published, Span, seen, span
-from layerwise.report.claims.trained import contrast, hundredths, interval, more, told_from
+from layerwise.report.claims.trained import contrast, hundredths, interval, more, resolved
 from layerwise.report.data import Evidence
 from layerwise.report.notation import tidy
 from layerwise.report.pretraining import LIKENESS
@@ -13,6 +13,13 @@ from layerwise.results.rows import Score
 MASS, LIKE = 0.05, 0.2
 ARM, BEYOND = "elc", "seeds beyond the start"
 NEEDS = "It needs an arm that learns layer weights, with two seeds or more: layerwise study layer-weights."
+WIDENED = 1.25
+"""How much wider than the band of permuted sources the interval is.
+
+A source that is moved to another place is read by fewer readers, so what it carries to all of them weighs less in the
+permutations: of 12 layers and 5 seeds their standard deviation is 0.061, that of simulated trainings 0.073.
+"""
+
 NORMAL = (1.960 + 0.842) / 1.960
 """How much a band of 95 % is exceeded by what is found with 80 % power."""
 
@@ -51,7 +58,7 @@ def pattern(evidence: Evidence) -> Claim:
         f"In {arm} the embedding and the layer before carry {hundredths(equal)} points more than equal shares, and"
         f" {hundredths(learned)} points more than at the start."
     )
-    power = told_from(score, 0.0, "points")
+    power = resolved(score, MASS, "points")
     place, moved = equal.position(MASS), learned.position(MASS)
     if place == "within":
         return PATTERN.claim("explained by the null", figures, "Equal shares give them as much.", power)
@@ -72,11 +79,11 @@ ALIKE = Published(
     "The weights that the layers learn are shown as a pattern of the model, from one training of each.",
     "arXiv 2311.02265, heat maps of the layer weights",
     "The likeness is the mean rank correlation of the rows of two trainings; chance is its mean where the sources of"
-    " each training are permuted, and the interval is the likeness above chance with the width that permutation gives."
-    " It decides after the weights at the start, which all trainings share, were taken off. Supported: beyond the start"
-    " the likeness is above chance, by more than counts (0.2). Explained by the null: beyond the start it is within 0.2"
-    " of chance, though the weights as they are are alike. Contradicted: it is within 0.2 of chance, and so are the"
-    " weights as they are, or below. The arm is elc where it was trained.",
+    " each training are permuted, and the interval is the likeness above chance with 1.25 times the width that"
+    " permutation gives. It decides after the weights at the start, which all trainings share, were taken off."
+    " Supported: beyond the start the likeness is above chance, by more than counts (0.2). Explained by the"
+    " null: beyond the start it is within 0.2 of chance, though the weights as they are are alike. Contradicted: it is"
+    " within 0.2 of chance, and so are the weights as they are, or below. The arm is elc where it was trained.",
 )
 
 
@@ -113,12 +120,11 @@ def alike(evidence: Evidence) -> Claim:
 
 
 def _above_chance(evidence: Evidence, arm: str, task: str) -> Span | None:
-    """The likeness above chance, with the width of the band that permuted sources give."""
+    """The likeness above chance, with the width of the band that permuted sources give, widened."""
     found = evidence.pretraining
     score, null = (found.score(LIKENESS, metric, arm, task) for metric in ("correlation", "correlation@shuffled"))
     band = span(null)
     if score is None or band is None:
         return None
-    return Span(
-        score.value - band.value, score.value - band.high, score.value - band.low, NORMAL * (band.high - band.low) / 2
-    )
+    value, half = score.value - band.value, WIDENED * (band.high - band.low) / 2
+    return Span(value, value - half, value + half, NORMAL * half)

@@ -12,6 +12,7 @@ from layerwise.report.claims.trained import (
     interval,
     more,
     nulls,
+    resolved,
     told_from,
 )
 from layerwise.report.data import Evidence
@@ -140,7 +141,7 @@ def pruning(evidence: Evidence) -> Claim:
         return PRUNING.claim("not resolvable", shown, TOO_FEW)
     rivals = listed([f"{NULLS[null]} {hundredths(of)} %" for null, of in others.items()])
     figures = f"With half of the layers layershuffle loses {hundredths(lost)} % of its accuracy above chance, {rivals}."
-    power = told_from(score, 0.0, "%")
+    power = resolved(score, SPARED, "%")
     places = {of.position(SPARED) for of in spared.values()}
     if "below" in places:
         return PRUNING.claim("contradicted", figures, "An arm trained in order declines more slowly.", power)

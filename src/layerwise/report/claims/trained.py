@@ -6,9 +6,11 @@ the bound, or above it, or holds it: `Span.less(bound).position()`.
 
 from __future__ import annotations
 
-from layerwise.report.claims.claim import CONTRAST, EQUIVALENCE, Position, Span, span
+from dataclasses import replace
+
+from layerwise.report.claims.claim import CONTRAST, EQUIVALENCE, Position, Span, seen, span
 from layerwise.report.data import Evidence
-from layerwise.report.notation import tidy
+from layerwise.report.notation import fixed, tidy
 from layerwise.results.rows import Score
 
 NULLS = {"baseline": "the baseline", "sequential": "the arm trained as long in order"}
@@ -47,15 +49,26 @@ def hundredths(found: Span) -> str:
     return str(Span(100 * found.value, 100 * found.low, 100 * found.high))
 
 
+def resolved(score: Score, margin: float, unit: str) -> str:
+    """What could have been seen of a share, in points (or per cent) like the margin.
+
+    >>> resolved(Score("contrast", "pruning", "all", "spared", 0.1, resolution=0.2), 0.1, "%")
+    'Of 100 such runs 80 would see 20 %.'
+    """
+    if score.resolution is None:
+        return ""
+    return seen(replace(score, resolution=round(100 * score.resolution, 2)), 100 * margin, unit)
+
+
 def told_from(score: Score | None, bound: float, unit: str) -> str:
     """What could have been seen beside a bound.
 
     >>> told_from(Score("contrast", "any_order", "all", "cost", 0.1, resolution=0.04), 0.25, "points")
-    'Of 100 such runs 80 would tell 21 points or 29 points from 25 points.'
+    'Of 100 such runs 80 would tell 21.0 or 29.0 from 25 points.'
     """
     if score is None or score.resolution is None:
         return ""
-    less, more = (f"{tidy(round(100 * (bound + way * score.resolution), 2))} {unit}" for way in (-1, 1))
+    less, more = (fixed(100 * (bound + way * score.resolution), 1) for way in (-1, 1))
     return f"Of 100 such runs 80 would tell {less} or {more} from {tidy(100 * bound)} {unit}."
 
 

@@ -1,0 +1,126 @@
+"""Numbers of several trainings on one test set: the interval against a simulation, and the rows against plain numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from layerwise.measure.contrasts.mixture import pattern
+from layerwise.measure.contrasts.shuffled import shuffled
+from layerwise.measure.contrasts.trainings import over_trainings, renewed
+from layerwise.measure.judgement import Outcome
+from layerwise.measure.survey import Survey
+from layerwise.results.rows import Score
+
+CHANCE = 0.2
+
+
+def outcome(hits: np.ndarray, scored: np.ndarray | None = None) -> Outcome:
+    counted = np.ones(hits.size) if scored is None else scored
+    return Outcome(hits * counted, None, np.zeros(hits.size), counted)
+
+
+def test_seeds_alone_give_student_s_interval() -> None:
+    effects = [0.2, 0.3, 0.7]
+    row = over_trainings(effects, np.zeros((3, 16)), 32).row("any_order", "cost")
+    low, high = stats.t.interval(0.95, 2, np.mean(effects), stats.sem(effects))
+    assert (row.value, row.low, row.high) == pytest.approx((0.4, low, high))
+    assert (row.measure, row.subject, row.metric, row.documents) == ("contrast", "any_order", "cost", 32)
+
+
+def test_units_alone_give_that_of_a_mean_over_units() -> None:
+    """Seeds that are one and the same: only other images could have given something else."""
+    values = np.random.default_rng(0).normal(size=20)
+    pulls = np.tile((values - values.mean()) / 20, (2, 1))
+    row = over_trainings([values.mean()] * 2, pulls, 20).row("any_order", "cost")
+    low, high = stats.t.interval(0.95, 19, values.mean(), stats.sem(values))
+    assert (row.low, row.high) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize(("seeds", "images"), [(3, 1.0), (3, 0.0), (8, 0.5)])
+def test_the_interval_holds_the_truth_in_at_least_95_of_100_runs(seeds: int, images: float) -> None:
+    """Seeds, and images that all of them share: Student's interval over the seeds holds it far too rarely."""
+    draw = np.random.default_rng(1)
+    held = 0
+    for _ in range(400):
+        table = images * draw.normal(size=16) + draw.normal(size=(seeds, 1)) + 0.5 * draw.normal(size=(seeds, 16))
+        effects = table.mean(axis=1)
+        row = over_trainings(effects, (table - effects[:, None]) / 16, 16).row("any_order", "cost")
+        assert row.low is not None
+        assert row.high is not None
+        held += row.low <= 0.0 <= row.high
+    assert held >= 0.94 * 400
+
+
+@pytest.mark.parametrize(("seeds", "units"), [(1, 16), (5, 7)])
+def test_too_few_have_no_interval(seeds: int, units: int) -> None:
+    row = over_trainings(np.zeros(seeds), np.zeros((seeds, units)), 9).row("any_order", "cost")
+    assert (row.low, row.high, row.resolution) == (None, None, None)
+
+
+def test_rows_of_arms_are_differences_of_accuracies_on_the_same_images() -> None:
+    draw = np.random.default_rng(2)
+    mask = np.repeat([0.0, 1.0], [4, 28])  # the first batch happened to be in its own order
+    hits = {(arm, task): (draw.random((2, 32)) < 0.6).astype(float) for arm in ("baseline", "layershuffle")
+            for task in ("sequential", "arbitrary", *(f"kept {kept} even sequential" for kept in (3, 2)))}  # fmt: skip
+    arms = {
+        arm: {seed: Survey(4, {
+            task: outcome(values[seed], mask if task == "arbitrary" else None)
+            for (owner, task), values in hits.items() if owner == arm
+        }) for seed in range(2)}
+        for arm in ("baseline", "layershuffle")
+    }  # fmt: skip
+    found = {(row.subject, row.metric): row.value for row in shuffled(arms, chance=CHANCE, batch=4)}
+    ordered, free = hits["baseline", "sequential"][:, 4:], hits["layershuffle", "arbitrary"][:, 4:]
+    assert found["any_order", "cost"] == pytest.approx(ordered.mean() - free.mean())
+    gain = free.mean() - hits["baseline", "arbitrary"][:, 4:].mean()
+    assert found["any_order", "gain_above@baseline"] == pytest.approx(gain)
+    assert found["collapse", "in_order"] == pytest.approx(hits["baseline", "sequential"].mean() - CHANCE)
+
+    def lost(arm: str) -> float:
+        whole, one, two = (
+            hits[arm, task].mean(axis=1) for task in ("sequential", "kept 3 even sequential", "kept 2 even sequential")
+        )
+        # Least squares through the origin: slope (1 y1 + 2 y2) / 5 a layer, times the two layers that are half.
+        return float(np.mean(2 * ((whole - one) + 2 * (whole - two)) / 5 / (whole - CHANCE)))
+
+    assert found["pruning", "lost"] == pytest.approx(lost("layershuffle"))
+    assert found["pruning", "spared_above@baseline"] == pytest.approx(lost("baseline") - lost("layershuffle"))
+    assert not [key for key in found if key[1].endswith("@sequential")]
+
+
+def test_the_pull_of_a_batch_on_the_share_lost_is_what_leaving_it_out_does() -> None:
+    draw = np.random.default_rng(3)
+    tasks = ("sequential", "kept 3 even sequential", "kept 2 even sequential")
+    hits = {
+        arm: {task: (draw.random(4000) < 0.6).astype(float) for task in tasks} for arm in ("baseline", "layershuffle")
+    }
+
+    def spared(kept: slice) -> Score:
+        arms = {
+            arm: {seed: Survey(4, {t: outcome(v[kept]) for t, v in of.items()}) for seed in range(2)}
+            for arm, of in hits.items()
+        }
+        return next(row for row in shuffled(arms, chance=CHANCE, batch=100) if row.metric == "spared_above@baseline")
+
+    whole = spared(slice(None))
+    assert whole.low is not None
+    # Both seeds are the same, so the interval is that of the units: the jackknife over batches gives the same error.
+    left = [spared(np.r_[0 : 100 * n, 100 * n + 100 : 4000]).value for n in range(40)]  # type: ignore[arg-type]
+    jackknife = np.sqrt(39 / 40 * np.square(np.array(left) - np.mean(left)).sum())
+    assert whole.value - whole.low == pytest.approx(stats.t.ppf(0.975, 39) * jackknife, rel=0.05)
+
+
+def test_the_pattern_is_a_mean_over_readers_of_three_sources() -> None:
+    first = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.2, 0.6, 0]])
+    learned = np.array([[1.0, 0, 0, 0], [0.1, 0.9, 0, 0], [0.5, 0.1, 0.4, 0]])
+    found = {row.metric: row.value for row in pattern("elc", np.stack([learned, learned]), first)}
+    assert found == pytest.approx({"above_equal": 0.9 - 2 / 3, "learned": 0.1})
+    assert pattern("elc", learned[None, :2], first[:2]) == []
+
+
+def test_contrasts_of_other_claims_stay() -> None:
+    stored = [Score("contrast", name, "all", "value", 1.0) for name in ("merging", "collapse")]
+    fresh = [Score("contrast", "merging", "all", "value", 2.0)]
+    assert renewed(stored, fresh, ("merging",)) == [stored[1], fresh[0]]

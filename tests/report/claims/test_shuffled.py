@@ -1,0 +1,171 @@
+"""The claims about any order: two hundred runs of every truth, from the answers to single images on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from statistics import fmean
+
+import pytest
+
+from layerwise.measure.contrasts.shuffled import shuffled
+from layerwise.report.claims import Rule, Verdict
+from layerwise.report.claims.positions import places
+from layerwise.report.claims.shuffled import any_order, collapse, pruning
+from layerwise.results.rows import Score
+from report.claims.trainings import Arms, World
+from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
+
+CHANCE = 0.1
+WHOLE = {"sequential": 0.8, "arbitrary": 0.12}
+LEFT_OUT = range(1, 7)
+
+
+PLAIN = World()
+
+
+def truth(arms: Arms, world: World = PLAIN) -> Truth:
+    def rows(run: int) -> Iterable[Score]:
+        return shuffled(world.surveys(run, arms), chance=CHANCE, batch=world.batch)
+
+    return rows
+
+
+def trained(shuffled_: float = 0.62, baseline: float = 0.12, sequential: float | None = None, **more: float) -> Arms:
+    """Accuracies in any order; in order they are those of the paper's kind."""
+    own = {
+        "baseline": baseline,
+        "layershuffle": shuffled_,
+        **({} if sequential is None else {"sequential": sequential}),
+    }
+    own |= {name.replace("_", "-"): value for name, value in more.items()}
+    return {arm: {"sequential": 0.8 if arm != "layershuffle" else 0.75, "arbitrary": of} for arm, of in own.items()}
+
+
+def declining(slope: float, other: float) -> Arms:
+    """Arms that lose this share of their accuracy above chance with half of the layers, evenly."""
+
+    def tasks(top: float, lost: float) -> dict[str, float]:
+        kept = {f"kept {12 - r} even sequential": CHANCE + (top - CHANCE) * (1 - lost * r / 6) for r in LEFT_OUT}
+        return {"sequential": top, **kept}
+
+    return {"layershuffle": tasks(0.75, slope), "baseline": tasks(0.8, other)}
+
+
+FEW = World(seeds=2, images=160, spread=0.03)
+SKEWED = World(skewed=True, spread=0.02)
+EIGHT = World(seeds=8, swing=0.03)
+
+TRUE = [
+    (any_order, truth(trained())),
+    (any_order, truth(trained(sequential=0.13), SKEWED)),
+    (collapse, truth(trained(baseline=0.105))),
+    (collapse, truth(trained(baseline=0.11), EIGHT)),
+    (pruning, truth(declining(0.3, 0.8))),
+    (pruning, truth(declining(0.3, 0.9), SKEWED)),
+    (places, truth(trained(layershuffle_position=0.622, layershuffle_predict=0.618), World(8, spread=0.004))),
+]
+FALSE = [
+    (any_order, truth(trained(0.4))),
+    (any_order, truth(trained(0.6, 0.75))),  # training in order keeps more
+    (collapse, truth(trained(baseline=0.3))),
+    (collapse, truth(trained(baseline=0.35), SKEWED)),
+    (pruning, truth(declining(0.7, 0.2))),
+    (places, truth(trained(layershuffle_position=0.70), World(8))),
+    (places, truth(trained(layershuffle_position=0.62, layershuffle_predict=0.52), World(8))),
+]
+NULL = [
+    (any_order, truth(trained(0.7, 0.7), World(8))),
+    (any_order, truth(trained(0.7, 0.2, sequential=0.7), World(8))),
+    (collapse, truth({"baseline": {"sequential": 0.11, "arbitrary": 0.1}})),
+    (pruning, truth(declining(0.4, 0.4), World(8))),
+    (places, truth(trained(0.11, layershuffle_position=0.11), World(8))),
+]
+EDGE = [
+    (any_order, truth(trained(0.55))),  # a cost of exactly 25 points
+    (any_order, truth(trained(0.55), SKEWED)),
+    (any_order, truth(trained(0.55), EIGHT)),
+    (collapse, truth(trained(baseline=0.15))),
+    (pruning, truth(declining(0.4, 0.5), World(8))),
+    (places, truth(trained(layershuffle_position=0.65), World(8))),
+]
+
+
+@pytest.mark.parametrize(("rule", "rows"), TRUE)
+def test_what_is_true_is_found(rule: Rule, rows: Truth) -> None:
+    counts = concluded(rule, rows, 12)
+    assert share(counts, "contradicted") <= WRONG
+    assert share(counts, "explained by the null") <= WRONG
+    assert share(counts, "supported") >= POWER, counts
+
+
+@pytest.mark.parametrize(("rule", "rows"), FALSE)
+def test_what_is_false_is_contradicted(rule: Rule, rows: Truth) -> None:
+    counts = concluded(rule, rows, 12)
+    assert share(counts, "supported") <= WRONG
+    assert share(counts, "explained by the null") <= WRONG
+    assert share(counts, "contradicted") >= POWER, counts
+
+
+@pytest.mark.parametrize(("rule", "rows"), NULL)
+def test_what_the_null_gives_is_explained_by_it(rule: Rule, rows: Truth) -> None:
+    counts = concluded(rule, rows, 12)
+    assert share(counts, "supported") <= WRONG
+    assert share(counts, "contradicted") <= WRONG
+    assert share(counts, "explained by the null") >= POWER, counts
+
+
+@pytest.mark.parametrize(
+    ("rule", "arms"),
+    [
+        (any_order, trained(0.57)),
+        (collapse, trained(baseline=0.13)),
+        (pruning, declining(0.6, 0.66)),
+        (places, trained(layershuffle_position=0.63)),
+    ],
+)
+def test_too_little_is_not_concluded_from(rule: Rule, arms: Arms) -> None:
+    counts = concluded(rule, truth(arms, FEW), 12)
+    assert share(counts, "contradicted") <= WRONG
+    assert share(counts, "explained by the null") <= WRONG
+    assert share(counts, "not resolvable") >= POWER, counts
+
+
+@pytest.mark.parametrize(("rule", "rows"), EDGE)
+def test_at_the_edge_nothing_is_concluded_too_often(rule: Rule, rows: Truth) -> None:
+    """The truth is the margin itself: each verdict is wrong there, or could be."""
+    counts = concluded(rule, rows, 12)
+    wrong = ("contradicted", "explained by the null") if rule is pruning else ("supported", "contradicted")
+    assert all(share(counts, verdict) <= WRONG for verdict in wrong), counts
+
+
+@pytest.mark.parametrize(
+    ("rule", "metric", "arms", "planted", "verdict"),
+    [
+        (any_order, "cost", trained(), lambda seen: trained(0.55 + seen), "supported"),
+        (any_order, "cost", trained(), lambda seen: trained(0.55 - seen), "contradicted"),
+        (collapse, "any_order", trained(), lambda seen: trained(baseline=0.15 + seen), "contradicted"),
+        (
+            pruning, "spared_above@baseline", declining(0.4, 0.6),
+            lambda seen: declining(0.4, 0.4 + max(seen, 0.1)), "supported",
+        ),
+        (
+            places, "gain", trained(layershuffle_predict=0.66),
+            lambda seen: trained(layershuffle_predict=0.65 + seen), "contradicted",
+        ),
+    ],
+)  # fmt: skip
+def test_the_printed_resolution_is_seen(
+    rule: Rule, metric: str, arms: Arms, planted: Callable[[float], Arms], verdict: Verdict
+) -> None:
+    found = [row.resolution for run in range(40) for row in truth(arms)(run) if row.metric == metric]
+    seen = fmean(resolution for resolution in found if resolution is not None)
+    counts = concluded(rule, truth(planted(seen)), 12, runs=400)
+    assert share(counts, verdict) >= POWER, counts
+
+
+def test_training_that_long_in_order_is_a_null_too() -> None:
+    without = claim_of(any_order, truth(trained(0.7, 0.2))(0), 12)
+    beside = claim_of(any_order, truth(trained(0.7, 0.2, sequential=0.7), World(8))(0), 12)
+    assert (without.verdict, beside.verdict) == ("supported", "explained by the null")
+    assert "above the baseline" in without.figures
+    assert "the arm trained as long in order" in beside.figures
