@@ -8,7 +8,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from layerwise.measure.contrasts.merged import merged
+from layerwise.measure.contrasts.merged import loss, merged
+from layerwise.measure.judgement import Outcome
 from layerwise.report.claims.merging import merging as rule
 from layerwise.results.rows import Score
 from report.claims.trainings import SHARED, World
@@ -68,6 +69,21 @@ def test_at_the_edge_it_is_neither_lossless_nor_lossy(world: World) -> None:
     counts = concluded(rule, truth(0.05, 0.5, world), 12)
     assert share(counts, "supported") <= WRONG
     assert share(counts, "contradicted") <= WRONG
+
+
+def test_a_null_at_the_edge_is_neither_lossless_nor_lossy() -> None:
+    counts = concluded(rule, truth(0.0, 0.05), 12)
+    assert share(counts, "supported") <= WRONG
+    assert share(counts, "explained by the null") <= WRONG
+
+
+def test_the_error_of_a_loss_has_the_models_the_draws_and_the_images() -> None:
+    hits = (np.random.default_rng(4).random((7, 64)) < np.linspace(0.3, 0.9, 7)[:, None]).astype(float)
+    outcomes = [Outcome(each, None, 1.0 - each, np.ones(64)) for each in hits]
+    found = loss(outcomes[:3], outcomes[3:], batch=4)
+    gaps = (hits[:3].mean(axis=0) - hits[3:].mean(axis=0)).reshape(16, 4).mean(axis=1)
+    parts = [np.var(hits[:3].mean(axis=1), ddof=1) / 3, np.var(hits[3:].mean(axis=1), ddof=1) / 4]
+    assert found.error == pytest.approx(np.sqrt(sum(parts) + np.var(gaps, ddof=1) / 16))
 
 
 def test_a_loss_of_the_printed_resolution_is_seen() -> None:
