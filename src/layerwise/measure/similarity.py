@@ -198,16 +198,17 @@ class _Tokens:
         tallies = list(self._tallies.values())
         if len(tallies) < 2:
             return None
-        tokens = torch.tensor([tally.tokens for tally in tallies], dtype=torch.float64)
+        tokens = torch.tensor([tally.sums.tokens for tally in tallies], dtype=torch.float64)
         total = torch.stack([tally.direction for tally in tallies]).sum(dim=0)
         means = [
-            _symmetric(tally.direction @ (total - tally.direction).T) / (tally.tokens * (tokens.sum() - tally.tokens))
+            _symmetric(tally.direction @ (total - tally.direction).T)
+            / (tally.sums.tokens * (tokens.sum() - tally.sums.tokens))
             for tally in tallies
         ]
         own = torch.stack(means)
         weights = tokens[:, None, None]
         whole = (weights * own).sum(dim=0) / tokens.sum()
-        cosine = torch.stack([tally.cosine for tally in tallies])
+        cosine = torch.stack([tally.sums.cosine for tally in tallies])
         return Cosines(cosine.numpy(), (weights * (2 * own - whole)).numpy(), tokens.numpy())
 
     def scores(self, suffix: str) -> Iterator[Score]:

@@ -23,7 +23,7 @@ def outcome(hits: np.ndarray, scored: np.ndarray | None = None) -> Outcome:
 
 def test_seeds_alone_give_student_s_interval() -> None:
     effects = [0.2, 0.3, 0.7]
-    row = over_trainings(effects, np.zeros((3, 16)), 32).row("any_order", "cost")
+    row = over_trainings(effects, np.zeros((3, 16)), 32).row("trained_order", "cost")
     low, high = stats.t.interval(0.95, 2, np.mean(effects), stats.sem(effects))
     assert (row.value, row.low, row.high) == pytest.approx((0.4, low, high))
     assert (row.measure, row.subject, row.metric, row.documents) == ("contrast", "any_order", "cost", 32)
@@ -33,7 +33,7 @@ def test_units_alone_give_that_of_a_mean_over_units() -> None:
     """Seeds that are one and the same: only other images could have given something else."""
     values = np.random.default_rng(0).normal(size=20)
     pulls = np.tile((values - values.mean()) / 20, (2, 1))
-    row = over_trainings([values.mean()] * 2, pulls, 20).row("any_order", "cost")
+    row = over_trainings([values.mean()] * 2, pulls, 20).row("trained_order", "cost")
     low, high = stats.t.interval(0.95, 19, values.mean(), stats.sem(values))
     assert (row.low, row.high) == pytest.approx((low, high))
 
@@ -46,7 +46,7 @@ def test_the_interval_holds_the_truth_in_at_least_95_of_100_runs(seeds: int, ima
     for _ in range(400):
         table = images * draw.normal(size=16) + draw.normal(size=(seeds, 1)) + 0.5 * draw.normal(size=(seeds, 16))
         effects = table.mean(axis=1)
-        row = over_trainings(effects, (table - effects[:, None]) / 16, 16).row("any_order", "cost")
+        row = over_trainings(effects, (table - effects[:, None]) / 16, 16).row("trained_order", "cost")
         assert row.low is not None
         assert row.high is not None
         held += row.low <= 0.0 <= row.high
@@ -55,7 +55,7 @@ def test_the_interval_holds_the_truth_in_at_least_95_of_100_runs(seeds: int, ima
 
 @pytest.mark.parametrize(("seeds", "units"), [(1, 16), (5, 7)])
 def test_too_few_have_no_interval(seeds: int, units: int) -> None:
-    row = over_trainings(np.zeros(seeds), np.zeros((seeds, units)), 9).row("any_order", "cost")
+    row = over_trainings(np.zeros(seeds), np.zeros((seeds, units)), 9).row("trained_order", "cost")
     assert (row.low, row.high, row.resolution) == (None, None, None)
 
 
@@ -73,9 +73,9 @@ def test_rows_of_arms_are_differences_of_accuracies_on_the_same_images() -> None
     }  # fmt: skip
     found = {(row.subject, row.metric): row.value for row in shuffled(arms, chance=CHANCE, batch=4)}
     ordered, free = hits["baseline", "sequential"][:, 4:], hits["layershuffle", "arbitrary"][:, 4:]
-    assert found["any_order", "cost"] == pytest.approx(ordered.mean() - free.mean())
+    assert found["trained_order", "cost"] == pytest.approx(ordered.mean() - free.mean())
     gain = free.mean() - hits["baseline", "arbitrary"][:, 4:].mean()
-    assert found["any_order", "gain_above@baseline"] == pytest.approx(gain)
+    assert found["trained_order", "gain_above@baseline"] == pytest.approx(gain)
     assert found["collapse", "in_order"] == pytest.approx(hits["baseline", "sequential"].mean() - CHANCE)
 
     def lost(arm: str) -> float:

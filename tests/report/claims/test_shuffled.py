@@ -10,7 +10,7 @@ import pytest
 from layerwise.measure.contrasts.shuffled import shuffled
 from layerwise.report.claims import Rule, Verdict
 from layerwise.report.claims.positions import places
-from layerwise.report.claims.shuffled import any_order, collapse, pruning
+from layerwise.report.claims.shuffled import collapse, pruning, trained_order
 from layerwise.results.rows import Score
 from report.claims.trainings import Arms, World
 from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
@@ -56,8 +56,8 @@ SKEWED = World(skewed=True, spread=0.02)
 EIGHT = World(seeds=8, swing=0.03)
 
 TRUE = [
-    (any_order, truth(trained())),
-    (any_order, truth(trained(sequential=0.13), SKEWED)),
+    (trained_order, truth(trained())),
+    (trained_order, truth(trained(sequential=0.13), SKEWED)),
     (collapse, truth(trained(baseline=0.105))),
     (collapse, truth(trained(baseline=0.11), EIGHT)),
     (pruning, truth(declining(0.3, 0.8))),
@@ -65,8 +65,8 @@ TRUE = [
     (places, truth(trained(layershuffle_position=0.622, layershuffle_predict=0.618), World(8, spread=0.004))),
 ]
 FALSE = [
-    (any_order, truth(trained(0.4))),
-    (any_order, truth(trained(0.6, 0.75))),  # training in order keeps more
+    (trained_order, truth(trained(0.4))),
+    (trained_order, truth(trained(0.6, 0.75))),  # training in order keeps more
     (collapse, truth(trained(baseline=0.3))),
     (collapse, truth(trained(baseline=0.35), SKEWED)),
     (pruning, truth(declining(0.7, 0.2))),
@@ -74,17 +74,17 @@ FALSE = [
     (places, truth(trained(layershuffle_position=0.62, layershuffle_predict=0.52), World(8))),
 ]
 NULL = [
-    (any_order, truth(trained(0.7, 0.7), World(8))),
-    (any_order, truth(trained(0.7, 0.2, sequential=0.7), World(8))),
+    (trained_order, truth(trained(0.7, 0.7), World(8))),
+    (trained_order, truth(trained(0.7, 0.2, sequential=0.7), World(8))),
     (collapse, truth({"baseline": {"sequential": 0.11, "arbitrary": 0.1}})),
     (pruning, truth(declining(0.4, 0.4), World(8))),
     (places, truth(trained(0.11, layershuffle_position=0.11), World(8))),
 ]
 EDGE = [
-    (any_order, truth(trained(0.55))),  # a cost of exactly 25 points
-    (any_order, truth(trained(0.55), SKEWED)),
-    (any_order, truth(trained(0.55), EIGHT)),
-    (any_order, truth(trained(0.74, 0.74), World(3, spread=0.03))),  # the null is open: it may give as much
+    (trained_order, truth(trained(0.55))),  # a cost of exactly 25 points
+    (trained_order, truth(trained(0.55), SKEWED)),
+    (trained_order, truth(trained(0.55), EIGHT)),
+    (trained_order, truth(trained(0.74, 0.74), World(3, spread=0.03))),  # the null is open: it may give as much
     (collapse, truth(trained(baseline=0.15))),
     (pruning, truth(declining(0.4, 0.5), World(8))),
     (places, truth(trained(layershuffle_position=0.65), World(8))),
@@ -118,7 +118,7 @@ def test_what_the_null_gives_is_explained_by_it(rule: Rule, rows: Truth) -> None
 @pytest.mark.parametrize(
     ("rule", "arms"),
     [
-        (any_order, trained(0.57)),
+        (trained_order, trained(0.57)),
         (collapse, trained(baseline=0.13)),
         (pruning, declining(0.6, 0.66)),
         (places, trained(layershuffle_position=0.63)),
@@ -142,8 +142,8 @@ def test_at_the_edge_nothing_is_concluded_too_often(rule: Rule, rows: Truth) -> 
 @pytest.mark.parametrize(
     ("rule", "metric", "arms", "planted", "verdict"),
     [
-        (any_order, "cost", trained(), lambda seen: trained(0.55 + seen), "supported"),
-        (any_order, "cost", trained(), lambda seen: trained(0.55 - seen), "contradicted"),
+        (trained_order, "cost", trained(), lambda seen: trained(0.55 + seen), "supported"),
+        (trained_order, "cost", trained(), lambda seen: trained(0.55 - seen), "contradicted"),
         (collapse, "any_order", trained(), lambda seen: trained(baseline=0.15 + seen), "contradicted"),
         (
             pruning, "spared_above@baseline", declining(0.4, 0.6),
@@ -165,8 +165,8 @@ def test_the_printed_resolution_is_seen(
 
 
 def test_training_that_long_in_order_is_a_null_too() -> None:
-    without = claim_of(any_order, truth(trained(0.7, 0.2))(0), 12)
-    beside = claim_of(any_order, truth(trained(0.7, 0.2, sequential=0.7), World(8))(0), 12)
+    without = claim_of(trained_order, truth(trained(0.7, 0.2))(0), 12)
+    beside = claim_of(trained_order, truth(trained(0.7, 0.2, sequential=0.7), World(8))(0), 12)
     assert (without.verdict, beside.verdict) == ("supported", "explained by the null")
     assert "above the baseline" in without.figures
     assert "the arm trained as long in order" in beside.figures

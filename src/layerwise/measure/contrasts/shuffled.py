@@ -3,7 +3,7 @@
 Everything is accuracy, a share of the examples, of arms that were trained with the same seeds and judged on the same
 examples under the same orders:
 
-    any_order   cost                 baseline in order - layershuffle in any order
+    trained_order cost                 baseline in order - layershuffle in any order
                 gain_above@NULL      layershuffle - NULL, both in any order
     collapse    any_order, in_order  baseline - chance
     places      gain                 task ARM: ARM - layershuffle in any order, ARM told its place or made to tell it
@@ -31,8 +31,8 @@ from layerwise.measure.statistics import Numbers
 from layerwise.measure.survey import ARBITRARY, SEQUENTIAL, Survey
 from layerwise.results.rows import Score
 
-ANY_ORDER, COLLAPSE, PLACES, PRUNING = "any_order", "collapse", "places", "pruning"
-CLAIMS = (ANY_ORDER, COLLAPSE, PLACES, PRUNING)
+TRAINED_ORDER, COLLAPSE, PLACES, PRUNING = "trained_order", "collapse", "places", "pruning"
+CLAIMS = (TRAINED_ORDER, COLLAPSE, PLACES, PRUNING)
 BASELINE, SHUFFLED = "baseline", "layershuffle"
 NULLS = (BASELINE, "sequential")
 PLACED = ("layershuffle-position", "layershuffle-predict")
@@ -49,7 +49,7 @@ def shuffled(arms: Arms, *, chance: float, batch: int) -> list[Score]:
 
     `chance` is the share of the commonest label.
     """
-    rows = [*_any_order(arms, batch), *_collapse(arms, chance, batch), *_places(arms, chance, batch)]
+    rows = [*_trained_order(arms, batch), *_collapse(arms, chance, batch), *_places(arms, chance, batch)]
     return [*rows, *_pruning(arms, chance, batch)]
 
 
@@ -94,14 +94,14 @@ def by_batch(values: Numbers, batch: int) -> Numbers:
     return np.add.reduceat(values, np.arange(0, values.shape[-1], batch), axis=-1)
 
 
-def _any_order(arms: Arms, batch: int) -> Iterator[Score]:
+def _trained_order(arms: Arms, batch: int) -> Iterator[Score]:
     found = Accuracies.of(arms, [(BASELINE, SEQUENTIAL), (SHUFFLED, ARBITRARY)], batch)
     if found is not None:
-        yield found.sum(1.0, -1.0).row(ANY_ORDER, "cost")
+        yield found.sum(1.0, -1.0).row(TRAINED_ORDER, "cost")
     for null in NULLS:
         found = Accuracies.of(arms, [(SHUFFLED, ARBITRARY), (null, ARBITRARY)], batch)
         if found is not None:
-            yield found.sum(1.0, -1.0).row(ANY_ORDER, f"gain_above@{null}")
+            yield found.sum(1.0, -1.0).row(TRAINED_ORDER, f"gain_above@{null}")
 
 
 def _collapse(arms: Arms, chance: float, batch: int) -> Iterator[Score]:

@@ -29,8 +29,7 @@ from layerwise.report.claims.order import order
 from layerwise.report.claims.paper import Judged, Paper, Rule
 from layerwise.report.claims.pattern import alike, pattern
 from layerwise.report.claims.positions import places, positions
-from layerwise.report.claims.shuffled import any_order as trained_order
-from layerwise.report.claims.shuffled import collapse, pruning
+from layerwise.report.claims.shuffled import collapse, pruning, trained_order
 from layerwise.report.claims.space import same_space
 from layerwise.report.claims.states import middle
 from layerwise.report.claims.weights import oscillation, predictability

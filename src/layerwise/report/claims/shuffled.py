@@ -24,8 +24,8 @@ NEAR_CHANCE = 0.05
 SPARED = 0.1
 NEEDS = "It needs the arms baseline and layershuffle, on images: layerwise robustness RUN."
 
-ANY_ORDER = Published(
-    "any_order",
+TRAINED_ORDER = Published(
+    "trained_order",
     "Any order, for 20 points",
     "Trained for any order, a ViT keeps 62.77 % in an order drawn anew for every batch, about 20 points below the"
     " 82.61 % of the ordinary model in order; the ordinary model keeps 0.13 %.",
@@ -38,7 +38,7 @@ ANY_ORDER = Published(
 )
 
 
-def any_order(evidence: Evidence) -> Claim:
+def trained_order(evidence: Evidence) -> Claim:
     """Can a model be trained for any order, at a cost of about 20 points?
 
     - supported: it costs less than 25 points, and training in order does not give it.
@@ -46,27 +46,29 @@ def any_order(evidence: Evidence) -> Claim:
     - contradicted: it costs more, or training in order gives more.
     - not resolvable: an interval holds both answers.
     """
-    score = contrast(evidence, ANY_ORDER.key, "cost")
-    cost = interval(evidence, ANY_ORDER.key, "cost")
-    gains = nulls(evidence, ANY_ORDER.key, "gain_above")
+    score = contrast(evidence, TRAINED_ORDER.key, "cost")
+    cost = interval(evidence, TRAINED_ORDER.key, "cost")
+    gains = nulls(evidence, TRAINED_ORDER.key, "gain_above")
     if score is None:
-        return ANY_ORDER.unmeasured(NEEDS)
+        return TRAINED_ORDER.unmeasured(NEEDS)
     if cost is None or not gains:
-        return ANY_ORDER.claim("not resolvable", f"Any order costs {tidy(100 * score.value)} points.", TOO_FEW)
+        return TRAINED_ORDER.claim("not resolvable", f"Any order costs {tidy(100 * score.value)} points.", TOO_FEW)
     kept = listed([f"{hundredths(gain)} points above {NULLS[null]}" for null, gain in gains.items()])
     figures = f"Any order costs {hundredths(cost)} points; in any order layershuffle is {kept}."
     power = told_from(score, COST, "points")
     places = {null: gain.position(GAIN) for null, gain in gains.items()}
     if against(cost, COST) == "above":
-        return ANY_ORDER.claim("contradicted", figures, "More is lost than was published.", power)
+        return TRAINED_ORDER.claim("contradicted", figures, "More is lost than was published.", power)
     if "below" in places.values():
-        return ANY_ORDER.claim("contradicted", figures, "An arm trained in order keeps more in any order.", power)
+        return TRAINED_ORDER.claim("contradicted", figures, "An arm trained in order keeps more in any order.", power)
     if against(cost, COST) == "below" and "within" in places.values():
-        return ANY_ORDER.claim("explained by the null", figures, "Training in order gives as much in any order.", power)
+        return TRAINED_ORDER.claim(
+            "explained by the null", figures, "Training in order gives as much in any order.", power
+        )
     if against(cost, COST) == "below" and set(places.values()) == {"above"}:
         why = "The cost is no more than was published, and training in order does not give it."
-        return ANY_ORDER.claim("supported", figures, why, power)
-    return ANY_ORDER.claim("not resolvable", figures, f"The intervals hold both answers.{more(score, GAIN)}", power)
+        return TRAINED_ORDER.claim("supported", figures, why, power)
+    return TRAINED_ORDER.claim("not resolvable", figures, f"The intervals hold both answers.{more(score, GAIN)}", power)
 
 
 COLLAPSE = Published(
