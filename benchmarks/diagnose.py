@@ -54,7 +54,7 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     stack, reading = load(smol_shape()), random_reading(chosen.tokens)
-    recipe = RecoveryRecipe(steps=2, every=1, batch_tokens=128, evaluation_tokens=64, tuning_tokens=64)
+    recipe = RecoveryRecipe(steps=2, every=1, batch_tokens=128, evaluation_tokens=64)
     scores = []
     measures: dict[str, Callable[[], object]] = {
         "proxies": lambda: scores.extend(proxies(stack, reading)),

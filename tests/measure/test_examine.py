@@ -33,7 +33,7 @@ QUICK = ("proxies", "ablation", "racing", "agreement", "pruning")
 @pytest.fixture(scope="module", autouse=True)
 def quickly() -> Iterator[None]:
     """The two longest parts with little to do; what they measure is tested where they are."""
-    recipe = RecoveryRecipe(steps=2, every=1, batch_tokens=64, evaluation_tokens=64, tuning_tokens=64)
+    recipe = RecoveryRecipe(steps=2, every=1, batch_tokens=64, evaluation_tokens=64)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "recovery", partial(module.recovery, recipe=recipe, treatments=("noise_50/layer",)))
         patched.setattr(module, "manipulation", partial(module.manipulation, sizes=(0.1,), alphas=(0.0, 0.9)))

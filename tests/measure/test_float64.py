@@ -43,7 +43,7 @@ DEPTH = 4
 READING = own_text(load(planted(depth=DEPTH)), windows=4, length=6)
 TEXTS = Listed([{"input_ids": row, "labels": row} for batch in READING.batches for row in batch.inputs["input_ids"]])
 collate = Splits("s", "d", TEXTS, TEXTS, TEXTS).collate
-RECIPE = RecoveryRecipe(steps=1, every=1, batch_tokens=32, evaluation_tokens=32, tuning_tokens=32)
+RECIPE = RecoveryRecipe(steps=1, every=1, batch_tokens=32, evaluation_tokens=32)
 
 Figures = dict[tuple[str, ...], float]
 

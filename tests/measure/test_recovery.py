@@ -10,6 +10,7 @@ import torch
 
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure import recovery as module
+from layerwise.measure.contrasts.recovery import Recovered, associations
 from layerwise.measure.damage import displaced, noise_direction
 from layerwise.measure.finetuning import FineTuning, RecoveryRecipe
 from layerwise.measure.reading import split
@@ -24,7 +25,7 @@ from measure.planted_models import own_text, planted
 STACK = load(planted(identity=[3]))
 READING = own_text(STACK)
 RECIPE = RecoveryRecipe(
-    steps=4, every=2, layer_rate=1e-3, model_rate=1e-4, batch_tokens=64, evaluation_tokens=120, tuning_tokens=120
+    steps=4, every=2, layer_rate=1e-3, model_rate=1e-4, batch_tokens=64, evaluation_tokens=120, tolerance=0.005
 )
 LAYERS = (1, 3)
 
@@ -91,26 +92,40 @@ def test_training_lowers_the_loss_on_other_documents() -> None:
     assert gap[-1] < 0.8 * gap[0]
 
 
-def test_equal_damage_is_equal(measured: tuple[list[Score], list[list[Score]]]) -> None:
-    tuning = FineTuning(STACK, READING, RECIPE, 0)
-    chosen = module._Study(STACK, READING, RECIPE, 0, 2, RecoveryLedger())
-    for layer in (0, 1, 5):
-        for number in (0, 1):
-            weights = chosen._weights(layer, "equal_damage", number)
-            assert weights is not None
-            cost = tuning.tuning_loss(layer, weights) - tuning.tuning_loss(layer, {})
-            assert cost == pytest.approx(RECIPE.equal_damage, abs=RECIPE.equal_tolerance)
+def test_layers_of_equal_damage_start_equal_where_they_are_judged() -> None:
+    rows, _ = study(layers=[0, 1, 5], treatments=["equal_damage/layer"])
+    starts = [row for row in rows if row.metric == "initial_damage"]
+    assert [row.subject for row in starts] == ["0", "1", "5"]
+    for row in starts:
+        assert row.value == pytest.approx(RECIPE.equal_damage, abs=RECIPE.equal_tolerance)
+        assert row.low is not None
+        assert row.low > 0.8 * RECIPE.equal_damage, "every seed starts there"
 
 
-def test_a_layer_that_does_nothing_starts_recovered(measured: tuple[list[Score], list[list[Score]]]) -> None:
+def test_a_layer_without_damage_has_nothing_to_recover_from(measured: tuple[list[Score], list[list[Score]]]) -> None:
     """Layer 3 ends in zeros, which have no spread: half a standard deviation of it is no noise at all."""
-    rows, _ = measured
-    assert one(rows, "3", "noise_50/layer", "initial_damage").value == 0.0
-    assert one(rows, "3", "noise_50/layer", "steps").value == 0.0
-    assert one(rows, "1", "noise_50/layer", "initial_damage").value > 0.01
+    rows, handed = measured
+    mine = [row for row in rows if (row.subject, row.task) == ("3", "noise_50/layer")]
+    assert [(row.metric, row.value) for row in mine] == [("initial_damage", 0.0)]
+    assert not [row for run in handed for row in run if (row.subject, row.task) == ("3", "noise_50/layer")]
+    assert one(rows, "1", "noise_50/layer", "initial_damage").value > 0.005
+    assert one(rows, "1", "noise_50/layer", "area").value > 0.0
     tasks = {(row.subject, row.task) for row in rows}
     assert ("3", "equal_damage/layer") not in tasks, "no noise costs anything there"
     assert ("3", "reinitialise/layer") in tasks
+
+
+def test_what_is_left_out_is_said_and_no_larger_than_the_tolerance() -> None:
+    said: list[str] = []
+    recipe = replace(RECIPE, tolerance=1e9)
+    rows, handed = study(
+        layers=[1, 5], treatments=["noise_50/layer"], recipe=recipe, ledger=RecoveryLedger(say=said.append)
+    )
+    assert {row.metric for row in rows} == {"initial_damage"}
+    assert said == [
+        "noise_50/layer costs no more than 1e+09 nats a token in layers 1, 5: they have nothing to recover from, and "
+        "are left out of the correlations"
+    ]
 
 
 def test_the_rows_of_a_layer(measured: tuple[list[Score], list[list[Score]]]) -> None:
@@ -120,8 +135,8 @@ def test_the_rows_of_a_layer(measured: tuple[list[Score], list[list[Score]]]) ->
     assert {row.measure for row in rows} == {"recovery"}
     assert {row.measure for run in handed for row in run} == {RUNS}
     assert {row.task for row in rows} == set(TREATMENTS)
-    # Twins: of the model one a seed, of each layer one a seed. Layer 3 cannot be damaged equally.
-    assert len(handed) == 3 + 2 * 3 + 3 * (6 + 4)
+    # Twins: of the model one a seed, of each layer one a seed. Noise does nothing to layer 3, of any size.
+    assert len(handed) == 3 + 2 * 3 + 3 * (6 + 2)
 
 
 def test_damage_left_out_is_said() -> None:
@@ -198,7 +213,8 @@ def test_recovery_is_set_against_ablation(measured: tuple[list[Score], list[list
     ]
     rows, _ = study(layers=range(6), treatments=["noise_50/layer"], effects=[*effects, replace(effects[0], task="x")])
     metrics = {row.metric: row for row in rows if row.subject == "ablation"}
-    for name in ("spearman", "spearman_given_damage", "spearman_steps", "spearman_steps_given_damage"):
+    assert metrics["layers"].value == 5, "layer 3 was not damaged"
+    for name in ("spearman", "spearman_given_damage", "spearman_published", "spearman_steps"):
         if name in metrics:
             low, high = metrics[name].low, metrics[name].high
             assert low is not None
@@ -208,8 +224,22 @@ def test_recovery_is_set_against_ablation(measured: tuple[list[Score], list[list
             assert null.value == 0.0
             assert null.low is not None
             assert null.low <= 0
-    assert {"spearman", "spearman_given_damage"} <= set(metrics)
+    assert {"spearman", "spearman_given_damage", "spearman_published"} <= set(metrics)
     assert not [row for row in measured[0] if row.subject == "ablation"]
+
+
+def test_correlations_are_over_the_damaged_layers_and_the_published_one_over_all() -> None:
+    effects = [Score("ablation", str(layer), "all", "skip", value) for layer, value in enumerate([9, 1, 2, 3, 4, 5])]
+    layers = [
+        Recovered.at_once(0),
+        *(Recovered(layer, 0.1 * layer, area, 4.0) for layer, area in enumerate([1.0, 2.0, 3.0, 4.0, 5.0], start=1)),
+    ]
+    rows = {row.metric: row for row in associations("noise_50/layer", layers, effects, 0)}
+    assert rows["layers"].value == 5
+    assert rows["spearman"].value == 1.0
+    assert rows["spearman_published"].value == pytest.approx(1 / 7), "layer 0 matters most, and recovers at once"
+    assert rows["spearman_given_damage"].value == 0.0, "the damage explains all of it"
+    assert "spearman_steps" not in rows, "all recovered equally soon"
 
 
 def test_without_a_written_initialisation_the_other_damages_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,5 +282,6 @@ def test_what_cannot_be_studied_is_refused() -> None:
 
 
 def test_layers_are_spread_from_the_first_to_the_last() -> None:
+    assert spread(12, 12) == tuple(range(12))
     assert spread(12, 6) == (0, 2, 4, 7, 9, 11)
     assert spread(4, 6) == (0, 1, 2, 3)

@@ -54,16 +54,15 @@ class RecoveryRecipe:
     gradient_norm: float = 1.0
     batch_tokens: int = 192
     evaluation_tokens: int = 600
-    tuning_tokens: int = 400
-    """Scored tokens on which the scale of `equal_damage` is tuned, from the recovery text."""
     tolerance: float = 0.05
-    """A model has recovered when it is no further than this above its twin: half of what `equal_damage` starts with."""
+    """A model has recovered when it is no further than this above its twin: half of what `equal_damage` starts with.
+    A layer whose damage is no greater has nothing to recover from."""
     equal_damage: float = 0.1
-    """What `equal_damage` costs before fine-tuning, met within `equal_tolerance`."""
+    """What `equal_damage` costs on the evaluation text before fine-tuning, met within `equal_tolerance`."""
     equal_tolerance: float = 0.005
 
     def __post_init__(self) -> None:
-        for name in ("steps", "every", "batch_tokens", "evaluation_tokens", "tuning_tokens"):
+        for name in ("steps", "every", "batch_tokens", "evaluation_tokens"):
             if getattr(self, name) < 1:
                 raise MeasureError(
                     f"a recovery recipe with {name}={getattr(self, name)} measures nothing: use 1 or more"
@@ -90,11 +89,10 @@ class _Point:
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """The recovery, evaluation and tuning text before one layer."""
+    """The recovery and the evaluation text before one layer."""
 
     training: tuple[_Point, ...]
     evaluation: tuple[_Point, ...]
-    tuning: tuple[_Point, ...]
 
 
 class FineTuning:
@@ -107,7 +105,6 @@ class FineTuning:
         self._training = minibatches(recovery, recipe.batch_tokens)
         self._scored_per_batch = recovery.tokens / len(self._training)
         self._evaluation = minibatches(self.evaluation, LARGEST_BATCH)
-        self._tuning = minibatches(sample(recovery, recipe.tuning_tokens, seed), LARGEST_BATCH)
         self._original = stack.model
         self._copy = _working_copy(stack)
         self._layer = 0
@@ -139,10 +136,10 @@ class FineTuning:
                 self._step(layer, scope, order[step], optimiser, trained)
         return Trajectory(recipe.evaluations, tuple(found))
 
-    def tuning_loss(self, layer: int, weights: Mapping[str, Tensor]) -> float:
-        """NLL in nats a token on the tuning text, from the recovery text, with `weights` in the layer's place."""
+    def loss(self, layer: int, weights: Mapping[str, Tensor]) -> float:
+        """NLL in nats a token on the evaluation text before any step, with `weights` in the layer's place."""
         self._begin(layer, weights)
-        return self._nll(self._before(layer).tuning, layer)
+        return self._nll(self._before(layer).evaluation, layer)
 
     def _begin(self, layer: int, weights: Mapping[str, Tensor]) -> None:
         """The working copy as the model is, except for `weights`."""
@@ -203,7 +200,6 @@ class FineTuning:
                 self._points = _Points(
                     tuple(self._reached(self._training, layer)),
                     tuple(self._reached(self._evaluation, layer)),
-                    tuple(self._reached(self._tuning, layer)),
                 )
             self._layer = layer
         return self._points

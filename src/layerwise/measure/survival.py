@@ -77,6 +77,14 @@ def course_rows(
     ]
 
 
+def damage_rows(subject: str, task: str, damage: Sequence[float], documents: int, tokens: int) -> list[Score]:
+    """The one row of a layer that was not trained: its damage, over seeds, is too small to recover from."""
+    return [
+        Score(MEASURE, subject, task, "initial_damage", *numbers, documents=documents, tokens=tokens)
+        for numbers in _mean(damage)
+    ]
+
+
 Numbers = tuple[float, float | None, float | None]
 
 

@@ -1,0 +1,90 @@
+"""Does recovery follow importance? Rank correlations over layers, with the nulls that a naive reading lacks.
+
+Rows of measure `recovery`, subject `ablation`, task the treatment; recovery against the effect of skipping the layer:
+
+    spearman               by area, over the layers that were damaged: those with something to recover from
+    spearman_given_damage  the same with the initial damage held fixed: the partial rank correlation
+    spearman_published     by area, over all layers, those without damage counted as recovered at once: as was published
+    layers                 how many layers were damaged, and so stand behind the first two
+
+`spearman_steps`, `spearman_steps_given_damage` and `spearman_steps_published` are the same by steps instead of area.
+Each has the band `@shuffled_layers` that the effects of shuffled layers would give. Layers are the units: the interval
+says what another model's layers might show (`layerwise.measure.association`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerwise.measure.association import association
+from layerwise.measure.survival import MEASURE
+from layerwise.results.rows import Score
+
+ABLATION = "ablation"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """How one layer recovered: the damage at the start, the area above the twin, the steps; `None` where unknown.
+
+    `damaged` is false for a layer that had nothing to recover from.
+    """
+
+    layer: int
+    damage: float | None
+    area: float | None
+    steps: float | None
+    damaged: bool = True
+
+    @classmethod
+    def at_once(cls, layer: int) -> Recovered:
+        """A layer that the damage did not hurt."""
+        return cls(layer, damage=0.0, area=0.0, steps=0.0, damaged=False)
+
+
+def associations(task: str, layers: Sequence[Recovered], effects: Iterable[Score], seed: int) -> Iterator[Score]:
+    """The rows of one treatment, over the layers that also have an effect of skipping among `effects`."""
+    skipped = {
+        int(row.subject): row.value
+        for row in effects
+        if (row.measure, row.task, row.metric) == (ABLATION, "all", "skip") and row.subject.isdigit()
+    }
+    shared = [each for each in layers if each.layer in skipped]
+    damaged = [each for each in shared if each.damaged]
+    if not shared:
+        return
+    yield Score(MEASURE, ABLATION, task, "layers", float(len(damaged)))
+    for name, speed in (("spearman", "area"), ("spearman_steps", "steps")):
+        for metric, chosen, given in (
+            (name, damaged, False),
+            (f"{name}_given_damage", damaged, True),
+            (f"{name}_published", shared, False),
+        ):
+            yield from _correlated(task, metric, chosen, speed, skipped, given, seed)
+
+
+def _correlated(
+    task: str,
+    metric: str,
+    layers: Sequence[Recovered],
+    speed: str,
+    skipped: dict[int, float],
+    given: bool,
+    seed: int,
+) -> Iterator[Score]:
+    """One rank correlation and its band; nothing where it does not exist."""
+    known = [each for each in layers if getattr(each, speed) is not None and each.damage is not None]
+    held = np.array([each.damage for each in known]) if given else None
+    found = association(
+        [getattr(each, speed) for each in known],
+        [skipped[each.layer] for each in known],
+        given=held,
+        seed=(seed, zlib.crc32(f"{task} {metric}".encode())),
+    )
+    if found is not None:
+        yield Score(MEASURE, ABLATION, task, metric, found.value, found.low, found.high, p=found.p)
+        yield Score(MEASURE, ABLATION, task, f"{metric}@shuffled_layers", 0.0, found.null_low, found.null_high)
