@@ -118,9 +118,7 @@ def test_a_layer_without_damage_has_nothing_to_recover_from(measured: tuple[list
 def test_what_is_left_out_is_said_and_no_larger_than_the_tolerance() -> None:
     said: list[str] = []
     recipe = replace(RECIPE, tolerance=1e9)
-    rows, handed = study(
-        layers=[1, 5], treatments=["noise_50/layer"], recipe=recipe, ledger=RecoveryLedger(say=said.append)
-    )
+    rows, _ = study(layers=[1, 5], treatments=["noise_50/layer"], recipe=recipe, ledger=RecoveryLedger(say=said.append))
     assert {row.metric for row in rows} == {"initial_damage"}
     assert said == [
         "noise_50/layer costs no more than 1e+09 nats a token in layers 1, 5: they have nothing to recover from, and "

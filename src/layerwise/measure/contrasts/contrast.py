@@ -17,7 +17,7 @@ contrast at 80 % power.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -51,6 +51,10 @@ class Part:
         """How many units there are."""
         return int(self.denominators.size)
 
+    def of(self, places: Sequence[int]) -> Part:
+        """Some of the effects, in the order of `places`."""
+        return replace(self, numerators=self.numerators[list(places)])
+
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
@@ -70,20 +74,25 @@ class Contrast:
 
     @property
     def resolution(self) -> float | None:
-        """The contrast that an interval like this one tells from zero with 80 % power; `None` without an interval.
+        """The contrast that an interval like this one tells from zero with 80 % power; `None` without an interval."""
+        return self.detectable(POWER)
+
+    def detectable(self, power: float) -> float | None:
+        """The contrast that an interval like this one tells from zero with `power`; `None` without an interval.
 
         The longer arm of the interval, plus t[power] standard errors, t of units - 1 degrees of freedom. With skewed
-        effects an arm is longer than t[(1 + level) / 2] standard errors.
+        effects an arm is longer than t[(1 + level) / 2] standard errors. A rule that needs n such findings at once has
+        80 % power where each has 1 - 0.2 / n.
         """
         if self.low is None or self.high is None:
             return None
         arm = max(self.value - self.low, self.high - self.value)
-        return arm + float(stdtrit(self.units - 1, POWER)) * self.error
+        return arm + float(stdtrit(self.units - 1, power)) * self.error
 
-    def row(self, claim: str, metric: str, task: str = "all") -> Score:
-        """The contrast as a row about `claim`."""
+    def row(self, claim: str, metric: str, task: str = "all", power: float = POWER) -> Score:
+        """The contrast as a row about `claim`, its resolution at `power`."""
         return Score(
-            MEASURE, claim, task, metric, self.value, self.low, self.high, resolution=self.resolution,
+            MEASURE, claim, task, metric, self.value, self.low, self.high, resolution=self.detectable(power),
             documents=self.documents, tokens=self.tokens,
         )  # fmt: skip
 
