@@ -188,8 +188,11 @@ def _recovery(depth: int, draw: random.Random) -> Iterator[Score]:
             yield row("recovery", str(layer), "censored", 1.0 if steps == 40.0 else 0.0, **shared)
             yield row("recovery", str(layer), "area@twin", 0.0, 0.4, **shared)
             yield row("recovery", str(layer), "area:seed0", area, **shared)
-        for metric, value in {"spearman": 0.91, "spearman_given_damage": 0.08}.items():
-            yield row("recovery", "ablation", metric, value, task=task, p=0.2)
+        yield row("recovery", "ablation", "layers", float(len(range(0, depth, 2))), task=task)
+        yield row("recovery", "ablation", "spearman_published", 0.91, 0.06, task=task)
+        equal = task.startswith("equal")
+        for metric, value in {"spearman": 0.05 if equal else 0.91, "spearman_given_damage": 0.08}.items():
+            yield row("recovery", "ablation", metric, value, 0.3 if equal else None, task=task, p=0.2)
             yield row("recovery", "ablation", f"{metric}@shuffled_layers", 0.0, 0.8, task=task)
 
 
@@ -308,6 +311,25 @@ def _pruning(depth: int) -> Iterator[Score]:
         for name, factor in factors.items():
             value = factor * 4.0 * (count / depth) ** 1.6
             yield row("pruning", name, f"drop:{count}", value, 0.5 * value if name == "random" else 0.05, tokens=TOKENS)
+
+
+def _contrasts(depth: int) -> Iterator[Score]:
+    """The contrasts of the claims: no collapse beyond noise, a wide range of importance, a set that is needed."""
+    shared = {"documents": 40, "tokens": TOKENS, "resolution": 0.1}
+    values = {
+        "joint_collapse": {"joint": (6.8, 0.3), "beyond_singles": (0.5, 0.05), "beyond_noise": (-0.07, 0.05)},
+        "importance_range": {"range": (1.3, 0.1), "published": (3.4, 0.8)},
+        "redundant_sets": {"joint": (0.5, 0.05), "spared": (0.3, 0.1)},
+        "agreement": {"together": (0.85, 0.1), "apart": (0.7, 0.2), "apart@shuffled_layers": (0.0, 0.25)},
+        "scaling": {f"equal:{name}": (0.001 * at, 0.004) for at, name in enumerate(STRATEGIES[1:])}
+        | {f"unequal:{name}": (0.5 + at, 0.2) for at, name in enumerate(STRATEGIES[1:])},
+    }
+    for claim, metrics in values.items():
+        for metric, (value, half) in metrics.items():
+            yield row("contrast", claim, metric, value, half, **shared)
+    for claim, count in (("joint_collapse", 4), ("redundant_sets", 3), ("agreement", depth)):
+        yield row("contrast", claim, "layers", float(count))
+    yield row("contrast", "redundant_sets", "singles", 0.16)
 
 
 def _pruned(depth: int) -> tuple[PlanRecord, ...]:

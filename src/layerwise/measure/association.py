@@ -73,7 +73,7 @@ def association(
     unit = [each / np.linalg.norm(each) for each in ranks]
     value = float(np.clip(np.round(unit[0] @ unit[1], 12), -1.0, 1.0))
     draw = np.random.default_rng(seed)
-    null = np.array([unit[0] @ draw.permutation(unit[1]) for _ in range(shuffles)])
+    null = draw.permuted(np.tile(unit[1], (shuffles, 1)), axis=1) @ unit[0]
     p = (1 + int((np.abs(null) >= abs(value) - ROUNDING).sum())) / (1 + shuffles)
     low, high = _fisher(value, freedom)
     null_low, null_high = (float(bound) for bound in np.quantile(null, [0.025, 0.975]))

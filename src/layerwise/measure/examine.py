@@ -17,6 +17,8 @@ from layerwise.errors import LayerwiseError, MeasureError, RunError
 from layerwise.measure import ablation, racing, verdicts
 from layerwise.measure.activations import activations
 from layerwise.measure.agreement import agreement
+from layerwise.measure.contrasts import agreement as metrics
+from layerwise.measure.contrasts import importance_range, joint_collapse, redundant_sets, scaling
 from layerwise.measure.contrasts.contrast import MEASURE as CONTRAST
 from layerwise.measure.contrasts.layers import CORE, core
 from layerwise.measure.contrasts.order import ORDER, order_by_task
@@ -31,10 +33,12 @@ from layerwise.measure.predictability import predictability
 from layerwise.measure.provenance import provenance
 from layerwise.measure.proxies import cost_ratio, proxies
 from layerwise.measure.pruning import pruning
+from layerwise.measure.rankings import rankings
 from layerwise.measure.reading import Reading, sample, split, too_little
 from layerwise.measure.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryLedger, recovery
 from layerwise.measure.spectra import spectra
 from layerwise.measure.sweep import plan_records, sweep
+from layerwise.measure.use_cost import joint_sets
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.rows import Loss
@@ -147,6 +151,10 @@ class _Work:
     def keep(self, measure: str, rows: Iterable[Score]) -> None:
         self.run.store.replace_scores(measure, rows)
 
+    def losses(self) -> list[Loss]:
+        """Every loss that the run holds."""
+        return list(self.run.store.losses())
+
     def decide(self, claim: str, rows: Iterable[Score]) -> None:
         """Keep the contrasts of one claim."""
         others = [row for row in self.scores(CONTRAST) if row.subject != claim]
@@ -204,12 +212,18 @@ def _predictability(work: _Work, say: Say) -> None:
     _say_too_little(work.short, say)
     ledger = work.ledger("predictability", say)
     work.keep("predictability", predictability(work.stack, work.short, seed=work.seed, ledger=ledger))
+    subject, layers = list(joint_sets(work.stack.depth).items())[-1]
+    decided = joint_collapse.joint_collapse(work.losses(), work.baseline, subject, layers, seed=work.seed)
+    work.decide(joint_collapse.CLAIM, decided)
 
 
 def _ablation(work: _Work, say: Say) -> None:
     losses = ablation.ablation_losses(work.stack, work.ablated, seed=work.seed, ledger=work.ledger("ablation", say))
     work.keep("ablation", ablation.ablation_of(work.stack, losses, seed=work.seed))
     work.decide(CORE, _core(work, losses))
+    skips = list(ablation.skip_keys(work.stack.depth).values())
+    decided = importance_range.importance_range(losses, work.baseline, skips, seed=work.seed)
+    work.decide(importance_range.CLAIM, decided)
     if work.asked.budget is None:
         keys = ablation.skip_keys(work.stack.depth)
         found = verdicts.verdicts(losses, work.baseline, keys, seed=work.seed, rule=work.asked.rule)
@@ -264,6 +278,7 @@ def _manipulation(work: _Work, say: Say) -> None:
     _say_too_little(work.short, say)
     ledger = work.ledger("manipulation", say)
     work.keep("manipulation", manipulation(work.stack, work.short, seed=work.seed, ledger=ledger))
+    work.decide(scaling.CLAIM, scaling.scaling(work.losses(), work.baseline, seed=work.seed))
 
 
 def _recovery(work: _Work, say: Say) -> None:
@@ -289,6 +304,8 @@ def _agreement(work: _Work, say: Say) -> None:
     known = work.ledger("agreement", say)
     losses = ablation.ablation_losses(work.stack, work.ablated, seed=work.seed, ledger=known)
     work.keep("agreement", agreement(work.scores("ablation", "proxies", "recovery"), seed=work.seed, losses=losses))
+    scores = work.scores("predictability", "ablation", "recovery", "manipulation", "proxies")
+    work.decide(metrics.CLAIM, metrics.agreement(metrics.published_metrics(scores), seed=work.seed))
 
 
 def _pruning(work: _Work, say: Say) -> None:
@@ -304,6 +321,9 @@ def _pruning(work: _Work, say: Say) -> None:
     rows, records = pruning(work.stack, fresh, scores, seed=work.seed, ledger=ledger)
     work.run.store.add_plans(records)
     work.keep("pruning", rows)
+    ranking = rankings(scores)["skip"]
+    decided = redundant_sets.redundant_sets(work.losses(), work.baseline, records, ranking, seed=work.seed)
+    work.decide(redundant_sets.CLAIM, decided)
 
 
 PARTS: dict[str, Callable[[_Work, Say], None]] = {

@@ -26,7 +26,7 @@ def test_seeds_alone_give_student_s_interval() -> None:
     row = over_trainings(effects, np.zeros((3, 16)), 32).row("trained_order", "cost")
     low, high = stats.t.interval(0.95, 2, np.mean(effects), stats.sem(effects))
     assert (row.value, row.low, row.high) == pytest.approx((0.4, low, high))
-    assert (row.measure, row.subject, row.metric, row.documents) == ("contrast", "any_order", "cost", 32)
+    assert (row.measure, row.subject, row.metric, row.documents) == ("contrast", "trained_order", "cost", 32)
 
 
 def test_units_alone_give_that_of_a_mean_over_units() -> None:

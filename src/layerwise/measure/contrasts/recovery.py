@@ -25,6 +25,7 @@ from layerwise.measure.survival import MEASURE
 from layerwise.results.rows import Score
 
 ABLATION = "ablation"
+SHUFFLES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,9 @@ class Recovered:
         return cls(layer, damage=0.0, area=0.0, steps=0.0, damaged=False)
 
 
-def associations(task: str, layers: Sequence[Recovered], effects: Iterable[Score], seed: int) -> Iterator[Score]:
+def associations(
+    task: str, layers: Sequence[Recovered], effects: Iterable[Score], seed: int, *, shuffles: int = SHUFFLES
+) -> Iterator[Score]:
     """The rows of one treatment, over the layers that also have an effect of skipping among `effects`."""
     skipped = {
         int(row.subject): row.value
@@ -64,7 +67,7 @@ def associations(task: str, layers: Sequence[Recovered], effects: Iterable[Score
             (f"{name}_given_damage", damaged, True),
             (f"{name}_published", shared, False),
         ):
-            yield from _correlated(task, metric, chosen, speed, skipped, given, seed)
+            yield from _correlated(task, metric, chosen, speed, skipped, given, (seed, shuffles))
 
 
 def _correlated(
@@ -74,9 +77,10 @@ def _correlated(
     speed: str,
     skipped: dict[int, float],
     given: bool,
-    seed: int,
+    random: tuple[int, int],
 ) -> Iterator[Score]:
-    """One rank correlation and its band; nothing where it does not exist."""
+    """One rank correlation and its band, by a seed and so many shuffles; nothing where it does not exist."""
+    seed, shuffles = random
     known = [each for each in layers if getattr(each, speed) is not None and each.damage is not None]
     held = np.array([each.damage for each in known]) if given else None
     found = association(
@@ -84,6 +88,7 @@ def _correlated(
         [skipped[each.layer] for each in known],
         given=held,
         seed=(seed, zlib.crc32(f"{task} {metric}".encode())),
+        shuffles=shuffles,
     )
     if found is not None:
         yield Score(MEASURE, ABLATION, task, metric, found.value, found.low, found.high, p=found.p)

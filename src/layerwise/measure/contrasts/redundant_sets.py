@@ -4,12 +4,13 @@ A set is chosen on one half of the text and judged on the other: the largest one
 than `SURVIVES` (two layers at least), by the effect of skipping. With C what dropping that set costs, and R the mean of
 what random sets of as many layers cost, in nats per token,
 
-    joint   C
-    spared  R - C    what it is worth to know which layers to drop
-    layers  how many layers the set has
-    singles what its layers cost one by one on the half that chose them, added up
+    joint    C
+    spared   R - C, what it is worth to know which layers to drop
+    layers   how many layers the set has
+    singles  what its layers cost one by one on the half that chose them, added up
 
-A claim needs both, so `resolution` is that of 90 % power each. Of R the sets are resampled with the documents: other sets would have been drawn.
+A claim needs the first two, so their `resolution` is that of 90 % power each. The sets behind R are resampled with the
+documents: other sets would have been drawn.
 """
 
 from __future__ import annotations

@@ -17,10 +17,12 @@ Absence of significance decides nothing here: `layerwise.report.claims.claim` ha
 from __future__ import annotations
 
 from layerwise.report.claims.absence import all_needed, same_function
+from layerwise.report.claims.agreement import agreement
 from layerwise.report.claims.arrangement import any_order, parallel
 from layerwise.report.claims.claim import Claim, Published, Verdict
-from layerwise.report.claims.damage import recovery, scaling
 from layerwise.report.claims.harm import ranking
+from layerwise.report.claims.importance_range import importance_range
+from layerwise.report.claims.joint_collapse import joint_collapse
 from layerwise.report.claims.layers import anti_layers, core
 from layerwise.report.claims.loops import loop_count, looping
 from layerwise.report.claims.merging import merging
@@ -29,10 +31,14 @@ from layerwise.report.claims.order import order
 from layerwise.report.claims.paper import Judged, Paper, Rule
 from layerwise.report.claims.pattern import alike, pattern
 from layerwise.report.claims.positions import places, positions
+from layerwise.report.claims.predictability import predictability
+from layerwise.report.claims.recovery import recovery
+from layerwise.report.claims.redundant_sets import redundant_sets
+from layerwise.report.claims.scaling import scaling
 from layerwise.report.claims.shuffled import collapse, pruning, trained_order
 from layerwise.report.claims.space import same_space
 from layerwise.report.claims.states import middle
-from layerwise.report.claims.weights import oscillation, predictability
+from layerwise.report.claims.weights import oscillation
 from layerwise.report.data import Evidence, ReportData
 
 PAINTERS = Paper(
@@ -44,7 +50,18 @@ PAINTERS = Paper(
 HETEROGENEITY = Paper(
     "Anatomical Heterogeneity in Transformer Language Models",
     "arXiv 2603.19348, 2026",
-    (core, anti_layers, oscillation, predictability, recovery, scaling),
+    (
+        predictability,
+        oscillation,
+        joint_collapse,
+        core,
+        anti_layers,
+        importance_range,
+        redundant_sets,
+        recovery,
+        scaling,
+        agreement,
+    ),
     "diagnose",
 )
 ELC_BERT = Paper(

@@ -13,11 +13,11 @@ IMPORTANCE_RANGE = Published(
     "Importance spans orders of magnitude",
     "The effects of changing single layers span a range of about 10⁷.",
     "arXiv 2603.19348, abstract; ablation degradation (metric 2)",
-    "The published range divides by the effect nearest to zero, and how near one comes is chance. So the range is that of"
-    f" the largest effect of skipping to the median layer's, in nats per token, and the bound is 10^{BOUND:g}. Supported:"
-    " the interval of its logarithm lies above the bound. Explained by the null: it lies below, while the ratio to the"
-    " effect nearest to zero is beyond the bound: a ratio that any effects have which come near zero. Contradicted: it"
-    " lies below, and so does the interval of the published ratio. Anything else is not resolvable.",
+    "The published range divides by the effect nearest to zero, and how near one comes is chance. So the range is that"
+    f" of the largest effect of skipping to the median layer's, in nats per token, and the bound is 10^{BOUND:g}."
+    " Supported: the interval of its logarithm lies above the bound. Explained by the null: it lies below, while the"
+    " ratio to the effect nearest to zero is beyond the bound: a ratio that any effects have which come near zero."
+    " Contradicted: it lies below, and so does the interval of the published ratio. Anything else is not resolvable.",
 )
 
 

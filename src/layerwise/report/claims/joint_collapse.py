@@ -18,8 +18,8 @@ JOINT_COLLAPSE = Published(
     f"A collapse is a joint cost above {COLLAPSE:g} nat per token, shown by its interval. Two nulls could make it: the"
     " costs of single layers that add up, and random errors of the same norm in the same layers. Supported: there is a"
     f" collapse, and neither explains it: each leaves a share of the damage above zero and not within {MARGIN:g}."
-    f" Explained by the null: there is a collapse, and one of the two is shown to do all of it but a share of {MARGIN:g}."
-    " Contradicted: the joint cost is shown to be below the collapse. Anything else is not resolvable.",
+    f" Explained by the null: there is a collapse, and one of the two is shown to do all of it but a share of"
+    f" {MARGIN:g}. Contradicted: the joint cost is shown to be below the collapse. Anything else is not resolvable.",
 )
 
 

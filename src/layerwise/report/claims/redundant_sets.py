@@ -18,10 +18,10 @@ REDUNDANT_SETS = Published(
     "arXiv 2603.19348, layer classes and manipulation robustness (metric 4)",
     "One half of the text chooses the largest set whose single effects add up to less than"
     f" {SURVIVES:g} nats per token (two layers at least), the other half judges it whole. Supported: dropping it costs"
-    f" less than {SURVIVES:g} nats, by its interval, and less than random sets of as many layers do, by an interval above"
-    f" zero and not within {MARGIN:g}. Explained by the null: it costs less than that, and random sets are shown to cost"
-    f" no more than {MARGIN:g} more. Contradicted: it is shown to cost more than {SURVIVES:g}. Anything else is not"
-    " resolvable.",
+    f" less than {SURVIVES:g} nats, by its interval, and less than random sets of as many layers do, by an interval"
+    f" above zero and not within {MARGIN:g}. Explained by the null: it costs less than that, and random sets are shown"
+    f" to cost no more than {MARGIN:g} more. Contradicted: it is shown to cost more than {SURVIVES:g}. Anything else is"
+    " not resolvable.",
 )
 
 

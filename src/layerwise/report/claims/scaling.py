@@ -17,11 +17,11 @@ SCALING = Published(
     " percent.",
     "arXiv 2603.19348, manipulation robustness (metric 4)",
     "Every strategy is compared with scaling at one size, a tenth of the weights' norm, by what it costs more at the"
-    f" median layer; simultaneous 95 % intervals. The margin is {MARGIN:g} nats per token. Supported: each of the others"
-    " costs more than scaling, by an interval above zero that reaches beyond the margin. Explained by the null: some"
-    " other is shown to cost no more than the margin more, while at their largest sizes, as published, all cost more"
-    " than scaling at a tenth: size, not kind. Contradicted: some other is as mild, and even the unequal comparison"
-    " does not favour scaling. Anything else is not resolvable.",
+    f" median layer; simultaneous 95 % intervals. The margin is {MARGIN:g} nats per token. Supported: each of the"
+    " others costs more than scaling, by an interval above zero that reaches beyond the margin. Explained by the null:"
+    " some other is shown to cost no more than the margin more, while at their largest sizes, as published, all cost"
+    " more than scaling at a tenth: size, not kind. Contradicted: some other is as mild, and even the unequal"
+    " comparison does not favour scaling. Anything else is not resolvable.",
 )
 
 
@@ -35,7 +35,7 @@ def scaling(evidence: Evidence) -> Claim:
     """
     found = evidence.diagnosis
     equal, unequal = (
-        {metric.partition(":")[2]: score for metric in found.metrics(CONTRAST, f"{kind}:")
+        {metric.partition(":")[2]: score for metric in sorted(found.metrics(CONTRAST, f"{kind}:"))
          if (score := found.score(CONTRAST, SCALING.key, metric)) is not None}
         for kind in ("equal", "unequal")
     )  # fmt: skip

@@ -1,0 +1,125 @@
+"""Do the five published metrics rank the layers alike, and do those that share no measurement?
+
+    predictability  1 - R2 of held-out rows: a layer that its neighbours do not tell
+    ablation        the effect of skipping
+    recovery        the area above the twin, after damage of equal size where there is one
+    manipulation    the effect of noise of half the weights' norm
+    structure       block influence: how far the layer turns the state
+
+Three of them damage a layer and watch the loss, so they agree by construction; that is the null of "five independent
+metrics". Over the layers that all of them rank,
+
+    together  the mean rank correlation of the pairs that are both damage; no row with fewer than two of these
+    apart     the mean over all other pairs, with the band `@shuffled_layers`: all rankings random
+    layers    how many layers
+
+Layers are the units. With r the mean correlation of P pairs over L layers, the interval is Student's around atanh(r),
+with the larger of the jackknife's standard error and that of P independent pairs, sqrt((1 + r^2 / 2) / ((L - 3) P))
+(Bonett and Wright 2000).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from scipy import stats
+
+from layerwise.measure.contrasts.contrast import MEASURE, POWER
+from layerwise.measure.rankings import rankings
+from layerwise.measure.statistics import Numbers, Seed
+from layerwise.results.rows import Score
+
+CLAIM = "agreement"
+DAMAGE = frozenset({"ablation", "recovery", "manipulation"})
+FEWEST_LAYERS = 6
+SHUFFLES = 1_000
+
+_NEARLY_ONE = 0.99
+
+
+def published_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
+    """The five metrics by name, layer to importance; those that the rows do not have are left out."""
+    rows = list(scores)
+    known = rankings(rows)
+    found = {
+        "predictability": {
+            layer: 1 - value for layer, value in _layers(rows, "predictability", "heldout_rows_r2").items()
+        },
+        "ablation": dict(known.get("skip", {})),
+        "recovery": dict(known.get("recovery", {})),
+        "manipulation": _layers(rows, "manipulation", "noise:0.5"),
+        "structure": dict(known.get("block_influence", {})),
+    }
+    return {name: ranking for name, ranking in found.items() if len(ranking) >= FEWEST_LAYERS}
+
+
+def agreement(metrics: Mapping[str, Mapping[int, float]], *, seed: Seed, shuffles: int = SHUFFLES) -> list[Score]:
+    """The rows of the module; none over fewer than 6 layers, or where no two metrics are apart."""
+    layers = sorted(set.intersection(*(set(each) for each in metrics.values()))) if metrics else []
+    names = [name for name in metrics if len({metrics[name][layer] for layer in layers}) > 1]
+    pairs = list(itertools.combinations(range(len(names)), 2))
+    apart = [pair for pair in pairs if not {names[place] for place in pair} <= DAMAGE]
+    together = [pair for pair in pairs if pair not in apart]
+    if len(layers) < FEWEST_LAYERS or not apart:
+        return []
+    values = np.array([[metrics[name][layer] for layer in layers] for name in names])
+    band = _shuffled(values, apart, np.random.default_rng(seed), shuffles)
+    return [
+        *([_row("together", values, together)] if together else []),
+        _row("apart", values, apart),
+        Score(MEASURE, CLAIM, "all", "apart@shuffled_layers", 0.0, *band),
+        Score(MEASURE, CLAIM, "all", "layers", float(len(layers))),
+    ]
+
+
+def _layers(rows: Sequence[Score], measure: str, metric: str) -> dict[int, float]:
+    return {
+        int(row.subject): row.value
+        for row in rows
+        if (row.measure, row.task, row.metric) == (measure, "all", metric) and row.subject.isdecimal()
+    }
+
+
+def _row(metric: str, values: Numbers, pairs: Sequence[tuple[int, int]]) -> Score:
+    """The mean rank correlation of `pairs` of the rows of `values` (metrics, layers), with its interval."""
+    layers = values.shape[1]
+    mean = float(_mean_correlations(values, pairs))
+    others = ~np.eye(layers, dtype=bool)
+    left_out = _mean_correlations(np.stack([values[:, kept] for kept in others]), pairs)
+    middle = float(np.arctanh(np.clip(mean, -_NEARLY_ONE, _NEARLY_ONE)))
+    slope = 1 / (1 - min(abs(mean), _NEARLY_ONE) ** 2)
+    jackknife = slope * np.sqrt((layers - 1) / layers * np.square(left_out - left_out.mean()).sum())
+    independent = np.sqrt((1 + mean**2 / 2) / ((layers - 3) * len(pairs)))
+    error = float(max(jackknife, independent))
+    student = stats.t(layers - 1)
+    reach = student.ppf(0.975) * error
+    low, high = float(np.tanh(middle - reach)), float(np.tanh(middle + reach))
+    seen = float(np.tanh(reach + student.ppf(POWER) * error))
+    return Score(MEASURE, CLAIM, "all", metric, mean, min(low, mean), max(high, mean), resolution=seen)
+
+
+def _mean_correlations(values: Numbers, pairs: Sequence[tuple[int, int]]) -> Numbers:
+    """The mean rank correlation of `pairs` of metrics: (..., metrics, layers) -> (...)."""
+    found = _correlations(stats.rankdata(values, axis=-1))
+    return np.asarray(np.mean([found[..., left, right] for left, right in pairs], axis=0))
+
+
+def _correlations(ranks: Numbers) -> Numbers:
+    """Pearson's correlations of the rows of (..., metrics, layers): (..., metrics, metrics); of a constant row 0."""
+    centred = ranks - ranks.mean(axis=-1, keepdims=True)
+    norms = np.linalg.norm(centred, axis=-1, keepdims=True)
+    unit = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
+    return np.asarray(unit @ np.swapaxes(unit, -1, -2))
+
+
+def _shuffled(
+    values: Numbers, pairs: Sequence[tuple[int, int]], draw: np.random.Generator, shuffles: int
+) -> tuple[float, float]:
+    """Where 95 % of the mean correlations lie when every metric ranks the layers at random."""
+    ranks = draw.permuted(np.broadcast_to(stats.rankdata(values, axis=1), (shuffles, *values.shape)), axis=-1)
+    found = _correlations(ranks)
+    means = np.mean([found[..., left, right] for left, right in pairs], axis=0)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)
