@@ -321,7 +321,7 @@ def _pruning(work: _Work, say: Say) -> None:
     rows, records = pruning(work.stack, fresh, scores, seed=work.seed, ledger=ledger)
     work.run.store.add_plans(records)
     work.keep("pruning", rows)
-    ranking = rankings(scores)["skip"]
+    ranking = rankings(scores).get("skip", {})
     decided = redundant_sets.redundant_sets(work.losses(), work.baseline, records, ranking, seed=work.seed)
     work.decide(redundant_sets.CLAIM, decided)
 

@@ -52,7 +52,10 @@ def importance_range(evidence: Evidence) -> Claim:
         why = "The largest is less than a hundred times both the median and the least."
         return IMPORTANCE_RANGE.claim("contradicted", figures, why, power)
     if position == "below":
-        why = "To the median layer it is less than 100, but the effect nearest to zero is not known well enough."
+        need = needed(published, abs(published.value - BOUND))
+        why = "It is less than 100 to the median layer; to the least one, that is not known" + (
+            f"; {need}." if need else "."
+        )
         return IMPORTANCE_RANGE.claim("not resolvable", figures, why, power)
     need = needed(own, abs(own.value - BOUND))
     why = "Whether it is more than a hundredfold is not known" + (f"; {need}." if need else ".")
