@@ -19,6 +19,7 @@ from report.diagnosed import row
 
 DEPTH = 9
 WIDTH = 6
+HELD_OUT = {("all", "all", "heldout_rows_r2"), ("all", "all", "heldout_layers_r2")}
 
 
 def measured(weights: Tensor, seed: int) -> Iterator[Score]:
@@ -89,13 +90,15 @@ def test_verdicts_by_their_intervals(scores: list[Score], expected: str) -> None
 
 @pytest.mark.slow
 def test_the_printed_resolution_is_found() -> None:
-    power = claim_of(predictability, world(60, 0.7)(0), DEPTH).power
-    reach = float(power.split("lies ")[1].split(" ")[0])
-    best = min(0.97, 0.5 + reach)
-    rho = (best / (2 - best)) ** 0.5
-    # A fit of 12 numbers to 60 rows loses a little of what could be predicted.
-    told = concluded(predictability, world(60, min(0.99, rho + 0.04)), DEPTH)
-    assert share(told, "supported") >= POWER
+    """Stacks whose held-out R2 lies as far above one half, at the mean, as is printed that would be told."""
+    truth = world(60, 0.7, 16)
+    powers = [claim_of(predictability, truth(run), 16).power for run in range(100)]
+    printed = sum(float(power.split("lies ")[1].split(" ")[0]) for power in powers) / len(powers)
+    held = [
+        min(row.value for row in truth(run) if (row.subject, row.task, row.metric) in HELD_OUT) for run in range(100)
+    ]
+    assert sum(held) / len(held) <= 0.51 + printed
+    assert share(concluded(predictability, truth, 16), "supported") >= POWER
 
 
 def test_noise_is_called_noise() -> None:
