@@ -46,7 +46,7 @@ def world(rows: int, rho: float, depth: int = DEPTH) -> Callable[[int], Iterable
     ("truth", "right"),
     [
         (world(120, 0.8, 16), "supported"),  # R2 is 2 rho^2 / (1 + rho^2) = 0.78
-        (world(20, 0.0), "explained by the null"),  # 12 predictors fit 20 rows of noise
+        (world(16, 0.0), "explained by the null"),  # 12 predictors fit 16 rows of noise
         (world(120, 0.0), "contradicted"),
     ],
 )
@@ -55,9 +55,9 @@ def test_each_world_is_told(truth: Callable[[int], Iterable[Score]], right: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rows", "rho", "depth"), [(60, 0.58, 9), (40, 0.6, 12)])
-def test_half_of_the_variance_is_neither_supported_nor_denied(rows: int, rho: float, depth: int) -> None:
-    """R2 is about one half: 2 rho^2 / (1 + rho^2), less what the fit costs; only a clear side is told."""
+@pytest.mark.parametrize(("rows", "rho", "depth"), [(60, 0.66, 16), (60, 0.64, 9)])
+def test_half_of_the_variance_is_not_supported(rows: int, rho: float, depth: int) -> None:
+    """The least of both held-out R2 is one half at the mean, or a little less."""
     told = concluded(predictability, world(rows, rho, depth), depth)
     assert share(told, "supported") <= WRONG
 
@@ -91,7 +91,7 @@ def test_verdicts_by_their_intervals(scores: list[Score], expected: str) -> None
 @pytest.mark.slow
 def test_the_printed_resolution_is_found() -> None:
     """Stacks whose held-out R2 lies as far above one half, at the mean, as is printed that would be told."""
-    truth = world(60, 0.7, 16)
+    truth = world(60, 0.73, 16)
     powers = [claim_of(predictability, truth(run), 16).power for run in range(100)]
     printed = sum(float(power.split("lies ")[1].split(" ")[0]) for power in powers) / len(powers)
     held = [
