@@ -81,6 +81,11 @@ def test_every_part_has_a_null_in_its_rows(whole: list[Score]) -> None:
     assert any("random_score" in score.subject for score in whole if score.measure == "agreement")
 
 
+def test_the_claims_have_their_contrasts(whole: list[Score]) -> None:
+    found = {score.subject for score in whole if score.measure == "contrast"}
+    assert found >= {"core", "joint_collapse", "importance_range", "redundant_sets", "scaling", "agreement"}
+
+
 BARE = {"predictability", "examination"}
 """Measures of which not all rows are means over text: those of weights, and what is done."""
 
