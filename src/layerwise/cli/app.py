@@ -1,7 +1,7 @@
 """The command `layerwise`: one verb a file, gathered here.
 
 Every error that layerwise raises on purpose is printed as its message alone, with exit code 2; Ctrl-C ends with 130.
-Anything else is a defect, and keeps its traceback. The verbs import what is heavy (torch, transformers, plotly) when
+Anything else is a defect, and keeps its traceback. The verbs import what is heavy (torch, transformers) when
 they run, so that help, plans and misspelt options answer at once.
 """
 

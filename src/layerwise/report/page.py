@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from plotly.offline import get_plotlyjs
-
 from layerwise.errors import RunError
 from layerwise.plan import Plan
 from layerwise.report.chapters import Chapter, present_groups, written
@@ -25,6 +23,9 @@ from layerwise.results.run import write_whole
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; font-src data:"
 )
+
+PLOTLY = "plotlyjs/plotly-cartesian.min.js"
+"""The part of plotly.js that the figures need, as its makers publish it; beside it, which version, and its licence."""
 
 
 def render(data: ReportData) -> str:
@@ -52,7 +53,7 @@ def render(data: ReportData) -> str:
             element("footer", "Made by layerwise. This file is complete in itself and loads nothing."),
         ),
         embedded_json("report-data", _payload(evidence, chapters)),
-        element("script", Safe(get_plotlyjs())),
+        element("script", Safe(_asset(PLOTLY))),
         element("script", Safe(_asset("script.js"))),
     )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"

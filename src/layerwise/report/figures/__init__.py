@@ -1,6 +1,7 @@
 """The pictures of the report: each built from evidence as plain data, in the light colours, with no page around it.
 
-`plotly.graph_objects.Figure(degradation(evidence, "painters", "all").payload()).show()` shows one as the report does.
+`plotly.graph_objects.Figure(degradation(evidence, "painters", "all").payload()).show()` shows one as the report does,
+with Plotly's Python package, which layerwise itself does without.
 """
 
 from __future__ import annotations
