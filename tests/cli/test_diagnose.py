@@ -79,7 +79,7 @@ def test_report_and_export_know_a_diagnosis(diagnosed: tuple[Path, str, str], tm
 
 def test_another_question_is_another_run(diagnosed: tuple[Path, str, str], place: Path) -> None:
     arguments = ("diagnose", place / "model", "--text", place / "texts", "--run", place / "run")
-    assert "This folder holds another run: its families is" in refused(*arguments, "--parts", "deltas")
+    assert "This folder holds another run: its choice of plans or parts is" in refused(*arguments, "--parts", "deltas")
 
 
 def test_a_race_within_a_budget(place: Path, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_other_steps_are_another_training_unless_it_is_begun_anew(config: Path, 
     once = ("train", "growth", "--model", config, "--text", texts, "--schedule", "uniform", "--run", tmp_path / "run")
     assert layerwise(*once, *SHORT).code == 0
     longer = ("--steps", "9", *SHORT[2:])
-    assert "holds another training: its recipe is not the one asked for" in refused(*once, *longer)
+    assert "its steps is 8, and 9 was asked for" in refused(*once, *longer)
     ended = layerwise(*once, *longer, "--fresh")
     assert ended.code == 0, ended.err
     assert _pedigree(tmp_path / "run", "uniform").steps == 9

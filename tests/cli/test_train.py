@@ -103,8 +103,36 @@ def test_another_recipe_in_the_same_folder_is_refused(course: tuple[Path, Ended]
     folder, _ = course
     before = stamps(folder)
     other = ("--images", "digits", "--limit", "20", "--epochs", "1", "--batch", "5", "--run", folder)
-    assert "its recipe is not the one asked for" in refused("train", "baseline", "--model", vit, *other)
+    assert "its batch is 10, and 5 was asked for" in refused("train", "baseline", "--model", vit, *other)
     assert stamps(folder) == before
+
+
+def test_every_arm_is_looked_at_before_the_first_is_trained(vit: Path, tmp_path: Path) -> None:
+    command = ("--model", vit, "--alone", "--seeds", "1", "--run", tmp_path / "run", "--images", "digits")
+    short = ("--limit", "20", "--epochs", "1", "--batch")
+    assert layerwise("train", "layershuffle", *command, *short, "10").code == 0
+    message = refused("train", "sequential,layershuffle", *command, *short, "5")
+    assert "layershuffle/seed-0 holds another training: its batch is 10, and 5 was asked for" in message
+    assert not (tmp_path / "run" / "sequential").exists()
+
+
+def test_without_a_folder_a_run_is_named_by_its_recipe_too(
+    vit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ("--model", vit, *DIGITS, "--seeds", "1", "--alone", "--quiet")
+    runs = []
+    for method, more in (
+        ("baseline", ()), ("baseline", ()), ("sequential", ()), ("baseline", ("--learning-rate", "0.1")),
+        ("baseline", ("--set", "weight_decay=0.5")), ("baseline", ("--set", "dataloader_num_workers=0")),
+    ):  # fmt: skip
+        ended = layerwise("train", method, *command, *more)
+        assert ended.code == 0, ended.err
+        runs.append(ended.out.splitlines()[-1])
+    first, again, method, rate, decay, same = runs
+    assert first == again == method == same
+    assert len({first, rate, decay}) == 3
+    assert all(name.startswith("report: runs/vit-") for name in runs)
 
 
 def test_other_images_in_the_same_folder_are_refused(course: tuple[Path, Ended], vit: Path) -> None:

@@ -192,7 +192,7 @@ RESUMED: tuple[Case, ...] = (
     Case("a sweep carried on with another seed", (*SWEEP, "--seed", "1"), (*ANOTHER, "Write --seed 0"),
          model_and_texts, before=MODEL_AND_RUN),
     Case("a sweep carried on with other batches", (*SWEEP, "--batch-tokens", "50"),
-         (*ANOTHER, "its batch_tokens is '4096', and '50' was asked for", "Write --batch-tokens 4096"),
+         (*ANOTHER, "its batch_tokens is 4096, and 50 was asked for", "Write --batch-tokens 4096"),
          model_and_texts, before=MODEL_AND_RUN),
     Case("a sweep carried on in other numbers", (*SWEEP, "--dtype", "float64"), (*ANOTHER, "Write --dtype float32"),
          model_and_texts, before=MODEL_AND_RUN),

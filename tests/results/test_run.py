@@ -135,7 +135,7 @@ def test_create_resume_open(tmp_path: Path) -> None:
 def test_another_run_is_not_resumed(tmp_path: Path) -> None:
     with Run.create(tmp_path, MANIFEST) as run:
         run.store.add_losses([LOSS])
-    with pytest.raises(RunError, match="weight_hash is 'w1', and 'w2' was asked for"):
+    with pytest.raises(RunError, match=r"made from another demo than this one \(hash w1, now w2\)"):
         Run.resume_or_create(tmp_path, replace(MANIFEST, weight_hash="w2"))
     with pytest.raises(RunError, match="holds a run already"):
         Run.create(tmp_path, MANIFEST)

@@ -262,7 +262,11 @@ def test_a_folder_of_another_training_is_refused(what: str, passes: list[Any], t
         "seed": {"seed": 1}, "recipe": {"recipe": replace(RECIPE, learning_rate=1.0)},
         "data": {"text": replace(TEXT, digest="another")},
     }  # fmt: skip
-    with pytest.raises(TrainError, match=f"holds another training: its {what}"):
+    said = {
+        "seed": "its seed is 0, and 1 was asked for", "data": "it learns from other examples",
+        "recipe": f"its learning_rate is {RECIPE.learning_rate}, and 1.0 was asked for",
+    }  # fmt: skip
+    with pytest.raises(TrainError, match=f"holds another training: {said[what]}; "):
         run(tmp_path, **others[what])
     assert passes == []
 

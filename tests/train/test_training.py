@@ -246,7 +246,13 @@ def test_a_folder_of_another_training_is_refused(
         "data": replace(splits, digest="another"),
     }
     changed = {**asked, "splits" if name == "data" else name: others[name]}
-    with pytest.raises(TrainError, match=f"holds another training: its {name} is not the one asked for"):
+    said = {
+        "recipe": "its learning_rate is 0.01, and 0.02 was asked for",
+        "seed": "its seed is 1, and 2 was asked for",
+        "base": "it begins from another model",
+        "data": "it learns from other examples",
+    }
+    with pytest.raises(TrainError, match=f"holds another training: {said[name]}; choose another run folder"):
         train(folder=tmp_path, arguments=QUIET, **changed)
     assert losses == []
 

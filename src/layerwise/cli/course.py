@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,11 @@ from layerwise.results.pedigree import Pedigree, refined_at, trained_models
 from layerwise.results.units import FEWEST_UNITS
 from layerwise.stack import Stack
 from layerwise.train.assessment import Candidate, Watcher, assess, training_rows
-from layerwise.train.processes import is_first_process, training_settings
-from layerwise.train.recipe import Recipe
+from layerwise.train.folder import occupant
+from layerwise.train.processes import is_first_process, shared_recipe, training_settings
+from layerwise.train.recipe import Options, Recipe
 from layerwise.train.trained import Trained, open_trained, saved_edges
-from layerwise.train.training import Base, train
+from layerwise.train.training import Base, asked_for, train
 
 FAMILY = "robustness"
 """What the manifest of a course calls itself; `layerwise robustness` reads it back."""
@@ -44,14 +45,22 @@ FAMILY = "robustness"
 class Course:
     """What is trained: recipes, each with every seed from 0 on, from `base` on `splits`.
 
+    The recipes are those that `options` give for some methods; a run holds methods of one choice of options.
     `arguments` are further `TrainingArguments`, which win over the recipes'.
     """
 
     base: Base
     splits: Splits
+    options: Options
     recipes: tuple[Recipe, ...]
     seeds: int
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def trainings(self, folder: Path) -> Iterator[tuple[Recipe, int, Path]]:
+        """Every training: its recipe, its seed, and its folder in that of the course."""
+        for seed in range(self.seeds):
+            for recipe in self.recipes:
+                yield recipe, seed, folder / recipe.arm / f"seed-{seed}"
 
 
 def manifest_of(stack: Stack, weights: str, splits: Splits, settings: Mapping[str, object] | None = None) -> Manifest:
@@ -79,7 +88,7 @@ def hold(course: Course, stack: Stack, questions: Questions, folder: Path | None
     next(conditions(stack.depth, questions))  # a model that cannot be asked is refused before it is trained
     refuse_too_few(course.splits)
     manifest = manifest_of(stack, course.base.weights, course.splits, training_settings(course.arguments))
-    folder = folder or folder_of(manifest)
+    folder = folder or folder_of(manifest, shared_recipe(asdict(course.options), course.arguments))
     if not is_first_process():
         _train(course, folder, lambda label, done, total: None, lambda text: None)
         return
@@ -87,6 +96,8 @@ def hold(course: Course, stack: Stack, questions: Questions, folder: Path | None
     with begin(folder, manifest, fresh) as run:
         if fresh:
             discard_models(folder)
+        for recipe, seed, place in course.trainings(folder):
+            occupant(place, asked_for(course.base, course.splits, recipe, seed))  # refused before anything is trained
         _announce(course, stack, run, say)
         try:
             with PartBar(quiet) as bar:
@@ -148,19 +159,17 @@ def candidates_of(folder: Path) -> tuple[Candidate, ...]:
 
 
 def _train(course: Course, folder: Path, progress: Callable[[str, int, int], None], say: Callable[[str], None]) -> None:
-    for seed in range(course.seeds):
-        for recipe in course.recipes:
-            label = f"{recipe.arm}/{seed}"
-            place = folder / recipe.arm / f"seed-{seed}"
+    for recipe, seed, place in course.trainings(folder):
+        label = f"{recipe.arm}/{seed}"
 
-            def told(step: int, steps: int, loss: float | None, label: str = label) -> None:
-                progress(label if loss is None else f"{label}  loss {loss:.3f}", step, steps)
+        def told(step: int, steps: int, loss: float | None, label: str = label) -> None:
+            progress(label if loss is None else f"{label}  loss {loss:.3f}", step, steps)
 
-            done = train(course.base, course.splits, recipe, seed, place, progress=told, arguments=course.arguments)
-            say(
-                f"{label}: {done.steps:,} step{'s' * (done.steps != 1)} in {duration(done.seconds)}, "
-                f"least validation loss at step {done.best_step:,}"
-            )
+        done = train(course.base, course.splits, recipe, seed, place, progress=told, arguments=course.arguments)
+        say(
+            f"{label}: {done.steps:,} step{'s' * (done.steps != 1)} in {duration(done.seconds)}, "
+            f"least validation loss at step {done.best_step:,}"
+        )
 
 
 def _announce(course: Course, stack: Stack, run: Run, say: Callable[[str], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from layerwise.train.growth.assessment import assess
 from layerwise.train.growth.phase_pace import phase_slowness, steps_that_take
 from layerwise.train.growth.pupil import Pupil, manifest_of
 from layerwise.train.growth.study import UNIFORM, check_passes, check_stacks
-from layerwise.train.processes import is_alone, is_first_process
+from layerwise.train.processes import is_alone, is_first_process, shared_recipe
 from layerwise.train.recipe import Settings, check_positive
 
 _WIDTH = 60
@@ -143,7 +143,8 @@ def hold(
 ) -> None:
     """Train what is not trained yet into `folder`, or into one named by what is learned, and tell what became of it."""
     manifest = manifest_of(pupil, seed, tuple(sys.argv), arguments)
-    folder = folder or folder_of(manifest)
+    options = {"settings": asdict(asked.settings), "budget": asked.budget, "equal": asked.equal}
+    folder = folder or folder_of(manifest, shared_recipe(options, arguments))
     arms = _arms(pupil, asked, alone, None if fresh else begun_steps(folder / asked.name))
     refuse_unfit(pupil, arms, asked.passes, None if fresh else folder)
     if not is_first_process():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from layerwise.cli.sitting import begin, speaker
 from layerwise.measure.provenance import folder_of
 from layerwise.train.growth.conduct import PILOT, SCHEDULE, Study, check_study, conduct
 from layerwise.train.growth.pupil import Pupil, manifest_of
+from layerwise.train.processes import shared_recipe
 
 
 def hold(
@@ -25,7 +26,8 @@ def hold(
     check_study(pupil, asked)
     manifest = manifest_of(pupil, asked.seed, tuple(sys.argv), arguments)
     manifest = replace(manifest, families=(*manifest.families, "study"))
-    folder = folder or folder_of(manifest)
+    options = {name: value for name, value in asdict(asked).items() if name not in ("arms", "seeds")}
+    folder = folder or folder_of(manifest, shared_recipe(options, arguments))
     say = speaker(quiet)
     with begin(folder, manifest, fresh) as run:
         if fresh:

@@ -11,7 +11,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,11 @@ from layerwise.results.rows import Score
 from layerwise.stack.load import resolve_device
 from layerwise.train.assessment import training_rows
 from layerwise.train.evaluation import Examinee, Judging, Opened, evaluate_models
+from layerwise.train.folder import occupant
 from layerwise.train.pretrained import ALPHA, HELD_OUT, LATENCY, TRAINING, arm_means, pretrained_rows
-from layerwise.train.pretrainer import pretrain
+from layerwise.train.pretrainer import asked_for, pretrain
 from layerwise.train.pretraining import Pretraining, new_model, pretraining
-from layerwise.train.processes import is_first_process, training_settings
+from layerwise.train.processes import is_first_process, shared_recipe, training_settings
 from layerwise.train.recipe import check_positive
 
 FAMILY = "pretraining"
@@ -74,6 +75,12 @@ class Programme:
     text: PretrainingText
     device: str = "cpu"
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def trainings(self, folder: Path) -> Iterator[tuple[Pretraining, int, Path]]:
+        """Every pretraining: its recipe, its seed, and its folder in that of the run."""
+        for seed in range(self.seeds):
+            for recipe in self.recipes:
+                yield recipe, seed, folder / recipe.arm / f"seed-{seed}"
 
 
 def recipes_of(
@@ -132,7 +139,7 @@ def hold(programme: Programme, folder: Path | None, *, seed: int, fresh: bool, q
     """Pretrain what is not trained yet into `folder`, or into one named by what is learned, and tell what it knows."""
     hush()
     manifest = manifest_of(programme, seed)
-    folder = folder or folder_of(manifest)
+    folder = folder or folder_of(manifest, recipe_of(programme))
     if not is_first_process():
         pretrain_all(programme, folder, lambda label, share: None, lambda text: None)
         return
@@ -140,6 +147,7 @@ def hold(programme: Programme, folder: Path | None, *, seed: int, fresh: bool, q
     with begin(folder, manifest, fresh) as run:
         if fresh:
             discard_models(folder)
+        refuse_others(programme, folder)
         announce(programme, run, say)
         try:
             with PartBar(quiet) as bar:
@@ -166,6 +174,20 @@ def manifest_of(programme: Programme, seed: int) -> Manifest:
     )  # fmt: skip
 
 
+def recipe_of(programme: Programme) -> dict[str, object]:
+    """What every pretraining of a programme has in common: all but the variant and how its layer weights begin."""
+    options = asdict(programme.recipes[0])
+    for name in ("arm", "variant", "initialisation", "held"):
+        del options[name]
+    return shared_recipe(options, programme.arguments)
+
+
+def refuse_others(programme: Programme, folder: Path) -> None:
+    """Raise `TrainError` where another pretraining lies in the way of any of these, before the first of them."""
+    for recipe, seed, place in programme.trainings(folder):
+        occupant(place, asked_for(programme.tokenizer, programme.text, recipe, seed))
+
+
 def announce(programme: Programme, run: Run, say: Say) -> None:
     """Say what will be learned from what, and where it will lie."""
     text, recipe = programme.text, programme.recipes[0]
@@ -186,22 +208,20 @@ def announce(programme: Programme, run: Run, say: Say) -> None:
 
 def pretrain_all(programme: Programme, folder: Path, progress: Callable[[str, float], None], say: Say) -> None:
     """Every recipe with every seed, into `FOLDER/ARM/seed-N`; what is finished is not trained again."""
-    for seed in range(programme.seeds):
-        for recipe in programme.recipes:
-            label = f"{recipe.arm}/{seed}"
+    for recipe, seed, place in programme.trainings(folder):
+        label = f"{recipe.arm}/{seed}"
 
-            def told(step: int, steps: int, loss: float | None, label: str = label) -> None:
-                progress(label if loss is None else f"{label}  loss {loss:.3f}", step / steps)
+        def told(step: int, steps: int, loss: float | None, label: str = label) -> None:
+            progress(label if loss is None else f"{label}  loss {loss:.3f}", step / steps)
 
-            place = folder / recipe.arm / f"seed-{seed}"
-            done = pretrain(
-                programme.tokenizer, programme.text, recipe, seed, place, progress=told, arguments=programme.arguments
-            )
-            looked = [moment.loss for moment in done.history if moment.kind == "validation"]
-            say(
-                f"{label}: {done.steps:,} step{'s' * (done.steps != 1)} in {duration(done.seconds)}"
-                + (f", validation loss {looked[0]:.3f} at first and {looked[-1]:.3f} at last" if looked else "")
-            )
+        done = pretrain(
+            programme.tokenizer, programme.text, recipe, seed, place, progress=told, arguments=programme.arguments
+        )
+        looked = [moment.loss for moment in done.history if moment.kind == "validation"]
+        say(
+            f"{label}: {done.steps:,} step{'s' * (done.steps != 1)} in {duration(done.seconds)}"
+            + (f", validation loss {looked[0]:.3f} at first and {looked[-1]:.3f} at last" if looked else "")
+        )
 
 
 def assess(

@@ -29,7 +29,7 @@ from layerwise.cli.screen import errors, write
 from layerwise.errors import TrainError, near_matches
 from layerwise.plan.limits import LAYER_LIMIT
 from layerwise.results.pedigree import RETRAINED
-from layerwise.train.recipe import METHODS, PositionOptions, PredictionOptions, Settings, recipe
+from layerwise.train.recipe import METHODS, Options, PositionOptions, PredictionOptions, Settings, recipe
 
 APART = ("elc", "growth")
 """Ways of training that have a command of their own; a test compares them."""
@@ -112,14 +112,10 @@ def refine(
         opener.stack, opener.place, augmentation=settings.augmentation, check=not new_head, quiet=quiet
     )
     base = opener.base(splits.classes if new_head else None)
-    recipes = tuple(
-        recipe(
-            method, settings, opener.stack.depth, position=PositionOptions(table=position_table),
-            prediction=PredictionOptions(total=prediction_loss, reads=prediction_reads), skipping=skipping,
-        )
-        for method in wanted
-    )  # fmt: skip
-    course = Course(base, splits, recipes, seeds, arguments)
+    options = Options(
+        settings, PositionOptions(table=position_table), PredictionOptions(prediction_loss, prediction_reads), skipping
+    )
+    course = Course(base, splits, options, options.recipes(wanted, opener.stack.depth), seeds, arguments)
     hold(course, opener.stack, Questions(orders=20, kept=(), layers=False, seed=seed), run, fresh=fresh, quiet=quiet)
 
 

@@ -31,7 +31,7 @@ from layerwise.results.pedigree import FILE, RETRAINED
 from layerwise.stack import weight_hash
 from layerwise.stack.load import resolve_device
 from layerwise.train.assessment import Candidate, discard_surveys
-from layerwise.train.recipe import COMPARED, recipe
+from layerwise.train.recipe import COMPARED, Options
 from layerwise.train.trained import Trained, open_trained
 
 REDUCED = (9, 6, 3)
@@ -88,13 +88,15 @@ class Trial:
     def of_demo(self, model: str, seeds: int, folder: Path | None) -> None:
         """Train every method, and models at reduced depths, from the demo, and assess them all."""
         opening = self.opening
-        settings = settings_for(model)
+        options = Options(settings_for(model))
         opener = base_of(model, opening.tokenizer, opening.layers, opening.device, opening.revision)
-        splits = self.material.splits(opener.stack, opener.place, augmentation=settings.augmentation, quiet=self.quiet)
+        splits = self.material.splits(
+            opener.stack, opener.place, augmentation=options.settings.augmentation, quiet=self.quiet
+        )
         methods = (*COMPARED, *(f"{RETRAINED}-{count}" for count in REDUCED))
-        recipes = tuple(recipe(name, settings, opener.stack.depth) for name in methods)
+        recipes = options.recipes(methods, opener.stack.depth)
         arguments = {"use_cpu": True} if opening.device == "cpu" else {}
-        course = Course(opener.base(None), splits, recipes, seeds, arguments)
+        course = Course(opener.base(None), splits, options, recipes, seeds, arguments)
         hold(course, opener.stack, self.questions, folder, fresh=self.fresh, quiet=self.quiet)
 
     def of_model(self, model: str, folder: Path | None) -> None:

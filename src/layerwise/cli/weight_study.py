@@ -12,7 +12,16 @@ import layerwise.train.weight_study as study
 from layerwise.cli.corpora import Corpora
 from layerwise.cli.course import discard_models, tell
 from layerwise.cli.model import hush
-from layerwise.cli.pretraining import Programme, announce, assess, manifest_of, pretrain_all, programme_of
+from layerwise.cli.pretraining import (
+    Programme,
+    announce,
+    assess,
+    manifest_of,
+    pretrain_all,
+    programme_of,
+    recipe_of,
+    refuse_others,
+)
 from layerwise.cli.screen import PartBar, errors, write
 from layerwise.cli.sitting import begin, speaker
 from layerwise.measure.overhead import overhead
@@ -50,10 +59,11 @@ def hold(
         recipes, seeds, corpora, tokenizer, epochs=None, device=device, arguments=arguments, quiet=quiet
     )
     manifest = replace(manifest_of(programme, corpora.seed), families=("pretraining", "layer-weights"))
-    folder = folder or folder_of(manifest)
+    folder = folder or folder_of(manifest, recipe_of(programme))
     with begin(folder, manifest, fresh) as run:
         if fresh:
             discard_models(folder)
+        refuse_others(programme, folder)
         announce(programme, run, say)
         try:
             with PartBar(quiet) as bar:

@@ -15,6 +15,7 @@ from torch import nn
 from layerwise.measure.reading import Reading
 from layerwise.results import Manifest
 from layerwise.results.manifest import this_hardware
+from layerwise.results.model_name import model_name
 from layerwise.results.run import DATABASE
 from layerwise.stack import Stack, weight_hash
 
@@ -120,11 +121,13 @@ def task_digest(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def folder_of(manifest: Manifest, root: Path = Path("runs")) -> Path:
-    """The folder of a run that was given none: named by what it measures, so that the same command resumes it.
+def folder_of(manifest: Manifest, recipe: object = None, root: Path = Path("runs")) -> Path:
+    """The folder of a run that was given none: named by what it measures, and of trainings by the `recipe` (plain
+    values, as JSON has them) that they share, so that the same command resumes it and no other one meets it.
 
     How it is computed is not in the name: a command that would compute otherwise finds the run, and is told so.
     """
-    digest = hashlib.sha256(json.dumps(manifest.measured(), sort_keys=True, default=str).encode()).hexdigest()
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(manifest.model).name).strip(".-") or "model"
+    content = {**manifest.measured(), **({} if recipe is None else {"recipe": recipe})}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", model_name(manifest.model)).strip(".-") or "model"
     return root / f"{name}-{digest[:8]}"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from layerwise.errors import RunError
+from layerwise.results.model_name import model_name
 
 MEASURED = (
     "dtype",
@@ -53,6 +54,17 @@ _WRITE: Mapping[str, str] = {
 }
 """What to write for a run to be gone on with, by the field that differs; `{}` is its recorded value."""
 
+_CALLED: Mapping[str, str] = {
+    "dtype": "number format",
+    "documents": "number of documents",
+    "tokens": "number of tokens",
+    "window": "longest window, in tokens,",
+    "families": "choice of plans or parts",
+    "tasks": "choice of tasks",
+    "layers": "place of the layers",
+}
+"""What a refusal calls a field whose own name says too little."""
+
 _LONGEST = 60
 """Characters of a value that a refusal shows."""
 
@@ -64,6 +76,10 @@ class Identified(Protocol):
     """A manifest, as far as its identity goes."""
 
     @property
+    def model(self) -> str: ...
+    @property
+    def corpus(self) -> str: ...
+    @property
     def numerics(self) -> Mapping[str, str]: ...
     @property
     def versions(self) -> Mapping[str, str]: ...
@@ -72,14 +88,32 @@ class Identified(Protocol):
 
 
 def check_same_run(recorded: Identified, asked: Identified) -> None:
-    """Raise `RunError` unless both manifests have one identity; the message names the first field that differs, its
-    value then and now, and what to write to go on."""
+    """Raise `RunError` unless both manifests have one identity; the message says in words what differs first, then and
+    now, and what to write to go on."""
     for name, before, now in _differences(recorded, asked):
         advice = _WRITE.get(name, "To go on, repeat the settings that it was begun with").format(before)
         raise RunError(
-            f"This folder holds another run: its {name} is {_shown(before)}, and {_shown(now)} was asked for. "
+            f"This folder holds another run: {_difference(recorded, asked, name, before, now)}. "
             f"{advice}, or choose another folder with --run, or use --fresh to discard its rows and start again."
         )
+
+
+def _difference(recorded: Identified, asked: Identified, name: str, before: object, now: object) -> str:
+    """What differs, as a clause. Hashes are told by what they are of; by themselves only where the names agree."""
+    if name == "weight_hash":
+        return f"it was made {_other('from ', recorded.model, asked.model, before, now)}"
+    if name == "corpus_hash":
+        return f"it was measured {_other('on ', recorded.corpus, asked.corpus, before, now)}"
+    return f"its {_CALLED.get(name, name)} is {_shown(before)}, and {_shown(now)} was asked for"
+
+
+def _other(preposition: str, then: str, now: str, hash_then: object, hash_now: object) -> str:
+    """One thing, not another: by their names, by their paths where the names agree, by their hashes where both do."""
+    if model_name(then) != model_name(now):
+        then, now = model_name(then), model_name(now)
+    if then != now:
+        return f"{preposition}{_cut(then)}, not {preposition}{_cut(now)}"
+    return f"{preposition}another {_cut(then)} than this one (hash {str(hash_then)[:8]}, now {str(hash_now)[:8]})"
 
 
 def _differences(recorded: Identified, asked: Identified) -> Iterator[tuple[str, object, object]]:
@@ -94,7 +128,10 @@ def _differences(recorded: Identified, asked: Identified) -> Iterator[tuple[str,
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    return _cut(", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 

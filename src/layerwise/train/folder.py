@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,13 @@ from layerwise.results.pedigree import MODEL, Pedigree
 from layerwise.results.run import write_whole
 
 ASKED = "asked.json"
+
+
+_OTHER = {"base": "it begins from another model", "data": "it learns from other examples"}
+"""What a refusal says of a hash that is not the one asked for."""
+
+_TOLD = 3
+"""Settings that a refusal names, of those that differ."""
 
 
 def hold(folder: Path, asked: Mapping[str, Any]) -> Pedigree | None:
@@ -42,10 +49,26 @@ def occupant(folder: Path, asked: Mapping[str, Any]) -> Pedigree | None:
     for name, value in asked.items():
         if found.get(name) != value:
             raise TrainError(
-                f"{folder} holds another training: its {name} is not the one asked for; "
+                f"{folder} holds another training: {_OTHER.get(name) or _difference(name, found.get(name), value)}; "
                 "choose another run folder, or discard this one with --fresh"
             )
     return finished
+
+
+def _difference(name: str, before: object, now: object) -> str:
+    """Which settings differ, as a clause with their values."""
+    told = [f"its {each} is {then}, and {asked} was asked for" for each, then, asked in _differences(name, before, now)]
+    rest = len(told) - _TOLD
+    return "; ".join(told[:_TOLD]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+def _differences(name: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
+    """Every value that differs, by the name that it has inside; `nothing` stands for one that is not there."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys((*before, *now)):
+            yield from _differences(str(key), before.get(key, "nothing"), now.get(key, "nothing"))
+    elif before != now:
+        yield name, before, now
 
 
 def _claimed(path: Path) -> dict[str, Any]:

@@ -45,6 +45,13 @@ from layerwise.train.pretraining import Pretraining, new_model
 _PRECISION = {"float32": {}, "bfloat16": {"bf16": True}, "float16": {"fp16": True}}
 
 
+def asked_for(
+    tokenizer: PreTrainedTokenizerBase, text: PretrainingText, recipe: Pretraining, seed: int
+) -> dict[str, Any]:
+    """What a pretraining is, as its folder records it: a folder that records another one is refused."""
+    return {"base": _origin(recipe, tokenizer), "data": text.digest, "recipe": recipe.to_json(), "seed": seed}
+
+
 def pretrain(
     tokenizer: PreTrainedTokenizerBase,
     text: PretrainingText,
@@ -62,9 +69,7 @@ def pretrain(
     the folder holds another training, and at a loss or a gradient that is not finite (see `FiniteTrainer`).
     """
     check_tokenizer(tokenizer, str(tokenizer.name_or_path or "that was given"))
-    asked = {
-        "base": _origin(recipe, tokenizer), "data": text.digest, "recipe": recipe.to_json(), "seed": seed,
-    }  # fmt: skip
+    asked = asked_for(tokenizer, text, recipe, seed)
     masking = SpanMasking.of(tokenizer, recipe.masked, recipe.stop)
     segments = [cut(text.train, length) for length in recipe.lengths]
     counts = [len(each) for each in segments]

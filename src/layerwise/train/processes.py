@@ -33,3 +33,8 @@ def training_settings(arguments: Mapping[str, Any]) -> dict[str, object]:
     if given:
         found["set"] = ", ".join(f"{name}={json.dumps(value, default=str)}" for name, value in given.items())
     return found
+
+
+def shared_recipe(options: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, object]:
+    """What all trainings of a run share, in plain values, whatever the processes: it is part of the run's name."""
+    return {"options": options, "set": training_settings(arguments).get("set")}

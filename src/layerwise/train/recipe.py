@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -298,6 +298,29 @@ def retrained(settings: Settings, layers: tuple[int, ...]) -> Recipe:
 def grown(settings: Settings, growth: Growth, arm: str | None = None) -> Recipe:
     """In order, in the phases of a schedule; called by the schedule's name if not by another."""
     return Recipe(arm or growth.schedule.name, settings, variant="growth", growth=growth)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What all methods of one run are trained with; each reads what concerns it.
+
+    `skipping` says how a layer is left out where several processes train: the same one on all of them (`together`),
+    each its own (`apart`), or run with its update silenced (`preserved`).
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    position: PositionOptions = field(default_factory=PositionOptions)
+    prediction: PredictionOptions = field(default_factory=PredictionOptions)
+    skipping: Skipping = "together"
+
+    def recipes(self, methods: Iterable[str], depth: int) -> tuple[Recipe, ...]:
+        """The recipe of every method for a model of so many layers; raises what `recipe` raises."""
+        return tuple(
+            recipe(
+                method, self.settings, depth, position=self.position, prediction=self.prediction, skipping=self.skipping
+            )
+            for method in methods
+        )
 
 
 METHODS: Mapping[str, Callable[[Settings, int], Recipe]] = {

@@ -58,6 +58,11 @@ class Base:
     place: str | None = None
 
 
+def asked_for(base: Base, splits: Splits, recipe: Recipe, seed: int) -> dict[str, Any]:
+    """What a training is, as its folder records it: a folder that records another one is refused."""
+    return {"base": base.weights, "data": splits.digest, "recipe": recipe.to_json(), "seed": seed}
+
+
 def train(
     base: Base,
     splits: Splits,
@@ -76,7 +81,7 @@ def train(
     `TrainError` when the folder holds another training, or at a loss or a gradient that is not finite (see
     `FiniteTrainer`).
     """
-    asked = {"base": base.weights, "data": splits.digest, "recipe": recipe.to_json(), "seed": seed}
+    asked = asked_for(base, splits, recipe, seed)
     finished = occupant(folder, asked)
     if finished is not None:
         return finished

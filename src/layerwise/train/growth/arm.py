@@ -22,7 +22,7 @@ from layerwise.train.growth.growing import growing
 from layerwise.train.growth.pupil import Pupil
 from layerwise.train.growth.study import UNIFORM, check_passes, recipe_of, steps_within
 from layerwise.train.recipe import Recipe, Settings
-from layerwise.train.training import STATES, train
+from layerwise.train.training import STATES, asked_for, train
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +79,14 @@ def refuse_unfit(pupil: Pupil, arms: Iterable[Arm], passes: float, folder: Path 
     for arm in arms:
         what = arm.name if arm.name == UNIFORM else f"{arm.name}, for the cost of {UNIFORM},"
         check_passes(max(arm.steps.values()), arm.settings.batch, pupil.windows, passes, what)
-        seed = min(arm.steps)
-        recipe = arm.recipe(pupil, seed)
-        asked = {"base": pupil.base.weights, "data": pupil.splits.digest, "recipe": recipe.to_json(), "seed": seed}
-        place = Path() if folder is None else folder / arm.name / f"seed-{seed}"
-        if folder is None or occupant(place, asked) is None:
-            assert recipe.growth is not None, "an arm has a schedule"
-            growing(pupil.stack, recipe.growth, pupil.splits, asked, place / STATES)
+        for seed in sorted(arm.steps):
+            recipe = arm.recipe(pupil, seed)
+            asked = asked_for(pupil.base, pupil.splits, recipe, seed)
+            place = Path() if folder is None else folder / arm.name / f"seed-{seed}"
+            finished = None if folder is None else occupant(place, asked)
+            if seed == min(arm.steps) and finished is None:
+                assert recipe.growth is not None, "an arm has a schedule"
+                growing(pupil.stack, recipe.growth, pupil.splits, asked, place / STATES)
 
 
 def begun_steps(folder: Path) -> int | None:
