@@ -77,6 +77,11 @@ def test_report_and_export_know_a_diagnosis(diagnosed: tuple[Path, str, str], tm
     assert layerwise("export", folder, "--to", tmp_path / "rows").code == 0
 
 
+def test_it_says_first_what_it_is_about(diagnosed: tuple[Path, str, str]) -> None:
+    said = diagnosed[2]
+    assert said.index("asked: which of its layers matter") < said.index("(1 of ")
+
+
 def test_another_question_is_another_run(diagnosed: tuple[Path, str, str], place: Path) -> None:
     arguments = ("diagnose", place / "model", "--text", place / "texts", "--run", place / "run")
     assert "This folder holds another run: its choice of plans or parts is" in refused(*arguments, "--parts", "deltas")

@@ -55,7 +55,8 @@ def test_a_sweep_says_what_it_does_and_prints_what_it_found(model: Path, texts: 
     assert "layer evaluations one by one" in ended.err
     assert "1.00 x the least layer evaluations" in ended.err
     assert ended.out.splitlines()[-1] == f"report: {tmp_path / 'run' / 'report.html'}"
-    assert ended.out.startswith("- ")
+    assert ended.out.startswith("- Do the similarity zones survive without the sink token? ")
+    assert f"{model.name}: 4 layers" in ended.err
     with Run.open(tmp_path / "run") as run:
         assert {score.metric for score in run.store.scores("similarity")} >= {"cosine", "cka"}
 
@@ -161,7 +162,7 @@ def test_verify_prints_every_law(model: Path) -> None:
     ended = layerwise("verify", model, "--plan", "0 (1|2)*2 3 3")
     assert ended.code == 0, ended.out
     lines = ended.out.splitlines()
-    assert lines[0] == f"{model} under 0 (1|2)*2 3 3"
+    assert lines[0] == f"{model.name} under 0 (1|2)*2 3 3"
     assert sum(line.startswith("holds") for line in lines) == len(lines) - 1 >= 7
     assert "cached decoding = recomputation (left-padded)" in ended.out
 

@@ -52,6 +52,7 @@ def scores(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) -> tu
         *_pruning(depth),
         *_order(depth, tasks),
         *_contrasts(depth),
+        *_of_layers_states_and_order(),
     )
 
 
@@ -295,7 +296,7 @@ def _order(depth: int, tasks: tuple[str, ...]) -> Iterator[Score]:
                 yield row("effect", plan, "exact_match", 0.3, 0.05, task=task)
 
 
-def _contrasts(depth: int) -> Iterator[Score]:
+def _of_layers_states_and_order() -> Iterator[Score]:
     """What the claims are decided by: no core, a middle that turns the state less, order that weighs on arithmetic."""
     yield row("contrast", "core", "skip_excess", -0.9, 0.1, task="1-4", resolution=0.14, tokens=TOKENS)
     yield row("contrast", "middle", "log_ratio", -1.1, 0.1, resolution=0.14, tokens=TOKENS)

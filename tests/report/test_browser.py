@@ -110,6 +110,7 @@ def seen(html: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_every_figure_of_a_sweep_is_drawn(seen: dict[str, Any]) -> None:
     assert seen["places"] > 10
     assert seen["drawn"] == seen["places"]
+    assert seen["hinted"] == seen["wide"]
     assert seen["maps"] == 5
     assert seen["tiles"] > 100
 
@@ -238,6 +239,7 @@ def test_nothing_sticks_out_on_a_phone(request: pytest.FixtureRequest, tmp_path:
     assert console == []
     assert result["failures"] == []
     assert 380 <= result["width"] <= 400
+    assert result["hinted"] == result["wide"] > 0  # tables that are wider than the page say so
     assert result["overflow"] <= 0
 
 

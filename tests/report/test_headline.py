@@ -111,13 +111,40 @@ def cosines(data: ReportData, half: float) -> ReportData:
 
 
 def test_the_zones_are_judged_by_the_intervals_of_the_cosines() -> None:
-    state, text = found(cosines(synthetic.run(12), 0.001))[ZONES]
+    state, text = found(cosines(synthetic.run(12), 0.0001))[ZONES]
     assert state == "resolved"
-    assert text.startswith("They fade. Hidden states 3–10 form the clearest zone; its cosine contrast is 0.6")
+    assert text.startswith(
+        "They mostly vanish. Of hidden states 1–12 the run 3–10 is the clearest zone; its cosine contrast"
+    )
+    assert "with the others is 0.597 [" in text
     assert text.count("[") == 2
     state, text = found(cosines(synthetic.run(12), 0.2))[ZONES]
     assert state == "unresolved"
     assert text.startswith("Not resolvable. ")
+
+
+def test_a_zone_that_is_no_clearer_than_its_null_is_no_finding() -> None:
+    run = cosines(synthetic.run(12), 0.0001)
+
+    def with_null(share: float) -> ReportData:
+        """Tokens of different documents as alike as those of one, times a share."""
+        alike = [score for score in run.scores if score.metric == "cosine"]
+        null = (replace(score, metric="cosine_null", value=share * score.value) for score in alike)
+        return replace(run, scores=(*run.scores, *null))
+
+    assert "; between tokens of different documents it is 0.299" in found(with_null(0.5))[ZONES][1]
+    assert ZONES not in found(with_null(1.0))
+
+
+def test_of_two_layers_a_random_order_is_the_reverse_and_is_told_once() -> None:
+    run = synthetic.run(5)
+    reverse = next(record for record in run.plans if (record.strategy, record.affected) == ("reverse", 2))
+    draws = tuple(replace(reverse, strategy="random", draw=draw) for draw in range(3))
+    told = found(replace(run, plans=(*run.plans, *draws)))
+    assert "With 2 of 5 layers affected" in told[RANKING][1]
+    assert told[RANKING][1].count("reverse") == 1
+    assert "Running 2 layers under reverse instead of skipping them" in told[ABSENCE][1]
+    assert not any("random order" in text for _, text in told.values())
 
 
 def test_an_empty_run_finds_nothing() -> None:

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from layerwise.errors import RunError
-from layerwise.report import ReportData, render, write
+from layerwise.report import ReportData, markdown, render, write
 from layerwise.results.rows import PlanRecord, Score
 from report import synthetic
 
-CHAPTERS = ("headline", "claims", "curves", "cost", "layers", "similarity", "gallery", "tasks", "plans", "provenance")
+CHAPTERS = ("headline", "curves", "cost", "layers", "similarity", "gallery", "tasks", "plans", "provenance")
 VOID = {"meta", "input", "br", "hr", "col"}
 HOSTILE = "<script>alert('a')</script>\"&|%{x}"
 
@@ -151,26 +151,65 @@ def test_names_that_users_choose_are_escaped() -> None:
     assert "&lt;script&gt;" in figures  # plotly reads HTML in its labels
 
 
-@pytest.mark.parametrize("missing", ["effect", "similarity", "benchmark", "run"])
-def test_a_chapter_without_rows_says_so_in_one_line(missing: str) -> None:
+@pytest.mark.parametrize(
+    ("missing", "left_out", "line"),
+    [
+        ({"effect"}, {"curves", "cost", "layers"}, "No effect was measured"),
+        ({"similarity"}, {"similarity"}, "Similarity was not measured"),
+        ({"benchmark", "effect"}, {"curves", "cost", "layers", "tasks"}, "No task and no benchmark was"),
+        ({"benchmark"}, set(), ""),
+        ({"run"}, set(), ""),
+    ],
+)
+def test_a_chapter_without_rows_is_left_out_and_listed_at_the_end(
+    missing: set[str], left_out: set[str], line: str
+) -> None:
     whole = synthetic.run(6)
-    part = replace(whole, scores=tuple(score for score in whole.scores if score.measure != missing))
-    page = read(render(part))
-    lines = {
-        "effect": "No effect was measured",
-        "similarity": "Similarity was not measured",
-        "benchmark": "No benchmark was run",
-        "run": "",
-    }
-    assert [found for found in page.ids if found in CHAPTERS] == list(CHAPTERS)
-    assert lines[missing] in page.text
+    part = replace(whole, scores=tuple(score for score in whole.scores if score.measure not in missing))
+    html = render(part)
+    page = read(html)
+    assert [found for found in page.ids if found in CHAPTERS] == [name for name in CHAPTERS if name not in left_out]
+    assert line in html[html.index('id="provenance"') :]
+    assert ("Not in this run" in page.text) == bool(left_out)
+    assert ("Benchmarks" in page.text) == ("benchmark" not in missing)
+    assert 'class="missing"' not in html
 
 
 def test_an_empty_run_is_a_page_that_says_so() -> None:
     page = read(render(ReportData({}, (), ())))
-    assert [found for found in page.ids if found in CHAPTERS] == list(CHAPTERS)
+    assert [found for found in page.ids if found in CHAPTERS] == ["headline", "provenance"]
     assert "The run has no plans." in page.text
     assert "No finding" in page.text
+
+
+@pytest.mark.parametrize("place", ["/data/models/tiny-llama/", "org/tiny-llama", "tiny-llama"])
+def test_a_page_is_titled_by_the_name_of_its_model(place: str) -> None:
+    run = synthetic.run(6)
+    html = render(replace(run, manifest={**run.manifest, "model": place}))
+    assert "<title>tiny-llama · layerwise report</title>" in html
+    assert "<h1>tiny-llama</h1>" in html
+    assert f"<dd>{place}</dd>" in html  # whole, in the provenance
+    assert markdown(replace(run, manifest={**run.manifest, "model": place})).startswith("# tiny-llama\n")
+
+
+def test_words_are_defined_where_they_are_met_first() -> None:
+    text = read(render(synthetic.run(12))).text
+    for word, definition in (
+        ("nats", "0.69 nats more, and the right token is half as likely"),
+        ("staircase", "As trained every step reads all that was written before: a staircase"),
+        ("grey band", "The grey band is the smallest detectable effect"),
+    ):
+        assert text.index(word) <= text.index(definition) + len(definition)
+        assert text.index(definition) < text.index(word) + 200
+    assert "The sink token is one, mostly the first" in text
+
+
+def test_a_tile_says_which_layers_its_plan_touches() -> None:
+    run = synthetic.run(6, ("leave_one_out", "swap_adjacent"))
+    html = render(run)
+    told = re.findall(r'<span class="size">([^<]+)</span>', html)
+    assert {f"without {layer}" for layer in range(6)} <= set(told)
+    assert {f"layers {layer}–{layer + 1}" for layer in range(5)} <= set(told)
 
 
 def test_an_interrupted_run_says_so_first() -> None:

@@ -325,9 +325,11 @@ def test_identity_draws_are_told_apart_and_the_published_table_is_named(html: st
 
 
 @pytest.mark.parametrize("measures", MISSING)
-def test_a_measure_that_was_not_taken_is_one_line(measures: tuple[str, ...]) -> None:
+def test_a_measure_that_was_not_taken_is_one_line_at_the_end(measures: tuple[str, ...]) -> None:
     html = render(robust.without(robust.run(8), *measures))
-    assert chapters(html) == list(CHAPTERS)
+    assert len(chapters(html)) == len(CHAPTERS) - len(MISSING[measures])
+    end = html[html.index('id="provenance"') :]
+    assert all(text in end for text in MISSING[measures])
     assert {text for text in EVERY_MISSING if text in read(html).text} == set(MISSING[measures])
 
 
@@ -335,14 +337,14 @@ def test_a_measure_that_was_not_taken_is_one_line(measures: tuple[str, ...]) -> 
 def test_any_one_measure_alone_makes_a_page(measure: str) -> None:
     html = render(robust.only(robust.run(6), measure))
     page = read(html)
-    assert sorted(chapters(html)) == sorted(CHAPTERS)
+    assert 2 <= len(chapters(html)) < len(CHAPTERS)
     assert page.open == []
     assert all(figure["leader"] in figures(html) for figure in figures(html).values())
 
 
 def test_after_training_alone_the_training_leads_and_the_others_say_how_to_get_them() -> None:
     html = render(robust.trained())
-    assert chapters(html) == ["training", *CHAPTERS[:-2], "provenance"]
+    assert chapters(html) == ["training", "provenance"]
     assert html.count("<code>layerwise robustness RUN</code>") == len(CHAPTERS) - 2
     assert "not complete" not in html
 

@@ -36,8 +36,17 @@ def test_too_few_states_have_no_zone() -> None:
     assert clearest_zone(((1.0, 0.5), (0.5, 1.0))) is None
 
 
+def test_a_zone_leaves_something_out_besides_the_embedding() -> None:
+    alike = tuple(tuple(1.0 if min(i, j) > 0 else 0.0 for j in range(6)) for i in range(6))
+    found = clearest_zone(alike)
+    assert found is not None
+    assert found.last - found.first < 4
+    assert found.contrast == 0.0
+    assert contrast(alike, 1, 5) == 0.0
+
+
 def test_bounds_of_a_contrast_hold_it_and_its_extremes() -> None:
-    values = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.9), (0.0, 0.9, 1.0))
+    values = ((1, 0, 0, 0), (0, 1, 0.9, 0), (0, 0.9, 1, 0), (0, 0, 0, 1))
     lows, highs = (
         tuple(
             tuple(1.0 if i == j else value + shift for j, value in enumerate(found)) for i, found in enumerate(values)
@@ -45,7 +54,7 @@ def test_bounds_of_a_contrast_hold_it_and_its_extremes() -> None:
         for shift in (-0.1, 0.1)
     )
     assert contrast_bounds(lows, highs, 1, 2) == pytest.approx((0.7, 1.1))
-    assert contrast_bounds(((None,) * 3,) * 3, highs, 1, 2) is None
+    assert contrast_bounds(((None,) * 4,) * 4, highs, 1, 2) is None
 
 
 def test_a_bound_that_was_not_measured_is_none() -> None:

@@ -15,7 +15,14 @@ from layerwise.measure.examination import DESCRIBED, Examination
 from layerwise.measure.examine import Watcher, examine, manifest_of
 from layerwise.measure.provenance import folder_of
 from layerwise.measure.reading import read, refuse_too_little
+from layerwise.results.model_name import model_name
 from layerwise.stack import Stack
+
+ASKED = (
+    "asked: which of its layers matter, and what explains it; with every score an interval, and a null, which is what "
+    "would be found if there were nothing to find. Losses are in nats per token: 0.69 more is half as likely"
+)
+"""What a diagnosis is about, said before it begins."""
 
 
 def consult(stack: Stack, corpus: Corpus, asked: Examination, folder: Path | None, *, fresh: bool, quiet: bool) -> Path:
@@ -33,10 +40,15 @@ def consult(stack: Stack, corpus: Corpus, asked: Examination, folder: Path | Non
     folder = folder or folder_of(manifest)
     start = time.perf_counter()
     with begin(folder, manifest, fresh) as run, stopped_in_peace(run):
-        say(f"{stack.source.name}: {stack.depth} layers, {stack.dtype}, {stack.device}".replace("torch.", ""))
+        say(
+            f"{model_name(stack.source.name)}: {stack.depth} layers, {stack.dtype}, {stack.device}".replace(
+                "torch.", ""
+            )
+        )
         documents = f"{reading.documents:,} document{'s' * (reading.documents != 1)}"
         say(f"{reading.name}: {documents}, {reading.tokens:,} scored tokens")
         say(f"run folder: {run.folder}")
+        say(ASKED)
         for change in run.changes:
             say(f"note: {change}")
         with PartBar(quiet) as bar:

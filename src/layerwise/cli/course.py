@@ -27,6 +27,7 @@ from layerwise.measure.survey import Questions, conditions
 from layerwise.merge.lenders import Lender, by_arm
 from layerwise.merge.study import MEASURE as MERGING
 from layerwise.results import Manifest, Run
+from layerwise.results.model_name import model_name
 from layerwise.results.pedigree import Pedigree, refined_at, trained_models
 from layerwise.results.units import FEWEST_UNITS
 from layerwise.stack import Stack
@@ -174,7 +175,7 @@ def _train(course: Course, folder: Path, progress: Callable[[str, int, int], Non
 
 def _announce(course: Course, stack: Stack, run: Run, say: Callable[[str], None]) -> None:
     splits = course.splits
-    say(f"{stack.source.name}: {stack.depth} layers, {stack.device}")
+    say(f"{model_name(stack.source.name)}: {stack.depth} layers, {stack.device}")
     sizes = f"{len(splits.train):,} to train, {len(splits.validation):,} to select, {len(splits.test):,} to report"
     say(f"{splits.name}: {sizes}" + (f"; {len(splits.skipped):,} could not be read" if splits.skipped else ""))
     say(f"{len(course.recipes)} ways of training, {course.seeds} seed{'s' * (course.seeds != 1)} each")

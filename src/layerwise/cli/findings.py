@@ -26,7 +26,8 @@ def report_data(run: Run) -> pages.ReportData:
 
 
 def headline(data: pages.ReportData) -> str:
-    """What was found: of a diagnosis what became of the claims, of a sweep its findings, one sentence a line.
+    """What was found: of a diagnosis what became of the claims, of a sweep its questions with their answers,
+    one a line.
 
     A robustness run is told as a table, where each of its arms stands; pre-trained models as theirs, and whether their
     layer weights are worth it; a growth run as the arms and the verdict.
@@ -38,7 +39,7 @@ def headline(data: pages.ReportData) -> str:
     if pretrained.measures:
         standing = () if pretrained.is_pretrained else pages.standing_lines(evidence.robustness)
         return "\n".join([*standing, *pages.worth_lines(pretrained)])
-    lines = pages.claim_lines(data) or [finding.text for finding in pages.findings(evidence)]
+    lines = pages.claim_lines(data) or [f"{each.question} {each.text}" for each in pages.findings(evidence)]
     return "\n".join([*pages.standing_lines(evidence.robustness), *(f"- {line}" for line in lines)])
 
 

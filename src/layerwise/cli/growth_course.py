@@ -18,6 +18,7 @@ from layerwise.measure.provenance import folder_of
 from layerwise.plan.growth import GrowthSchedule, chart, explain, preset
 from layerwise.plan.growth.cost import flops_per_token, phase_shares, share_of_uniform
 from layerwise.results import Run
+from layerwise.results.model_name import model_name
 from layerwise.results.pedigree import Pedigree
 from layerwise.train.growth.arm import Arm, Watcher, arm_of, begun_steps, folder_name, refuse_unfit, train_arm
 from layerwise.train.growth.assessment import assess
@@ -210,7 +211,7 @@ def announce(pupil: Pupil, run: Run, say: Say) -> None:
     """Say what grows, what it reads, and where it will lie."""
     splits, stack = pupil.splits, pupil.stack
     begins = "its own weights" if pupil.trained else "random weights"
-    say(f"{stack.source.name}: {stack.depth} layers, {stack.device}, from {begins}")
+    say(f"{model_name(stack.source.name)}: {stack.depth} layers, {stack.device}, from {begins}")
     say(
         f"{splits.name}: {pupil.windows:,} windows of {pupil.length} tokens to train, {len(splits.validation):,} to "
         f"select, {len(splits.test):,} to report, of different documents"

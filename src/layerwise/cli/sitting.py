@@ -25,6 +25,7 @@ from layerwise.measure.study import Study
 from layerwise.measure.sweep import bill, runnable, with_identity
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
+from layerwise.results.model_name import model_name
 from layerwise.stack import Stack
 
 Say = Callable[[str], None]
@@ -78,7 +79,7 @@ def stopped_in_peace(run: Run) -> Iterator[None]:
 def _announce(stack: Stack, reading: Reading, plans: tuple[Plan, ...], run: Run, say: Say) -> None:
     """Say what will be measured, and what that costs at least."""
     due = bill(stack, plans, reading, run.store.finished)
-    say(f"{stack.source.name}: {stack.depth} layers, {stack.dtype}, {stack.device}".replace("torch.", ""))
+    say(f"{model_name(stack.source.name)}: {stack.depth} layers, {stack.dtype}, {stack.device}".replace("torch.", ""))
     documents = f"{reading.documents:,} document{'s' * (reading.documents != 1)}"
     say(f"{reading.name}: {documents}, {reading.tokens:,} scored tokens")
     say(

@@ -35,12 +35,13 @@ def verify(
     """
     wanted = Plan.parse(plan) if plan is not None else None
     from layerwise.cli.model import open_model
+    from layerwise.results.model_name import model_name
     from layerwise.stack import verify as laws
 
     stack = open_model(model, None, layers, device, dtype, revision, trust_remote_code)
     wanted = wanted or Plan.identity(stack.depth)
     found = laws(stack, wanted)
-    write(output, f"{stack.source.name} under {wanted}", style="bold")
+    write(output, f"{model_name(stack.source.name)} under {wanted}", style="bold")
     widest = max(len(law.name) for law in found)
     for law in found:
         write(output, f"{WORDS[law.holds]:5}  {law.name:{widest}}  {law.detail}", style=STYLES[law.holds])

@@ -204,7 +204,10 @@ def _silence(silent: list[int], scores: list[Score], total: int) -> str:
 
 
 def _zones(evidence: Evidence) -> Finding | None:
-    """Does the clearest zone keep its contrast without the sink tokens? Judged by the share that is left."""
+    """Does the clearest zone keep its contrast without the sink tokens? Judged by the share that is left.
+
+    A zone that is no clearer than the same run of states is between tokens of different documents is no finding.
+    """
     with_sink, without = (similarity.matrix(evidence, name) for name in ("cosine", "cosine_no_sink"))
     zone = similarity.clearest_zone(with_sink) if with_sink else None
     if zone is None or without is None or zone.contrast <= 0.0:
@@ -214,16 +217,23 @@ def _zones(evidence: Evidence) -> Finding | None:
     whole_bounds, left_bounds = (_contrast_bounds(evidence, name, zone) for name in ("cosine", "cosine_no_sink"))
     if whole_bounds is None or left_bounds is None:
         return Finding(question, (BARE,), "described")
+    null = similarity.matrix(evidence, "cosine_null")
+    apart = similarity.contrast(null, zone.first, zone.last) if null else 0.0
+    if whole_bounds[0] <= apart:
+        return None
     share = left / zone.contrast
     state, words = _survival(share, whole_bounds, left_bounds)
     answer = (
-        f"{words}. Hidden states {zone.first}–{zone.last} form the clearest zone; its cosine contrast is ",
+        f"{words}. Of hidden states 1–{len(without) - 1} the run {zone.first}–{zone.last} is the clearest zone; its"
+        " cosine contrast with the others is ",
         Number(between(zone.contrast, *whole_bounds)),
         " with the sink token and ",
         Number(between(left, *left_bounds)),
         " without, ",
         Number(percent(share)),
-        " of it.",
+        " of it",
+        *(("; between tokens of different documents it is ", Number(tidy(apart))) if null else ()),
+        ". The sink token is one, mostly the first, whose state is huge and the same in all layers.",
     )
     return Finding(question, answer, state)
 

@@ -6,8 +6,10 @@ whoever listed it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
+from layerwise.plan import Plan
 from layerwise.report.data import Evidence
 
 
@@ -51,6 +53,31 @@ def neighbour_swaps(evidence: Evidence) -> dict[int, str]:
             if order == (*straight[:left], left + 1, left, *straight[left + 2 :]):
                 found.setdefault(left, text)
     return found
+
+
+def touched(plan: Plan, depth: int) -> str:
+    """Which layers a plan of one model leaves out or moves, in a few words; nothing where that takes more.
+
+    >>> touched(Plan.parse("0-3 5-8"), 9), touched(Plan.parse("0-2 4 3 5-8"), 9), touched(Plan.parse("1 3-7"), 9)
+    ('without 4', 'layers 3–4', 'without 0, 2, 8')
+    """
+    order = plan.order()
+    if plan.has_halves() or plan.sources():
+        return ""
+    missing = sorted(set(range(depth)) - set(order))
+    if len(order) + len(missing) == depth:
+        if missing:
+            return f"without {', '.join(_ranges(missing))}"
+        moved = [place for place, layer in enumerate(order) if place != layer]
+        return f"layers {moved[0]}–{moved[-1]}" if moved else ""
+    return ""
+
+
+def _ranges(layers: Sequence[int]) -> Iterator[str]:
+    """Ascending layers as ranges, each a text."""
+    for _, run in groupby(enumerate(layers), key=lambda pair: pair[1] - pair[0]):
+        found = [layer for _, layer in run]
+        yield str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}"
 
 
 def _orders(evidence: Evidence) -> Iterator[tuple[str, tuple[int, ...]]]:

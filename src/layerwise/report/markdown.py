@@ -31,6 +31,7 @@ from layerwise.report.verdicts import verdict_rows
 from layerwise.report.window import half_window
 from layerwise.report.wording import counted, label
 from layerwise.report.worth import worth
+from layerwise.results.model_name import model_name
 from layerwise.results.rows import Score
 
 
@@ -154,7 +155,7 @@ def _sweep(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _title(evidence: Evidence) -> str:
-    model = escaped(str(evidence.data.manifest.get("model") or "unnamed model"))
+    model = escaped(model_name(str(evidence.data.manifest.get("model") or "unnamed model")))
     corpus = escaped(str(evidence.data.manifest.get("corpus") or "an unnamed corpus"))
     plans = f", {counted(len(evidence.records), 'plan')}" if evidence.records else ""
     size = f"{counted(evidence.depth, 'layer')}{plans}"

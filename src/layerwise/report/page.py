@@ -18,12 +18,14 @@ from layerwise.report.data import Evidence, ReportData
 from layerwise.report.markup import Safe, element, embedded_json
 from layerwise.report.palette import ROLES, SERIES, swaps
 from layerwise.report.wiring import wiring
+from layerwise.results.model_name import model_name
 from layerwise.results.run import write_whole
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; font-src data:"
 )
 
+EMBLEM = "The model as trained: row by row what each step reads, coloured by the layer that wrote it"
 PLOTLY = "plotlyjs/plotly-cartesian.min.js"
 """The part of plotly.js that the figures need, as its makers publish it; beside it, which version, and its licence."""
 
@@ -32,7 +34,7 @@ def render(data: ReportData) -> str:
     """The report of a run as one self-contained HTML page."""
     evidence = Evidence.of(data)
     chapters = written(evidence)
-    title = f"{_named(data.manifest, 'model', 'layerwise')} · layerwise report"
+    title = f"{model_name(_named(data.manifest, 'model', 'layerwise'))} · layerwise report"
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -91,7 +93,7 @@ def _navigation(chapters: list[Chapter]) -> Safe:
 
 def _masthead(evidence: Evidence) -> Safe:
     manifest = evidence.data.manifest
-    model = _named(manifest, "model", "unnamed model")
+    model = model_name(_named(manifest, "model", "unnamed model"))
     corpus = _named(manifest, "corpus", "an unnamed corpus")
     groups = present_groups(evidence)
     counts = dict.fromkeys(key for group in groups for key in group.counts)
@@ -102,7 +104,8 @@ def _masthead(evidence: Evidence) -> Safe:
     }
     banners = (sentence for group in groups if (sentence := group.unfinished(evidence)))
     facts = (element("div", element("dd", value), element("dt", name)) for name, value in tiles.items())
-    emblem = (wiring(Plan.identity(evidence.depth), evidence.depth),) if evidence.depth else ()
+    emblem = (wiring(Plan.identity(evidence.depth), evidence.depth, title=EMBLEM),) if evidence.depth else ()
+    opening = next((said for group in groups if (said := group.opening(evidence))), "")
     return element(
         "header",
         *emblem,
@@ -110,6 +113,7 @@ def _masthead(evidence: Evidence) -> Safe:
         element("h1", model),
         element("p", "measured on ", element("b", corpus), class_="on"),
         element("dl", *facts, class_="facts"),
+        *((element("p", opening, class_="opening"),) if opening else ()),
         *(element("p", sentence, class_="banner", role="status") for sentence in banners),
     )
 

@@ -255,7 +255,18 @@
     });
   }
 
+  // ---- tables, and the menu, that are wider than their place show it until they are scrolled to their end
+  function wireScrolling() {
+    const tell = (place) => place.toggleAttribute("data-more", place.scrollWidth - place.clientWidth - place.scrollLeft > 4);
+    const sized = new ResizeObserver((entries) => entries.forEach((entry) => tell(entry.target)));
+    document.querySelectorAll(".scroll, nav ol").forEach((place) => {
+      place.addEventListener("scroll", () => tell(place), { passive: true });
+      sized.observe(place);
+    });
+  }
+
   wireTheme();
+  wireScrolling();
   wireFigures();
   wireTable();
   wireGallery();

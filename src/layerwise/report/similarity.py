@@ -2,7 +2,8 @@
 
 A zone in the Painters' sense is a run of neighbouring hidden states that look like each other and unlike the rest
 (Sun et al. 2024, section 3.1). Its contrast is the mean similarity inside the run minus the mean similarity between the
-run and everything outside it.
+run and all other states. The embedding is left out of both: it is unlike every state, so that any run would stand out
+against it, and a run of all other states is no zone.
 """
 
 from __future__ import annotations
@@ -58,10 +59,11 @@ def difference(left: Matrix, right: Matrix) -> Matrix:
 
 
 def contrast(values: Matrix, first: int, last: int) -> float:
-    """Mean similarity inside the run first..last minus its mean similarity with everything outside.
+    """Mean similarity inside the run first..last minus its mean similarity with all states outside, 0 where there are
+    none; the embedding, state 0, counts for neither.
 
-    >>> contrast(((1.0, 0.0, 0.0), (0.0, 1.0, 0.9), (0.0, 0.9, 1.0)), 1, 2)
-    0.9
+    >>> contrast(((1, 0, 0, 0), (0, 1, 0.9, 0.5), (0, 0.9, 1, 0.5), (0, 0.5, 0.5, 1)), 1, 2)
+    0.4
     """
     inside = range(first, last + 1)
     alike = _mean(values, [(i, j) for i in inside for j in inside if i != j])
@@ -85,7 +87,7 @@ def contrast_bounds(lows: Matrix, highs: Matrix, first: int, last: int) -> tuple
 
 
 def _outside(inside: range, size: int) -> list[tuple[int, int]]:
-    return [(i, j) for i in inside for j in range(size) if j not in inside]
+    return [(i, j) for i in inside for j in range(1, size) if j not in inside]
 
 
 def _mean(values: Matrix, pairs: list[tuple[int, int]]) -> float | None:
@@ -94,11 +96,13 @@ def _mean(values: Matrix, pairs: list[tuple[int, int]]) -> float | None:
 
 
 def clearest_zone(values: Matrix) -> Zone | None:
-    """The run of at least three hidden states, away from the embedding, with the greatest contrast."""
+    """The run of at least three hidden states with the greatest contrast, of those that leave a state out besides the
+    embedding."""
     size = len(values)
     runs = [
         Zone(first, last, contrast(values, first, last))
         for first in range(1, size)
         for last in range(first + SMALLEST_ZONE - 1, size)
+        if last - first < size - 2
     ]
     return max(runs, key=lambda zone: zone.contrast, default=None)

@@ -5,7 +5,8 @@ Curves differ most, and are told apart best, about half the depth; the published
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from layerwise.report.curves import Point, curve_families, curves, half_depth
@@ -35,8 +36,19 @@ def half_window(evidence: Evidence) -> Window | None:
 def ranked(evidence: Evidence, window: Window, task: str) -> tuple[tuple[str, Point], ...]:
     """Every strategy at the window with its point on a task, from least to most harmful."""
     points = ((curve.strategy, curve.at(window.affected)) for curve in curves(evidence, window.family, task))
-    present = [(strategy, point) for strategy, point in points if point is not None]
-    return tuple(sorted(present, key=lambda row: row[1].value))
+    present = {strategy: point for strategy, point in points if point is not None}
+    return tuple(sorted(distinct(present).items(), key=lambda row: row[1].value))
+
+
+def distinct(points: Mapping[str, Point]) -> dict[str, Point]:
+    """The points of strategies that differ: of two whose plans are the same ones, the first.
+
+    Of two layers there is one other order, so that a random order of them is the reverse.
+    """
+    found: dict[frozenset[str], str] = {}
+    for strategy, point in points.items():
+        found.setdefault(frozenset(record.plan for record in point.records), strategy)
+    return {strategy: points[strategy] for strategy in found.values()}
 
 
 def on_tasks(evidence: Evidence, window: Window, strategy: str) -> dict[str, Point]:
@@ -46,14 +58,14 @@ def on_tasks(evidence: Evidence, window: Window, strategy: str) -> dict[str, Poi
 
 
 def order_strategy(evidence: Evidence, window: Window) -> str | None:
-    """The strategy that changes only the order, each layer once: the one with most draws, so random before reverse."""
+    """The strategy that changes only the order, each layer once: the one with most plans, so random before reverse."""
     straight = list(range(evidence.depth))
-    draws: Counter[str] = Counter()
+    orders: dict[str, set[str]] = defaultdict(set)
     for record in evidence.data.plans:
         plan = evidence.schedules.get(record.plan)
         if plan is None or plan.has_halves() or Window(record.family, record.affected) != window:
             continue
         order = list(plan.order())
         if record.stages == record.evaluations and sorted(order) == straight and order != straight:
-            draws[record.strategy] += 1
-    return draws.most_common(1)[0][0] if draws else None
+            orders[record.strategy].add(record.plan)
+    return max(orders, key=lambda strategy: len(orders[strategy]), default=None)

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 NAMES = {"random": "random order", "kendall": "random order at a distance"}
 
+NATS = "Losses are in nats per token: 0.69 nats more, and the right token is half as likely."
+"""What the unit of a loss means, for the paragraph that a page opens with."""
+
 
 def label(name: str) -> str:
     """A strategy, family or metric as words.

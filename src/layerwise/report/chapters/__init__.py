@@ -1,13 +1,16 @@
 """The chapters of the report, in groups: one group for each kind of run, each chapter a function from evidence.
 
 A run may be of several kinds at once, a sweep and a diagnosis. The page writes every group that the run belongs to and
-then the provenance. A chapter whose rows are missing says so in one line and is never left out, so that a reader learns
-what was not measured. A new kind of run is a new group in this list; no other group changes.
+then the provenance. A chapter whose rows are missing is left out; the provenance lists what those chapters had to say,
+so that a reader learns what was not measured. A new kind of run is a new group in this list; no other group changes.
 """
 
 from __future__ import annotations
 
-from layerwise.report.chapters.chapter import Chapter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from layerwise.report.chapters.chapter import Chapter, Missing
 from layerwise.report.chapters.diagnosis import DIAGNOSIS
 from layerwise.report.chapters.group import Group, Writer
 from layerwise.report.chapters.growth import GROWN
@@ -16,6 +19,7 @@ from layerwise.report.chapters.provenance import provenance
 from layerwise.report.chapters.robustness import ROBUSTNESS, TRAINED
 from layerwise.report.chapters.sweep import SWEEP
 from layerwise.report.data import Evidence
+from layerwise.report.markup import element
 
 GROUPS = (SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED)
 
@@ -26,11 +30,25 @@ def present_groups(evidence: Evidence) -> tuple[Group, ...]:
 
 
 def written(evidence: Evidence) -> list[Chapter]:
-    """Every chapter of every group that is present, each once, and the provenance at the end."""
+    """Every chapter of every group that is present and has something to say, each once, and the provenance at the end.
+
+    A run that has no rows at all keeps the first of its chapters, which says so.
+    """
     writers: dict[Writer, None] = {}
     for group in present_groups(evidence):
         writers |= dict.fromkeys(group.chapters)
-    return [write(evidence).noted(evidence.data.notes) for write in (*writers, provenance)]
+    chapters = [write(evidence).noted(evidence.data.notes) for write in writers]
+    kept = [chapter for chapter in chapters if not chapter.is_empty] or chapters[:1]
+    absent = [chapter for chapter in chapters if chapter not in kept]
+    return [*kept, _with_absent(provenance(evidence).noted(evidence.data.notes), absent)]
+
+
+def _with_absent(last: Chapter, absent: Sequence[Chapter]) -> Chapter:
+    """The provenance with what this run did not measure, a line for each chapter that is left out."""
+    told = {chapter.title: piece.text for chapter in absent for piece in chapter.body if isinstance(piece, Missing)}
+    lines = (element("li", element("b", title), ": ", text) for title, text in told.items())
+    listed = element("div", element("h3", "Not in this run"), element("ul", *lines))
+    return replace(last, body=(*last.body, listed)) if told else last
 
 
 __all__ = ["GROUPS", "Chapter", "Group", "present_groups", "written"]

@@ -22,6 +22,11 @@ class Chapter:
     body: tuple[Safe, ...]
     pictures: tuple[Picture, ...] = ()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says no more than that its rows are missing."""
+        return all(isinstance(piece, Missing) for piece in self.body)
+
     def noted(self, notes: Iterable[Note]) -> Chapter:
         """The chapter with what its measure had to leave out, in words, at its end."""
         own = [note(sentence(found.text)) for found in notes if found.measure == self.anchor]
@@ -49,9 +54,21 @@ def note(*children: str) -> Safe:
     return element("p", *children, class_="note")
 
 
-def missing(text: str) -> Safe:
+class Missing(Safe):
+    """The one line of a chapter that has nothing to show; `text` is what it says."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Missing:
+        line = super().__new__(cls, element("p", text, class_="missing"))
+        line.text = text
+        return line
+
+
+def missing(text: str) -> Missing:
     """The one line of a chapter that has nothing to show."""
-    return element("p", text, class_="missing")
+    return Missing(text)
 
 
 def legend(slots: dict[str, int], figures: tuple[str, ...], *, noun: str = "Strategies") -> Safe:

@@ -15,10 +15,11 @@ Writer = Callable[[Evidence], Chapter]
 class Group:
     """Chapters that belong together, in reading order.
 
-    `present` says whether a run is (also) of this kind: then every chapter of the group is written, and one whose rows
-    are missing says so in one line. `tiles` are numbers and their names for the masthead; `unfinished` is the sentence
-    of the banner when the run was stopped half-way, else `None`. `counts` are the numbers of the manifest that the
-    masthead shows too; a group whose tiles say what was measured on needs none.
+    `present` says whether a run is (also) of this kind: then every chapter of the group is written that has rows.
+    `opening` is the paragraph that the page begins with: what was asked, and the words that it is told in. `tiles` are
+    numbers and their names for the masthead; `unfinished` is the sentence of the banner when the run was stopped
+    half-way, else `None`. `counts` are the numbers of the manifest that the masthead shows too; a group whose tiles say
+    what was measured on needs none.
     """
 
     name: str
@@ -27,3 +28,4 @@ class Group:
     tiles: Callable[[Evidence], tuple[tuple[str, str], ...]]
     unfinished: Callable[[Evidence], str | None]
     counts: tuple[str, ...] = ("documents", "tokens")
+    opening: Callable[[Evidence], str] = lambda evidence: ""

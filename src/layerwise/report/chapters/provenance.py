@@ -64,6 +64,7 @@ GLOSSARY = (
     ("layer evaluations", "how many times any layer runs: the work"),
     ("stages", "how many layers run one after another when parallel ones run at once: the waiting"),
     ("exact match", "share of answers whose every token is the model's first choice"),
+    ("nat", "the unit of a loss: a token of probability p costs -ln p nats; 0.69 nats more is half as likely"),
     ("sink token", "a first token that takes most attention and has a huge norm; it makes states look alike"),
     ("CKA", "centred kernel alignment, a similarity that ignores rotation and scale; unbiased, by minibatches"),
     ("wiring", "the matrix A in x_j = sum A[j,i] d_i: what each step reads of what was written before it"),

@@ -18,7 +18,7 @@ from layerwise.report.chapters.diagnosis.verdicts import verdicts
 from layerwise.report.chapters.group import Group
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import MEASURES, ORDER, WHOLE
-from layerwise.report.wording import counted, listed
+from layerwise.report.wording import NATS, counted, listed
 
 
 def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
@@ -46,6 +46,15 @@ def _unfinished(evidence: Evidence) -> str | None:
     )
 
 
+def _opening(evidence: Evidence) -> str:
+    return (
+        f"Which of the {evidence.depth} layers of this model matter, and what explains it? Layers are left out,"
+        " replaced, damaged and trained again, and their weights and outputs are looked at. What that does is stated"
+        " with an interval and compared with a null: what would be found if there were nothing to find. What"
+        f" became of published claims stands first, then what each layer is, then every measure by itself. {NATS}"
+    )
+
+
 DIAGNOSIS = Group(
     "diagnosis",
     (
@@ -66,4 +75,5 @@ DIAGNOSIS = Group(
     present=lambda evidence: evidence.is_diagnosis,
     tiles=_tiles,
     unfinished=_unfinished,
+    opening=_opening,
 )

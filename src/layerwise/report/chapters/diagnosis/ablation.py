@@ -57,11 +57,12 @@ def ablation(evidence: Evidence) -> Chapter:
     ]
     body.append(
         note(
-            f"Ribbons are intervals by bootstrap over {evidence.units}. The grey band about zero is where an"
-            " intervention without any effect would fall, over all layers together. A replacement writes something"
-            " where silence writes nothing, so it may cost far more: it says what a wrong layer does, not what"
-            " this one is worth. A mean that stands in for a layer's output is taken over the half of the text"
-            " that it is not judged on."
+            f"Ribbons are intervals by bootstrap over {evidence.units}. The grey band about zero is where interventions"
+            " without any effect would fall, all layers at once; it is drawn by exchanging the signs of"
+            f" {evidence.units}, so that a few of large effect widen it. Verdicts go by each layer's own interval: a"
+            " layer inside the band may still be told apart from zero. A replacement writes something where silence"
+            " writes nothing, so it may cost far more: it says what a wrong layer does, not what this one is worth. A"
+            " mean that stands in for a layer's output is taken over the half of the text that it is not judged on."
         )
     )
     return Chapter("ablation", title, short, tuple(body), tuple(pictures.values()))

@@ -8,6 +8,7 @@ from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import ORDER
 from layerwise.report.figures import order_or_absence
 from layerwise.report.picture import Picture
+from layerwise.report.window import distinct
 
 
 def order(evidence: Evidence) -> Chapter:
@@ -32,4 +33,4 @@ def order(evidence: Evidence) -> Chapter:
 
 def _points(evidence: Evidence, task: str) -> dict[str, Point]:
     """Strategy to its point; a diagnosis moves one window only."""
-    return {curve.strategy: curve.points[-1] for curve in curves(evidence, ORDER, task) if curve.points}
+    return distinct({curve.strategy: curve.points[-1] for curve in curves(evidence, ORDER, task) if curve.points})

@@ -14,7 +14,7 @@ from layerwise.report.chapters.sweep.similarity import similarity
 from layerwise.report.chapters.sweep.tasks import tasks
 from layerwise.report.data import Evidence
 from layerwise.report.diagnosis import ORDER
-from layerwise.report.wording import counted
+from layerwise.report.wording import NATS, counted
 
 
 def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
@@ -39,10 +39,20 @@ def _present(evidence: Evidence) -> bool:
     return any(record.family not in {"identity", ORDER} for record in evidence.records.values())
 
 
+def _opening(evidence: Evidence) -> str:
+    return (
+        "What happens when the layers of this model run in another order, side by side, again, or not at all? Each plan"
+        f" below was run on the same text and compared with the model as trained. {NATS}"
+        if evidence.records
+        else ""
+    )
+
+
 SWEEP = Group(
     "sweep",
     (headline, claims, degradation, cost, importance, similarity, gallery, tasks, plans),
     present=_present,
     tiles=_tiles,
     unfinished=_unfinished,
+    opening=_opening,
 )

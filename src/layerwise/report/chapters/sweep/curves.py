@@ -51,7 +51,8 @@ def _curves_body(evidence: Evidence, families: tuple[str, ...], main: Picture, s
         note(
             f"Bands are intervals by bootstrap over {evidence.units}. Where a strategy has several plans at one size,"
             " the line is their mean (the dots are the plans) and the band holds both errors. Grey about zero: the"
-            " minimum detectable effect; what lies inside would not be told apart from nothing."
+            " smallest detectable effect, found in four cases of five. A smaller one may be found too; its own band"
+            " decides."
         ),
     ]
     if small:

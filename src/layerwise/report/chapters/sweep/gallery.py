@@ -5,6 +5,7 @@ from __future__ import annotations
 from layerwise.errors import PlanError
 from layerwise.report.chapters.chapter import Chapter, depth_key, lead, missing
 from layerwise.report.data import Evidence
+from layerwise.report.layers import touched
 from layerwise.report.markup import Safe, element
 from layerwise.report.notation import between, is_resolved, tidy, verdict
 from layerwise.report.wiring import wiring
@@ -24,8 +25,9 @@ def gallery(evidence: Evidence) -> Chapter:
         grouped.setdefault(record.strategy, []).append(record)
     body = (
         lead(
-            "A plan's wiring: row by row what each step reads, column by column who wrote it. The colour is the layer;"
-            " the staircase is time."
+            "A plan's wiring: row by row what each step reads, column by column who wrote it. Each row is a step"
+            " further in time and may read a column more, hence the staircase. Under it stand the layers that it"
+            " touches and its effect."
         ),
         depth_key(
             evidence.depth,
@@ -53,7 +55,7 @@ def _detail(evidence: Evidence, record: PlanRecord) -> dict[str, object]:
     draw = "" if record.draw is None else f", draw {record.draw}"
     return {
         "plan": record.plan,
-        "title": f"{label(record.strategy)}, {counted(record.affected, 'layer')} affected{draw}",
+        "title": f"{label(record.strategy)}, {_touched(evidence, record)}{draw}",
         "cost": f"{counted(record.evaluations, 'layer evaluation')} in {counted(record.stages, 'stage')}, "
         f"{counted(record.weights, 'layer')} touched, {counted(record.slots, 'KV slot')}",
         "effects": effects,
@@ -82,13 +84,19 @@ def _tile(evidence: Evidence, record: PlanRecord, number: int) -> Safe:
     return element(
         "button",
         _picture(evidence, record),
-        element("span", f"{record.affected}", class_="size", title="layers affected"),
+        element("span", _touched(evidence, record), class_="size"),
         element("span", shown, class_=f"effect {faint}".strip()),
         type="button",
         class_="tile",
         data_plan=str(number),
         title=f"{record.plan}\n{label(record.strategy)}: {shown}{' nats per token' if score is not None else ''}",
     )
+
+
+def _touched(evidence: Evidence, record: PlanRecord) -> str:
+    """Which layers the plan touches; how many, where they are not told in a few words."""
+    plan = evidence.schedules.get(record.plan)
+    return (touched(plan, evidence.depth) if plan else "") or counted(record.affected, "layer")
 
 
 def _picture(evidence: Evidence, record: PlanRecord) -> Safe:

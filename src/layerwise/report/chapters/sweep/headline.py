@@ -12,6 +12,10 @@ from layerwise.report.window import Window, half_window, ranked
 from layerwise.report.wiring import wiring
 from layerwise.report.wording import label
 
+STAIRCASE = (
+    "Each picture is a plan. Its rows are the steps, from top to bottom; a step reads the coloured columns, and the"
+    " colour is the layer that wrote them. As trained every step reads all that was written before: a staircase."
+)
 BADGES = {"resolved": "resolved", "unresolved": "not resolvable", "described": "no interval"}
 
 
@@ -60,10 +64,14 @@ def _beside(evidence: Evidence, window: Window, picture: Picture) -> Safe:
         element("h4", f"{window.affected} of {evidence.depth} layers affected"),
         picture.controls(),
         picture.html(),
-        note("Dots are effects, lines their intervals; inside the grey band an effect would not be detected."),
+        note(
+            "Dots are effects, lines their intervals. The grey band is the smallest detectable effect: what this text"
+            " finds in four cases of five. It says how finely the run can see and decides nothing: an effect whose line"
+            " is clear of zero is told apart from zero, within the band too, and strategies are compared pair by pair."
+        ),
         element("h4", "What each strategy does"),
         element("div", *_examples(evidence, window), class_="examples"),
-        note("Row by row, what each step reads; the colour is the layer that wrote it."),
+        note(STAIRCASE),
         class_="card",
     )
 

@@ -15,14 +15,14 @@ from layerwise.report.window import half_window, on_tasks, order_strategy
 
 def tasks(evidence: Evidence) -> Chapter:
     """What each task scores untouched, what order and absence do to it, and the benchmarks where they were run."""
-    rows = task_rows(evidence)
+    title, short = "Task by task", "Tasks"
+    rows, benchmarks, picture = task_rows(evidence), benchmark_rows(evidence), _order(evidence)
+    if not rows.body and not benchmarks.body:
+        return Chapter("tasks", title, short, (missing("No task and no benchmark was measured."),))
     body: list[Safe] = [lead("One average hides collapse: here every task stands alone.")]
     pictures = []
     if rows.body:
         body += [element("h3", "The tasks"), simple_table(rows.head, rows.body)]
-    else:
-        body.append(missing("No task was measured."))
-    picture = _order(evidence)
     if picture is not None:
         window = half_window(evidence)
         body += [
@@ -31,14 +31,9 @@ def tasks(evidence: Evidence) -> Chapter:
             note("Where a changed order stands right of skip, the wrong order does more harm than no layers at all."),
         ]
         pictures.append(picture)
-    benchmarks = benchmark_rows(evidence)
-    body.append(element("h3", "Benchmarks"))
-    body.append(
-        simple_table(benchmarks.head, benchmarks.body, numeric_from=2)
-        if benchmarks.body
-        else missing("No benchmark was run (layerwise sweep … --tasks arc_challenge,hellaswag).")
-    )
-    return Chapter("tasks", "Task by task", "Tasks", tuple(body), tuple(pictures))
+    if benchmarks.body:
+        body += [element("h3", "Benchmarks"), simple_table(benchmarks.head, benchmarks.body, numeric_from=2)]
+    return Chapter("tasks", title, short, tuple(body), tuple(pictures))
 
 
 def _order(evidence: Evidence) -> Picture | None:
