@@ -1,6 +1,6 @@
-"""A first plan: load a model, run it with its layers in another order, and read what it writes.
+"""A first plan: load a model, ask it something with its layers in other orders, and read what it answers.
 
-python examples/01_first_plan.py [MODEL]      a hub id, a folder, or the demo model when left out
+python examples/01_first_plan.py [MODEL [PROMPT]]      a hub id, a folder, or the demo model when left out
 """
 
 from __future__ import annotations
@@ -12,37 +12,39 @@ import torch
 import layerwise
 from layerwise import Plan, Stack, edits
 
-PROMPT = "The layers of a "
+BACKWARDS = "reverse k d a z ="  # the demo model knows some tasks; this one is to write letters backwards
 
 
-def continuation(stack: Stack) -> str:
-    """What the model writes after the prompt, greedily, as it is now."""
-    ids = stack.tokenizer(PROMPT, return_tensors="pt")["input_ids"].to(stack.device)
+def answer(stack: Stack, prompt: str) -> str:
+    """What the model writes after the prompt, greedily, as it is now: one line."""
+    ids = stack.tokenizer(prompt, return_tensors="pt")["input_ids"].to(stack.device)
     written = stack.model.generate(
-        input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=24, do_sample=False
+        input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=10, do_sample=False
     )
-    return repr(stack.tokenizer.decode(written[0, ids.shape[1] :]))
+    return stack.tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True).strip().partition("\n")[0]
 
 
-def main(model: str = "demo") -> None:
-    """Print one continuation for each of four plans."""
+def main(model: str = "demo", prompt: str = "") -> None:
+    """Print one answer for each of five plans."""
+    prompt = prompt or (BACKWARDS if model == "demo" else "The layers of a transformer")
     stack = layerwise.load(model)
     whole = Plan.identity(stack.depth)
     middle = stack.depth // 2
-    print(f"{stack.source.name} has {stack.depth} layers; its plan is {whole}\n")
 
     # A plan is a value, and so is every edit of it. Plan.parse reads the same text that a plan prints.
     plans = {
         "as trained": whole,
-        "without its middle layer": edits.skip(whole, middle),
         "two layers exchanged": edits.swap(whole, middle - 1, middle),
+        "one layer left out": edits.skip(whole, middle),
+        "three side by side": edits.parallel(whole, middle - 1, min(middle + 2, stack.depth)),
         "the first half only": Plan.parse(f"0-{middle - 1}"),
     }
+    print(f"{stack.source.name}, asked: {prompt}")
     for words, plan in plans.items():
         # Inside `with`, the model itself is the re-planned one: generate, pipelines and trainers just work.
         with stack.under(plan):
-            print(f"{words} ({plan}, {plan.cost().evaluations} layer evaluations)\n    {continuation(stack)}\n")
+            print(f"  {words:22}{plan!s:22}{answer(stack, prompt)}")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(*sys.argv[1:3])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ FLAGS = {
     | HELD_OUT
     | {"--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},
     "plan": {"--depth"},
+    "save": MODEL_FLAGS | {"--plan", "--to", "--fresh", "--quiet", "--tokenizer"},
     "verify": MODEL_FLAGS | {"--plan"},
     "train METHODS": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
     | HELD_OUT
@@ -129,6 +131,11 @@ def test_no_verb_gets_the_help() -> None:
     assert all(f" {verb.split()[0]} " in ended.out + ended.err for verb in FLAGS)
     assert "layerwise sweep demo" in ended.out + ended.err
     assert layerwise("-h").code == 0
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    ended = layerwise("--version")
+    assert (ended.code, ended.out, ended.err) == (0, f"layerwise {metadata.version('layerwise')}\n", "")
 
 
 def test_choices_in_the_help_are_those_of_the_code() -> None:

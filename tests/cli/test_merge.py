@@ -58,7 +58,7 @@ def test_one_merged_model_is_written_without_images(trained: tuple[Path, Path], 
     ended = layerwise("merge", *trained, "--save", tmp_path / "m", "--plan", "a:0 b:1*2", "--quiet")
     assert ended.code == 0
     assert f"{tmp_path / 'm'}: 3 layers" in ended.out
-    assert "1 of its layers are copies" in ended.out
+    assert "1 of its layers is a copy" in ended.out
     assert ended.err == ""
     merged = AutoModelForImageClassification.from_pretrained(tmp_path / "m")
     lent = AutoModelForImageClassification.from_pretrained(trained[1])

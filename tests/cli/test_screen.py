@@ -73,3 +73,19 @@ def test_before_anything_is_measured_no_time_is_made_up() -> None:
 )
 def test_durations_in_the_unit_a_person_would_use(seconds: float, words: str) -> None:
     assert screen.duration(seconds) == words
+
+
+@pytest.mark.parametrize(("quiet", "terminal", "said"), [(False, False, 2), (True, False, 0), (False, True, 0)])
+def test_a_pipe_hears_of_progress_now_and_then(
+    quiet: bool, terminal: bool, said: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, now = io.StringIO(), [100.0]
+    monkeypatch.setattr(screen, "errors", Console(file=file, width=80, force_terminal=terminal, no_color=True))
+    monkeypatch.setattr(screen.time, "monotonic", lambda: now[0])
+    bar = screen.PartBar(quiet)
+    for second in range(40):
+        now[0] = 100.0 + second
+        bar.update("a part", second / 40)
+    lines = file.getvalue().splitlines()
+    assert len(lines) == said
+    assert lines in ([], ["a part: 38%", "a part: 75%"])

@@ -116,7 +116,7 @@ def test_the_zones_are_judged_by_the_intervals_of_the_cosines() -> None:
     assert text.startswith(
         "They mostly vanish. Of hidden states 1–12 the run 3–10 is the clearest zone; its cosine contrast"
     )
-    assert "with the others is 0.597 [" in text
+    assert "contrast with the others is 0.597 [" in text
     assert text.count("[") == 2
     state, text = found(cosines(synthetic.run(12), 0.2))[ZONES]
     assert state == "unresolved"

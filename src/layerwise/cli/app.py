@@ -8,7 +8,8 @@ they run, so that help, plans and misspelt options answer at once.
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from importlib import metadata
+from typing import Annotated, NoReturn
 
 import typer
 from typer.exceptions import TyperException
@@ -23,6 +24,7 @@ from layerwise.cli import (
     plan,
     report,
     robustness,
+    save,
     study,
     sweep,
     train,
@@ -30,7 +32,7 @@ from layerwise.cli import (
     wiring,
 )
 from layerwise.cli.asked import Asked
-from layerwise.cli.screen import errors, write
+from layerwise.cli.screen import errors, output, write
 from layerwise.errors import LayerwiseError
 
 HELP = """The layers of a transformer, first-class: any order, any subset, any mixture.
@@ -67,6 +69,7 @@ for verb in (
     claims.claims,
     export.export,
     robustness.robustness,
+    save.save,
     merge.merge,
     wiring.wiring,
     convert.convert,
@@ -75,6 +78,22 @@ for verb in (
     app.command(verb.__name__, cls=Asked)(verb)
 for name, group in (("train", train.train), ("study", study.study)):
     app.add_typer(group, name=name)
+
+
+def _version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        write(output, f"layerwise {metadata.version('layerwise')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """What can be asked without a verb."""
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 from unicodedata import category
 
@@ -36,13 +37,32 @@ def _printable(line: str) -> str:
     return "".join(shown)
 
 
+EVERY = 15.0
+"""Seconds between two lines of progress, where no terminal shows a bar."""
+
+
+class _Lines:
+    """Progress as lines, now and then, for a file or a pipe: nobody waits before a screen that says nothing."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._wanted = not quiet and not errors.is_terminal
+        self._last = time.monotonic()
+
+    def tell(self, text: str) -> None:
+        """Print the text, unless the last one was printed a moment ago."""
+        if self._wanted and time.monotonic() - self._last >= EVERY:
+            self._last = time.monotonic()
+            write(errors, text)
+
+
 class SweepBar:
     """The bar of one sweep: work done by its measured cost, and the time to go at the measured speed.
 
-    It vanishes when the sweep is done, and shows nothing where there is no terminal.
+    It vanishes when the sweep is done. Where there is no terminal a line now and then says the same.
     """
 
     def __init__(self, quiet: bool) -> None:
+        self._lines = _Lines(quiet)
         self._bar = Progress(
             TextColumn("sweep"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn(), _TimeLeft(),
             console=errors, transient=True, disable=quiet or not errors.is_terminal,
@@ -62,15 +82,17 @@ class SweepBar:
         spent = meter.layer_seconds + meter.head_seconds
         done = spent / (spent + left) if left is not None and spent + left > 0 else 0.0
         self._bar.update(self._task, completed=done, left=left, visible=meter.head_tokens < bill.head_tokens)
+        self._lines.tell(f"sweep: {done:.0%}" + ("" if left is None else f", {duration(left)} to go"))
 
 
 class PartBar:
     """The bar of an examination: the part under way and the share of it that is done.
 
-    It vanishes when the examination is done, and shows nothing where there is no terminal.
+    It vanishes when the examination is done. Where there is no terminal a line now and then says the same.
     """
 
     def __init__(self, quiet: bool) -> None:
+        self._lines = _Lines(quiet)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
             TimeElapsedColumn(), TimeRemainingColumn(), console=errors, transient=True,
@@ -92,6 +114,7 @@ class PartBar:
             self._bar.reset(self._task, total=1.0, description=part)
             self._part = part
         self._bar.update(self._task, completed=share, visible=share < 1)
+        self._lines.tell(f"{part}: {share:.0%}")
 
 
 class _TimeLeft(ProgressColumn):

@@ -14,12 +14,12 @@ from layerwise.cli.course import check_is_course, manifest_of, refuse_too_few, t
 from layerwise.cli.lending import lend
 from layerwise.cli.materials import DIGITS, Material
 from layerwise.cli.model import open_model
-from layerwise.cli.screen import PartBar, output, write
+from layerwise.cli.screen import PartBar, output
 from layerwise.cli.sitting import begin, speaker, stopped_in_peace
+from layerwise.cli.writing import refuse_added, write_out
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError, RunError, near_matches
 from layerwise.measure.provenance import folder_of
-from layerwise.merge import save
 from layerwise.merge.lenders import Lender, by_arm, check_one_base, lenders
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
@@ -70,23 +70,11 @@ class Union:
                 f"models of {len(self.arms)} arms were given; name one: --arm {' or --arm '.join(self.arms)}"
             )
         (found,) = self.arms.values()
-        added = next((lender.added for lender in found.values() if lender.added), None)
-        if added:
-            raise ModelError(
-                f"these layers were trained with {added}, which no ordinary checkpoint holds; "
-                "write out models of another arm"
-            )
+        refuse_added(list(found.values()))
         stacks = self._open(found)
         # A plan without names is about one model, and its errors should not speak of several.
         stack = next(iter(stacks.values())) if len(stacks) == 1 and not plan.sources() else Stack.with_sources(stacks)
-        origin = save(stack, plan, folder, fresh=fresh)
-        gap = (
-            "the same logits" if origin.gap == 0 else f"logits within {origin.gap:.2g} of their size, which is rounding"
-        )
-        repeats = len(plan.steps()) - plan.cost().weights
-        copied = f"; {repeats} of its layers are copies" if repeats else ""
-        write(output, f"{folder}: {len(plan.steps())} layers, {origin.parameters:,} parameters{copied}")
-        write(output, f"loaded again with plain transformers: {gap}")
+        write_out(stack, plan, folder, fresh=fresh)
 
     def judge(self, material: Material, folder: Path | None, *, draws: int, fresh: bool) -> None:
         """Judge members, merged models and ensembles of every arm with two models or more, into a run.

@@ -1,0 +1,53 @@
+"""What the two commands of the README install: the demo what it needs, the tests the rest, and never in silence."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
+
+
+def planned(target: str, folder: Path) -> list[str]:
+    """The installations that `make target` would run in a fresh environment, a text each."""
+    asked = ["make", "--dry-run", target, f"VENV={folder / 'venv'}"]
+    steps = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("echo ")
+    return [step for step in steps if "pip install" in step]
+
+
+def test_the_demo_installs_no_tests_and_the_tests_add_them(tmp_path: Path) -> None:
+    demo = planned("demo", tmp_path)
+    assert len(demo) == 2
+    assert not any("[dev]" in step for step in demo)
+    for target in ("test", "test-slow", "check"):
+        *same, rest = planned(target, tmp_path)[:3]  # `check` starts make again
+        assert same == demo
+        assert "--editable '.[dev]'" in rest
+
+
+def test_every_installation_says_what_it_is_and_that_it_still_runs(tmp_path: Path) -> None:
+    whole = subprocess.run(
+        ["make", "--dry-run", "test", f"VENV={tmp_path / 'venv'}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert whole.count("pip install") == whole.count("--constraint constraints.txt") == 3
+    assert whole.count("while sleep 15") == 4  # and the environment itself
+    assert "1 of 3: a virtual environment" in whole
+
+
+def test_a_step_that_fails_ends_with_its_status_and_leaves_nothing_running(tmp_path: Path) -> None:
+    file = tmp_path / "Makefile"
+    text = (ROOT / "Makefile").read_text()
+    file.write_text(f"{text[: text.index('.PHONY')]}\nfails:\n\t$(call say,a step,exit_3() {{ return 3; }}; exit_3)\n")
+    ended = subprocess.run(["make", "-f", file, "fails"], capture_output=True, text=True, check=False, timeout=10)
+    assert ended.returncode == 2
+    assert ended.stdout.startswith("a step\n")
+    assert "Error 3" in ended.stderr
