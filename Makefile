@@ -6,9 +6,9 @@ PIP := $(BIN)/pip install --quiet
 INSTALLED := $(VENV)/.installed
 TESTED := $(VENV)/.tested
 
-# Run a command that may take minutes without a word: say what it is, and every 15 seconds that it still runs.
+# Run a command that may take minutes without a word: say what it is, and every 10 seconds that it still runs.
 say = @echo "$(1)"; began=$$(date +%s); \
-	( while sleep 15 >/dev/null 2>&1; do echo "  still at it, $$(( $$(date +%s) - began )) s"; done ) & beat=$$!; \
+	( while sleep 10 >/dev/null 2>&1; do echo "  still at it, $$(( $$(date +%s) - began )) s"; done ) & beat=$$!; \
 	$(2); status=$$?; kill $$beat 2>/dev/null; exit $$status
 
 .PHONY: demo test test-slow test-exhaustive test-portable check benchmark clean

@@ -39,7 +39,7 @@ def test_every_installation_says_what_it_is_and_that_it_still_runs(tmp_path: Pat
         check=True,
     ).stdout
     assert whole.count("pip install") == whole.count("--constraint constraints.txt") == 3
-    assert whole.count("while sleep 15") == 4  # and the environment itself
+    assert whole.count("while sleep 10") == 4  # and the environment itself
     assert "1 of 3: a virtual environment" in whole
 
 

@@ -37,7 +37,7 @@ def _printable(line: str) -> str:
     return "".join(shown)
 
 
-EVERY = 15.0
+EVERY = 10.0
 """Seconds between two lines of progress, where no terminal shows a bar."""
 
 
