@@ -76,7 +76,7 @@ def grown(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 def test_it_says_what_grows_from_what_and_what_became_of_it(grown: tuple[Path, Ended], config: Path) -> None:
     folder, ended = grown
-    assert f"{config}: 4 layers, cpu, from random weights" in ended.err
+    assert f"{config.name}: 4 layers, cpu, from random weights" in ended.err
     assert "windows of 16 tokens to train" in ended.err
     assert "uniform/1: 60 steps in" in ended.err
     assert "stacking/1: " in ended.err
