@@ -170,7 +170,7 @@ def test_a_chapter_without_rows_is_left_out_and_listed_at_the_end(
     page = read(html)
     assert [found for found in page.ids if found in CHAPTERS] == [name for name in CHAPTERS if name not in left_out]
     assert line in html[html.index('id="provenance"') :]
-    assert ("Not in this run" in page.text) == bool(left_out)
+    assert "Not in this run" in page.text  # the claims at least: these rows hold no contrasts
     assert ("Benchmarks" in page.text) == ("benchmark" not in missing)
     assert 'class="missing"' not in html
 
@@ -193,7 +193,12 @@ def test_a_page_is_titled_by_the_name_of_its_model(place: str) -> None:
 
 
 def test_words_are_defined_where_they_are_met_first() -> None:
-    text = read(render(synthetic.run(12))).text
+    run = synthetic.run(12)
+    bounded = (
+        replace(score, low=score.value - 1e-4, high=score.value + 1e-4) if score.measure == "similarity" else score
+        for score in run.scores
+    )
+    text = read(render(replace(run, scores=tuple(bounded)))).text
     for word, definition in (
         ("nats", "0.69 nats more, and the right token is half as likely"),
         ("staircase", "As trained every step reads all that was written before: a staircase"),
