@@ -17,11 +17,12 @@ each place is taken among all places (Bonferroni), since the best of them is tol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
-from layerwise.measure.contrasts.contrast import Contrast, Part, contrast
+from layerwise.measure.contrasts.contrast import Part, Statistic, contrasts
 from layerwise.measure.grid import Grid, arrange
 from layerwise.measure.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, Score
@@ -69,19 +70,22 @@ def core(
 
     The published intervention has rows where both it and random weights were measured on every layer of the place.
     """
-    depth = len(skip)
-    wanted = {baseline, *skip.values(), *average.values(), *random.values()}
-    grid = arrange(row for row in losses if row.plan in wanted)
-    found = places(depth)
-    level = 1 - alpha / len(found)
-    rows: list[Score] = []
+    interventions = {"skip": skip, "average": average, "random": random}
+    columns = [(name, layer) for name, keys in interventions.items() for layer in keys]
+    plans = [interventions[name][layer] for name, layer in columns]
+    grid = arrange(row for row in losses if row.plan in {baseline, *plans})
+    found = places(len(skip))
+    asked: dict[tuple[str, str], Statistic] = {}
     for place in found:
         task = f"{place[0]}-{place[-1]}"
-        part = part_of(grid, baseline, skip.values())
-        rows.append(_excess(part, list(skip), place, margin, level, seed).row(CORE, "skip_excess", task))
+        asked["skip_excess", task] = partial(_excess, columns, "skip", place, margin)
         if set(place) <= set(average) & set(random):
-            rows += _published(grid, baseline, average, random, place, margin, level, seed, task)
-    return rows
+            asked["average_excess", task] = partial(_excess, columns, "average", place, margin)
+            asked["average_over_random", task] = partial(_over_random, columns, place)
+    made = contrasts(
+        [part_of(grid, baseline, plans)], list(asked.values()), seed=seed, level=1 - alpha / len(found)
+    )  # fmt: skip
+    return [each.row(CORE, metric, task) for (metric, task), each in zip(asked, made, strict=True)]
 
 
 def part_of(grid: Grid, baseline: str, plans: Iterable[str]) -> Part:
@@ -103,23 +107,20 @@ def excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:
     return np.asarray(np.median(effects[..., mask], axis=-1) - np.maximum(FAR * rest, margin))
 
 
-def _excess(part: Part, layers: Sequence[int], place: range, margin: float, level: float, seed: Seed) -> Contrast:
-    inside = [layer in place for layer in layers]
-    return contrast([part], lambda effects: excess(effects, inside, margin), seed=seed, level=level)
+Columns = Sequence[tuple[str, int]]
+"""What each effect is of: an intervention and a layer."""
 
 
-def _published(
-    grid: Grid, baseline: str, average: Keys, random: Keys, place: range, margin: float, level: float, seed: Seed,
-    task: str,
-) -> Iterator[Score]:  # fmt: skip
-    """Whether replacing a layer by its neighbours' average shows a core, and whether random weights do as much."""
-    part = part_of(grid, baseline, average.values())
-    yield _excess(part, list(average), place, margin, level, seed).row(CORE, "average_excess", task)
-    there = [keys[layer] for keys in (average, random) for layer in place]
-    both = part_of(grid, baseline, there)
-    width = len(place)
+def _excess(columns: Columns, name: str, place: range, margin: float, effects: Numbers) -> Numbers:
+    """The excess of a place under one intervention."""
+    own = [at for at, (intervention, _) in enumerate(columns) if intervention == name]
+    return excess(effects[..., own], [columns[at][1] in place for at in own], margin)
 
-    def nearly(effects: Numbers) -> Numbers:
-        return np.asarray(np.median(SHARE * effects[..., :width] - effects[..., width:], axis=-1))
 
-    yield contrast([both], nearly, seed=seed, level=level).row(CORE, "average_over_random", task)
+def _over_random(columns: Columns, place: range, effects: Numbers) -> Numbers:
+    """What the published intervention costs at a place more than random weights do, in part."""
+    average, random = (
+        effects[..., [at for at, (name, layer) in enumerate(columns) if name == wanted and layer in place]]
+        for wanted in ("average", "random")
+    )
+    return np.asarray(np.median(SHARE * average - random, axis=-1))
