@@ -86,6 +86,7 @@ def test_a_command_that_cannot_be_run_here_has_a_verb_and_flags_that_exist(comma
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_commands_in_sequence_in_one_empty_folder(tmp_path: Path) -> None:
     environment = threaded(HF_HUB_OFFLINE="1", NO_COLOR="1")
     for command in RUN:

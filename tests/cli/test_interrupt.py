@@ -136,7 +136,7 @@ def test_ctrl_c_while_saving(
     assert rows(tmp_path / "run") == whole
 
 
-@pytest.mark.parametrize("part", ["effects", "similarity"])
+@pytest.mark.parametrize("part", ["effects", "similarity_sums"])
 def test_ctrl_c_after_the_sweep(
     command: tuple[str | Path, ...],
     whole: list[Loss],

@@ -21,7 +21,7 @@ from layerwise.results.rows import Score
 from layerwise.stack import load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
-DECISIONS: tuple[Decision, ...] = ("matters", "no_effect", "harmful")
+DECISIONS: tuple[Decision, ...] = ("matters", "no_effect", "harmful", "unresolved")
 
 
 def row(measure: str, layer: int | str, metric: str, value: float, task: str = "all") -> Score:

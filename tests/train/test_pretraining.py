@@ -278,7 +278,7 @@ def test_a_training_of_another_optimiser_is_refused(passes: list[Any], tmp_path:
     pedigree = json.loads(file.read_text())
     del pedigree["recipe"]["optimizer"]
     file.write_text(json.dumps(pedigree))
-    with pytest.raises(TrainError, match="holds another training: its recipe"):
+    with pytest.raises(TrainError, match="holds another training: its optimizer"):
         run(tmp_path)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import layer_norm, one_hot
+from torch.nn.functional import layer_norm
 from torch.utils.data import DataLoader, Subset
 
 from layerwise.measure.float64 import exact_on_cpu
@@ -67,8 +67,8 @@ def _fitted(stack: Stack, examples: Any, collate: Collate, questions: Questions)
         for shift in range(stack.depth):
             plan = Plan.of(layers[shift:] + layers[:shift])
             for layer, outputs in _outputs(stack, plan, inputs).items():
-                place = torch.full((len(outputs),), plan.order().index(layer))
-                seen = Moments.of(outputs, one_hot(place, stack.depth).double())
+                place = torch.eye(stack.depth, dtype=torch.float64)[plan.order().index(layer)]
+                seen = Moments.of(outputs, place.expand(len(outputs), -1))
                 before = moments[layer]
                 moments[layer] = seen if before is None else before + seen
     return [of.fits([PENALTY])[0] for of in moments if of is not None]

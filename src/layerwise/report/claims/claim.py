@@ -36,6 +36,10 @@ EQUIVALENCE = 1.16
 """
 
 
+BEYOND_REASON = 1_000
+"""How many times the text at hand is no answer any more to the question how much would tell."""
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """A claim as it was published, and the rule by which it is decided here.
@@ -149,9 +153,11 @@ def needed(score: Score, margin: float) -> str:
     """
     if score.resolution is None or score.tokens is None or margin <= 0.0:
         return ""
-    tokens = score.tokens * (EQUIVALENCE * score.resolution / margin) ** 2
+    more = (EQUIVALENCE * score.resolution / margin) ** 2
+    if more > BEYOND_REASON:
+        return f"no text of {BEYOND_REASON:,} times this length would tell"
     # Two digits: it is an estimate.
-    rounded = float(f"{max(tokens, score.tokens + 1):.2g}")
+    rounded = float(f"{max(more * score.tokens, score.tokens + 1):.2g}")
     return f"about {tidy(rounded)} tokens would tell"
 
 

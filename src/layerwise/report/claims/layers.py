@@ -145,11 +145,14 @@ def _ends(spans: list[Span]) -> str:
 
 
 def _seen(verdicts: Mapping[int, Score]) -> str:
-    """The greatest harm that could have gone unseen, layer by layer."""
+    """How great a harm would have been found, from the layer known best to the one known least."""
     limits = [score.resolution for score in verdicts.values() if score.resolution is not None]
     if not limits:
         return ""
-    return f"Of 100 such runs 80 would find and confirm harm of {tidy(max(limits))} nats, whatever the layer."
+    least, most = tidy(min(limits)), tidy(max(limits))
+    return (
+        f"Of 100 such runs 80 would find and confirm harm of {least} (layer known best) to {most} nats (known least)."
+    )
 
 
 def _below_zero(score: Score) -> bool:
