@@ -21,7 +21,8 @@ BADGES: dict[Verdict, str] = {
 
 def claims(evidence: Evidence) -> Chapter:
     """The claims as a list of answers for each paper, each with its citation, its rule and what could be seen."""
-    told = judged(evidence)
+    # The paper of which most is measured comes first: it is what the run was made for.
+    told = sorted(judged(evidence), key=lambda each: -each.count)
     title = "What became of the claims"
     if not told:
         return Chapter("claims", title, "Claims", (missing("No published claim can be decided from these rows."),))
@@ -33,9 +34,17 @@ def claims(evidence: Evidence) -> Chapter:
 
 
 def _paper(each: Judged) -> tuple[Safe, ...]:
+    measured = [claim for claim in each.claims if claim.verdict != "not measured"]
+    rest = [claim for claim in each.claims if claim.verdict == "not measured"]
+    folded = element(
+        "details",
+        element("summary", f"{counted(len(rest), 'claim')} of this paper not measured in this run"),
+        element("ol", *(_claim(claim) for claim in rest), class_="claims"),
+    )
     return (
         element("h3", each.paper.title, " ", element("small", each.paper.citation)),
-        element("ol", *(_claim(claim) for claim in each.claims), class_="claims"),
+        element("ol", *(_claim(claim) for claim in measured), class_="claims"),
+        *((folded,) if rest else ()),
     )
 
 

@@ -83,7 +83,7 @@ PAPERS = (ELC_BERT, LAYERSHUFFLE, PAINTERS, HETEROGENEITY)
 def judged(evidence: Evidence) -> tuple[Judged, ...]:
     """The claims of every paper that the run has rows for, those it has no rows for among them as not measured."""
     found = (Judged(paper, tuple(rule(evidence) for rule in paper.rules)) for paper in PAPERS)
-    return tuple(each for each in found if each.measured)
+    return tuple(each for each in found if each.count)
 
 
 def claims(evidence: Evidence) -> tuple[Claim, ...]:

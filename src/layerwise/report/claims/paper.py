@@ -29,6 +29,6 @@ class Judged:
     claims: tuple[Claim, ...]
 
     @property
-    def measured(self) -> bool:
-        """Whether the run has rows for any of them."""
-        return any(claim.verdict != "not measured" for claim in self.claims)
+    def count(self) -> int:
+        """How many of them the run has rows for."""
+        return sum(claim.verdict != "not measured" for claim in self.claims)
