@@ -75,6 +75,7 @@ def test_every_verdict_is_the_right_one(rule: Rule, rows: Truth, right: str) -> 
     assert share(counts, right) >= POWER, counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skewed", [False, True])
 def test_at_the_edge_nothing_is_concluded_too_often(skewed: bool) -> None:
     """No gain at all is never support, and a gain that just counts is never nothing."""

@@ -99,6 +99,7 @@ def test_what_is_true_is_found(rule: Rule, rows: Truth) -> None:
     assert share(counts, "supported") >= POWER, counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "rows"), FALSE)
 def test_what_is_false_is_contradicted(rule: Rule, rows: Truth) -> None:
     counts = concluded(rule, rows, 12)
@@ -107,6 +108,7 @@ def test_what_is_false_is_contradicted(rule: Rule, rows: Truth) -> None:
     assert share(counts, "contradicted") >= POWER, counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "rows"), NULL)
 def test_what_the_null_gives_is_explained_by_it(rule: Rule, rows: Truth) -> None:
     counts = concluded(rule, rows, 12)
@@ -115,6 +117,7 @@ def test_what_the_null_gives_is_explained_by_it(rule: Rule, rows: Truth) -> None
     assert share(counts, "explained by the null") >= POWER, counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "arms"),
     [
@@ -131,6 +134,7 @@ def test_too_little_is_not_concluded_from(rule: Rule, arms: Arms) -> None:
     assert share(counts, "not resolvable") >= POWER, counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "rows"), EDGE)
 def test_at_the_edge_nothing_is_concluded_too_often(rule: Rule, rows: Truth) -> None:
     """The truth is the margin itself: each verdict is wrong there, or could be."""
@@ -139,6 +143,7 @@ def test_at_the_edge_nothing_is_concluded_too_often(rule: Rule, rows: Truth) -> 
     assert all(share(counts, verdict) <= WRONG for verdict in wrong), counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "metric", "arms", "planted", "verdict"),
     [
