@@ -128,7 +128,7 @@ def test_layer_weights_are_cut_on_what_the_training_held_out(
 ) -> None:
     folders, run, _ = distributed
     place = run / "elc" / "seed-0" / "model"
-    command = ("wiring", place, "--text", folders["train"], "--limit", "2", "--run", tmp_path / "edges")
+    command = ("wiring", place, "--text", folders["train"], "--limit", "8", "--run", tmp_path / "edges")
     assert "Give the --text, --validation, --test and --seed of its training" in refused(*command)
     ended = layerwise(*command, "--validation", folders["dev"], "--test", folders["test"])
     assert ended.code == 0, ended.err

@@ -175,7 +175,7 @@ def test_demo_vit_needs_nothing_but_its_name(tmp_path: Path) -> None:
 def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> None:
     texts = save_texts(tmp_path / "texts")
     ended = layerwise(
-        "train", "layershuffle", "--model", model, "--text", texts, "--length", "40", "--epochs", "1", "--batch", "8",
+        "train", "layershuffle", "--model", model, "--text", texts, "--length", "18", "--epochs", "1", "--batch", "8",
         "--seeds", "1", "--run", tmp_path / "run",
     )  # fmt: skip
     assert ended.code == 0, ended.err

@@ -101,7 +101,9 @@ def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_p
     assert {row.measure for row in of_text} == {
         "proxies", "predictability", "ablation", "verdict", "effect", "manipulation", "pruning", "contrast"
     }  # fmt: skip
-    bare = [row for row in of_text if row.low is None and row.metric not in ("null_band", "margin")]
+    bare = [
+        row for row in of_text if row.low is None and row.metric not in ("null_band", "margin", "layers", "singles")
+    ]
     assert bare == []
     curves = [row for row in of_text if row.measure in ("manipulation", "pruning") and row.tokens is not None]
     assert {row.tokens for row in curves} == {64}

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from layerwise.cli.screen import PartBar
 from layerwise.data.splits import Splits
 from layerwise.measure.contrasts.contrast import MEASURE as CONTRAST
+from layerwise.measure.contrasts.contrast import renewed
 from layerwise.measure.contrasts.merged import CLAIMS
-from layerwise.measure.contrasts.trainings import renewed
 from layerwise.merge.lenders import Lender
 from layerwise.merge.study import DRAWN, MEASURE, merging
 from layerwise.results import Run

@@ -29,8 +29,8 @@ from layerwise.data.segments import PretrainingText, cut, pretraining_text
 from layerwise.data.tokenizer import load_tokenizer
 from layerwise.data.wordpiece import check_tokenizer, train_wordpiece
 from layerwise.measure.contrasts.contrast import MEASURE as CONTRAST
+from layerwise.measure.contrasts.contrast import renewed
 from layerwise.measure.contrasts.mixture import CLAIMS, pattern
-from layerwise.measure.contrasts.trainings import renewed
 from layerwise.measure.likeness import MEASURE as LIKENESS
 from layerwise.measure.likeness import likeness_scores, weights_by_seed
 from layerwise.measure.provenance import folder_of, hardware, in_words, numerics

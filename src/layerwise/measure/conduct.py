@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from layerwise.errors import MeasureError
 from layerwise.measure.contrasts.contrast import MEASURE as CONTRAST
+from layerwise.measure.contrasts.contrast import renewed
 from layerwise.measure.contrasts.painters import CONTRASTED, painters_contrasts
 from layerwise.measure.effects import MEASURE as EFFECT
 from layerwise.measure.effects import effects
@@ -106,8 +107,7 @@ def _contrast_plans(run: Run, losses: Sequence[Loss], members: Sequence[Member],
 def _keep_contrasts(run: Run, found: Sequence[Score]) -> None:
     """Store the contrasts of some claims beside those of others."""
     claims = {score.subject for score in found}
-    others = [score for score in run.store.scores(CONTRAST) if score.subject not in claims]
-    run.store.replace_scores(CONTRAST, [*others, *found])
+    run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), found, claims))
 
 
 def _sweep(stack: Stack, reading: Reading, plans: tuple[Plan, ...], due: Bill, run: Run, watcher: Watcher) -> list[str]:

@@ -20,6 +20,7 @@ from layerwise.measure.agreement import agreement
 from layerwise.measure.contrasts import agreement as metrics
 from layerwise.measure.contrasts import importance_range, joint_collapse, redundant_sets, scaling
 from layerwise.measure.contrasts.contrast import MEASURE as CONTRAST
+from layerwise.measure.contrasts.contrast import renewed
 from layerwise.measure.contrasts.layers import CORE, core
 from layerwise.measure.contrasts.order import ORDER, order_by_task
 from layerwise.measure.contrasts.states import MIDDLE, middle
@@ -157,8 +158,7 @@ class _Work:
 
     def decide(self, claim: str, rows: Iterable[Score]) -> None:
         """Keep the contrasts of one claim."""
-        others = [row for row in self.scores(CONTRAST) if row.subject != claim]
-        self.keep(CONTRAST, [*others, *rows])
+        self.keep(CONTRAST, renewed(self.scores(CONTRAST), list(rows), (claim,)))
 
     def note_time(self, row: Score) -> None:
         others = [each for each in self.scores(TIMES) if (each.subject, each.metric) != (row.subject, row.metric)]

@@ -20,10 +20,10 @@ from torch.utils.data import DataLoader
 from layerwise.data.splits import Splits
 from layerwise.measure import robustness as rows
 from layerwise.measure.contrasts.contrast import MEASURE as CONTRAST
+from layerwise.measure.contrasts.contrast import renewed
 from layerwise.measure.contrasts.positions import CLAIMS as OF_POSITIONS
 from layerwise.measure.contrasts.positions import positions
 from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, shuffled
-from layerwise.measure.contrasts.trainings import renewed
 from layerwise.measure.place_probe import STREAM, probed
 from layerwise.measure.places import NO_UMAP, branch_norms, embedding, umap_installed
 from layerwise.measure.seeds import over_seeds

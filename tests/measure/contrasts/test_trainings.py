@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from layerwise.measure.contrasts.contrast import renewed
 from layerwise.measure.contrasts.mixture import pattern
 from layerwise.measure.contrasts.shuffled import shuffled
-from layerwise.measure.contrasts.trainings import over_trainings, renewed
+from layerwise.measure.contrasts.trainings import over_trainings
 from layerwise.measure.judgement import Outcome
 from layerwise.measure.survey import Survey
 from layerwise.results.rows import Score

@@ -89,7 +89,7 @@ def test_a_core_of_the_printed_resolution_is_found() -> None:
     rest, noise = 0.1, 0.2
     limits = [
         score.resolution or 0.0
-        for run in range(5)
+        for run in range(RUNS)
         for score in damaged(run, skip=effects(2 * rest, rest), noise=noise)
         if score.task == "8-11"
     ]

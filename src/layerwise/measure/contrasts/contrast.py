@@ -16,7 +16,7 @@ contrast at 80 % power.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -134,6 +134,12 @@ def contrasts(
         error = float(drawn.std(ddof=1) * np.sqrt(units / (units - 1)))
         found.append(Contrast(value, min(low, value), max(high, value), error, *behind))
     return tuple(found)
+
+
+def renewed(stored: Sequence[Score], rows: Sequence[Score], claims: Collection[str]) -> list[Score]:
+    """The contrasts of a run once those about `claims` were made anew, in an order that does not tell when."""
+    others = (row for row in stored if row.subject not in claims)
+    return sorted([*others, *rows], key=lambda row: (row.subject, row.task, row.metric))
 
 
 def _effects(part: Part) -> Numbers:

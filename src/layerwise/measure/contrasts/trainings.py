@@ -107,8 +107,3 @@ def between(values: Sequence[float] | Numbers) -> Term:
 def over_units(pulls: Numbers) -> float:
     """The variance of a number that each unit pulls by so much, (units,) of zero sum."""
     return float(np.square(pulls).sum()) * pulls.size / (pulls.size - 1)
-
-
-def renewed(stored: Sequence[Score], rows: Sequence[Score], claims: Sequence[str]) -> list[Score]:
-    """The contrasts of a run once those about `claims` were made anew; the others stay as they were."""
-    return [*(row for row in stored if row.subject not in claims), *rows]

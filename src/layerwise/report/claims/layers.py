@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from layerwise.report.claims.claim import CONTRAST, Claim, Published, Span, on_tokens, span
@@ -12,6 +13,9 @@ from layerwise.report.wording import counted, listed
 from layerwise.results.rows import Score
 
 PUBLISHED_HARM = 0.006  # nats per token that removing an anti-layer is said to gain: 0.6 % of perplexity
+
+PLACE = re.compile(r"(\d+)-(\d+)")
+"""Where a core is looked for, as the task of its rows has it: the first layer and the last."""
 
 CORE = Published(
     "core",
@@ -50,7 +54,11 @@ def core(evidence: Evidence) -> Claim:
     """
     found = evidence.diagnosis
     rows = {task: found.score(CONTRAST, CORE.key, "skip_excess", task) for task in found.tasks(CONTRAST, "skip_excess")}
-    known = {task: (row, bounds) for task, row in rows.items() if row is not None and (bounds := span(row)) is not None}
+    known = {
+        task: (row, bounds)
+        for task, row in rows.items()
+        if PLACE.fullmatch(task) and row is not None and (bounds := span(row)) is not None
+    }
     if not known:
         return CORE.unmeasured("It needs the effect of skipping every layer, with intervals: layerwise diagnose.")
     place = max(known, key=lambda task: known[task][1].value)
