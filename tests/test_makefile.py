@@ -10,12 +10,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
+MAKE = ("env", "-u", "MAKELEVEL", "-u", "MAKEFLAGS", "make")
+"""A make of its own: `make test` runs these tests, and would tell them that it is inside another."""
+
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 
 
 def planned(target: str, folder: Path) -> list[str]:
     """The installations that `make target` would run in a fresh environment, a text each."""
-    asked = ["make", "--dry-run", target, f"VENV={folder / 'venv'}"]
+    asked = [*MAKE, "--dry-run", target, f"VENV={folder / 'venv'}"]
     steps = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("echo ")
     return [step for step in steps if "pip install" in step]
 
@@ -32,7 +35,7 @@ def test_the_demo_installs_no_tests_and_the_tests_add_them(tmp_path: Path) -> No
 
 def test_every_installation_says_what_it_is_and_that_it_still_runs(tmp_path: Path) -> None:
     whole = subprocess.run(
-        ["make", "--dry-run", "test", f"VENV={tmp_path / 'venv'}"],
+        [*MAKE, "--dry-run", "test", f"VENV={tmp_path / 'venv'}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -47,7 +50,7 @@ def test_a_step_that_fails_ends_with_its_status_and_leaves_nothing_running(tmp_p
     file = tmp_path / "Makefile"
     text = (ROOT / "Makefile").read_text()
     file.write_text(f"{text[: text.index('.PHONY')]}\nfails:\n\t$(call say,a step,exit_3() {{ return 3; }}; exit_3)\n")
-    ended = subprocess.run(["make", "-f", file, "fails"], capture_output=True, text=True, check=False, timeout=10)
+    ended = subprocess.run([*MAKE, "-f", file, "fails"], capture_output=True, text=True, check=False, timeout=10)
     assert ended.returncode == 2
     assert ended.stdout.startswith("a step\n")
     assert "Error 3" in ended.stderr
