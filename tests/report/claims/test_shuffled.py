@@ -13,7 +13,7 @@ from layerwise.report.claims.positions import places
 from layerwise.report.claims.shuffled import collapse, pruning, trained_order
 from layerwise.results.rows import Score
 from report.claims.trainings import Arms, World
-from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
+from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, ends_right, share
 
 CHANCE = 0.1
 WHOLE = {"sequential": 0.8, "arbitrary": 0.12}
@@ -93,28 +93,19 @@ EDGE = [
 
 @pytest.mark.parametrize(("rule", "rows"), TRUE)
 def test_what_is_true_is_found(rule: Rule, rows: Truth) -> None:
-    counts = concluded(rule, rows, 12)
-    assert share(counts, "contradicted") <= WRONG
-    assert share(counts, "explained by the null") <= WRONG
-    assert share(counts, "supported") >= POWER, counts
+    ends_right(rule, rows, 12, ("contradicted", "explained by the null"), "supported")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rule", "rows"), FALSE)
 def test_what_is_false_is_contradicted(rule: Rule, rows: Truth) -> None:
-    counts = concluded(rule, rows, 12)
-    assert share(counts, "supported") <= WRONG
-    assert share(counts, "explained by the null") <= WRONG
-    assert share(counts, "contradicted") >= POWER, counts
+    ends_right(rule, rows, 12, ("supported", "explained by the null"), "contradicted")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rule", "rows"), NULL)
 def test_what_the_null_gives_is_explained_by_it(rule: Rule, rows: Truth) -> None:
-    counts = concluded(rule, rows, 12)
-    assert share(counts, "supported") <= WRONG
-    assert share(counts, "contradicted") <= WRONG
-    assert share(counts, "explained by the null") >= POWER, counts
+    ends_right(rule, rows, 12, ("supported", "contradicted"), "explained by the null")
 
 
 @pytest.mark.slow
@@ -128,10 +119,7 @@ def test_what_the_null_gives_is_explained_by_it(rule: Rule, rows: Truth) -> None
     ],
 )
 def test_too_little_is_not_concluded_from(rule: Rule, arms: Arms) -> None:
-    counts = concluded(rule, truth(arms, FEW), 12)
-    assert share(counts, "contradicted") <= WRONG
-    assert share(counts, "explained by the null") <= WRONG
-    assert share(counts, "not resolvable") >= POWER, counts
+    ends_right(rule, truth(arms, FEW), 12, ("contradicted", "explained by the null"), "not resolvable")
 
 
 @pytest.mark.slow

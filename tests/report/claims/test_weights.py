@@ -12,7 +12,7 @@ from layerwise.measure.deltas import deltas
 from layerwise.report.claims.weights import oscillation
 from layerwise.results.rows import Score
 from measure.planted import alternating, autoregressive, noise, planted_stack
-from report.claims.truths import POWER, RUNS, WRONG, Truth, claim_of, concluded, share
+from report.claims.truths import POWER, Truth, claim_of, concluded, ends_right, share
 
 DEPTH = 12
 
@@ -51,10 +51,7 @@ TRUTHS: dict[str, tuple[Truth, set[str], str | None]] = {
 @pytest.mark.parametrize("kind", TRUTHS)
 def test_oscillation_is_judged_right(kind: str) -> None:
     truth, wrong, expected = TRUTHS[kind]
-    found = concluded(oscillation, truth, DEPTH)
-    print(kind, found)
-    assert sum(found[verdict] for verdict in wrong if verdict in found) <= WRONG * RUNS
-    assert expected is None or found[expected] >= POWER * RUNS
+    ends_right(oscillation, truth, DEPTH, wrong, expected)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ work) and *underpowered* (true, on too little text).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from layerwise.report import Evidence, ReportData
 from layerwise.report.claims import Claim, Rule, Verdict
@@ -32,6 +32,13 @@ def concluded(rule: Rule, truth: Truth, depth: int, runs: int = RUNS) -> Counter
     return Counter(claim_of(rule, truth(run), depth).verdict for run in range(runs))
 
 
-def share(counts: Counter[Verdict], *verdicts: Verdict) -> float:
+def share(counts: Counter[Verdict], *verdicts: str) -> float:
     """The share of runs that ended in one of `verdicts`."""
-    return sum(counts[verdict] for verdict in verdicts) / counts.total()
+    return sum(count for verdict, count in counts.items() if verdict in verdicts) / counts.total()
+
+
+def ends_right(rule: Rule, truth: Truth, depth: int, wrong: Collection[str], right: str | None) -> None:
+    """Assert that the verdicts of `wrong` are at most 5 % of the runs together, and `right`, if any, 75 % or more."""
+    counts = concluded(rule, truth, depth)
+    assert share(counts, *wrong) <= WRONG, counts
+    assert right is None or share(counts, right) >= POWER, counts

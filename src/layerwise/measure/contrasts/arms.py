@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from layerwise.measure.contrasts.contrast import Part
 from layerwise.measure.differences import pooled
-from layerwise.measure.grid import Cell, arrange
+from layerwise.measure.grid import Cell, Grid, arrange
 from layerwise.results.rows import Loss
 
 
@@ -30,6 +28,10 @@ def arms(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | N
     if not shared:
         return None
     grid = arrange(row for cells in rows_of.values() for cell, row in cells.items() if cell in shared)
-    deltas = grid.nll - grid.nll[grid.plans.index(baseline)]
-    chosen = grid.by_unit(deltas)[[grid.plans.index(key) for key in keys]]
-    return Part(np.asarray(chosen), grid.by_unit(grid.tokens), grid.documents(), int(grid.tokens.sum()))
+    return part_of(grid, baseline, keys)
+
+
+def part_of(grid: Grid, baseline: str, keys: Sequence[str]) -> Part:
+    """The effects of `keys`, in that order, against `baseline`, unit by unit of a grid that holds all of them."""
+    changes = grid.nll[[grid.plans.index(key) for key in keys]] - grid.nll[grid.plans.index(baseline)]
+    return Part(grid.by_unit(changes), grid.by_unit(grid.tokens), grid.documents(), int(grid.tokens.sum()))

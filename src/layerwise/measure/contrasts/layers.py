@@ -22,8 +22,9 @@ from functools import partial
 
 import numpy as np
 
-from layerwise.measure.contrasts.contrast import Part, Statistic, contrasts
-from layerwise.measure.grid import Grid, arrange
+from layerwise.measure.contrasts.arms import part_of
+from layerwise.measure.contrasts.contrast import Statistic, contrasts
+from layerwise.measure.grid import arrange
 from layerwise.measure.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, Score
 
@@ -90,14 +91,6 @@ def core(
         [part_of(grid, baseline, plans)], list(asked.values()), seed=seed, level=1 - alpha / len(found)
     )  # fmt: skip
     return [each.row(CORE, metric, task, power=REACHED) for (metric, task), each in zip(asked, made, strict=True)]
-
-
-def part_of(grid: Grid, baseline: str, plans: Iterable[str]) -> Part:
-    """The effects of some plans against the baseline, unit by unit."""
-    chosen = [grid.plans.index(plan) for plan in plans]
-    changes = grid.nll[chosen] - grid.nll[grid.plans.index(baseline)]
-    tokens = grid.by_unit(grid.tokens)
-    return Part(grid.by_unit(changes), tokens, documents=grid.documents(), tokens=int(tokens.sum()))
 
 
 def excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:

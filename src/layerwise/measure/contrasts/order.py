@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
+from layerwise.measure.contrasts.arms import part_of
 from layerwise.measure.contrasts.contrast import Part, contrast
-from layerwise.measure.contrasts.layers import part_of
 from layerwise.measure.grid import arrange
 from layerwise.measure.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, Score
