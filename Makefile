@@ -5,26 +5,30 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet
 INSTALLED := $(VENV)/.installed
 TESTED := $(VENV)/.tested
+DOCUMENTED := $(VENV)/.documented
+PACKAGED := $(VENV)/.packaged
+# `worksteal` gives each process one run of neighbouring tests, so that most fixtures of a module are made once.
+PYTEST := $(BIN)/pytest --numprocesses auto --dist worksteal --durations 30
 
 # Run a command that may take minutes without a word: say what it is, and every 10 seconds that it still runs.
 say = @echo "$(1)"; began=$$(date +%s); \
 	( while sleep 10 >/dev/null 2>&1; do echo "  still at it, $$(( $$(date +%s) - began )) s"; done ) & beat=$$!; \
 	$(2); status=$$?; kill $$beat 2>/dev/null; exit $$status
 
-.PHONY: demo test test-slow test-exhaustive test-portable check benchmark clean
+.PHONY: demo test test-slow test-exhaustive test-portable check docs wheel benchmark clean
 
 demo: $(INSTALLED)  ## set up, run the main job on the demo model, say where the report is
 	@echo 'layerwise sweep demo: what happens when its layers are moved; about a minute'
 	@$(BIN)/layerwise sweep demo --run runs/demo
 
-test: $(TESTED)  ## the tests that take seconds to minutes
-	$(BIN)/pytest --numprocesses auto --dist worksteal -m "not slow"
+test: $(TESTED)  ## the tests that take seconds: two to three minutes in all; one over 4 s of processor time fails
+	LAYERWISE_TEST_BUDGET=4 $(PYTEST) -m "not slow"
 
-test-slow: $(TESTED)  ## the tests that take minutes each
-	$(BIN)/pytest --numprocesses auto --dist worksteal -m "slow and not exhaustive"
+test-slow: $(TESTED)  ## the tests that take longer, and more examples of the others: about eight minutes
+	LAYERWISE_TEST_TIER=full $(PYTEST) -m "(slow or simulated or hypothesis) and not exhaustive"
 
 test-exhaustive: $(TESTED)  ## the tests that take hours together: every model type in every precision
-	$(BIN)/pytest --numprocesses auto --dist worksteal -m exhaustive
+	$(PYTEST) -m exhaustive
 
 test-portable: $(TESTED)  ## the tests that compute, on the kernels of other processors and several threads
 	$(BIN)/python tests/portable.py
@@ -35,6 +39,18 @@ check: $(TESTED)  ## lint, format, types, all tests: exactly what CI runs
 	$(BIN)/mypy
 	$(MAKE) test
 	$(MAKE) test-slow
+
+docs: $(DOCUMENTED)  ## the site, in build/docs: every command and every cell on it is run; warnings are errors
+	rm -rf build/docs build/doctrees build/docs-work
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --nitpicky -d build/doctrees $(SPHINXOPTS) docs build/docs
+	$(BIN)/python tools/check_pages.py build/docs
+
+wheel: $(PACKAGED)  ## the package in dist, checked, and tried in an empty environment without a network
+	rm -rf dist build/wheelhouse
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/pip download --quiet --constraint constraints.txt --dest build/wheelhouse dist/*.whl
+	$(BIN)/python tools/check_wheel.py dist build/wheelhouse
 
 benchmark: $(INSTALLED)  ## the figures in the README's performance table
 	$(BIN)/python benchmarks/sweep.py
@@ -54,6 +70,14 @@ $(INSTALLED): pyproject.toml constraints.txt  # what layerwise itself needs, and
 
 $(TESTED): $(INSTALLED)  # and what its tests need
 	$(call say,for the tests: pytest and lm-eval and the checkers,$(PIP) --constraint constraints.txt --editable '.[dev]')
+	@touch $@
+
+$(DOCUMENTED): $(INSTALLED)  # and what the site needs
+	$(call say,for the site: Sphinx and what runs its tutorials,$(PIP) --constraint constraints.txt --editable '.[docs]')
+	@touch $@
+
+$(PACKAGED): $(INSTALLED)  # and what makes and checks a wheel
+	$(call say,for the wheel: build and twine,$(PIP) --constraint constraints.txt --editable '.[release]')
 	@touch $@
 
 clean:

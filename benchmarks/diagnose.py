@@ -20,30 +20,30 @@ import torch
 from shapes import smol_shape
 
 from layerwise.data.batches import batches
-from layerwise.data.tokens import Window
-from layerwise.measure.ablation import ablation
-from layerwise.measure.activations import activations
-from layerwise.measure.agreement import agreement
-from layerwise.measure.deltas import deltas
-from layerwise.measure.finetuning import RecoveryRecipe
-from layerwise.measure.manipulation import manipulation
-from layerwise.measure.order import members
-from layerwise.measure.predictability import predictability
-from layerwise.measure.proxies import proxies
-from layerwise.measure.pruning import pruning
-from layerwise.measure.racing import racing
-from layerwise.measure.reading import Reading
-from layerwise.measure.recovery import recovery
-from layerwise.measure.spectra import spectra
-from layerwise.measure.sweep import sweep
+from layerwise.data.text.tokens import Window
+from layerwise.measure.activations.structure import activations
+from layerwise.measure.gradients.proxies import proxies
+from layerwise.measure.interventions.ablation import ablation
+from layerwise.measure.interventions.order import members
+from layerwise.measure.interventions.perturbation_curves import perturbation_curves
+from layerwise.measure.interventions.pruning import pruning
+from layerwise.measure.interventions.racing import racing
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.recovery.finetuning import RecoveryRecipe
+from layerwise.measure.recovery.recovery import recovery
+from layerwise.measure.stats.agreement import agreement
+from layerwise.measure.weights.deltas import deltas
+from layerwise.measure.weights.predictability import predictability
+from layerwise.measure.weights.spectra import spectra
 from layerwise.stack import load
 
 
-def random_reading(tokens: int, length: int = 9) -> Reading:
+def random_reading(tokens: int, length: int = 9) -> EvalData:
     """Random tokens in short windows, so that little text is many documents."""
     ids = torch.randint(0, 49152, (max(16, tokens // (length - 1)), length), generator=torch.Generator().manual_seed(1))
     windows = [Window(f"{row:04d}", "random", 0, tuple(ids[row].tolist()), 1, length) for row in range(len(ids))]
-    return Reading("random", "random", length, "next_token", batches(windows, 4096, 0))
+    return EvalData("random", "random", length, "next_token", batches(windows, 4096, 0))
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def main() -> None:
         "ablation": lambda: scores.extend(ablation(stack, reading)),
         "racing": partial(racing, stack, reading),
         "order": partial(sweep, stack, members(stack.depth), reading),
-        "manipulation": partial(manipulation, stack, reading, sizes=(0.1, 1.0), alphas=(0.0, 0.9), tokens=64),
+        "manipulation": partial(perturbation_curves, stack, reading, sizes=(0.1, 1.0), alphas=(0.0, 0.9), tokens=64),
         "recovery": partial(recovery, stack, reading, layers=(0, 15), treatments=("noise_50/layer",), recipe=recipe),
         "agreement": lambda: agreement(scores),
         "pruning": lambda: pruning(stack, reading, scores, most=3, random_sets=5),

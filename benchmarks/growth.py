@@ -5,7 +5,7 @@
 One training of a Llama of 12 layers, whose schedule is made of rounds: in every round each way of training has a phase
 of some steps, in a changing order, so that what is compared was timed within seconds. What is printed is a step as a
 share of the round's uniform step, the median over rounds with the least and the most, beside the share of
-floating-point operations that `layerwise.plan.growth.cost` predicts. Seconds are those of the clock, and in the last
+floating-point operations that `layerwise.schedule.cost` predicts. Seconds are those of the clock, and in the last
 column those that the process itself computed, which others on the machine disturb less. The first step of a phase is
 left out: in it the states of a frozen prefix are kept for the first time.
 
@@ -29,13 +29,13 @@ from transformers import LlamaConfig, LlamaForCausalLM, PrinterCallback, Trainer
 from transformers.utils import logging
 
 from layerwise.data.splits import Example, Examples, Splits
-from layerwise.measure.flops import model_cost
-from layerwise.plan.growth import GrowthSchedule, Phase
-from layerwise.plan.growth.cost import ModelCost, flops_per_token
+from layerwise.measure.cost.flops import model_cost
+from layerwise.schedule import GrowthSchedule, Phase
+from layerwise.schedule.cost import ModelCost, flops_per_token
 from layerwise.stack import load
-from layerwise.train.growth.growing import growing
-from layerwise.train.growth.trainer import GrowthTrainer
-from layerwise.train.recipe import Growth
+from layerwise.train.phases.runner import growth_runner
+from layerwise.train.phases.trainer import GrowthTrainer
+from layerwise.train.recipe import GrowthVariant
 
 DEPTH = 12
 VOCABULARY = 2048
@@ -119,7 +119,7 @@ def timed(options: argparse.Namespace, cost: ModelCost, folder: Path) -> dict[st
     steps = len(schedule.phases) * (1 + options.steps)
     asked = {"seed": 0, "recipe": {"settings": {"augmentation": "none"}}}
     trainer = GrowthTrainer(
-        growing=growing(stack, Growth(schedule, steps, cost), splits, asked, folder / "states"),
+        growing=growth_runner(stack, GrowthVariant(schedule, steps, cost), splits, asked, folder / "states"),
         stack=stack,
         args=TrainingArguments(
             output_dir=str(folder), max_steps=steps, per_device_train_batch_size=options.batch, learning_rate=1e-4,

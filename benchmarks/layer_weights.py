@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from layerwise.models.elc import ElcConfig, ElcForMaskedLM
-from layerwise.stack import record
-from layerwise.stack.record import Record
+from layerwise.stack.history import depth_history
+from layerwise.stack.history.depth_history import DepthHistory
 
 Seconds = dict[str, list[float]]
 
@@ -69,12 +69,12 @@ def loop(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
 @contextmanager
 def looped() -> Iterator[None]:
     """Within the context, records are read by the loop."""
-    own = record.mix, record.shared
-    record.mix, record.shared = loop, lambda state: state
+    own = depth_history.weighted_sum, depth_history.shared
+    depth_history.weighted_sum, depth_history.shared = loop, lambda state: state
     try:
         yield
     finally:
-        record.mix, record.shared = own
+        depth_history.weighted_sum, depth_history.shared = own
 
 
 class Pass(torch.autograd.Function):
@@ -122,7 +122,7 @@ class Training:
 
 def sums(embedding: Tensor, weights: Sequence[Tensor]) -> Tensor:
     """All sums of one forward pass, without layers."""
-    kept = Record.of(embedding)
+    kept = DepthHistory.of(embedding)
     for layer, each in enumerate(weights):
         last = Pass.apply(kept.read(each))
         kept = kept.then(layer, last)

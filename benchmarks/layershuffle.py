@@ -28,7 +28,7 @@ from transformers import (
 from transformers.utils import logging
 
 from layerwise.data.splits import Example, Examples
-from layerwise.plan.samplers import Draws, Drop, Fixed, Sampler, Shuffle
+from layerwise.plan.samplers import Drop, Fixed, Sampler, SeededSampler, Shuffle
 from layerwise.stack import load
 from layerwise.train.trainer import PlanTrainer
 
@@ -95,7 +95,10 @@ def timed(sampler: Sampler | None, width: int, steps: int, batch: int, folder: P
     else:
         stack = load(net)
         trainer = PlanTrainer(
-            stack=stack, draws=Draws(sampler, stack.depth, seed), validation=Draws(Fixed(), stack.depth, 0), **options
+            stack=stack,
+            draws=SeededSampler(sampler, stack.depth, seed),
+            validation=SeededSampler(Fixed(), stack.depth, 0),
+            **options,
         )
     trainer.remove_callback(PrinterCallback)
     trainer.train()

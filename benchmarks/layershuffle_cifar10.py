@@ -20,15 +20,19 @@ from transformers import ViTConfig, ViTForImageClassification, set_seed
 from transformers.utils import logging
 
 from layerwise import report as pages
-from layerwise.cli.findings import headline, report_data
-from layerwise.data.images import read_images
-from layerwise.data.preprocessing import preprocessing_of
-from layerwise.measure.survey import Questions
+from layerwise.data.vision.images import read_images
+from layerwise.data.vision.preprocessing import preprocessing_of
+from layerwise.experiments.robustness.assessment import assess
+from layerwise.experiments.summary import report_data, summary
+from layerwise.experiments.terminal import Terminal
+from layerwise.experiments.training_runs import training_rows
+from layerwise.experiments.trainings import finished_models
+from layerwise.measure.interventions.survey import EvaluationGrid
 from layerwise.results import Manifest, Run
-from layerwise.results.pedigree import MODEL, Pedigree, trained_models
+from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.stack import Stack, load, weight_hash
-from layerwise.train.assessment import Candidate, Watcher, assess, training_rows
-from layerwise.train.recipe import COMPARED, Recipe, Settings, recipe
+from layerwise.train.methods import COMPARED, Options, recipe
+from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.training import Base, train
 
 
@@ -40,35 +44,35 @@ class Preset:
     patch: int
     pretraining: Settings
     refining: Settings
-    questions: Questions
+    questions: EvaluationGrid
     reduced: tuple[int, ...]
 
 
 REFINING = Settings(
     epochs=2,
-    batch=64,
+    batch_size=64,
     learning_rate=1e-3,
     schedule="cosine",
     warmup=0.05,
     augmentation="crop+flip",
-    checks=4,
-    scratch=2,
+    evals=4,
+    from_scratch_factor=2,
 )
 PRESETS = {
     "cpu": Preset(
         width=48,
         patch=8,
-        pretraining=replace(REFINING, epochs=15, checks=5),
+        pretraining=replace(REFINING, epochs=15, evals=5),
         refining=REFINING,
-        questions=Questions(orders=20, kept=(9, 6, 3)),
+        grid=EvaluationGrid(orders=20, kept=(9, 6, 3)),
         reduced=(9, 6, 3),
     ),
     "gpu": Preset(
         width=192,
         patch=4,
-        pretraining=replace(REFINING, epochs=100, batch=512, precision="bfloat16", checks=20),
-        refining=replace(REFINING, epochs=20, batch=512, precision="bfloat16", checks=10),
-        questions=Questions(),
+        pretraining=replace(REFINING, epochs=100, batch_size=512, precision="bfloat16", evals=20),
+        refining=replace(REFINING, epochs=20, batch_size=512, precision="bfloat16", evals=10),
+        grid=EvaluationGrid(),
         reduced=(9, 6, 3),
     ),
 }
@@ -95,7 +99,7 @@ def new_model(preset: Preset, classes: tuple[str, ...]) -> ViTForImageClassifica
 def arms(preset: Preset, depth: int) -> list[Recipe]:
     """Every method of the library, and models refined at each reduced depth."""
     methods = [*COMPARED, *(f"retrained-{count}" for count in preset.reduced)]
-    return [recipe(name, preset.refining, depth) for name in methods]
+    return [recipe(name, Options(preset.refining), depth) for name in methods]
 
 
 def main() -> None:
@@ -143,16 +147,13 @@ def report(out: Path, base: Base, splits: object, preset: Preset) -> None:
         corpus_hash=splits.digest, documents=len(splits.test), tokens=len(splits.test), window=1,
         families=("robustness",), tasks=(), seed=0, layers=stack.path, command=tuple(sys.argv),
     )  # fmt: skip
-    folders = [folder for folder in trained_models(out) if folder.parts[-3] != "base"]
-    candidates = [Candidate(f.parts[-3], int(f.parts[-2].removeprefix("seed-")), f, f.parent) for f in folders]
-    with Run.resume_or_create(out, manifest) as run:
-        pedigrees = {each.label: Pedigree.read(each.folder) for each in candidates}
-        run.store.replace_scores("training", training_rows({k: v for k, v in pedigrees.items() if v is not None}))
-        assess(
-            candidates, splits, preset.questions, run, Watcher(lambda text: print(text, flush=True), lambda *_: None)
-        )
+    models = [model for model in finished_models(out) if model.arm != "base"]
+    with Run.resume_or_create(out, manifest) as run, Terminal() as reporter:
+        records = {each.label: TrainingRecord.read(each.folder) for each in models}
+        run.store.replace_scores("training", training_rows({k: v for k, v in records.items() if v is not None}))
+        assess(models, splits, preset.questions, run, reporter)
         data = report_data(run)
-        print(headline(data))
+        print(summary(data))
         pages.write(run.report, pages.render(data))
         print(f"report: {run.report}")
 

@@ -22,10 +22,10 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from layerwise.data.batches import batches
-from layerwise.data.tokens import Window
-from layerwise.measure.logit_lens import logit_lens
-from layerwise.measure.proxies import plain_pass, split, survey
-from layerwise.measure.reading import Reading
+from layerwise.data.text.tokens import Window
+from layerwise.measure.activations.logit_lens import logit_lens
+from layerwise.measure.gradients.proxies import plain_pass, split, survey
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.stack import Stack, load
 
 # Layers, width, width of the MLP, heads, vocabulary, length of a window.
@@ -47,12 +47,12 @@ def model_of(shape: str) -> LlamaForCausalLM:
     return LlamaForCausalLM(config).eval()
 
 
-def random_reading(shape: str, tokens: int) -> Reading:
+def random_reading(shape: str, tokens: int) -> EvalData:
     """Random tokens in windows of one length, every one but a window's first scored."""
     vocabulary, length = SHAPES[shape][-2:]
     ids = torch.randint(0, vocabulary, (max(1, tokens // length), length), generator=torch.Generator().manual_seed(1))
     windows = [Window(f"document-{row}", "random", 0, tuple(ids[row].tolist()), 1, length) for row in range(len(ids))]
-    return Reading("random", "random", length, "next_token", batches(windows, 4096, 0))
+    return EvalData("random", "random", length, "next_token", batches(windows, 4096, 0))
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -62,7 +62,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def compare(stack: Stack, reading: Reading, rounds: int) -> tuple[list[float], list[float]]:
+def compare(stack: Stack, reading: EvalData, rounds: int) -> tuple[list[float], list[float]]:
     """Seconds of the plain pass and of the survey, in turns, after one round of each that is not counted."""
     sides = (partial(plain_pass, stack, reading), partial(survey, stack, reading, split(stack, reading)))
     times: tuple[list[float], list[float]] = ([], [])

@@ -23,9 +23,9 @@ import tokenizers
 import torch
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from layerwise.data.minimal_pairs import find_pairs
-from layerwise.data.passages import Passage, encode
-from layerwise.measure.pseudo_likelihood import Speaker, log_likelihoods
+from layerwise.data.suites.minimal_pairs import find_pairs
+from layerwise.data.text.passages import Passage, encode
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer, log_likelihoods
 
 WHOLE = 67_000
 SAMPLE = 60
@@ -56,7 +56,7 @@ def model_of(vocabulary: int) -> BertForMaskedLM:
     return BertForMaskedLM(config).eval()
 
 
-def one_by_one(speaker: Speaker, passages: list[Passage]) -> np.ndarray:
+def one_by_one(speaker: SentenceScorer, passages: list[Passage]) -> np.ndarray:
     """The formula taken literally: one forward pass for each masked token."""
     mask = speaker.tokenizer.mask_token_id
     found = []
@@ -90,7 +90,7 @@ def main() -> None:
     passages = [Passage(text) for pair in pairs for text in (pair.good, pair.bad)]
     tokenizer = tokenizer_of([passage.text for passage in passages], 8192)
     model = model_of(len(tokenizer))
-    ours = Speaker.of(model, tokenizer)
+    ours = SentenceScorer.of(model, tokenizer)
     plain = replace(ours, body=None)
     scale = WHOLE / len(pairs)
 

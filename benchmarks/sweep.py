@@ -23,14 +23,14 @@ import torch
 from shapes import smol_shape
 
 from layerwise.data.batches import IGNORED, Batch
-from layerwise.data.tokens import Window
-from layerwise.measure.loss import window_losses
-from layerwise.measure.reading import Reading
-from layerwise.measure.sweep import Meter, sweep
+from layerwise.data.text.tokens import Window
+from layerwise.measure.interventions.sweep import CostMeter, sweep
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.loss import window_losses
 from layerwise.plan import Plan
 from layerwise.plan.families import family
 from layerwise.stack import Stack, load
-from layerwise.stack.graph import Graph, build
+from layerwise.stack.executors.graph import Graph, build
 
 
 def random_batch(rows: int, length: int) -> Batch:
@@ -92,14 +92,14 @@ def main() -> None:
     model = smol_shape()
     stack = load(model)
     batch = random_batch(options.rows, options.length)
-    reading = Reading("random", "random", options.length, "next_token", (batch,))
+    reading = EvalData("random", "random", options.length, "next_token", (batch,))
     plans = [member.plan for member in family(options.family, stack.depth)]
     graph = build([Plan.identity(stack.depth), *plans])
     print(f"{options.family}: {len(graph.ends)} plans")
     print(f"layer evaluations: {graph.naive:,} one plan at a time, {graph.evaluations:,} at least")
 
     few = plans[:: max(1, len(plans) // options.loop_plans)] if options.loop_plans else []
-    meters: list[Meter] = []
+    meters: list[CostMeter] = []
     times = Times()
     peak = 0.0
     with torch.inference_mode():
@@ -123,7 +123,7 @@ def main() -> None:
         )
 
 
-def tell(times: Times, graph: Graph, meter: Meter, made: int, peak: float, weights: float) -> None:
+def tell(times: Times, graph: Graph, meter: CostMeter, made: int, peak: float, weights: float) -> None:
     """Print the figures of the sweep."""
     layer, head, took = map(statistics.median, (times.layers, times.heads, times.sweeps))
     bound = layer * graph.evaluations + head * graph.heads

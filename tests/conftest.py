@@ -11,27 +11,28 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import settings
 from numpy.typing import NDArray
 from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 
 import other_kernel
+from budget import budget
 from threads import use_threads
+from tier import load_profile
 
 use_threads()
 
-settings.register_profile("quick", max_examples=25, deadline=None)
-settings.register_profile("thorough", max_examples=400, deadline=None)
-settings.load_profile("quick")
+load_profile()
 
 # The folders whose tests compute nothing with torch: the rooms of these names may not import it (laws/).
-WITHOUT_NUMBERS = ("plan", "report", "results")
+WITHOUT_NUMBERS = ("plan", "report", "results", "schedule")
 
 
-def pytest_configure() -> None:
-    """Compute with the kernels of `other_kernel` where its variable says so, from the first import on."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Compute with the kernels of `other_kernel` where its variable says so, and hold tests to their `budget`."""
     if other_kernel.ACTIVE:
         other_kernel.OtherKernel().__enter__()
+    if (plugin := budget()) is not None:
+        config.pluginmanager.register(plugin)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

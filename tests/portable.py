@@ -60,7 +60,7 @@ SETTINGS = (
     Setting("avx2", old=True, threads=1),
     Setting("", old=False, threads=4),
 )
-QUICK_TESTS = ("golden", "merge", "stack")
+QUICK_TESTS = ("checkpoint", "golden", "stack")
 
 
 def command(folders: Sequence[str], workers: str) -> list[str]:

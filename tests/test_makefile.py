@@ -33,6 +33,14 @@ def test_the_demo_installs_no_tests_and_the_tests_add_them(tmp_path: Path) -> No
         assert "--editable '.[dev]'" in rest
 
 
+@pytest.mark.parametrize(("target", "extra"), [("docs", "docs"), ("wheel", "release")])
+def test_the_site_and_the_wheel_add_their_own_tools_alone(tmp_path: Path, target: str, extra: str) -> None:
+    *same, rest = planned(target, tmp_path)
+    assert same == planned("demo", tmp_path)
+    assert f"--constraint constraints.txt --editable '.[{extra}]'" in rest
+    assert "[dev]" not in rest
+
+
 def test_every_installation_says_what_it_is_and_that_it_still_runs(tmp_path: Path) -> None:
     whole = subprocess.run(
         [*MAKE, "--dry-run", "test", f"VENV={tmp_path / 'venv'}"],

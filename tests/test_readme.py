@@ -1,88 +1,106 @@
-"""The README's commands, as a newcomer types them: one after another, in one empty folder.
+"""The commands and snippets of the README and of the pages beside it, as a newcomer types them.
 
-Every indented line of the README that begins with `layerwise` or `python examples/`, with a `$` before it or not, is a
-command. It is run as it stands, and ends with 0 (with 2 where the README shows its error), unless it names what only
-its reader has: a word in capitals that stands for something (`MODEL`, `FOLDER`), a name of the hub (`org/name`), or a
-file of the reader's own. Of those, and of commands within sentences, the verb and the flags must exist. What takes more
-than minutes runs with fewer steps.
+An indented line that begins with `layerwise`, with a `$` before it or not, is a command, and so is what a page of the
+site runs. Those of the README are run in one empty folder, one after another. Commands that name what only their reader
+has are not run: a word in capitals (`MODEL`, `FOLDER`), a name of the hub (`org/name`), or a file of the reader's own.
+The verb and the flags of every command must exist, also within a sentence.
 """
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-import typer
 
-from cli.test_help import commands
-from layerwise.cli.app import app
+from cli.command import layerwise
+from layerwise.experiments.catalogue import CATALOGUE, configuration
+from layerwise.experiments.option import flag_of, options_of
 from threads import threaded
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-SHORTER = {
-    "layerwise train elc --size tiny": "--steps 8",
-    "layerwise train growth --schedule stacking --seeds 3": "--steps 12",
-    "layerwise study layer-weights": "--steps 8 --seeds 2",
-    "layerwise study growth": "--steps 16 --seeds 2",
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if path.name not in ("log.md", "renames.md")
 }
-"""What is added to a command that takes long."""
 
 READERS = re.compile(r"[A-Z][A-Z0-9_]+|[\w.-]+/[\w.-]+|\./.+|[\w-]+\.(txt|yaml)|texts/")
 """A word that names what only the reader has; a whole word of a command, or what stands behind its `=`."""
 
+VERBS = [verb for verbs in CATALOGUE.values() for verb in verbs]
+OTHERS = {
+    "plan": {"--depth"},
+    "report": {"--output", "--markdown"},
+    "claims": {"--output"},
+    "export": {"--output", "--format"},
+    "run": {"--quiet", "--dry-run"},
+}
+"""The verbs that are no configurations, with their flags."""
 
-def shown() -> list[str]:
-    """The commands of the README's indented blocks, without their comments."""
-    lines = re.findall(r"^    (?:\$ )?((?:layerwise|python examples/)[^\n]*)$", README, re.MULTILINE)
+
+def commands(text: str) -> list[str]:
+    """The commands in indented blocks, in those of a terminal, and those that the site runs, without their comments."""
+    lines = re.findall(r"^(?:    (?:\$ )?|\$ |```\{command\} |!)(layerwise [^\n]*)$", text, re.MULTILINE)
     return list(dict.fromkeys(re.split(r"\s+#\s", line)[0].strip() for line in lines))
 
 
-def told() -> list[str]:
+def mentioned(text: str) -> list[str]:
     """The commands within sentences; a line may end within one."""
-    found = re.findall(r"`(layerwise [^`]+)`", re.sub(r"\n *(?=\S)", " ", README))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(re.findall(r"`(layerwise [^`]+)`", re.sub(r"\n *(?=\S)", " ", text))))
 
 
 def is_readers_own(command: str) -> bool:
-    words = shlex.split(command)[1:]
-    return command.startswith("layerwise") and any(READERS.fullmatch(word) or word == "..." for word in words)
+    return any(READERS.fullmatch(word) or word == "..." for word in shlex.split(command)[1:])
 
 
-def fails(command: str) -> bool:
-    """Whether the README shows the error of the command below it."""
-    return re.search(rf"^    \$ {re.escape(command)}\n    error: ", README, re.MULTILINE) is not None
+RUN = [command for command in commands(README) if not is_readers_own(command)]
+CHECKED = sorted({each for text in PAGES.values() for each in (*commands(text), *mentioned(text))})
 
 
-RUN = [command for command in shown() if not is_readers_own(command)]
-OTHERS = [command for command in (*shown(), *told()) if command not in RUN]
-
-
-def test_the_first_quarter_of_an_hour_is_run_and_templates_are_not() -> None:
-    assert RUN[0] == "python examples/01_first_plan.py"
+def test_the_readme_is_a_page() -> None:
+    assert len(README.splitlines()) <= 150
+    assert RUN[0] == 'layerwise plan "0-4 (5|6|7) 8-11" --depth 12'
     assert "layerwise robustness demo-vit --seeds 1" in RUN
-    assert len(RUN) >= 15
-    assert set(SHORTER) <= set(RUN)
-    assert "layerwise sweep MODEL --text FILE_OR_FOLDER" in OTHERS
-    assert 'layerwise sweep ./my-checkpoint --text book.txt --plan "0-13 18-29" --plan "0-29 0-29"' in OTHERS
-    assert [command for command in RUN if fails(command)] == ['layerwise plan "0-3 (4|5"']
 
 
-@pytest.mark.parametrize("command", OTHERS)
-def test_a_command_that_cannot_be_run_here_has_a_verb_and_flags_that_exist(command: str) -> None:
-    verbs = dict(commands(typer.main.get_command(app)))
-    words = command.split()[1:]
-    group = words[0] in ("train", "study")
-    verb = " ".join(words[: 1 + group]) if not group else f"{words[0]} {words[1]}"
-    verb = verb if verb in verbs or not group else f"{words[0]} METHODS"
-    assert verb in verbs
-    known = {flag for parameter in verbs[verb].params for flag in parameter.opts}
-    assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known
+@pytest.mark.parametrize("command", CHECKED)
+def test_a_command_has_a_verb_and_flags_that_exist(command: str) -> None:
+    words = shlex.split(command)[1:]
+    if words in (["--help"], ["--version"]):
+        return
+    verb = next(each for each in (" ".join(words[:2]), words[0]) if each in VERBS or each in OTHERS)
+    if verb in OTHERS:
+        known = OTHERS[verb]
+    else:
+        kind = configuration(verb)
+        known = {flag_of(kind, name) for name in options_of(kind)} | {"--quiet", "--dry-run"}
+        known |= {f"--no-{name.replace('_', '-')}" for name in options_of(kind)}
+    flags = {word.partition("=")[0] for word in words if word.startswith("--")}
+    assert flags <= known | {"--help"}
+
+
+def test_what_the_readme_shows_of_a_plan_is_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = README.partition(f"    $ {RUN[0]}\n")[2].partition("\n\n")[0]
+    shown = [line.strip() for line in block.splitlines()]
+    printed = layerwise("plan", "0-4 (5|6|7) 8-11", "--depth", "12").out
+    assert [line.strip() for line in printed.splitlines()][: len(shown)] == shown
+
+
+@pytest.mark.slow
+def test_the_python_of_the_readme_prints_what_it_shows() -> None:
+    first, *_ = re.findall(r"```python\n(.*?)```\n\n((?:    [^\n]*\n)+)", README, re.DOTALL)
+    code, shown = first
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(code, {})
+    assert printed.getvalue().splitlines() == [line.strip() for line in shown.splitlines()]
 
 
 @pytest.mark.slow
@@ -90,24 +108,10 @@ def test_a_command_that_cannot_be_run_here_has_a_verb_and_flags_that_exist(comma
 def test_the_commands_in_sequence_in_one_empty_folder(tmp_path: Path) -> None:
     environment = threaded(HF_HUB_OFFLINE="1", NO_COLOR="1")
     for command in RUN:
-        program, *words = shlex.split(command)
-        if program == "python":
-            words[0] = str(ROOT / words[0])
-        else:
-            words = ["-m", "layerwise", *words, *SHORTER.get(command, "").split()]
         ended = subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert ended.returncode == (2 if fails(command) else 0), f"{command}\n{ended.stdout}{ended.stderr}"
+            [sys.executable, "-m", "layerwise", *shlex.split(command)[1:]],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ended.returncode == 0, f"{command}\n{ended.stdout}{ended.stderr}"
         assert "Traceback" not in ended.stderr
     assert {"runs", "shallow"} == {path.name for path in tmp_path.iterdir()}
-
-
-@pytest.mark.slow
-def test_the_first_example_prints_what_the_readme_shows() -> None:
-    ended = subprocess.run(
-        [sys.executable, ROOT / "examples" / "01_first_plan.py"], env=threaded(HF_HUB_OFFLINE="1"),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    block = "".join(f"    {line}\n" for line in ended.stdout.splitlines())
-    assert f"    $ python examples/01_first_plan.py\n{block}" in README

@@ -1,15 +1,18 @@
 """layerwise: the layers of a transformer, first-class. Any order, any subset, any mixture.
 
     import layerwise
-    from layerwise import Plan, families
+    from layerwise import Plan
 
     stack = layerwise.load("demo")                              # or a hub id, a folder, any torch module
     with stack.under(Plan.parse("0-3 6-11")):                   # the model itself runs the plan
         stack.model.generate(...)
-    rows = layerwise.sweep(stack, families.leave_one_out(stack.depth), corpus)
+    result = layerwise.sweep(stack, layerwise.demo_corpus(), families=("leave_one_out",))
+    result.table()                                              # every effect with its interval
 
-A `Plan` is text that became a value; a `Stack` is a model whose layers a plan can run; measurements turn the two into
-tidy rows; a report turns rows into pictures. Names are resolved when they are first used: `import layerwise` is light.
+A `Plan` is text that became a value; a `Stack` is a model whose layers a plan can run; an experiment turns the two into
+tidy rows; a report turns rows into pictures. The verbs (`sweep`, `diagnose`, ...) are those of the command line; the
+functions under them are in `layerwise.measure`. Names are resolved when they are first used: `import layerwise` is
+light.
 """
 
 from __future__ import annotations
@@ -18,66 +21,58 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from layerwise.data.corpus import Corpus, read_corpus
+    from layerwise.checkpoint import save
+    from layerwise.data.text.corpus import Corpus, read_corpus
+    from layerwise.data.text.demo_corpus import demo_corpus
     from layerwise.errors import LayerwiseError
-    from layerwise.measure.ablation import ablation
-    from layerwise.measure.effects import effects
-    from layerwise.measure.examination import Examination
-    from layerwise.measure.examine import examine
-    from layerwise.measure.proxies import proxies
-    from layerwise.measure.racing import racing
-    from layerwise.measure.reading import read
-    from layerwise.measure.similarity import similarity
-    from layerwise.measure.sweep import sweep
-    from layerwise.merge import save
+    from layerwise.experiments.result import Result
+    from layerwise.experiments.verbs import diagnose, evaluate, layer_weights, merge, robustness, sweep
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.stack import Stack, load, verify
 
 _HOMES = {
-    "Corpus": "layerwise.data.corpus",
-    "Examination": "layerwise.measure.examination",
+    "Corpus": "layerwise.data.text.corpus",
     "LayerwiseError": "layerwise.errors",
     "Plan": "layerwise.plan",
+    "Result": "layerwise.experiments.result",
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
-    "ablation": "layerwise.measure.ablation",
+    "demo_corpus": "layerwise.data.text.demo_corpus",
+    "diagnose": "layerwise.experiments.verbs",
     "edits": "layerwise.plan",
-    "effects": "layerwise.measure.effects",
-    "examine": "layerwise.measure.examine",
+    "evaluate": "layerwise.experiments.verbs",
     "families": "layerwise.plan",
+    "layer_weights": "layerwise.experiments.verbs",
     "load": "layerwise.stack",
-    "proxies": "layerwise.measure.proxies",
-    "racing": "layerwise.measure.racing",
-    "read": "layerwise.measure.reading",
-    "read_corpus": "layerwise.data.corpus",
+    "merge": "layerwise.experiments.verbs",
+    "read_corpus": "layerwise.data.text.corpus",
+    "robustness": "layerwise.experiments.verbs",
     "samplers": "layerwise.plan",
-    "save": "layerwise.merge",
-    "similarity": "layerwise.measure.similarity",
-    "sweep": "layerwise.measure.sweep",
+    "save": "layerwise.checkpoint",
+    "sweep": "layerwise.experiments.verbs",
     "verify": "layerwise.stack",
 }
 
 __all__ = [
     "Corpus",
-    "Examination",
     "LayerwiseError",
     "Plan",
+    "Result",
     "Run",
     "Stack",
-    "ablation",
+    "demo_corpus",
+    "diagnose",
     "edits",
-    "effects",
-    "examine",
+    "evaluate",
     "families",
+    "layer_weights",
     "load",
-    "proxies",
-    "racing",
-    "read",
+    "merge",
     "read_corpus",
+    "robustness",
     "samplers",
     "save",
-    "similarity",
     "sweep",
     "verify",
 ]
@@ -86,6 +81,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return metadata.version("layerwise")
+    if name in ("study", "train"):
+        return import_module(f"layerwise.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'layerwise' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Bounded reading: files that somebody hands in, never more of them than a machine bears.
+"""Bounded reading: files that somebody hands in, never more of them than a machine can take.
 
 A few kilobytes can ask for gigabytes (what a gzip file unpacks to), for a stack without end (brackets in brackets), or
 for hours (a number of a million digits). Whatever reads a file that layerwise has not written itself reads it through
@@ -108,14 +108,14 @@ def read_bytes(path: Path, most: int) -> bytes:
 def check_file(path: Path, most: int | None = None) -> None:
     """Raise `Unreadable` for what is no file, or has more than `most` bytes; nothing is opened."""
     try:
-        found = path.stat()
+        result = path.stat()
     except (OSError, ValueError) as error:
         raise Unreadable(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    kind = next((name for name, is_kind in _KINDS if is_kind(found.st_mode)), "thing without a name")
+    kind = next((name for name, is_kind in _KINDS if is_kind(result.st_mode)), "thing without a name")
     if kind != "file":
         raise Unreadable(f"is a {kind}, not a file")
     if most is not None:
-        check_size(found.st_size, most)
+        check_size(result.st_size, most)
 
 
 def check_size(size: int, most: int) -> None:
@@ -129,12 +129,12 @@ def unpacked(content: bytes, most: int = TEXT_SIZE) -> bytes:
     bound = unpacked_bound(len(content), most)
     try:
         with gzip.open(io.BytesIO(content)) as file:
-            found = file.read(bound + 1)
+            result = file.read(bound + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise Unreadable(f"is not a whole gzip file ({error})") from error
-    if len(found) > bound:
+    if len(result) > bound:
         raise Unreadable(f"has {size_in_words(len(content))} and unpacks to more than {size_in_words(bound)}")
-    return found
+    return result
 
 
 def unpacked_bound(size: int, most: int = TEXT_SIZE) -> int:

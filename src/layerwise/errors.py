@@ -11,8 +11,8 @@
     ├── OptionError            an option of the command line that nothing reads, or whose value no command takes
     └── TrainError             a training that cannot begin, or that must not go on: a loss that is not finite
 
-Each message answers three questions: what was asked, what was found, what to write instead. The command line
-prints the message alone; in Python the classes let a caller tell them apart.
+Each message answers three questions: what was requested, what was found, what to write instead. The command line
+prints the message alone; in Python a caller distinguishes them by their classes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class UnsupportedModel(ModelError):
 
 
 class DataError(LayerwiseError):
-    """Text that is missing, empty, binary, or shorter than what was asked of it."""
+    """Text that is missing, empty, binary, or shorter than what is needed."""
 
 
 class RunError(LayerwiseError):
@@ -71,7 +71,7 @@ class OptionError(LayerwiseError):
 
 
 class TrainError(LayerwiseError):
-    """A training that cannot begin as asked, or that must not go on, such as one whose loss is not finite."""
+    """A training that cannot begin as configured, or that must not continue, such as one whose loss is not finite."""
 
 
 _LISTED = 60

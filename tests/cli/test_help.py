@@ -1,136 +1,65 @@
-"""The face of the command: its verbs, its flags, its help, and what it costs to ask."""
+"""The face of the command: its verbs, its help, its errors, and what it costs to ask."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib import metadata
-from typing import Any
+from itertools import pairwise
+from typing import get_args
 
 import pytest
-import typer
 
 from cli.command import layerwise, refused
-from layerwise.cli import convert, knobs, options, refine, train
-from layerwise.cli.app import app
-from layerwise.data.augmentation import AUGMENTATIONS
-from layerwise.measure import study
-from layerwise.measure.reading import WINDOW
-from layerwise.models import VARIANTS
-from layerwise.plan import FAMILIES
+from layerwise.experiments.catalogue import CATALOGUE, configuration
+from layerwise.experiments.experiment import Experiment
+from layerwise.experiments.option import flag_of, options_of
+from layerwise.experiments.options.model import Device, Dtype
 from layerwise.stack.load import DEVICES, DTYPES
-from layerwise.train.recipe import METHODS
 
-MODEL_FLAGS = {"--layers", "--device", "--dtype", "--revision", "--trust-remote-code"}
-HELD_OUT = {"--validation", "--test"}
-FLAGS = {
-    "sweep": MODEL_FLAGS
-    | {"--text", "--tokens", "--length", "--batch-tokens", "--families", "--plan", "--tasks", "--task-folder"}
-    | {"--task-limit", "--run", "--fresh", "--no-similarity", "--seed", "--quiet", "--tokenizer"},
-    "diagnose": MODEL_FLAGS
-    | {"--text", "--tokens", "--length", "--batch-tokens", "--parts", "--budget", "--margin", "--curve-tokens"}
-    | {"--thorough", "--emit-schedule", "--spend", "--levels", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
-    "merge": {"--draws", "--save", "--plan", "--arm", "--images", "--text", "--unreadable", "--limit", "--length"}
-    | HELD_OUT
-    | {"--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},
-    "plan": {"--depth"},
-    "save": MODEL_FLAGS | {"--plan", "--to", "--fresh", "--quiet", "--tokenizer"},
-    "verify": MODEL_FLAGS | {"--plan"},
-    "train METHODS": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
-    | HELD_OUT
-    | {"--model", "--images", "--text", "--unreadable", "--limit", "--length", "--seeds", "--epochs", "--batch"}
-    | {"--accumulation", "--learning-rate", "--schedule", "--augmentation", "--precision", "--checks", "--set"}
-    | {"--drop", "--reach", "--skipping", "--position-table", "--prediction-loss", "--prediction-reads", "--alone"}
-    | {"--new-head", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
-    "train elc": {
-        "--vocabulary",
-        "--text",
-        "--size",
-        "--variants",
-        "--initialisation",
-        "--seeds",
-        "--steps",
-        "--epochs",
-        "--seconds",
-    }
-    | HELD_OUT
-    | {"--batch", "--accumulation", "--learning-rate", "--precision", "--checks", "--compile", "--set", "--run"}
-    | {"--fresh", "--seed", "--quiet", "--tokenizer", "--device"},
-    "train growth": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
-    | HELD_OUT
-    | {"--model", "--text", "--schedule", "--importance", "--equal", "--explain", "--alone", "--seeds", "--steps"}
-    | {"--epochs", "--passes", "--batch", "--accumulation", "--learning-rate", "--precision", "--checks", "--set"}
-    | {"--from-scratch", "--length", "--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
-    "robustness": MODEL_FLAGS - {"--trust-remote-code"}
-    | HELD_OUT
-    | {"--images", "--text", "--unreadable", "--limit", "--length", "--orders", "--draws", "--seeds"}
-    | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
-    "evaluate": MODEL_FLAGS - {"--layers"}
-    | {"--suite", "--data", "--password", "--temperature", "--too-long", "--limit", "--tasks", "--seeds"}
-    | {"--run", "--fresh", "--seed", "--quiet", "--tokenizer"},
-    "study layer-weights": {
-        "--text",
-        "--size",
-        "--seeds",
-        "--steps",
-        "--batch",
-        "--accumulation",
-        "--learning-rate",
-        "--precision",
-    }
-    | HELD_OUT
-    | {"--set", "--run", "--fresh", "--seed", "--quiet", "--tokenizer", "--device"},
-    "study growth": MODEL_FLAGS - {"--dtype", "--trust-remote-code"}
-    | HELD_OUT
-    | {"--model", "--text", "--arms", "--rates", "--pilots", "--seeds", "--steps", "--epochs", "--passes", "--batch"}
-    | {"--accumulation", "--precision", "--checks", "--set", "--from-scratch", "--length", "--run", "--fresh"}
-    | {"--seed", "--quiet", "--tokenizer"},
-    "convert": {"--variant", "--tokenizer", "--out", "--heads"},
-    "wiring": {"--keep", "--tolerance", "--rounds", "--save", "--images", "--text", "--unreadable", "--limit"}
-    | HELD_OUT
-    | {"--length", "--run", "--fresh", "--seed", "--quiet", "--device", "--dtype"},
-    "report": {"--to", "--markdown"},
-    "claims": {"--to"},
-    "export": {"--to", "--format"},
-}
+VERBS = [verb for verbs in CATALOGUE.values() for verb in verbs]
+OTHERS = ("plan", "report", "claims", "export", "run")
 
 
-def test_verbs_and_flags_are_these() -> None:
-    """A flag that disappears breaks someone's script: change this list on purpose or not at all."""
-    found = {
-        name: {flag for parameter in command.params for flag in parameter.opts if flag.startswith("--")}
-        for name, command in commands(typer.main.get_command(app))
-    }
-    assert found == FLAGS
-
-
-def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command by the words that call it, those of groups among them."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, f"{before}{name} ")
-        else:
-            yield f"{before}{name}", command
-
-
-@pytest.mark.parametrize("verb", FLAGS)
+@pytest.mark.parametrize("verb", [*VERBS, *OTHERS])
 def test_every_help_has_an_example_and_fits_eighty_columns(verb: str) -> None:
     ended = layerwise(*verb.split(), "--help")
     assert ended.code == 0
-    assert (
-        f" layerwise {verb.removesuffix(train.METHODS).strip()} " in ended.out.partition("Usage")[2].partition("\n")[2]
-    )
-    assert max(map(len, ended.out.splitlines())) <= 80
-    assert all(flag in ended.out for flag in FLAGS[verb])
+    lines = ended.out.splitlines()
+    assert any(line.strip().startswith(f"layerwise {verb} ") for line in lines[2:])
+    assert max(map(len, lines)) <= 80
     assert "…" not in ended.out
 
 
-def test_no_verb_gets_the_help() -> None:
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_a_verb_is_broken_by_the_terminal_alone(verb: str) -> None:
+    """Every example stands on a line of its own, and no paragraph has the line breaks of the source."""
+    kind = configuration(verb)
+    shown, _, parameters = layerwise(*verb.split(), "--help").out.partition("╭")
+    lines = [line.rstrip() for line in shown.splitlines()]
+    assert all(f"layerwise {verb} {example}".rstrip() in lines for example in kind.EXAMPLES)
+    for line, following in pairwise(lines[2:]):
+        if line and following:
+            assert len(line) + 1 + len(following.split()[0]) > 80, line
+    assert "default: False" not in parameters
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_names_every_option_of_the_configuration(verb: str) -> None:
+    kind = configuration(verb)
+    shown = layerwise(*verb.split(), "--help").out
+    assert all(flag_of(kind, name).removeprefix("--no-") in shown for name in options_of(kind))
+    assert ("--dry-run" in shown) == issubclass(kind, Experiment)
+
+
+def test_no_verb_gets_the_help_with_every_verb_in_its_group() -> None:
     ended = layerwise()
-    assert all(f" {verb.split()[0]} " in ended.out + ended.err for verb in FLAGS)
-    assert "layerwise sweep demo" in ended.out + ended.err
-    assert layerwise("-h").code == 0
+    assert ended.code == 0
+    assert all(f" {verb.split()[0]} " in ended.out for verb in (*VERBS, *OTHERS))
+    groups = ("Plans", "Measuring", "Changing", "Training", "Comparing", "Results")
+    places = [ended.out.index(f"─ {group} ─") for group in groups]
+    assert places == sorted(places)
+    assert layerwise("-h").out == ended.out
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -138,54 +67,60 @@ def test_the_version_is_that_of_the_package() -> None:
     assert (ended.code, ended.out, ended.err) == (0, f"layerwise {metadata.version('layerwise')}\n", "")
 
 
-def test_choices_in_the_help_are_those_of_the_code() -> None:
-    assert (options.DEVICES, options.DTYPES) == (DEVICES, DTYPES)
-    assert knobs.AUGMENTATIONS == AUGMENTATIONS
-    assert set(convert.PUBLISHED) == set(VARIANTS) - {"denseformer"}
-    assert all(name in layerwise("train", "METHODS", "--help").out for name in METHODS)
-    assert {*refine.APART, train.METHODS} == set(typer.main.get_command(train.train).commands)  # type: ignore[attr-defined]
-    shown = layerwise("sweep", "--help").out
-    assert all(name in shown for name in FAMILIES)
-    assert f"by default {WINDOW} tokens" in shown
-    assert f"[default: {study.BATCH_TOKENS}]" in shown
-    assert f"[default: {','.join(study.DEFAULT_FAMILIES)}]" in shown
+def test_choices_that_are_too_heavy_to_import_are_those_of_the_code() -> None:
+    assert (get_args(Device), get_args(Dtype)) == (DEVICES, DTYPES)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["swep"], "No such command 'swep'. Did you mean 'sweep'?"),
-        (["sweep"], "Missing argument 'MODEL'"),
-        (["plan"], "Missing argument 'PLAN"),
-        (["report"], "Missing argument 'RUN'"),
-        (["sweep", "demo", "--famlies", "painters"], "No such option: --famlies"),
-        (["sweep", "demo", "--tokens", "many"], "Invalid value for '--tokens'"),
-        (["plan", "0-3", "--depth", "0"], "Invalid value for '--depth'"),
+        (["swep"], 'Unknown command "swep". Did you mean "sweep"?'),
+        (["sweep"], "MODEL requires an argument"),
+        (["report"], "RUN requires an argument"),
+        (["sweep", "demo", "--famlies", "painters"], "Unknown option: --famlies. Did you mean --families?"),
     ],
 )
 def test_slips_of_the_keyboard_are_answered(arguments: list[str], message: str) -> None:
-    said = refused(*arguments)
-    assert message in said
-    assert "--help says what there is" in said
+    text = refused(*arguments)
+    assert message in text
+    assert "--help lists the options" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sweep", "demo", "--tokens", "0"], "--tokens takes a number from 1; found 0"),
+        (["sweep", "demo", "--tokens", "many"], "--tokens takes a whole number; found 'many'"),
+        (["sweep", "demo", "--tokens", "1.5"], "--tokens takes a whole number; found '1.5'"),
+        (["plan", "0-3", "--depth", "0"], "--depth takes a number from 1"),
+        (["plan"], "a plan"),
+        (["sweep", "demo", "--task-limit", "3"], "--task-limit does nothing here"),
+        (["sweep", "demo", "--tokenizer", ""], "--tokenizer was given an empty text"),
+        (["sweep", "demo", "--run", ""], "--run was given an empty text"),
+        (["sweep", "demo", "--device", "gpu"], "--device takes one of auto, cpu, cuda, mps, xpu; found 'gpu'"),
+        (["report", ""], "RUN was given an empty text"),
+        (["report", "demo", "--output", "x" * 5000], "cannot be looked up"),
+        (["export", "demo", "--output", ""], "--output was given an empty text"),
+        (["run", ""], "FILE was given an empty text"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_before_anything_is_loaded(arguments: list[str], message: str) -> None:
+    assert message in refused(*arguments)
 
 
 def test_what_needs_no_torch_does_not_wait_for_it() -> None:
     """Help, plans and options that can be refused at once do not import what takes seconds."""
-    script = """
+    script = f"""
 import sys
 from layerwise.cli.app import main
-for words in (["plan", "0-13 18-31"], ["sweep", "--help"], ["sweep", "x", "--families", "painter"],
-              ["train", "layershufle", "--model", "x"], ["train", "METHODS", "--help"],
-              ["train", "elc", "--help"], ["study", "layer-weights", "--help"], ["train", "growth", "--help"],
-              ["train", "growth", "--schedule", "publisht"], ["study", "growth", "--arms", "publisht"],
-              ["robustness", "--help"],
-              ["evaluate", "--help"], ["evaluate", "x", "--suite", "blmp"]):
+for words in (["--help"], ["plan", "0-13 18-31"], ["sweep", "x", "--families", "painter"],
+              *([*verb.split(), "--help"] for verb in {VERBS!r})):
     sys.argv = ["layerwise", *words]
     try:
         main()
     except SystemExit:
         pass
-heavy = {"torch", "transformers", "plotly", "scipy", "pyarrow", "numpy"} & set(sys.modules)
+heavy = {{"torch", "transformers", "plotly", "scipy", "pyarrow", "numpy"}} & set(sys.modules)
 assert not heavy, heavy
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from cli.command import layerwise, start
-from layerwise.cli import findings
-from layerwise.measure import conduct
+from layerwise.experiments import summary
+from layerwise.experiments.sweep import run as sweep_run
 from layerwise.results import Loss, Run, Store
 
-ARGUMENTS = ("--families", "leave_one_out", "--length", "20", "--batch-tokens", "40")
+ARGUMENTS = ("--families", "leave_one_out", "--max-length", "20", "--batch-tokens", "40")
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def test_whenever_a_sweep_is_stopped_it_can_be_reported(
     assert ended.code == 0, ended.err
     assert "0-3" in {row.plan for row in rows(tmp_path / "run")}
     with Run.open(tmp_path / "run") as run:
-        found = findings.report_data(run)
+        found = summary.report_data(run)
     assert {score.subject for score in found.scores if score.metric == "nll"} >= {"0-3"}
 
 
@@ -88,7 +88,7 @@ def test_ctrl_c_of_the_real_command(command: tuple[str | Path, ...], whole: list
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert out == ""
-    assert err.splitlines()[-1].endswith("rows are kept; the same command goes on from here")
+    assert err.splitlines()[-1].endswith("are kept; run the same command again to resume")
     assert "Traceback" not in err
     kept = rows(tmp_path / "run")
     assert kept
@@ -97,6 +97,7 @@ def test_ctrl_c_of_the_real_command(command: tuple[str | Path, ...], whole: list
     assert rows(tmp_path / "run") == whole
 
 
+@pytest.mark.slow
 def test_ctrl_c_before_there_is_a_run(command: tuple[str | Path, ...], tmp_path: Path) -> None:
     process = start(*command)
     assert process.stderr is not None
@@ -130,7 +131,7 @@ def test_ctrl_c_while_saving(
         ended = layerwise(*command)
     assert ended.code == 130
     kept = rows(tmp_path / "run")
-    assert f"stopped: {len(kept)} rows are kept" in ended.err
+    assert f"stopped: {len(kept)} rows, finished models and checkpoints are kept" in ended.err
     assert len(kept) < strike
     assert layerwise(*command).code == 0
     assert rows(tmp_path / "run") == whole
@@ -148,7 +149,7 @@ def test_ctrl_c_after_the_sweep(
         signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patched, own_interrupt():
-        patched.setattr(conduct, part, struck)
+        patched.setattr(sweep_run, part, struck)
         ended = layerwise(*command)
     assert ended.code == 130
     assert rows(tmp_path / "run") == whole

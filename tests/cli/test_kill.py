@@ -59,7 +59,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     place = tmp_path_factory.mktemp("inputs")
     model = save_llama(place / "model", depth=6)
     texts = save_texts(place / "texts", count=12, characters=200)
-    return ("sweep", model, "--text", texts, "--length", "60", "--batch-tokens", "240")
+    return ("sweep", model, "--text", texts, "--max-length", "60", "--batch-tokens", "240")
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_two_kills(command: Command, tmp_path: Path) -> None:
     assert len(Counter(kept.values())) == 2
     ended = layerwise(*command, "--run", killed)
     assert ended.code == 0
-    assert f"resumed: {len(kept):,} rows are there already" in ended.err
+    assert f"resumed: {len(kept):,} rows are stored already" in ended.err
     assert kept.items() <= sessions_of_rows(killed, tmp_path / "copy").items()
     assert losses_of(killed) == losses_of(whole)
     assert scores_of(killed) == scores_of(whole)

@@ -114,8 +114,8 @@ def test_a_model_of_text_without_a_head(sweep: Callable[..., str], tmp_path: Pat
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
-        ("--device", "gpu", "device 'gpu' is not known"),
-        ("--dtype", "float23", "did you mean float32"),
+        ("--device", "gpu", "--device takes one of auto, cpu, cuda, mps, xpu; found 'gpu'"),
+        ("--dtype", "float23", "--dtype takes one of auto, float32, float16, bfloat16, float64; found 'float23'"),
         ("--layers", "model.leyers", "model.leyers"),
     ],
 )
@@ -131,7 +131,7 @@ def test_no_text_at_all(model: Path, folder: Path) -> None:
 
 
 def test_windows_longer_than_the_model_has_positions(sweep: Callable[..., str]) -> None:
-    assert "the model has 128 positions: use --length 128 or less" in sweep("--length", "129")
+    assert "the model has 128 positions: use --max-length 128 or less" in sweep("--max-length", "129")
 
 
 def test_fewer_tokens_than_a_window(sweep: Callable[..., str]) -> None:
@@ -145,12 +145,12 @@ def test_text_that_gives_no_interval_is_refused_before_it_is_measured(verb: str,
     message = refused(verb, model, "--text", tmp_path / "text.txt", "--run", tmp_path / "run")
     assert "the text makes 1 window of 105 scored tokens" in message
     assert "needs at least 8 windows or documents: give a text of 1,024 tokens or more, or shorter windows" in message
-    assert "--length 13" in message
+    assert "--max-length 13" in message
     assert not (tmp_path / "run").exists()
 
 
 def test_too_few_examples_to_report_on_are_refused_before_any_is_asked(model: Path, texts: Path, folder: Path) -> None:
-    message = refused("robustness", model, "--text", texts, "--length", "60", "--run", folder)
+    message = refused("robustness", model, "--text", texts, "--max-length", "60", "--run", folder)
     assert "leaves 3 examples to report on" in message
     assert "needs at least 8: give more documents, shorter windows" in message
     assert not folder.exists()
@@ -202,7 +202,7 @@ def test_a_run_folder_that_another_process_writes(model: Path, texts: Path, fold
         before = list(run.store.losses())
         manifest = run.manifest
     with Run.resume_or_create(folder, manifest):
-        for more in ((), ("--fresh",)):
+        for more in ((), ("--overwrite",)):
             assert f"is in use: process {os.getpid()} is writing to it" in refused(*arguments, *more)
     with Run.open(folder) as run:
         assert list(run.store.losses()) == before
@@ -252,7 +252,7 @@ def test_the_folder_of_another_run_keeps_its_rows(
     )
     assert "This folder holds another run" in message
     assert said in message
-    assert "--fresh" in message
+    assert "--overwrite" in message
     with Run.open(folder) as run:
         assert list(run.store.losses()) == before
 
@@ -270,7 +270,7 @@ def test_the_same_command_on_another_number_of_threads_finds_its_run_and_is_refu
             monkeypatch.setattr(torch, "get_num_threads", lambda: thread_count() + 1)
         assert "This folder holds another run" in refused(*arguments, *more)
     assert len(list((tmp_path / "runs").iterdir())) == 1
-    assert layerwise(*arguments, "--fresh").code == 0
+    assert layerwise(*arguments, "--overwrite").code == 0
 
 
 def test_another_processor_is_noted_in_the_run(
@@ -316,7 +316,8 @@ def test_a_full_disk_keeps_what_was_written(
         connection.execute(f"PRAGMA max_page_count = {pages + 1}")
         return connection
 
-    arguments = ("sweep", model, "--text", texts, "--run", folder, "--length", "10", *FEW)
+    sweep = ("sweep", model, "--text", texts, "--max-length", "10", *FEW)
+    arguments = (*sweep, "--run", folder)
     with monkeypatch.context() as full:
         full.setattr("layerwise.results.store.connect_for_writing", small)
         assert "is full. All rows up to the last finished batch are safe" in refused(*arguments)
@@ -325,9 +326,9 @@ def test_a_full_disk_keeps_what_was_written(
     assert kept
     resumed = layerwise(*arguments)
     assert resumed.code == 0
-    assert f"resumed: {len(kept)} rows are there already" in resumed.err
+    assert f"resumed: {len(kept)} rows are stored already" in resumed.err
     whole = folder.with_name("whole")
-    assert layerwise(*arguments, "--run", whole).code == 0
+    assert layerwise(*sweep, "--run", whole).code == 0
     with Run.open(folder) as run, Run.open(whole) as other:
         losses = list(run.store.losses())
         assert set(kept) < set(losses)

@@ -11,8 +11,8 @@ from pyarrow import parquet
 
 from cli.command import layerwise, refused
 from cli.conftest import DEPTH, save_llama
-from layerwise.cli import screen
-from layerwise.cli.findings import report_data
+from layerwise.experiments import terminal
+from layerwise.experiments.summary import report_data
 from layerwise.plan import Plan, families
 from layerwise.results import Run
 
@@ -66,7 +66,7 @@ def test_the_same_sweep_again_computes_nothing(swept: Path, model: Path, texts: 
         before = list(run.store.losses()), run.store.scores()
     ended = layerwise("sweep", model, "--text", texts, "--run", swept, "--plan", "0 (1|2) 3", *FEW)
     assert ended.code == 0
-    assert "nothing is left to sweep" in ended.err
+    assert "sweep:" not in ended.err
     with Run.open(swept) as run:
         assert (list(run.store.losses()), run.store.scores()) == before
         assert len(run.store.sessions()) == 2
@@ -90,10 +90,10 @@ def test_without_a_folder_the_run_is_named_by_what_is_measured(
         assert len(run.store.sessions()) == 2
 
 
-def test_fresh_discards_the_rows(model: Path, texts: Path, tmp_path: Path) -> None:
+def test_overwrite_discards_the_rows(model: Path, texts: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert layerwise("sweep", model, "--text", texts, "--run", run, *FEW).code == 0
-    other = ("--families", "swap_adjacent", "--no-similarity", "--fresh")
+    other = ("--families", "swap_adjacent", "--no-similarity", "--overwrite")
     assert layerwise("sweep", model, "--text", texts, "--run", run, *other).code == 0
     with Run.open(run) as opened:
         assert "1 0 2 3" in {row.plan for row in opened.store.losses()}
@@ -102,7 +102,7 @@ def test_fresh_discards_the_rows(model: Path, texts: Path, tmp_path: Path) -> No
 
 def test_a_text_limit_and_a_window_length(model: Path, texts: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    limits = ("--tokens", "300", "--length", "40", "--batch-tokens", "100", "--seed", "3")
+    limits = ("--tokens", "300", "--max-length", "40", "--batch-tokens", "100", "--seed", "3")
     assert layerwise("sweep", model, "--text", texts, "--run", run, *FEW, *limits).code == 0
     with Run.open(run) as opened:
         assert (opened.manifest.window, opened.manifest.seed) == (40, 3)
@@ -147,7 +147,7 @@ def test_a_plan_may_be_given_without_quotes() -> None:
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_the_picture_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, depth: int, columns: int) -> None:
     # The console reads COLUMNS once, when it is made: a runner that sets it would fix the width for good.
-    monkeypatch.setattr(screen.output, "_width", columns)
+    monkeypatch.setattr(terminal.output, "_width", columns)
     middle = depth // 2
     drawn = [
         line for line in layerwise("plan", str(Plan.identity(depth)), f"({middle}|0)*2").out.splitlines() if "█" in line
@@ -184,7 +184,7 @@ def test_a_law_that_fails_is_said_and_ends_with_one(model: Path, monkeypatch: py
 
 def test_report_again_and_elsewhere(swept: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    ended = layerwise("report", swept, "--to", page)
+    ended = layerwise("report", swept, "--output", page)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.endswith(f"report: {page}\n")
     assert page.read_text() == swept.joinpath("report.html").read_text()
@@ -220,7 +220,7 @@ def test_report_of_a_run_that_was_stopped_reckons_on_what_all_plans_have(swept: 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_export_writes_what_the_store_holds(swept: Path, tmp_path: Path, kind: str) -> None:
-    ended = layerwise("export", swept, "--to", tmp_path / "tables", "--format", kind)
+    ended = layerwise("export", swept, "--output", tmp_path / "tables", "--format", kind)
     assert (ended.code, ended.err) == (0, "")
     written = [Path(line) for line in ended.out.splitlines()]
     assert all(path.is_file() for path in written)
@@ -247,7 +247,7 @@ def test_claims_of_several_runs_are_one_page(swept: Path, tmp_path: Path) -> Non
     printed = layerwise("claims", swept)
     assert printed.code == 0
     assert printed.out.startswith("# What became of the published claims\n")
-    written = layerwise("claims", swept, swept, "--to", tmp_path / "claims.md")
+    written = layerwise("claims", swept, swept, "--output", tmp_path / "claims.md")
     assert written.out == f"claims: {tmp_path / 'claims.md'}\n"
     assert "\n| 2 | " in (tmp_path / "claims.md").read_text(encoding="utf-8")
     assert "is not a run" in refused("claims", tmp_path / "nothing")

@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from contracts import naive, specimen
 from contracts.specimen import DEPTH, Specimen
 from layerwise.errors import UnsupportedModel
-from layerwise.plan import PARTS, Plan
+from layerwise.plan import SUBLAYERS, Plan
 from layerwise.stack import Capture, Stack, load
-from layerwise.stack.longest import longest_input
+from layerwise.stack.max_length import longest_input
 
 Answer = Literal["yes", "n/a"]
 Halves = Literal["in turn", "side by side", "no"]
@@ -220,14 +220,14 @@ def _check_halves_of_a_layer(stack: Stack, captured: Capture, layer: int) -> Hal
     """Whether a layer is its halves in turn or side by side; the mlp half acts on every token alone."""
     state = stack.run(Plan.of(range(layer)), captured) if layer else captured.state
     whole = stack.apply(layer, state, captured)
-    attn, mlp = (stack.apply(layer, state, captured, part) for part in PARTS)
+    attn, mlp = (stack.apply(layer, state, captured, part) for part in SUBLAYERS)
     in_turn = distance(stack.apply(layer, attn, captured, "mlp"), whole)
     side_by_side = distance(attn + mlp - state, whole)
     assert min(in_turn, side_by_side) <= ROUNDING, f"the halves of layer {layer} do not make it: {in_turn:.2g} off"
     assert max(in_turn, side_by_side) > 10 * ROUNDING, f"the test cannot tell how layer {layer} is put together"
     elsewhere = state.clone()
     elsewhere[:, 0] = elsewhere[:, 0].flip(-1)
-    changed = {part: stack.apply(layer, elsewhere, captured, part)[:, 1:] for part in PARTS}
+    changed = {part: stack.apply(layer, elsewhere, captured, part)[:, 1:] for part in SUBLAYERS}
     assert distance(changed["mlp"], mlp[:, 1:]) <= ROUNDING, f"{layer}.mlp mixes tokens"
     assert distance(changed["attn"], attn[:, 1:]) > ROUNDING, f"{layer}.attn does not mix tokens"
     return "in turn" if in_turn <= ROUNDING else "side by side"

@@ -13,13 +13,14 @@ from torch import nn
 
 from contracts import checks, specimen, support
 from contracts.specimen import Refusal, Specimen
-from contracts.tiers import REPRESENTATIVE, every_type
+from contracts.tiers import LONG, REPRESENTATIVE, TENTH, every_type
 from contracts.zoo import REFUSED, SUPPORTED
 from layerwise.errors import ModelError, UnsupportedModel
-from layerwise.stack import Stack, clone, load, stack, visits
+from layerwise.stack import Stack, load, stack
+from layerwise.stack.executors import clone, in_place
 
 
-@every_type(fast=REPRESENTATIVE)
+@every_type(fast=REPRESENTATIVE - LONG, slow=LONG | TENTH)
 def test_every_promise_is_kept(one: Specimen) -> None:
     """The model is built and loaded once; a failure's traceback names the promise."""
     if one.model_type not in transformers.CONFIG_MAPPING:
@@ -66,6 +67,15 @@ def test_the_zoo_is_sorted_and_names_each_type_once() -> None:
     assert not set(supported) & set(refused)
 
 
+def test_every_tag_is_kept_fast_by_a_representative() -> None:
+    fast = REPRESENTATIVE - LONG
+    assert LONG < REPRESENTATIVE
+    assert {(one.kind, tag) for one in SUPPORTED for tag in one.tags} == {
+        (one.kind, tag) for one in SUPPORTED for tag in one.tags if one.model_type in fast
+    }
+    assert len(TENTH) >= 19
+
+
 def test_the_table_names_the_zoo_and_nothing_else() -> None:
     assert set(support.committed_rows()) == {str(one) for one in (*SUPPORTED, *REFUSED)}
     rows = support.committed_rows()
@@ -96,12 +106,12 @@ def test_the_decoding_check_notices_a_stale_cache_slot(monkeypatch: pytest.Monke
 def test_the_decoding_check_notices_a_stale_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that leaves the configuration in the order of the layers mistakes full for sliding attention."""
     subject = checks.subject(_named("gemma2"))
-    monkeypatch.setattr(visits, "visit_order", lambda *_: nullcontext())
+    monkeypatch.setattr(in_place, "visit_order", lambda *_: nullcontext())
     with pytest.raises((AssertionError, IndexError, ModelError)):
         checks.check_decoding(subject)
 
 
-FORGETTING = {"step by step": (stack, "only", lambda *_: nullcontext()), "in place": (visits, "_silence", None)}
+FORGETTING = {"step by step": (stack, "only", lambda *_: nullcontext()), "in place": (in_place, "_silence", None)}
 
 
 @pytest.mark.parametrize("way", FORGETTING)
@@ -116,14 +126,14 @@ def test_the_check_of_halves_notices_a_whole_layer_in_their_place(way: str, monk
 def test_the_recording_check_notices_visits_without_the_hooks_of_their_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Visits with hooks of their own record no hidden states: the model installs its hooks on its layers."""
     subject = checks.subject(_named("llama"))
-    shared = visits.clone
+    shared = in_place.clone
 
     def unhooked(*args: Any) -> nn.Module:
         made = shared(*args)
         vars(made)["_forward_hooks"] = {}
         return made
 
-    monkeypatch.setattr(visits, "clone", unhooked)
+    monkeypatch.setattr(in_place, "clone", unhooked)
     with pytest.raises(AssertionError):
         checks.check_recording(subject)
 

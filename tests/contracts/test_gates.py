@@ -25,13 +25,13 @@ from contracts.tiers import REPRESENTATIVE, every_type
 from contracts.zoo import SUPPORTED
 from layerwise.data.batches import LabelledBatch, item
 from layerwise.errors import UnsupportedModel
-from layerwise.measure import backward as module
-from layerwise.measure.backward import backward, differentiable
-from layerwise.plan import PARTS
+from layerwise.measure.gradients import backward as module
+from layerwise.measure.gradients.backward import backward, differentiable
+from layerwise.plan import SUBLAYERS
 from layerwise.stack import Stack, load
 from layerwise.stack.branches import Branches, Edit
+from layerwise.stack.executors.state import read_state, returned_state, with_returned_state
 from layerwise.stack.inputs import main_tensor
-from layerwise.stack.state import read_state, returned_state, with_returned_state
 
 LAYERS = (0, 3)
 STEP = 1e-5
@@ -122,7 +122,7 @@ def subject(one: Specimen) -> tuple[Stack, LabelledBatch, Branches | None]:
 def check_gates(stack: Stack, batch: LabelledBatch, branches: Branches | None) -> None:
     with differentiable(stack):
         gates: Mapping[str, Tensor] = backward(stack, batch, branches).gates
-    parts = ("", *(f".{part}" for part in PARTS)) if branches is not None else ("",)
+    parts = ("", *(f".{part}" for part in SUBLAYERS)) if branches is not None else ("",)
     for name in (f"{layer}{part}" for layer in LAYERS for part in parts):
         far_below, below, above, far_above = (
             losses_at(stack, batch, branches, name, 1 + steps * STEP) for steps in (-2, -1, 1, 2)

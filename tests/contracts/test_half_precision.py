@@ -22,11 +22,13 @@ from contracts import specimen
 from contracts.specimen import Specimen
 from contracts.tiers import EXHAUSTIVE, every_type
 from contracts.zoo import REFUSED
+from layerwise.checkpoint import save, write
 from layerwise.errors import LayerwiseError, UnsupportedModel
-from layerwise.merge import checkpoint, save
 from layerwise.plan import Plan
-from layerwise.stack import Stack, branches, load, passes, proofs, verify
-from layerwise.stack.state import read_state, returned_state, with_returned_state
+from layerwise.stack import Stack, branches, load, verify
+from layerwise.stack.checks import requirements
+from layerwise.stack.executors import passes
+from layerwise.stack.executors.state import read_state, returned_state, with_returned_state
 
 laws = import_module("layerwise.stack.verify")  # `layerwise.stack` has the function by that name
 
@@ -95,7 +97,7 @@ def _no_type_is_judged_by_its_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Laws about decoding are asked of a few tokens.
     """
-    for module in (proofs, branches, laws, checkpoint):
+    for module in (requirements, branches, laws, write):
         monkeypatch.setattr(module, "in_float32", _computing_once(module.in_float32))
     monkeypatch.setattr(laws, "NEW_TOKENS", 3)
 
@@ -213,7 +215,7 @@ def test_a_merge_that_is_off_is_found(one: Specimen, dtype: torch.dtype, monkeyp
         return state * (1 + OFF * (torch.arange(state.shape[-1]) % 2)).to(state.dtype)
 
     monkeypatch.setattr(passes, "follow", follow_off)
-    monkeypatch.setattr(proofs, "prove_free_of_position", lambda *arguments: None)
+    monkeypatch.setattr(requirements, "prove_free_of_position", lambda *arguments: None)
     monkeypatch.setattr(laws, "_decoding_laws", lambda *arguments: ())
     half, whole = pair.each(verified)
     assert half == whole
@@ -233,7 +235,7 @@ def test_checkpoints_are_written_alike(one: Specimen, dtype: torch.dtype) -> Non
 def test_wrong_checkpoints_are_refused(
     one: Specimen, wrong: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weights = checkpoint._weights
+    weights = write._weights
     order = Plan.parse("2 0 4") if wrong == "another order" else SHORTER
     scale = OFF if wrong == "one layer off" else 0.0
 
@@ -244,7 +246,7 @@ def test_wrong_checkpoints_are_refused(
             for name, value in weights(stack, order).items()
         }
 
-    monkeypatch.setattr(checkpoint, "_weights", written)
+    monkeypatch.setattr(write, "_weights", written)
     half, whole = twins(one, dtype, rounded_buffers=False).each(saved)
     assert half == whole
     assert half != str(SHORTER)

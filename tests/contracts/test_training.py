@@ -19,7 +19,7 @@ from contracts import specimen
 from contracts.specimen import DEPTH, VOCABULARY, Specimen
 from contracts.zoo import SUPPORTED
 from layerwise.plan import Plan
-from layerwise.plan.samplers import Draws, Drop, Fixed, Sampler, Shuffle
+from layerwise.plan.samplers import Drop, Fixed, Sampler, SeededSampler, Shuffle
 from layerwise.stack import load
 from layerwise.train.trainer import PlanTrainer
 
@@ -88,8 +88,8 @@ def _trained(one: Specimen, sampler: Sampler, folder: Path) -> Watched:
     set_seed(1)
     trainer = Watched(
         stack=stack,
-        draws=Draws(sampler, stack.depth, 1),
-        validation=Draws(Fixed(), stack.depth, 0),
+        draws=SeededSampler(sampler, stack.depth, 1),
+        validation=SeededSampler(Fixed(), stack.depth, 0),
         args=TrainingArguments(
             output_dir=str(folder), max_steps=STEPS, per_device_train_batch_size=4, learning_rate=1e-3, use_cpu=True,
             report_to="none", disable_tqdm=True, remove_unused_columns=False, label_names=["labels"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -17,17 +18,24 @@ REPRESENTATIVE = frozenset(
 """The first type of each kind with its tags: decoders with experts, with sliding windows, encoders, and so on."""
 
 
+LONG = frozenset({"axk1", "bailing_hybrid"})
+"""The representatives that take more than two seconds; each of their tags has another type that represents it."""
+
+TENTH = frozenset(random.Random(0).sample([one.model_type for one in SUPPORTED], len(SUPPORTED) // 10))
+"""Types drawn once: what a version of transformers changes in all types of a family, or in most, shows in some."""
+
+
 def every_type(
-    *, fast: Collection[str], slow: Collection[str] | None = None, marks: Mapping[str, Any] | None = None
+    *, fast: Collection[str], slow: Collection[str], marks: Mapping[str, Any] | None = None
 ) -> pytest.MarkDecorator:
     """Ask the test of `one`, each type of the zoo: those of `fast` and `slow` in these tiers, the rest exhaustively.
 
-    Without `slow` the rest is slow. `marks` are further marks of a type.
+    `marks` are further marks of a type.
     """
     marked = []
     for one in SUPPORTED:
         name = one.model_type
-        tier = () if name in fast else (pytest.mark.slow,) if slow is None or name in slow else EXHAUSTIVE
+        tier = () if name in fast else (pytest.mark.slow,) if name in slow else EXHAUSTIVE
         more = (marks[name],) if marks and name in marks else ()
         marked.append(pytest.param(one, marks=(*tier, *more), id=name))
     return pytest.mark.parametrize("one", marked)

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerwise.data import tokens
 from layerwise.data.batches import IGNORED, Batch, batches, regrouped
-from layerwise.data.tokens import MASKED_SHARE, Window
+from layerwise.data.text import tokens
+from layerwise.data.text.tokens import MASKED_SHARE, Window
 from layerwise.errors import DataError
 
 PAD, MASK = 0, 99

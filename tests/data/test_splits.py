@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.data.digits import digits
 from layerwise.data.splits import Examples, Splits, digest, stratified
+from layerwise.data.vision.digits import digits
 from layerwise.errors import DataError
 
 SHARES = (0.6, 0.2, 0.2)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from layerwise.data import skills
-from layerwise.data.corpus import Corpus
-from layerwise.data.documents import Document
-from layerwise.measure.sweep import sweep
+from layerwise.data.text import skills
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.measure.interventions.sweep import sweep
 from layerwise.plan import Plan
 from layerwise.stack import load
 

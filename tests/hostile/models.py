@@ -374,7 +374,7 @@ def _newborn(case: str, says: Says, content: bytes | None = None, **changes: obj
         settings = json.loads((place / "config.json").read_text()) | {"vocab_size": 512} | changes
         (place / "config.json").write_bytes(json.dumps(settings).encode() if content is None else content)
 
-    asked = ("train", "growth", "--model", "model", "--text", "texts", "--length", "32", "--explain")
+    asked = ("train", "growth", "--model", "model", "--text", "texts", "--max-length", "32", "--dry-run")
     return Case(f"from scratch: {case}", asked, says, make)
 
 

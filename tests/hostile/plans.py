@@ -72,7 +72,7 @@ def _schedule(case: str, content: bytes | str | Callable[[], bytes], *says: str,
     return Case(f"a schedule: {case}", (*GROW, name), (name, *says), make)
 
 
-GROW = ("train", "growth", "--text", "texts", "--explain", "--length", "32", "--schedule")
+GROW = ("train", "growth", "--text", "texts", "--dry-run", "--max-length", "32", "--schedule")
 GOOD = """\
 name: two
 depth: 12

@@ -43,22 +43,22 @@ HOSTILE = "<script>alert(1)</script> [a](http://b.c) | \x1b[2J \r\n # h"
 MANIFESTS: tuple[tuple[str, runs.Make, str], ...] = (
     ("a list", runs.manifest("[]"), "is a list and not an object"),
     ("a number", runs.manifest("7"), "is 7 and not an object"),
-    ("cut short", runs.manifest('{"format": 2, "model"'), "is not JSON"),
+    ("cut short", runs.manifest('{"format": 3, "model"'), "is not JSON"),
     ("empty", runs.manifest(""), "is not JSON"),
     ("raw bytes", runs.manifest(b"\xff\xfe\0\0"), "is not UTF-8 text"),
     ("nested a million times", runs.manifest("[" * 1_000_000), "nested too deeply"),
     ("nested a hundred times", runs.manifest(command=[[["x"]]]), "where a text belongs"),
-    ("a number of 5,000 digits", runs.manifest('{"format": 2, "seed": ' + "9" * 5000 + "}"), "4,300 digits"),
+    ("a number of 5,000 digits", runs.manifest('{"format": 3, "seed": ' + "9" * 5000 + "}"), "4,300 digits"),
     ("a seed of 100 digits", runs.manifest(seed=10**100), "more than 64 bits"),
     ("a seed in words", runs.manifest(seed="seven"), "where a whole number belongs"),
-    ("an infinite seed", runs.manifest('{"format": 2, "seed": 1e999}'), "does not have the expected fields"),
+    ("an infinite seed", runs.manifest('{"format": 3, "seed": 1e999}'), "does not have the expected fields"),
     ("tokens below nothing", runs.manifest(tokens=-5), "nothing is counted below 0"),
     ("families as a text", runs.manifest(families="skip"), "where a list belongs"),
     ("versions as a list", runs.manifest(versions=["torch"]), "where an object belongs"),
     ("a model that is null", runs.manifest(model=None), "where a text belongs"),
     ("a model that is no Unicode", runs.manifest(model="\ud800"), "not Unicode"),
     ("a field too many", runs.manifest(surprise=1), "unknown ['surprise']"),
-    ("a field that is gone", runs.manifest('{"format": 2, "model": "demo"}'), "missing ['command'"),
+    ("a field that is gone", runs.manifest('{"format": 3, "model": "demo"}'), "missing ['command'"),
     ("of another version", runs.manifest(format=99), "has format 99"),
     ("a folder", runs.replaced("manifest.json", Path.mkdir), "is a folder, not a file"),
     ("a pipe", runs.replaced("manifest.json", runs.pipe), "is a pipe, not a file"),
@@ -79,7 +79,7 @@ TABLES: tuple[tuple[str, runs.Make, tuple[str, ...]], ...] = (
     ("a text that is no Unicode", runs.tables("UPDATE plan_texts SET text = CAST(x'ff' AS TEXT) WHERE id = 2"),
      ("cannot be used",)),
     ("layers in words", runs.tables("UPDATE plans SET affected = 'x'"), DAMAGED),
-    ("a missing column", runs.tables("ALTER TABLE scores DROP COLUMN resolution"), ("has no column resolution",)),
+    ("a missing column", runs.tables("ALTER TABLE scores DROP COLUMN mde"), ("has no column mde",)),
     ("a missing table", runs.tables("DROP TABLE plans"), ("has no table plans",)),
     ("a view without end", runs.tables(
         "ALTER TABLE losses RENAME TO l",
@@ -133,15 +133,16 @@ def _no_identity(folder: Path) -> None:
 
 
 PAGES: tuple[Case, ...] = (
-    Case("a report into a folder", (*REPORT, "--to", "run"), ("could not be written",), _file),
-    Case("a report into nothing", (*REPORT, "--to", "."), ("could not be written",), _file),
-    Case("a report into an empty name", (*REPORT, "--to="), ("--to was given an empty text",), _file),
-    Case("a report beneath a file", (*REPORT, "--to", "file/report.html"), ("could not be written",), _file),
-    Case("a report into no folder", (*REPORT, "--to", "nowhere/report.html"), ("could not be written",), _file),
-    Case("a report into /proc", (*REPORT, "--to", "/proc/report.html"), ("could not be written",), _file),
-    Case("a report into a full device", (*REPORT, "--to", "full"), ("could not be written",), _device),
-    Case("a report under a name that is too long", (*REPORT, "--to", "x" * 300), ("cannot be looked up",), _file),
-    Case("a report in two places at once", (*REPORT, "--markdown", "--to", "x.html"), ("--to does nothing",), _file),
+    Case("a report into a folder", (*REPORT, "--output", "run"), ("could not be written",), _file),
+    Case("a report into nothing", (*REPORT, "--output", "."), ("could not be written",), _file),
+    Case("a report into an empty name", (*REPORT, "--output="), ("--output was given an empty text",), _file),
+    Case("a report beneath a file", (*REPORT, "--output", "file/report.html"), ("could not be written",), _file),
+    Case("a report into no folder", (*REPORT, "--output", "nowhere/report.html"), ("could not be written",), _file),
+    Case("a report into /proc", (*REPORT, "--output", "/proc/report.html"), ("could not be written",), _file),
+    Case("a report into a full device", (*REPORT, "--output", "full"), ("could not be written",), _device),
+    Case("a report under a name that is too long", (*REPORT, "--output", "x" * 300), ("cannot be looked up",), _file),
+    Case("a report in two places at once", (*REPORT, "--markdown", "--output", "x.html"), ("--output does nothing",),
+         _file),
     Case("a report where a pipe lies", REPORT, ("could not be written",), runs.replaced("report.html", runs.pipe)),
     Case("a report without the model as trained", REPORT, None, _no_identity),
     Case("a page of names with markup", REPORT, None, _named, check=_page_is_text),
@@ -150,9 +151,10 @@ PAGES: tuple[Case, ...] = (
     Case("a run beneath a file", ("report", "file/run"), ("is not a run",), _file),
     Case("a run with a name that is too long", ("report", "x" * 5000), ("RUN was given", "File name too long"), _file),
     Case("an export of formulas", ("export", "run", "--format", "csv"), None, _formulas, check=_no_formulas),
-    Case("an export beneath a file", ("export", "run", "--to", "file/x"), ("Cannot use",), _file),
-    Case("an export into nothing", ("export", "run", "--to="), ("--to was given an empty text",), _file),
-    Case("an export of another format", ("export", "run", "--format", "excel"), ("there is no export format",), _file),
+    Case("an export beneath a file", ("export", "run", "--output", "file/x"), ("Cannot use",), _file),
+    Case("an export into nothing", ("export", "run", "--output="), ("--output was given an empty text",), _file),
+    Case("an export of another format", ("export", "run", "--format", "excel"),
+         ('Invalid value "excel" for --format',), _file),
 )  # fmt: skip
 
 PEDIGREES: tuple[Case, ...] = tuple(
@@ -187,7 +189,7 @@ def _file_for_a_run(folder: Path) -> None:
     (folder / "run").write_text("a letter")
 
 
-ANOTHER = ("This folder holds another run", "--fresh")
+ANOTHER = ("This folder holds another run", "--overwrite")
 RESUMED: tuple[Case, ...] = (
     Case("a sweep carried on with another seed", (*SWEEP, "--seed", "1"), (*ANOTHER, "Write --seed 0"),
          model_and_texts, before=MODEL_AND_RUN),
@@ -201,10 +203,10 @@ RESUMED: tuple[Case, ...] = (
     Case("a sweep into a folder whose lock is a pipe", SWEEP, ("Cannot write", "run.lock"), _lock_is_a_pipe),
     Case("a sweep into a file", SWEEP, ("Cannot make the run folder",), _file_for_a_run),
     Case("a sweep into no folder", (*SWEEP[:-1], "/proc/run"), ("Cannot make the run folder",), model_and_texts),
-    Case("a diagnosis of a run that is no diagnosis", ("diagnose", "run", "--emit-schedule", "s.yaml"),
+    Case("a schedule from a run that is no diagnosis", ("schedule", "run", "--output", "s.yaml"),
          ("is a run of another kind",), runs.run),
-    Case("a diagnosis of a run with other options", ("diagnose", "run", "--seed", "1", "--length", "9"),
-         ("--length and --seed do nothing here",), runs.run),
+    Case("a diagnosis of a run", ("diagnose", "run", "--seed", "1"), ("is the folder of a run, not a model",),
+         runs.run),
 )  # fmt: skip
 
 CASES: tuple[Case, ...] = (

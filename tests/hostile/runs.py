@@ -12,7 +12,7 @@ from pathlib import Path
 from layerwise.plan import Member, Plan
 from layerwise.plan.families import leave_one_out
 from layerwise.results import Loss, Manifest, PlanRecord, Run, Score, database
-from layerwise.results.pedigree import Pedigree
+from layerwise.results.training_record import TrainingRecord
 
 Make = Callable[[Path], None]
 
@@ -20,7 +20,7 @@ MANIFEST = Manifest(
     "tiny", None, "w1", "float32", "cpu", "texts", "c1", 10, 100, 64, ("leave_one_out",), (), 0, layers="model.layers",
     numerics={"batch_tokens": "4096", "threads": "1"},
 )  # fmt: skip
-PEDIGREE = Pedigree("layershuffle", 0, "w1", "d1", "digits", {"variant": "plain"}, 40, 1.0, 320, 2.5, 20)
+PEDIGREE = TrainingRecord("layershuffle", 0, "w1", "d1", "digits", {"variant": "plain"}, 40, 1.0, 320, 2.5, 20)
 
 
 def run(folder: Path) -> Path:

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 _PAUSE = 0.005  # seconds between two looks at a child
-_FIRST = ("sweep", "demo", "--families", "", "--plan", "0-10", "--no-similarity", "--length", "12", "--quiet")
+_FIRST = ("sweep", "demo", "--families", "", "--plan", "0-10", "--no-similarity", "--max-length", "12", "--quiet")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -38,19 +38,18 @@ def serve() -> None:
 def _prepare() -> None:
     """Import what the commands import when they run, most of it by running one."""
     import torch
-    import typer.main
 
     import layerwise
-    from layerwise.cli.app import app
+    from layerwise.cli import app
 
     torch.set_num_threads(1)
     for module in pkgutil.walk_packages(layerwise.__path__, "layerwise."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and not module.name.startswith("layerwise.cli."):
             importlib.import_module(module.name)
-    typer.main.get_command = cache(typer.main.get_command)  # building it is most of what a refusal costs
+    app.build = cache(app.build)  # building it is most of what a refusal costs
     with TemporaryDirectory() as place:
         Path(place, "text.txt").write_text(__doc__ or "")
-        app([*_FIRST, "--text", f"{place}/text.txt", "--run", f"{place}/run"], standalone_mode=False)
+        app.build()([*_FIRST, "--text", f"{place}/text.txt", "--run", f"{place}/run"])
     gc.collect()
     gc.freeze()  # a collection in a child would copy every page that it looks at
 

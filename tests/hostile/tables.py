@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hostile.case import Case
 from hostile.material import model
+from layerwise.results.training_record import FORMAT
 
 Says = tuple[str, ...] | None
 PAIR = {"sentence_good": "the cat sleeps", "sentence_bad": "the cat sleep"}
@@ -215,11 +216,14 @@ def _record(case: str, content: object, *says: str) -> Case:
         written = content if isinstance(content, bytes) else json.dumps(content).encode()
         (model(folder) / "training.json").write_bytes(written)
 
-    return Case(f"a record: {case}", ("wiring", "model", "--text", "model/config.json"), ("training.json", *says), make)
+    return Case(
+        f"a record: {case}", ("layer-weights", "model", "--text", "model/config.json"), ("training.json", *says), make
+    )
 
 
 _GOOD = {
-    "arm": "wiring", "seed": 0, "base": "ab", "data": "cd", "data_name": "texts", "recipe": {"variant": "wiring"},
+    "format": FORMAT, "arm": "wiring", "seed": 0, "base": "ab", "data": "cd", "data_name": "texts",
+    "recipe": {"variant": "wiring"},
     "steps": 1, "epochs": 1.0, "examples": 1, "seconds": 1.0, "best_step": 1, "history": [],
 }  # fmt: skip
 
@@ -232,8 +236,12 @@ _RECORDS = (
     _record("a history that is a number", {**_GOOD, "history": 7}),
     _record("a history of lists", {**_GOOD, "history": [[1]]}),
     _record("a recipe that is text", {**_GOOD, "recipe": "wiring"}, "recipe"),
-    _record("a recipe without a wiring", _GOOD, "wiring"),
-    _record("a wiring that nobody knows", {**_GOOD, "recipe": {"variant": "wiring", "wiring": {"a": 1}}}, "wiring"),
+    _record("a recipe without a wiring", _GOOD, "options in the recipe"),
+    _record(
+        "a wiring that nobody knows",
+        {**_GOOD, "recipe": {"variant": "wiring", "wiring": {"a": 1}}},
+        "options in the recipe",
+    ),
     _record("seconds in words", {**_GOOD, "seconds": "long"}, "seconds"),
 )
 

@@ -16,8 +16,6 @@ from hostile.case import MEMORY, Case, Ended, faults
 from hostile.cases import CASES
 from hostile.runner import Server, described, run
 
-QUICK = [case for case in CASES if not case.slow]
-EVERY = 8  # the fast tier asks one in so many of the quick cases: their neighbours are of one kind
 SHARES = 2
 
 
@@ -26,11 +24,6 @@ def failures(cases: Sequence[Case]) -> str:
     with Server() as server:
         ran = [(case, *run(case, server)) for case in cases]
     return "\n\n".join(described(case, found, ended) for case, found, ended in ran if found)
-
-
-def test_some_cases_are_refused_or_right() -> None:
-    found = failures(QUICK[::EVERY])
-    assert not found, f"\n{found}"
 
 
 @pytest.mark.slow

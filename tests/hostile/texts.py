@@ -167,7 +167,10 @@ _TEXTS = (
     _text("JSON lines, a task that is an object", "t.jsonl", _json(text=SCORED, task={}), ("line 1", "task is {}")),
     _text("JSON lines, a number for an id", "t.jsonl", b"".join(_json(text=SCORED, id=n) for n in range(8)), None),
     _text(
-        "JSON lines, one document", "t.jsonl", _json(text=SCORED, id=7), ("1 window of", "needs at least 8", "--length")
+        "JSON lines, one document",
+        "t.jsonl",
+        _json(text=SCORED, id=7),
+        ("1 window of", "needs at least 8", "--max-length"),
     ),
     _text(
         "JSON lines, two with one id", "t.jsonl", _json(text=SCORED, id=7) * 2, ("stand for more than one document",)

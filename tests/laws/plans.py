@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from layerwise.plan import PARTS, Block, Group, Merge, Part, Plan, Visit
+from layerwise.plan import SUBLAYERS, Block, Group, Plan, Reduction, Sublayer, Visit
 
 DEPTH = 12
 """The layers of random plans are below this."""
@@ -20,9 +20,11 @@ def plans(
     gains: st.SearchStrategy[float] = SMALL_GAINS, most_steps: int = 60, depth: int = DEPTH
 ) -> st.SearchStrategy[Plan]:
     """Plans of at most `most_steps` steps."""
-    merges = st.one_of(st.sampled_from([Merge("mean"), Merge("sum")]), st.builds(Merge, st.just("gain"), gains))
+    merges = st.one_of(
+        st.sampled_from([Reduction("mean"), Reduction("sum")]), st.builds(Reduction, st.just("gain"), gains)
+    )
     times = st.sampled_from([1, 1, 1, 2, 3])
-    parts = st.sampled_from([None, None, *PARTS])
+    parts = st.sampled_from([None, None, *SUBLAYERS])
     sources = st.sampled_from([None, None, *SOURCES])
     visits = st.builds(Visit, st.integers(0, depth - 1), times, parts, sources)
     ends = st.integers(0, depth - 1)
@@ -38,6 +40,6 @@ def plans(
     return st.recursive(flat, nested, max_leaves=6).filter(lambda plan: plan.evaluations <= most_steps)
 
 
-def _range(first: int, last: int, part: Part | None, source: str | None) -> Plan:
+def _range(first: int, last: int, part: Sublayer | None, source: str | None) -> Plan:
     step = 1 if first <= last else -1
-    return Plan(tuple(Visit(layer, part=part, source=source) for layer in range(first, last + step, step)))
+    return Plan(tuple(Visit(layer, sublayer=part, source=source) for layer in range(first, last + step, step)))

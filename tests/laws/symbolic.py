@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from layerwise.plan import Block, Group, Merge, Plan, Step, Visit
+from layerwise.plan import Block, Group, Plan, Reduction, Step, Visit
 
 INPUT = 0
 
@@ -22,9 +22,9 @@ class Computations:
         self.chains = {INPUT: 0}
 
     def apply(self, visited: Visit | Step, state: int) -> int:
-        return self._number(("apply", visited.source, visited.layer, visited.part, state), 1 + self.chains[state])
+        return self._number(("apply", visited.source, visited.layer, visited.sublayer, state), 1 + self.chains[state])
 
-    def merge(self, rule: Merge, base: int, outputs: Iterable[int]) -> int:
+    def merge(self, rule: Reduction, base: int, outputs: Iterable[int]) -> int:
         ends = tuple(outputs)
         return self._number(("merge", rule, base, ends), max(self.chains[end] for end in ends))
 

@@ -25,14 +25,32 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plan": set(),
     "data": set(),
     "stack": {"plan", "data"},
-    "measure": {"results", "plan", "data", "stack"},
+    "schedule": {"results", "plan", "data"},
+    "measure": {"results", "plan", "data", "stack", "schedule"},
     "models": {"plan", "data", "stack"},
-    "merge": {"results", "plan", "data", "stack", "measure"},
-    "train": {"results", "plan", "data", "stack", "measure", "models"},
-    "report": {"results", "plan"},
-    "cli": {"results", "plan", "data", "stack", "measure", "merge", "models", "train", "report"},
+    "report": {"results", "plan", "schedule"},
+    "checkpoint": {"plan", "stack"},
+    "train": {"results", "plan", "data", "stack", "schedule", "measure", "models"},
+    "experiments": {
+        "results",
+        "plan",
+        "data",
+        "stack",
+        "schedule",
+        "measure",
+        "models",
+        "checkpoint",
+        "train",
+        "report",
+    },
+    "study": set(),
+    "cli": {
+        *("results", "plan", "data", "stack", "schedule", "measure", "models", "report", "checkpoint", "train"),
+        "experiments",
+    },
     "__main__": {"cli"},
 }
+MOST_FILES = 25
 
 
 def room_of(path: Path) -> str:
@@ -85,16 +103,52 @@ def test_an_upward_import_would_be_seen(tmp_path: Path, monkeypatch: pytest.Monk
     assert upward_imports(wrong) == ["layerwise.stack", "layerwise.stack.load"]
 
 
-@pytest.mark.parametrize("room", ["plan", "results", "report", "errors", "bounded"])
+def crowded(package: Path) -> list[str]:
+    """The folders with more Python files than a reader keeps in view."""
+    folders = {path.parent for path in package.rglob("*.py")}
+    return sorted(str(each.relative_to(package)) for each in folders if len([*each.glob("*.py")]) > MOST_FILES)
+
+
+def test_no_folder_is_crowded() -> None:
+    assert crowded(PACKAGE) == []
+
+
+def test_a_crowded_folder_would_be_seen(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    for number in range(MOST_FILES):
+        (tmp_path / "full" / f"m{number}.py").touch()
+    assert crowded(tmp_path) == []
+    (tmp_path / "full" / "more.py").touch()
+    assert crowded(tmp_path) == ["full"]
+
+
+@pytest.mark.parametrize("room", ["plan", "schedule", "results", "report", "errors", "bounded"])
 def test_light_rooms_import_no_torch(room: str) -> None:
     code = f"import sys, layerwise.{room}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_plan_room_is_standard_library_only() -> None:
+def test_plans_and_schedules_are_standard_library_only() -> None:
     allowed = sys.stdlib_module_names | {"layerwise"}
-    names = {name.partition(".")[0] for path in FILES if room_of(path) == "plan" for name in imported_modules(path)}
+    light = [path for path in FILES if room_of(path) in ("plan", "schedule")]
+    names = {name.partition(".")[0] for path in light for name in imported_modules(path)}
     assert names <= allowed
+
+
+def of_run_folders(path: Path) -> list[str]:
+    """What a file imports of the run folder: everything in `results` but the rows and their units."""
+    pure = ("layerwise.results.rows", "layerwise.results.units")
+    return [
+        name for name in imported_modules(path) if name.startswith("layerwise.results") and not name.startswith(pure)
+    ]
+
+
+def test_measurements_know_no_run_folder(tmp_path: Path) -> None:
+    measures = {path: of_run_folders(path) for path in FILES if room_of(path) == "measure"}
+    assert {path: names for path, names in measures.items() if names} == {}
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("from layerwise.results import Run\nfrom layerwise.results.rows import Score\n")
+    assert of_run_folders(wrong) == ["layerwise.results", "layerwise.results.Run"]
 
 
 def test_importing_the_package_is_light_and_every_public_name_resolves() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laws.plans import ANY_GAIN, DEPTH, SOURCES, plans
 from laws.symbolic import INPUT, Computations, run_steps, run_tree
 from layerwise.errors import PlanError
-from layerwise.plan import PARTS, Block, Group, Merge, Part, Plan, Visit, edits
+from layerwise.plan import SUBLAYERS, Block, Group, Plan, Reduction, Sublayer, Visit, edits
 
 WIDTH = 3
 State = list[float]
@@ -86,12 +86,12 @@ class LinearModel:
             (source, layer, part): [[chance.gauss(0, 0.4) for _ in range(WIDTH)] for _ in range(WIDTH)]
             for source in (None, *SOURCES)
             for layer in range(DEPTH)
-            for part in (None, *PARTS)
+            for part in (None, *SUBLAYERS)
         }
         self.log: list[tuple[State, State]] = []
 
     def visit(self, visit: Visit, state: State) -> State:
-        weights = self.weights[visit.source, visit.layer, visit.part]
+        weights = self.weights[visit.source, visit.layer, visit.sublayer]
         output = [sum(weight * x for weight, x in zip(row, state, strict=True)) for row in weights]
         self.log.append((state, [end - start for start, end in zip(state, output, strict=True)]))
         return output
@@ -109,7 +109,7 @@ class LinearModel:
         return state
 
 
-def merged(merge: Merge, base: State, outputs: list[State]) -> State:
+def merged(merge: Reduction, base: State, outputs: list[State]) -> State:
     columns = list(zip(base, zip(*outputs, strict=True), strict=True))
     count = len(outputs)
     match merge.rule:
@@ -148,9 +148,9 @@ def test_a_gain_runs_from_the_mean_to_the_sum(plan: Plan, data: st.DataObject) -
     start, stop = window(plan, data)
     count = stop - start
     assume(count > 1)
-    with_merge = {rule: edits.parallel(plan, start, stop, rule) for rule in (Merge("mean"), Merge("sum"))}
-    assert edits.parallel(plan, start, stop, Merge("gain", 1)).matrix() == with_merge[Merge("mean")].matrix()
-    assert edits.parallel(plan, start, stop, Merge("gain", count)).matrix() == with_merge[Merge("sum")].matrix()
+    with_merge = {rule: edits.parallel(plan, start, stop, rule) for rule in (Reduction("mean"), Reduction("sum"))}
+    assert edits.parallel(plan, start, stop, Reduction("gain", 1)).matrix() == with_merge[Reduction("mean")].matrix()
+    assert edits.parallel(plan, start, stop, Reduction("gain", count)).matrix() == with_merge[Reduction("sum")].matrix()
 
 
 # Edits
@@ -182,13 +182,13 @@ def test_skip_removes_every_visit_of_the_layers_and_no_other(plan: Plan, data: s
     assert edits.skip(edits.skip(plan, first), second) == edits.skip(plan, second, first)
 
 
-@given(plans(), st.data(), st.sampled_from(PARTS))
+@given(plans(), st.data(), st.sampled_from(SUBLAYERS))
 def test_without_branch_leaves_the_other_half_and_nothing_of_the_branch(
-    plan: Plan, data: st.DataObject, part: Part
+    plan: Plan, data: st.DataObject, part: Sublayer
 ) -> None:
     layer = data.draw(st.sampled_from(sorted(plan.layers())))
-    (remaining,) = set(PARTS) - {part}
-    names = [(step.layer, step.part, step.source) for step in plan.steps()]
+    (remaining,) = set(SUBLAYERS) - {part}
+    names = [(step.layer, step.sublayer, step.source) for step in plan.steps()]
     rest = [
         (layer, remaining, name[2]) if name[:2] == (layer, None) else name
         for name in names
@@ -199,8 +199,8 @@ def test_without_branch_leaves_the_other_half_and_nothing_of_the_branch(
             edits.without_branch(plan, layer, part)
         return
     silenced = edits.without_branch(plan, layer, part)
-    assert silenced.has_halves() == any(half is not None for _, half, _ in rest)
-    assert [(step.layer, step.part, step.source) for step in silenced.steps()] == rest
+    assert silenced.has_sublayers() == any(half is not None for _, half, _ in rest)
+    assert [(step.layer, step.sublayer, step.source) for step in silenced.steps()] == rest
     if any(name[0] != layer for name in names) and any(name[:2] == (layer, remaining) for name in rest):
         assert edits.without_branch(silenced, layer, remaining) == edits.skip(plan, layer)
 

@@ -18,8 +18,8 @@ from transformers import LlamaForCausalLM
 
 from conftest import tiny_llama
 from layerwise.data.batches import batches
-from layerwise.data.tokens import Window
-from layerwise.measure.reading import Reading
+from layerwise.data.text.tokens import Window
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.stack import Stack, load
 
 SHARPNESS = 4.0
@@ -49,7 +49,7 @@ def silence(model: LlamaForCausalLM, layer: int) -> None:
 
 def with_harm(
     layer: int, *, depth: int = 6, seed: int = 0, windows: int = 32, length: int = 16
-) -> tuple[Stack, Reading]:
+) -> tuple[Stack, EvalData]:
     """A stack whose `layer` is noise, and text written by the same model without that layer."""
     model = planted(identity=[layer], depth=depth, seed=seed)
     reading = own_text(load(model), windows=windows, length=length, seed=seed)
@@ -58,7 +58,7 @@ def with_harm(
     return load(model), reading
 
 
-def own_text(stack: Stack, *, windows: int = 32, length: int = 16, seed: int = 0, per_document: int = 1) -> Reading:
+def own_text(stack: Stack, *, windows: int = 32, length: int = 16, seed: int = 0, per_document: int = 1) -> EvalData:
     """`windows` windows of `length` tokens drawn from the model's own predictions, `per_document` to a document."""
     generator = torch.Generator().manual_seed(seed + 7)
     ids = torch.randint(3, 97, (windows, 1), generator=generator)
@@ -70,4 +70,4 @@ def own_text(stack: Stack, *, windows: int = 32, length: int = 16, seed: int = 0
         Window(f"d{number // per_document}", "own", number % per_document, tuple(row.tolist()), 1, length)
         for number, row in enumerate(ids)
     ]
-    return Reading("own", f"{seed}", length, "next_token", batches(cut, 8 * length, 0))
+    return EvalData("own", f"{seed}", length, "next_token", batches(cut, 8 * length, 0))

@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from layerwise.measure.ablation import skip_keys
-from layerwise.measure.reading import WHOLE, Piece
+from layerwise.measure.interventions.ablation import skip_keys
+from layerwise.measure.language.evaluation_data import WHOLE, Piece
 from layerwise.plan import Plan
 from layerwise.results import Loss
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from layerwise.measure.reading import Reading
-from layerwise.measure.sweep import sweep
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, families
 from layerwise.stack import Stack, load
 from measure.planted_models import own_text, planted, with_harm
 
 
-def skip_effects(stack: Stack, reading: Reading) -> dict[str, float]:
+def skip_effects(stack: Stack, reading: EvalData) -> dict[str, float]:
     losses = sweep(stack, families.leave_one_out(stack.depth), reading)
     totals: dict[str, float] = {}
     for row in losses:

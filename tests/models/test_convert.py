@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
@@ -13,13 +14,14 @@ from transformers import AutoModelForMaskedLM
 import layerwise.models
 from cli.command import layerwise as command
 from cli.command import refused
-from layerwise.cli.convert import PUBLISHED
 from layerwise.errors import CheckpointError, ModelError
+from layerwise.experiments.conversion import Conversion
 from layerwise.models import ElcForMaskedLM, convert_elc
 from layerwise.models.elc.convert import read_checkpoint
 from models.published import as_published, logits, padded_batch, random_model, row
 from tiny_tokenizers import word_tokenizer
 
+PUBLISHED = get_args(get_type_hints(Conversion)["variant"])
 INDICES = torch.tensor([[row(i - j) for j in range(512)] for i in range(512)])
 
 
@@ -122,7 +124,7 @@ def test_the_command_runs_what_the_library_exports(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(layerwise.models, "convert_elc", refusing)
     save_file(checkpoint("elc"), tmp_path / "model.safetensors")
     word_tokenizer(["tree"]).save_pretrained(tmp_path / "words")
-    options = ("--variant", "elc", "--tokenizer", tmp_path / "words", "--out", tmp_path / "out")
+    options = ("--variant", "elc", "--tokenizer", tmp_path / "words", "--output", tmp_path / "out")
     assert "asked the exported one" in refused("convert", tmp_path / "model.safetensors", *options)
 
 
@@ -147,7 +149,7 @@ def test_the_command_writes_a_folder_that_transformers_opens(tmp_path: Path, kin
     else:
         torch.save({"model": tensors} if kind.startswith("training") else tensors, file)
     word_tokenizer(["tree"]).save_pretrained(tmp_path / "words")
-    options = ("--variant", "zero", "--tokenizer", tmp_path / "words", "--heads", "2", "--out", tmp_path / "out")
+    options = ("--variant", "zero", "--tokenizer", tmp_path / "words", "--heads", "2", "--output", tmp_path / "out")
     ended = command("convert", file, *options)
     assert ended.code == 0, ended.err
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").double()
@@ -157,7 +159,7 @@ def test_the_command_writes_a_folder_that_transformers_opens(tmp_path: Path, kin
         found = model(ids, attention_mask=real).logits
         expected = logits(tensors, ids, real.bool(), variant="zero", heads=2)
     assert float((found - expected).abs().max()) < 1e-4
-    assert "is there already and is not empty" in refused("convert", file, *options)
+    assert "exists already and is not empty" in refused("convert", file, *options)
 
 
 def test_files_that_hold_no_tensors_are_refused(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import torch
 import layerwise
 from layerwise import Plan
 from layerwise.errors import ModelError, UnsupportedModel
-from layerwise.measure.study import Study
-from layerwise.measure.sweep import runnable
+from layerwise.experiments.sweep.config import Sweep
+from layerwise.measure.interventions.sweep import runnable
 from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcForSequenceClassification
 from layerwise.stack import load
 from models.published import as_published, logits, padded_batch, random_model
@@ -80,7 +80,7 @@ def test_parallel_branches_are_refused_where_layers_mix() -> None:
 
 def test_a_study_leaves_out_what_the_layers_cannot_run_and_says_so() -> None:
     stack = load(random_model("elc"))
-    members = Study(families=("painters",)).members(stack.depth)
+    members = Sweep(model="elc", families=("painters",)).members(stack.depth)
     kept, left_out = runnable(stack, members)
     parallel = [member for member in members if "|" in str(member.plan)]
     assert parallel
@@ -89,7 +89,7 @@ def test_a_study_leaves_out_what_the_layers_cannot_run_and_says_so() -> None:
     assert left_out[0].startswith(f"{len(parallel)} plans of painters left out: the layers of ElcForMaskedLM read")
     assert runnable(load(random_model("ltg")), members) == (members, ())
     with pytest.raises(UnsupportedModel, match=r"\(1\|2\)"):
-        runnable(stack, Study(families=(), plans=("0 (1|2)",)).members(stack.depth))
+        runnable(stack, Sweep(model="elc", families=(), plan=("0 (1|2)",)).members(stack.depth))
 
 
 def test_without_the_import_the_error_says_what_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

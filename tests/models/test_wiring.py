@@ -11,7 +11,7 @@ from torch import Tensor
 from layerwise.errors import ModelError, PlanError
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.models.elc.wiring import ElcWiring
-from layerwise.plan import Edge, Edges
+from layerwise.plan import Edge, LayerWeights
 from rounding import realigned
 
 MIXING = ("elc", "normalized", "weighted-output", "denseformer")
@@ -51,7 +51,7 @@ def test_the_wiring_is_the_layer_weights(variant: str) -> None:
 def test_edges_are_cut_for_good(variant: str, tmp_path: Path) -> None:
     model = tiny(variant)
     wired = ElcWiring(model)
-    dense = Edges.of(
+    dense = LayerWeights.of(
         [[1, 0, 0, 0], [0.4, 0.6, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.2, 0.3, 0.4]][: len(wired.readers)], 3
     )
     wired.set_edges(dense)
@@ -88,6 +88,6 @@ def test_what_is_no_wiring_of_the_model_is_refused() -> None:
     with pytest.raises(ModelError, match="variant ltg has no layer weights"):
         ElcWiring(tiny("ltg"))
     with pytest.raises(PlanError, match="4 layers and 4 readers does not fit a model of 3 layers and 3 readers"):
-        ElcWiring(tiny("elc")).set_edges(Edges.identity(4))
+        ElcWiring(tiny("elc")).set_edges(LayerWeights.identity(4))
     with pytest.raises(PlanError, match="of another variant"):
-        ElcWiring(tiny("elc")).set_edges(Edges.of([[1, 0, 0], [-0.5, 1.5, 0], [0, 0, 1]], 3))
+        ElcWiring(tiny("elc")).set_edges(LayerWeights.of([[1, 0, 0], [-0.5, 1.5, 0], [0, 0, 1]], 3))

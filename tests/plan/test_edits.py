@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from layerwise.errors import PlanError
-from layerwise.plan import Merge, Plan, edits
+from layerwise.plan import Plan, Reduction, edits
 
 WHOLE = Plan.identity(8)
 
@@ -29,9 +29,9 @@ WHOLE = Plan.identity(8)
         (edits.repeat(Plan.parse("0 1*2 (2|3)*2"), 1, 2, 3), "0 1*6 (2|3)*2"),
         (edits.repeat(Plan.parse("0 1*2 (2|3)*2"), 2, 3, 3), "0 1*2 (2|3)*6"),
         (edits.parallel(WHOLE, 2, 4), "0 1 (2|3) 4-7"),
-        (edits.parallel(WHOLE, 2, 4, Merge("sum")), "0 1 (2|3):sum 4-7"),
+        (edits.parallel(WHOLE, 2, 4, Reduction("sum")), "0 1 (2|3):sum 4-7"),
         (edits.parallel(WHOLE, 2, 3), "0-7"),
-        (edits.parallel(WHOLE, 2, 3, Merge("gain", 2)), "0 1 (2):gain=2 3-7"),
+        (edits.parallel(WHOLE, 2, 3, Reduction("gain", 2)), "0 1 (2):gain=2 3-7"),
         (edits.loop(WHOLE, 2, 4, 3), "0 1 (2|3)*3 4-7"),
         (edits.loop(WHOLE, 2, 3, 3), "0 1 2*3 3-7"),
         (edits.without_branch(WHOLE, 3, "attn"), "0-2 3.mlp 4-7"),

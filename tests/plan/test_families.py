@@ -12,7 +12,7 @@ import pytest
 
 from laws.symbolic import distinct_evaluations
 from layerwise.errors import PlanError
-from layerwise.plan import FAMILIES, Member, Merge, Plan, families, family
+from layerwise.plan import FAMILIES, Member, Plan, Reduction, families, family
 from layerwise.plan.kendall import inversions
 
 
@@ -136,7 +136,7 @@ def test_a_gain_sweep_runs_from_the_mean_to_the_sum() -> None:
     widest = [member.plan for member in members if member.affected == 7]
     assert widest[0].matrix() == Plan.parse("0 (1|2|3|4|5|6|7)").matrix()
     assert widest[-1].matrix() == Plan.parse("0 (1|2|3|4|5|6|7):sum").matrix()
-    assert members[1].strategy == str(Merge("gain", 2)) == "gain=2"
+    assert members[1].strategy == str(Reduction("gain", 2)) == "gain=2"
 
 
 def test_looped_runs_every_window_of_more_layers_than_one_every_number_of_times() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from layerwise.errors import PlanError
-from layerwise.plan import PARTS, Block, Group, Merge, Plan, Visit, parse, write
+from layerwise.plan import SUBLAYERS, Block, Group, Plan, Reduction, Visit, parse, write
 
 WRITTEN = {
     "0-31": Plan.of(range(32)),
@@ -14,22 +14,22 @@ WRITTEN = {
     "0-2 15*4 18": Plan((Visit(0), Visit(1), Visit(2), Visit(15, 4), Visit(18))),
     "(14|15|16|17)": Plan((Group(tuple(Plan.of([layer]) for layer in (14, 15, 16, 17))),)),
     "(14|15)*3": Plan((Group((Plan.of([14]), Plan.of([15])), times=3),)),
-    "(6 7|8 9):sum": Plan((Group((Plan.of([6, 7]), Plan.of([8, 9])), Merge("sum")),)),
-    "(6|8):gain=0.5*2": Plan((Group((Plan.of([6]), Plan.of([8])), Merge("gain", 0.5), 2),)),
-    "(6):gain=-2": Plan((Group((Plan.of([6]),), Merge("gain", -2)),)),
+    "(6 7|8 9):sum": Plan((Group((Plan.of([6, 7]), Plan.of([8, 9])), Reduction("sum")),)),
+    "(6|8):gain=0.5*2": Plan((Group((Plan.of([6]), Plan.of([8])), Reduction("gain", 0.5), 2),)),
+    "(6):gain=-2": Plan((Group((Plan.of([6]),), Reduction("gain", -2)),)),
     "[45-51]*2": Plan((Block(Plan.of(range(45, 52)), 2),)),
     "[0]": Plan((Block(Plan.of([0])),)),
-    "12.attn": Plan((Visit(12, part="attn"),)),
-    "12.attn 12.mlp*2 12": Plan((Visit(12, part="attn"), Visit(12, 2, "mlp"), Visit(12))),
-    "8-11.mlp": Plan(tuple(Visit(layer, part="mlp") for layer in range(8, 12))),
-    "2-0.attn 0 1": Plan((*(Visit(layer, part="attn") for layer in (2, 1, 0)), Visit(0), Visit(1))),
-    "(12.attn|12.mlp):sum": Plan((Group(tuple(Plan((Visit(12, part=p),)) for p in PARTS), Merge("sum")),)),
+    "12.attn": Plan((Visit(12, sublayer="attn"),)),
+    "12.attn 12.mlp*2 12": Plan((Visit(12, sublayer="attn"), Visit(12, 2, "mlp"), Visit(12))),
+    "8-11.mlp": Plan(tuple(Visit(layer, sublayer="mlp") for layer in range(8, 12))),
+    "2-0.attn 0 1": Plan((*(Visit(layer, sublayer="attn") for layer in (2, 1, 0)), Visit(0), Visit(1))),
+    "(12.attn|12.mlp):sum": Plan((Group(tuple(Plan((Visit(12, sublayer=p),)) for p in SUBLAYERS), Reduction("sum")),)),
     "a:3": Plan((Visit(3, source="a"),)),
     "a:0-3 b:4-7": Plan(tuple(Visit(layer, source="a" if layer < 4 else "b") for layer in range(8))),
     "0 a:1 2": Plan((Visit(0), Visit(1, source="a"), Visit(2))),
-    "run-2:5.attn m_3:3*2": Plan((Visit(5, part="attn", source="run-2"), Visit(3, 2, source="m_3"))),
-    "A:7-5.mlp": Plan(tuple(Visit(layer, part="mlp", source="A") for layer in (7, 6, 5))),
-    "(a:1|b:1):sum": Plan((Group(tuple(Plan((Visit(1, source=name),)) for name in "ab"), Merge("sum")),)),
+    "run-2:5.attn m_3:3*2": Plan((Visit(5, sublayer="attn", source="run-2"), Visit(3, 2, source="m_3"))),
+    "A:7-5.mlp": Plan(tuple(Visit(layer, sublayer="mlp", source="A") for layer in (7, 6, 5))),
+    "(a:1|b:1):sum": Plan((Group(tuple(Plan((Visit(1, source=name),)) for name in "ab"), Reduction("sum")),)),
     "[gain:0 sum:0]*2": Plan((Block(Plan((Visit(0, source="gain"), Visit(0, source="sum"))), 2),)),
     "[[0 (1|[2 3]*2)]*2 4]*3": Plan(
         (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from layerwise.errors import PlanError
-from layerwise.plan import Block, Group, Merge, Plan, Step, Visit
+from layerwise.plan import Block, Group, Plan, Reduction, Step, Visit
 
 ONE = Plan.of([0])
 
@@ -34,7 +34,7 @@ def test_identity_and_of() -> None:
 
 
 def test_steps_say_where_groups_open_and_branches_close() -> None:
-    mean, gain = Merge("mean"), Merge("gain", 2)
+    mean, gain = Reduction("mean"), Reduction("gain", 2)
     assert Plan.parse("0 ((1|2 3):gain=2|4)*2").steps() == (
         Step(0),
         *2
@@ -46,10 +46,10 @@ def test_steps_say_where_groups_open_and_branches_close() -> None:
         ),
     )
     assert Plan.parse("3.attn (3.mlp)").steps() == (
-        Step(3, part="attn"),
-        Step(3, opens=1, closes=(mean,), part="mlp"),
+        Step(3, sublayer="attn"),
+        Step(3, opens=1, closes=(mean,), sublayer="mlp"),
     )
-    assert Plan.parse("(7):sum").steps() == (Step(7, opens=1, closes=(Merge("sum"),)),)
+    assert Plan.parse("(7):sum").steps() == (Step(7, opens=1, closes=(Reduction("sum"),)),)
 
 
 class Numbered:
@@ -79,7 +79,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Visit(0, True), "from 1 up"),
     (lambda: Visit(0, 2.0), "from 1 up"),  # type: ignore[arg-type]
     (lambda: Visit(0, 10_001), "more than 10,000"),
-    (lambda: Visit(0, part="atn"), "unknown half 'atn' .*did you mean attn"),  # type: ignore[arg-type]
+    (lambda: Visit(0, sublayer="atn"), "unknown half 'atn' .*did you mean attn"),  # type: ignore[arg-type]
     (lambda: Visit(0, 1, ["attn"]), r"unknown half \['attn'\]"),  # type: ignore[arg-type]
     (lambda: Visit(0, source="2a"), r"a letter and then .* not '2a' \(str\)"),
     (lambda: Visit(0, source=""), "named by a letter"),
@@ -97,15 +97,15 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Block(Visit(0)), "holds a Plan"),  # type: ignore[arg-type]
     (lambda: Block(ONE, 10**30), "more than 10,000"),
     (lambda: Plan((Visit(0, 6_000), Visit(0, 6_000))), "more than 10,000"),
-    (lambda: Merge("meen"), "did you mean mean"),  # type: ignore[arg-type]
-    (lambda: Merge(None), "unknown merge rule"),  # type: ignore[arg-type]
-    (lambda: Merge("mean", 1.0), "takes no gain"),
-    (lambda: Merge("gain"), "a gain is a number"),
-    (lambda: Merge("gain", True), "a gain is a number"),
-    (lambda: Merge("gain", "2"), "a gain is a number"),  # type: ignore[arg-type]
-    (lambda: Merge("gain", float("nan")), "finite"),
-    (lambda: Merge("gain", float("inf")), "finite"),
-    (lambda: Merge("gain", 10**400), "finite"),
+    (lambda: Reduction("meen"), "did you mean mean"),  # type: ignore[arg-type]
+    (lambda: Reduction(None), "unknown merge rule"),  # type: ignore[arg-type]
+    (lambda: Reduction("mean", 1.0), "takes no gain"),
+    (lambda: Reduction("gain"), "a gain is a number"),
+    (lambda: Reduction("gain", True), "a gain is a number"),
+    (lambda: Reduction("gain", "2"), "a gain is a number"),  # type: ignore[arg-type]
+    (lambda: Reduction("gain", float("nan")), "finite"),
+    (lambda: Reduction("gain", float("inf")), "finite"),
+    (lambda: Reduction("gain", 10**400), "finite"),
     (lambda: Plan.identity(0), "from 1 to"),
     (lambda: Plan.identity(True), "bool"),
     (lambda: Plan.identity(2.0), "float"),  # type: ignore[arg-type]

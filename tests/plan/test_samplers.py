@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from layerwise.errors import PlanError
 from layerwise.plan import Group, Plan, samplers
-from layerwise.plan.samplers import Draws, Drop, Failout, Fixed, Sampler, Shuffle, nodes_of
+from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, SeededSampler, Shuffle, nodes_of
 
 SEEDS = st.integers(0, 2**32)
 DEPTHS = st.integers(2, 40)
@@ -49,7 +49,7 @@ def test_within_reach_no_layer_moves_further(depth: int, reach: int, seed: int) 
 
 
 def test_the_reach_is_reached_and_near_orders_are_likelier() -> None:
-    orders = [Draws(Shuffle(2), 8, seed=0).at(draw).order() for draw in range(400)]
+    orders = [SeededSampler(Shuffle(2), 8, seed=0).at(draw).order() for draw in range(400)]
     moves = Counter(abs(place - layer) for order in orders for place, layer in enumerate(order))
     assert set(moves) == {0, 1, 2}
     assert moves[0] > moves[2]
@@ -108,27 +108,27 @@ def test_nodes_hold_every_layer_once_and_nearly_equally_many(depth: int, data: s
 
 def test_every_order_is_equally_likely() -> None:
     draws = 24 * 200
-    found = Counter(Draws(Shuffle(), 4, seed=1).at(draw).order() for draw in range(draws))
+    found = Counter(SeededSampler(Shuffle(), 4, seed=1).at(draw).order() for draw in range(draws))
     assert set(found) == set(permutations(range(4)))
     assert sum((count - 200) ** 2 / 200 for count in found.values()) < CHI_SQUARE_23
 
 
 def test_a_skewed_shuffle_would_be_seen() -> None:
     """The chi-square above can fail: keys within a reach of three places do not make all orders equally likely."""
-    found = Counter(Draws(Shuffle(3), 4, seed=1).at(draw).order() for draw in range(24 * 200))
+    found = Counter(SeededSampler(Shuffle(3), 4, seed=1).at(draw).order() for draw in range(24 * 200))
     assert sum((found[order] - 200) ** 2 / 200 for order in permutations(range(4))) > CHI_SQUARE_23
 
 
 @pytest.mark.parametrize("preserve", [False, True])
 def test_every_layer_is_dropped_with_its_share(preserve: bool) -> None:
     sampler = Drop(0.2, of=Shuffle(), preserve=preserve)
-    draws = Draws(sampler, 12, seed=0)
+    draws = SeededSampler(sampler, 12, seed=0)
     left = Counter(layer for draw in range(1000) for layer in played(draws.at(draw)))
     assert all(abs(left[layer] / 1000 - 0.8) < FOUR_ERRORS for layer in range(12))
 
 
 def test_every_node_fails_with_its_share() -> None:
-    draws = Draws(Failout(nodes_of(12, 4), 0.2), 12, seed=0)
+    draws = SeededSampler(Failout(nodes_of(12, 4), 0.2), 12, seed=0)
     left = Counter(node for draw in range(1000) for node in {layer // 3 for layer in draws.at(draw).order()})
     # All four fail in 0.16 % of draws, which are drawn again: far below four standard errors.
     assert all(abs(left[node] / 1000 - 0.8) < FOUR_ERRORS for node in range(4))
@@ -139,15 +139,20 @@ def test_every_node_fails_with_its_share() -> None:
 
 @given(seed=SEEDS, stream=st.text(max_size=5), place=st.lists(st.integers(0, 10**6), min_size=1, max_size=3))
 def test_a_draw_is_a_function_of_seed_stream_and_place(seed: int, stream: str, place: list[int]) -> None:
-    first, again = (Draws(Drop(0.3, of=Shuffle()), 12, seed, stream) for _ in range(2))
+    first, again = (SeededSampler(Drop(0.3, of=Shuffle()), 12, seed, stream) for _ in range(2))
     first.at(99)  # what was drawn before does not matter
     random.seed(seed)  # nor does the generator of the process
     assert first.at(*place) == again.at(*place)
 
 
 def test_other_seeds_streams_and_places_draw_otherwise() -> None:
-    draws = Draws(Shuffle(), 12, seed=0)
-    others = [Draws(Shuffle(), 12, 1).at(1, 0), Draws(Shuffle(), 12, 0, "rank 1").at(1, 0), draws.at(10), draws.at(1)]
+    draws = SeededSampler(Shuffle(), 12, seed=0)
+    others = [
+        SeededSampler(Shuffle(), 12, 1).at(1, 0),
+        SeededSampler(Shuffle(), 12, 0, "rank 1").at(1, 0),
+        draws.at(10),
+        draws.at(1),
+    ]
     assert len({draws.at(1, 0), *others}) == 5
 
 
@@ -165,7 +170,7 @@ def test_other_seeds_streams_and_places_draw_otherwise() -> None:
 )
 def test_draws_stay_what_they_are(sampler: Sampler, plans: tuple[str, str]) -> None:
     """A training that is carried on by a later version must draw what it would have drawn."""
-    draws = Draws(sampler, 12, seed=7, stream="training")
+    draws = SeededSampler(sampler, 12, seed=7, stream="training")
     assert (str(draws.at(0, 0)), str(draws.at(1, 0))) == plans
 
 

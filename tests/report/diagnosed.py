@@ -65,7 +65,7 @@ def diagnosis(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) ->
 
 def resumable(data: ReportData, *finished: str) -> ReportData:
     """The same run as its folder would hold it when only these parts were complete."""
-    done = tuple(row("examination", part, "done", 1.0) for part in finished)
+    done = tuple(row("part", part, "done", 1.0) for part in finished)
     return replace(data, scores=(*data.scores, *done))
 
 
@@ -118,9 +118,7 @@ def _effect(
     value += draw.gauss(0.0, half / 4)
     p = math.erfc(abs(value) / (half / 1.96) / math.sqrt(2.0))
     shared = {"task": task, "documents": 40, "tokens": TOKENS}
-    yield row(
-        measure, subject, metric, value, half, p=p, p_adjusted=min(1.0, depth * p), resolution=1.4 * half, **shared
-    )
+    yield row(measure, subject, metric, value, half, p=p, p_adjusted=min(1.0, depth * p), mde=1.4 * half, **shared)
     yield row(measure, subject, f"{metric}@no_effect", 0.0, 0.02, **shared)
 
 
@@ -130,7 +128,7 @@ def _verdicts(depth: int) -> Iterator[Score]:
         name = "harmful" if value < 0 else "no_effect" if value == 0.0 else "matters"
         spent = 900 if abs(value) > 0.5 else 2500 if value else TOKENS
         p = 0.6 if name == "no_effect" else 0.0004
-        more = {"p_adjusted": p, "resolution": 0.021, "documents": 20}
+        more = {"p_adjusted": p, "mde": 0.021, "documents": 20}
         yield row("verdict", str(layer), name, value, 0.015, tokens=TOKENS // 2, **more)
         yield row("racing", str(layer), name, value, 0.03, tokens=spent, **more)
     for metric, value in {"evaluations": 5200.0, "evaluations_full": 26800.0, "share": 0.194, "looks": 5.0}.items():
@@ -169,11 +167,13 @@ def _predictability(depth: int, draw: random.Random) -> Iterator[Score]:
                 yield row(measure, pair, f"{metric}@random_twin", 0.12, 0.01, task=task)
     for layer in range(depth):
         cost = 0.4 * abs(worth(layer, depth)) + 0.05
-        yield row(measure, str(layer), "use_cost", cost, 0.03, tokens=TOKENS)
-        yield row(measure, str(layer), "use_cost@same_norm_random", 1.1 * cost, 0.08, tokens=TOKENS)
+        yield row(measure, str(layer), "predicted_weight_loss", cost, 0.03, tokens=TOKENS)
+        yield row(measure, str(layer), "predicted_weight_loss@same_norm_random", 1.1 * cost, 0.08, tokens=TOKENS)
     for size in (2, 4, 8):
-        yield row(measure, f"set:{size}", "use_cost", 0.3 * size**1.5, 0.1, tokens=TOKENS)
-        yield row(measure, f"set:{size}", "use_cost@same_norm_random", 0.32 * size**1.5, 0.3, tokens=TOKENS)
+        yield row(measure, f"set:{size}", "predicted_weight_loss", 0.3 * size**1.5, 0.1, tokens=TOKENS)
+        yield row(
+            measure, f"set:{size}", "predicted_weight_loss@same_norm_random", 0.32 * size**1.5, 0.3, tokens=TOKENS
+        )
 
 
 def _recovery(depth: int, draw: random.Random) -> Iterator[Score]:
@@ -298,12 +298,12 @@ def _order(depth: int, tasks: tuple[str, ...]) -> Iterator[Score]:
 
 def _of_layers_states_and_order() -> Iterator[Score]:
     """What the claims are decided by: no core, a middle that turns the state less, order that weighs on arithmetic."""
-    yield row("contrast", "core", "skip_excess", -0.9, 0.1, task="1-4", resolution=0.14, tokens=TOKENS)
-    yield row("contrast", "middle", "log_ratio", -1.1, 0.1, resolution=0.14, tokens=TOKENS)
-    yield row("contrast", "middle", "beyond_twins", -1.0, 0.2, resolution=0.3, tokens=TOKENS)
+    yield row("contrast", "core", "skip_excess", -0.9, 0.1, task="1-4", mde=0.14, tokens=TOKENS)
+    yield row("contrast", "middle", "log_ratio", -1.1, 0.1, mde=0.14, tokens=TOKENS)
+    yield row("contrast", "middle", "beyond_twins", -1.0, 0.2, mde=0.3, tokens=TOKENS)
     tasks = "arithmetic | text"
-    yield row("contrast", "order_by_task", "order_less", 1.4, 0.2, task=tasks, resolution=0.3, tokens=TOKENS)
-    yield row("contrast", "order_by_task", "log_ratio", 0.51, 0.1, task=tasks, resolution=0.15, tokens=TOKENS)
+    yield row("contrast", "order_by_task", "order_less", 1.4, 0.2, task=tasks, mde=0.3, tokens=TOKENS)
+    yield row("contrast", "order_by_task", "log_ratio", 0.51, 0.1, task=tasks, mde=0.15, tokens=TOKENS)
 
 
 def _pruning(depth: int) -> Iterator[Score]:
@@ -316,7 +316,7 @@ def _pruning(depth: int) -> Iterator[Score]:
 
 def _contrasts(depth: int) -> Iterator[Score]:
     """The contrasts of the claims: no collapse beyond noise, a wide range of importance, a set that is needed."""
-    shared = {"documents": 40, "tokens": TOKENS, "resolution": 0.1}
+    shared = {"documents": 40, "tokens": TOKENS, "mde": 0.1}
     values = {
         "joint_collapse": {"joint": (6.8, 0.3), "beyond_singles": (0.5, 0.05), "beyond_noise": (-0.07, 0.05)},
         "importance_range": {"range": (1.3, 0.1), "published": (3.4, 0.8)},

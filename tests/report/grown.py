@@ -143,12 +143,10 @@ def row(measure: str, subject: str, task: str, metric: str, value: float, half: 
     return Score(measure, subject, task, metric, value, low, high)
 
 
-def difference(
-    subject: str, value: float, half: float, terms: str = "flops", *, resolution: float | None = None
-) -> Score:
-    """A difference of two arms, told apart from zero exactly when its interval leaves zero out."""
+def difference(subject: str, value: float, half: float, terms: str = "flops", *, mde: float | None = None) -> Score:
+    """A difference of two arms, distinguished from zero exactly when its interval leaves zero out."""
     p = 0.01 if abs(value) > half else 0.4
-    limit = 1.25 * half if resolution is None else resolution
+    limit = 1.25 * half if mde is None else mde
     return Score("growth", subject, terms, "difference", value, value - half, value + half, p, p, limit)
 
 

@@ -58,7 +58,7 @@ def scores(depth: int = 12) -> tuple[Score, ...]:
         *_suite("blimp", tuple(PHENOMENA), draw),
         *_benchmarks(draw),
         *_study(),
-        *_likeness(),
+        *_seed_agreement(),
         *_pattern(),
         *edges(depth, draw),
     )
@@ -172,7 +172,7 @@ def _study() -> Iterator[Score]:
         yield Score("study", subject, "latency", "ratio", 1.05, 1.02, 1.08)
 
 
-def _likeness() -> Iterator[Score]:
+def _seed_agreement() -> Iterator[Score]:
     tasks = {
         "seeds": ("correlation", 0.71, 0.0005),
         "seeds beyond the start": ("correlation", 0.63, 0.0005),
@@ -181,8 +181,8 @@ def _likeness() -> Iterator[Score]:
     }
     for arm in MIXING:
         for task, (metric, value, p) in tasks.items():
-            yield Score("likeness", arm, task, metric, value, p=p)
-            yield Score("likeness", arm, task, f"{metric}@shuffled", 0.0, -0.18, 0.19)
+            yield Score("seed_agreement", arm, task, metric, value, p=p)
+            yield Score("seed_agreement", arm, task, f"{metric}@shuffled", 0.0, -0.18, 0.19)
 
 
 def _pattern() -> Iterator[Score]:
@@ -190,7 +190,7 @@ def _pattern() -> Iterator[Score]:
     for arm, learned in (("elc", 0.01), ("zero", 0.24)):
         for metric, value in (("above_equal", 0.24), ("learned", learned)):
             low, high = value - 0.03, value + 0.03
-            yield Score("contrast", "pattern", arm, metric, value, low, high, resolution=0.04)
+            yield Score("contrast", "pattern", arm, metric, value, low, high, mde=0.04)
 
 
 def edges(depth: int, draw: random.Random) -> Iterator[Score]:

@@ -36,7 +36,7 @@ ANY_ORDER = {
 }
 FRAGILITY = {"baseline": 3.2, "layerdrop": 0.75, "layerdrop-scratch": 0.7, "layershuffle-layerdrop": 0.55}
 RULES = {"first": 1.5, "last": 1.9, "even": 1.0, "random": 1.25}
-CONDITIONS = ("sequential", "arbitrary")
+CONDITIONS = ("sequential", "random")
 SEEDS = (0, 1, 2)
 CHANCE = 0.103
 IMAGES = 360
@@ -173,11 +173,11 @@ def _orders(depth: int, language: bool, draw: random.Random) -> Iterator[Score]:
                 yield row("orders", f"{arm}/{seed}", plan, "accuracy", found)
                 yield row("orders", f"{arm}/{seed}", plan, "nll", nll(found) if language else 2.3 * (1.02 - found))
         if number == 0:
-            yield row("identity", "baseline", "arbitrary", "draws", 300.0)
-            yield row("identity", "baseline", "arbitrary", "identical", 0.0)
-            yield row("identity", "layershuffle", "kept 2 even arbitrary", "draws", 300.0)
-            yield row("identity", "layershuffle", "kept 2 even arbitrary", "identical", 148.0)
-            yield row("identity", "layershuffle", "kept 2 even arbitrary", "accuracy", 0.31, 0.03)
+            yield row("identity", "baseline", "random", "draws", 300.0)
+            yield row("identity", "baseline", "random", "identical", 0.0)
+            yield row("identity", "layershuffle", "kept 2 even random", "draws", 300.0)
+            yield row("identity", "layershuffle", "kept 2 even random", "identical", 148.0)
+            yield row("identity", "layershuffle", "kept 2 even random", "accuracy", 0.31, 0.03)
 
 
 def _position(depth: int) -> Iterator[Score]:
@@ -230,13 +230,13 @@ def _merging(depth: int, language: bool, draw: random.Random) -> Iterator[Score]
         anywhere = shuffled - 0.03 if shuffled > 0.5 else 0.11
         values = {
             "members sequential": ordered,
-            "members arbitrary": shuffled,
+            "members random": shuffled,
             "merged own-depth": own,
-            "merged arbitrary": anywhere,
+            "merged random": anywhere,
             "ensemble sequential": min(0.985, ordered + 0.012),
-            "ensemble arbitrary": min(0.985, shuffled + 0.03),
+            "ensemble random": min(0.985, shuffled + 0.03),
             "best member sequential": ordered + 0.006,
-            "best member arbitrary": shuffled + 0.008,
+            "best member random": shuffled + 0.008,
         }
         for task, share in values.items():
             yield row("merging", arm, task, "accuracy", share, 0.012)
@@ -244,7 +244,7 @@ def _merging(depth: int, language: bool, draw: random.Random) -> Iterator[Score]
             yield row("merging", arm, task, "accuracy_top5", min(0.999, 0.45 + 0.55 * share), 0.006)
             if language:
                 yield row("merging", arm, task, "nll", nll(share), 0.03)
-        for kind, centre in (("own-depth", own), ("arbitrary", anywhere)):
+        for kind, centre in (("own-depth", own), ("random", anywhere)):
             for number in range(DRAWS):
                 plan = f"{kind} {number}: " + " ".join(f"{draw.choice('abc')}:{layer}" for layer in range(depth))
                 found = min(0.99, max(0.02, centre + draw.gauss(0.0, 0.05 if centre < 0.8 else 0.012)))
@@ -254,11 +254,11 @@ def _merging(depth: int, language: bool, draw: random.Random) -> Iterator[Score]
 def _decisive() -> Iterator[Score]:
     """What decides the published claims: one of each verdict, as the rest of the run has it."""
     shuffled, places = ANY_ORDER["layershuffle"], ("layershuffle-position", "layershuffle-predict")
-    base = {"sequential": IN_ORDER["baseline"], "arbitrary": ANY_ORDER["baseline"]}
+    base = {"sequential": IN_ORDER["baseline"], "random": ANY_ORDER["baseline"]}
     for claim, task, metric, value, half in (
         ("trained_order", "all", "cost", base["sequential"] - shuffled, 0.02),
-        ("trained_order", "all", "gain_above@baseline", shuffled - base["arbitrary"], 0.03),
-        ("collapse", "all", "any_order", base["arbitrary"] - CHANCE, 0.04),
+        ("trained_order", "all", "gain_above@baseline", shuffled - base["random"], 0.03),
+        ("collapse", "all", "any_order", base["random"] - CHANCE, 0.04),
         ("collapse", "all", "in_order", base["sequential"] - CHANCE, 0.01),
         ("pruning", "all", "lost", 0.41, 0.05),
         ("pruning", "all", "lost@baseline", 0.83, 0.06),
@@ -271,7 +271,7 @@ def _decisive() -> Iterator[Score]:
         ("merging", "all", "loss@baseline", 0.26, 0.04),
         ("merging", "all", "skill", shuffled - CHANCE, 0.02),
     ):
-        yield replace(row("contrast", claim, task, metric, value, half), resolution=1.4 * half)
+        yield replace(row("contrast", claim, task, metric, value, half), mde=1.4 * half)
 
 
 def _training(draw: random.Random) -> Iterator[Score]:

@@ -20,7 +20,7 @@ import pytest
 
 from layerwise.report import ReportData, render
 from report import diagnosed, grown, pretrained, robust, synthetic
-from report.test_page import read
+from report.page.test_render import read
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 import pytest
 
 from layerwise.report import Evidence, ReportData
-from layerwise.report.chapters import written
 from layerwise.report.figures.figure import level_line, upright_band, upright_line
+from layerwise.report.page.groups import written
 from report import diagnosed, grown, pretrained, robust, synthetic
 
 FAMILIES = ("painters", "leave_one_out", "swap_adjacent", "every_window")
@@ -28,7 +28,7 @@ RUNS: dict[str, Callable[[], ReportData]] = {
 
 
 def without_intervals(data: ReportData) -> ReportData:
-    bare = {"low": None, "high": None, "p": None, "p_adjusted": None, "resolution": None}
+    bare = {"low": None, "high": None, "p": None, "p_adjusted": None, "mde": None}
     return replace(data, scores=tuple(replace(score, **bare) for score in data.scores))
 
 

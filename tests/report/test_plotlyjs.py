@@ -10,7 +10,7 @@ from importlib.resources import files
 import plotly
 import pytest
 
-from layerwise.report.page import PLOTLY
+from layerwise.report.page.render import PLOTLY
 from report.test_figures import RUNS, figures
 
 FOLDER = files("layerwise.report").joinpath("plotlyjs")

@@ -20,7 +20,7 @@ MANIFEST = Manifest(
 def test_a_different_field_is_told_with_both_values(name: str) -> None:
     before = getattr(MANIFEST, name)
     other = replace(MANIFEST, **{name: (*before, "x") if isinstance(before, tuple) else f"{before}9"})
-    with pytest.raises(RunError, match="--fresh") as refusal:
+    with pytest.raises(RunError, match="--overwrite") as refusal:
         check_same_run(MANIFEST, other)
     for value in (before, getattr(other, name)):
         assert (", ".join(value) if isinstance(value, tuple) else str(value)) in str(refusal.value)
@@ -58,7 +58,7 @@ def test_what_differs_is_told_by_its_name_and_not_by_its_hash(changes: dict[str,
 def test_a_setting_that_changes_bits_is_named_with_what_to_write(
     numerics: dict[str, str], parts: tuple[str, ...]
 ) -> None:
-    with pytest.raises(RunError, match=r"--run, or use --fresh") as refusal:
+    with pytest.raises(RunError, match=r"--run, or use --overwrite") as refusal:
         check_same_run(MANIFEST, replace(MANIFEST, numerics=numerics))
     for part in parts:
         assert part in str(refusal.value)
@@ -72,7 +72,12 @@ def test_a_refusal_is_short_however_long_the_values_are() -> None:
 
 @pytest.mark.parametrize("name", sorted({item.name for item in fields(Manifest)} - {*MEASURED, "numerics"}))
 def test_provenance_may_differ(name: str) -> None:
-    changed = {"versions": {"torch": "1"}, "hardware": {"machine": "abacus"}, "command": ("other",)}.get(name, "other")
+    changed = {
+        "versions": {"torch": "1"},
+        "hardware": {"machine": "abacus"},
+        "command": ("other",),
+        "experiment": {"seed": 1},
+    }.get(name, "other")
     check_same_run(MANIFEST, replace(MANIFEST, **{name: changed}))
 
 

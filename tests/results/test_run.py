@@ -142,11 +142,11 @@ def test_another_run_is_not_resumed(tmp_path: Path) -> None:
     assert rows_of(tmp_path) == [LOSS]
 
 
-def test_fresh_discards_the_rows(tmp_path: Path) -> None:
+def test_overwrite_discards_the_rows(tmp_path: Path) -> None:
     with Run.create(tmp_path, MANIFEST) as run:
         run.store.add_losses([LOSS])
     other = replace(MANIFEST, weight_hash="w2")
-    with Run.create(tmp_path, other, fresh=True) as run:
+    with Run.create(tmp_path, other, overwrite=True) as run:
         assert run.store.count_losses() == 0
     with Run.open(tmp_path) as run:
         assert run.manifest == other

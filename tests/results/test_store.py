@@ -41,7 +41,7 @@ scores = st.builds(
     Score,
     *[names] * 4,
     numbers,
-    **{name: st.none() | numbers for name in ("low", "high", "p", "p_adjusted", "resolution")},
+    **{name: st.none() | numbers for name in ("low", "high", "p", "p_adjusted", "mde")},
     **{name: st.none() | counts for name in ("documents", "tokens")},
 )
 
@@ -355,7 +355,7 @@ def test_tables_are_strict(store: Store) -> None:
         ("UPDATE sessions SET command = '{'", "command of a session in"),
         ("UPDATE sessions SET versions = '[]'", "is a list where an object belongs"),
         ("UPDATE sessions SET pid = 'x'", 'is "x" where a whole number belongs'),
-        ("ALTER TABLE scores DROP COLUMN resolution", "its table scores has no column resolution"),
+        ("ALTER TABLE scores DROP COLUMN mde", "its table scores has no column mde"),
         ("DROP TABLE plans", "it has no table plans"),
         ("ALTER TABLE notes RENAME TO n; CREATE VIEW notes AS SELECT * FROM n", "it has no table notes"),
         ("CREATE VIEW guest AS SELECT 1", "holds the view 'guest'"),

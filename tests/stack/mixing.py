@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from layerwise.stack.record import Missing, Record
+from layerwise.stack.history.depth_history import DepthHistory, Missing
 
 VOCABULARY = 31
 WIDTH = 16
@@ -24,7 +24,7 @@ class MixingLayer(nn.Module):
         self.scalars = nn.Parameter(torch.randn(number + 1))
         self.linear = nn.Linear(WIDTH, WIDTH)
 
-    def forward(self, hidden_states: Tensor, record: Record) -> Tensor:
+    def forward(self, hidden_states: Tensor, record: DepthHistory) -> Tensor:
         read = record.read(self.scalars.softmax(0), self.missing)
         return torch.tanh(self.linear(read)) + read.mean(dim=1, keepdim=True)
 
@@ -39,7 +39,7 @@ class MixingEncoder(nn.Module):
         self.missing: Missing = missing
 
     def forward(self, hidden: Tensor) -> Tensor:
-        record = Record.of(hidden)
+        record = DepthHistory.of(hidden)
         for layer in self.layers:
             hidden = layer(hidden, record=record)
             record = record.then(layer.number, hidden)

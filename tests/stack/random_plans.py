@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from layerwise.plan import PARTS, Block, Group, Merge, Plan, Visit
+from layerwise.plan import SUBLAYERS, Block, Group, Plan, Reduction, Visit
 
 LONGEST = 48
 
@@ -15,9 +15,11 @@ def plans(depth: int, stages: int = 3, sources: Sequence[str | None] = (None,)) 
     """Plans over `depth` layers of `sources` with `stages` stages or fewer at each of three levels, `LONGEST` steps."""
     times = st.integers(1, 2)
     merge = st.one_of(
-        st.just(Merge("mean")), st.just(Merge("sum")), st.floats(0.25, 2.0).map(lambda gain: Merge("gain", gain))
+        st.just(Reduction("mean")),
+        st.just(Reduction("sum")),
+        st.floats(0.25, 2.0).map(lambda gain: Reduction("gain", gain)),
     )
-    parts = st.sampled_from([None, None, *PARTS])
+    parts = st.sampled_from([None, None, *SUBLAYERS])
     visits = st.builds(Visit, st.integers(0, depth - 1), times, parts, st.sampled_from(sources))
     level: st.SearchStrategy[Plan] = _plan(visits, stages)
     for _ in range(2):

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertModel, GPTJConfig, GPTJForCausalLM, Lla
 
 from conftest import tiny_llama
 from layerwise.errors import ModelError, PlanError, UnsupportedModel
-from layerwise.plan import PARTS, Part, Plan, Visit
+from layerwise.plan import SUBLAYERS, Plan, Sublayer, Visit
 from layerwise.stack import Stack, load
 from stack.random_plans import plans
 from stack.test_blocks import Residual
@@ -64,14 +64,14 @@ def one_branch(model: LlamaForCausalLM, layer: int, state: torch.Tensor, part: s
     return state + block.self_attn(block.input_layernorm(state), position_embeddings=embedded, attention_mask=mask)[0]
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_half_is_the_state_and_what_one_branch_adds(part: Part) -> None:
+@pytest.mark.parametrize("part", SUBLAYERS)
+def test_a_half_is_the_state_and_what_one_branch_adds(part: Sublayer) -> None:
     with torch.inference_mode():
         captured = STACK.capture(input_ids=IDS)
         for layer in (0, 5):
             half = STACK.apply(layer, captured.state, captured, part)
             torch.testing.assert_close(half, one_branch(MODEL, layer, captured.state, part), rtol=1e-5, atol=1e-5)
-            assert torch.equal(STACK.run(Plan((Visit(layer, part=part),)), captured), half)
+            assert torch.equal(STACK.run(Plan((Visit(layer, sublayer=part),)), captured), half)
             assert (half - STACK.apply(layer, captured.state, captured)).abs().max() > 0.1
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from conftest import tiny_llama
-from layerwise.data.corpus import Corpus
-from layerwise.data.documents import Document
+from layerwise.checkpoint import save
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
 from layerwise.errors import PlanError
-from layerwise.measure.sweep import sweep
-from layerwise.merge import save
+from layerwise.measure.interventions.sweep import sweep
 from layerwise.plan import Plan, edits
 from layerwise.plan.cost import cost
 from layerwise.plan.explain import explain

@@ -12,9 +12,10 @@ import torch
 from conftest import tiny_llama
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
-from layerwise.stack import load, passes, verify, visits
+from layerwise.stack import load, verify
 from layerwise.stack import stack as stack_module
-from measure.test_loss import vision_stack
+from layerwise.stack.executors import in_place, passes
+from measure.language.test_loss import vision_stack
 from stack.test_stack import Mixer
 
 PLAN = Plan.parse("1 (2|3 4):gain=1.5*2 0")
@@ -47,7 +48,7 @@ def test_a_vision_model_has_no_decoding_to_verify() -> None:
 def test_slots_that_collide_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The deliberate wrong answer: twins that keep the slot of their block, as naive layer repetition does."""
     stack = load(tiny_llama())
-    monkeypatch.setattr(visits, "_slots_per_block", lambda blocks: 0)
+    monkeypatch.setattr(in_place, "_slots_per_block", lambda blocks: 0)
     broken = [law.name for law in verify(stack, Plan.parse("0 1 1 3")) if law.holds is False]
     assert "cached decoding = recomputation (greedy)" in broken
 
@@ -64,12 +65,12 @@ def test_a_group_that_forgets_its_base_is_found(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_copied_weight_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     stack = load(tiny_llama())
-    clone = visits.clone
+    clone = in_place.clone
 
     def copying(module: torch.nn.Module, *args: object) -> torch.nn.Module:
         return clone(copy.deepcopy(module), *args)
 
-    monkeypatch.setattr(visits, "clone", copying)
+    monkeypatch.setattr(in_place, "clone", copying)
     broken = [law.name for law in verify(stack, PLAN) if law.holds is False]
     assert broken == ["no weight is copied"]
 

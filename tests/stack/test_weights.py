@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import load, weight_hash
-from layerwise.stack.weights import apply_with, layer_weights, substituted, twin
+from layerwise.stack.weights import apply_with, layer_weights, random_twin, substituted
 
 
 def test_a_layer_with_the_weights_of_another_is_that_layer(llama: LlamaForCausalLM, ids: torch.Tensor) -> None:
@@ -77,7 +77,7 @@ def test_what_does_not_fit_is_refused_before_anything_changes(
 def test_a_twin_is_another_draw_of_the_same_model(llama: LlamaForCausalLM) -> None:
     stack = load(llama)
     state = torch.random.get_rng_state()
-    first, again, other = twin(stack, 3), twin(stack, 3), twin(stack, 4)
+    first, again, other = random_twin(stack, 3), random_twin(stack, 3), random_twin(stack, 4)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert weight_hash(first.model) == weight_hash(again.model)
     assert len({weight_hash(each.model) for each in (stack.model, first.model, other.model)}) == 3
@@ -98,7 +98,7 @@ def test_a_bare_module_has_no_twin() -> None:
             return x
 
     with pytest.raises(UnsupportedModel, match="Bare is not a transformers model"):
-        twin(load(Bare(), layers="blocks"), 0)
+        random_twin(load(Bare(), layers="blocks"), 0)
 
 
 def test_a_pruned_model_has_no_twin(llama: LlamaForCausalLM) -> None:
@@ -106,4 +106,4 @@ def test_a_pruned_model_has_no_twin(llama: LlamaForCausalLM) -> None:
     llama.model.layers[2].mlp.up_proj = nn.Linear(32, 96, bias=False)
     llama.model.layers[2].mlp.down_proj = nn.Linear(96, 32, bias=False)
     with pytest.raises(UnsupportedModel, match="other shapes than its configuration describes"):
-        twin(load(llama), 0)
+        random_twin(load(llama), 0)

@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import torch
 
+import layerwise.train.methods  # noqa: F401  (registers the variants)
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Fixed, Sampler, Shuffle
 from layerwise.stack import load
@@ -23,6 +24,7 @@ from layerwise.train import training
 from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
+from layerwise.train.variant import VARIANTS, Variant
 from threads import use_threads
 from train.pupils import tiny_digits, tiny_vit
 
@@ -33,16 +35,14 @@ SAMPLERS: dict[str, Sampler] = {
     "drop": Drop(0.5, of=Shuffle()),
     "preserve": Drop(0.5, of=Shuffle(), preserve=True),
 }
-SETTINGS = Settings(epochs=4, batch=8, checks=3, learning_rate=1e-2, schedule="constant", augmentation="crop")
+SETTINGS = Settings(epochs=4, batch_size=8, evals=3, learning_rate=1e-2, schedule="constant", augmentation="crop")
 
 
 class Stopped(Exception):
     """The machine was switched off."""
 
 
-def lesson(
-    folder: Path, sampler: str, ranks: Any = "together", variant: Any = "plain", stop: int | None = None
-) -> None:
+def lesson(folder: Path, sampler: str, ranks: Any = "shared", variant: str = "plain", stop: int | None = None) -> None:
     """Train the tiny model in `folder`, and note what every pass ran and found."""
     if stop is not None:
         with suppress(Stopped):
@@ -70,7 +70,8 @@ def _part(folder: Path, sampler: str, ranks: Any, variant: Any, stop: int | None
                 plans.append(str(self.stack.running))
             return super().compute_loss(model, *args, **kwargs)
 
-    chosen = Recipe(sampler, SETTINGS, SAMPLERS[sampler], Shuffle(), ranks=ranks, variant=variant)
+    kind = VARIANTS.get(variant, Variant)
+    chosen = Recipe(sampler, SETTINGS, SAMPLERS[sampler], Shuffle(), ranks=ranks, variant=kind())
     with patch.object(training, "PlanTrainer", Noted):
         train(
             Base(lambda: load(tiny_vit(DEPTH)), "tiny"), tiny_digits("crop"), chosen, 1, folder,

@@ -8,7 +8,7 @@ from random import Random
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from layerwise.data.classification import Labelled, Task
+from layerwise.data.suites.classification import Labelled, Task
 from tiny_tokenizers import word_tokenizer
 
 WORDS = [f"w{number}" for number in range(20)]

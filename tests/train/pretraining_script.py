@@ -18,9 +18,9 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from layerwise.train import pretrainer
+from layerwise.train.pretrain import trainer
 from threads import use_threads
-from train.test_pretraining import RECIPE, Stopped, run
+from train.pretrain.test_pretraining import RECIPE, Stopped, run
 
 LESSON = replace(RECIPE, dropout=0.0)
 
@@ -38,14 +38,14 @@ def lesson(folder: Path, stop: int | None = None, **changes: Any) -> None:
 def _part(folder: Path, stop: int | None, changes: dict[str, Any]) -> list[float]:
     losses: list[float] = []
 
-    class Noted(pretrainer.PretrainingTrainer):
+    class Noted(trainer.PretrainingTrainer):
         def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
             if self.state.global_step == stop:
                 raise Stopped
             losses.append((loss := super().training_step(model, inputs, *args, **kwargs)).item())
             return loss
 
-    with patch.object(pretrainer, "PretrainingTrainer", Noted):
+    with patch.object(trainer, "PretrainingTrainer", Noted):
         run(folder, replace(LESSON, **changes))
     return losses
 

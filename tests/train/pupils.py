@@ -18,8 +18,8 @@ from torch.utils.data import Subset
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, TrainingArguments, ViTConfig
 from transformers import ViTForImageClassification as ViT
 
-from layerwise.data.digits import digits
 from layerwise.data.splits import Example, Examples, Splits
+from layerwise.data.vision.digits import digits
 
 WIDTH = 16
 VOCABULARY = 19

@@ -1,12 +1,15 @@
-"""One process of two that hold a model in shards (`fully_shard`): plans drawn over it train as over the whole model.
+"""One process of two that hold a model in shards (`fully_shard`): what trains the whole model trains the shards.
 
-Compares, in each process, the losses and the gradients of the sharded model with those of a whole copy.
+Compares, in each process, the losses and the gradients of the sharded model under drawn plans with those of a whole
+copy, and where LAMB moves the weights. The command line names the parts: one start of two processes runs them all.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,19 +17,19 @@ from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from layerwise.plan.samplers import Draws, Drop, Shuffle
+from layerwise.plan.samplers import Drop, SeededSampler, Shuffle
 from layerwise.stack import Stack, load
 from threads import use_threads
 from train.pupils import tiny_digits, tiny_vit
+from train.sharded_lamb import compare_lamb
 
 DEPTH = 4
 SAMPLERS = {"shuffle": Shuffle(), "drop": Drop(0.5, of=Shuffle())}
 PASSES = 4
 
 
-def main(sampler: str) -> None:
+def compare_training(sampler: str) -> None:
     """Four passes under drawn plans, with a step of gradient descent after each."""
-    distributed.init_process_group("gloo")
     rank = distributed.get_rank()
     splits = tiny_digits()
     whole, sharded = load(tiny_vit(DEPTH)), load(tiny_vit(DEPTH))
@@ -34,7 +37,7 @@ def main(sampler: str) -> None:
     for block in sharded.model.vit.layers:
         fully_shard(block, mesh=mesh)
     fully_shard(sharded.model, mesh=mesh)
-    draws = Draws(SAMPLERS[sampler], DEPTH, 0)
+    draws = SeededSampler(SAMPLERS[sampler], DEPTH, 0)
     optimisers = [torch.optim.SGD(stack.model.parameters(), lr=0.1) for stack in (whole, sharded)]
     for step in range(PASSES):
         batch = splits.collate([splits.train[number] for number in range(4 * step, 4 * step + 4)])
@@ -47,7 +50,6 @@ def main(sampler: str) -> None:
         for optimiser in optimisers:
             optimiser.step()
             optimiser.zero_grad()
-    distributed.destroy_process_group()
 
 
 def _pass(stack: Stack, plan: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -68,7 +70,16 @@ def _compare(whole: Any, sharded: Any, plan: str) -> None:
             torch.testing.assert_close(other.full_tensor(), weight.grad, rtol=1e-3, atol=1e-6, msg=label)
 
 
+PARTS: dict[str, Callable[[], None]] = {
+    **{name: partial(compare_training, name) for name in SAMPLERS},
+    "lamb": compare_lamb,
+}
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     use_threads()
-    main(sys.argv[1])
+    distributed.init_process_group("gloo")
+    for part in sys.argv[1].split():
+        print(f"part: {part}", file=sys.stderr, flush=True)
+        PARTS[part]()
+    distributed.destroy_process_group()

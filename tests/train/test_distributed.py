@@ -13,8 +13,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from layerwise.plan.samplers import Draws
-from layerwise.results.pedigree import MODEL, Pedigree
+from layerwise.plan.samplers import SeededSampler
+from layerwise.results.training_record import MODEL, TrainingRecord
 from threads import threaded
 from train.distributed_script import DEPTH, SAMPLERS, lesson
 
@@ -28,7 +28,7 @@ WISHES: dict[str, dict[str, Any]] = {
     "drop": {"sampler": "drop"},
     "preserve": {"sampler": "preserve"},
     "two layers": {"sampler": "two layers"},
-    "drop apart": {"sampler": "drop", "ranks": "apart"},
+    "drop apart": {"sampler": "drop", "ranks": "per-rank"},
 }
 STOPPED = {"sampler": "shuffle", "stop": 10}
 RESUMED_AT = 8
@@ -62,13 +62,13 @@ def _read(folder: Path, what: str) -> list[list[Any]]:
 
 @pytest.mark.parametrize("name", [name for name in WISHES if "apart" not in name])
 def test_both_processes_run_the_plans_of_the_draws(name: str, folders: Path) -> None:
-    draws = Draws(SAMPLERS[WISHES[name]["sampler"]], DEPTH, 1, "training")
+    draws = SeededSampler(SAMPLERS[WISHES[name]["sampler"]], DEPTH, 1, "training")
     expected = [str(draws.at(step, 0)) for step in range(STEPS)]
     assert _read(folders / name, "plans") == [expected, expected]
 
 
 def test_processes_that_draw_for_themselves_draw_differently(folders: Path) -> None:
-    own = [Draws(SAMPLERS["drop"], DEPTH, 1, f"training/{rank}") for rank in (0, 1)]
+    own = [SeededSampler(SAMPLERS["drop"], DEPTH, 1, f"training/{rank}") for rank in (0, 1)]
     plans = _read(folders / "drop apart", "plans")
     assert plans == [[str(draws.at(step, 0)) for step in range(STEPS)] for draws in own]
     assert plans[0] != plans[1]
@@ -82,7 +82,7 @@ def test_losses_and_weights_are_those_of_one_process(name: str, folders: Path, t
     # Each process reports the loss of its half of the batch, scaled so that the mean is that of the whole.
     assert [sum(pair) / 2 for pair in zip(*both, strict=True)] == pytest.approx(alone, rel=1e-4)
     assert len(alone) == STEPS
-    one, two = Pedigree.read(tmp_path / MODEL), Pedigree.read(folders / name / MODEL)
+    one, two = TrainingRecord.read(tmp_path / MODEL), TrainingRecord.read(folders / name / MODEL)
     assert one is not None
     assert two is not None
     assert (two.steps, two.best_step, two.examples) == (one.steps, one.best_step, one.examples)
@@ -100,6 +100,9 @@ def test_resumed_in_the_middle_of_a_later_epoch_both_go_on_as_they_would_have(fo
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
-@pytest.mark.parametrize("sampler", ["shuffle", "drop"])
-def test_a_model_in_shards_has_the_losses_and_gradients_of_the_whole(sampler: str) -> None:
-    launched("sharded_script.py", sampler)
+def test_a_model_in_shards_is_trained_as_the_whole() -> None:
+    """Its losses and gradients under drawn plans are those of the whole model, and LAMB moves it alike.
+
+    A trust ratio of LAMB is that of the whole tensor, not of the part that a process holds.
+    """
+    launched("sharded_script.py", "shuffle drop lamb")

@@ -12,11 +12,11 @@ from transformers import PreTrainedModel, set_seed
 
 from layerwise.errors import TrainError, UnsupportedModel
 from layerwise.plan import Plan
-from layerwise.plan.samplers import Draws, Fixed, Shuffle
+from layerwise.plan.samplers import Fixed, SeededSampler, Shuffle
 from layerwise.stack import Stack, load
 from layerwise.train import position
+from layerwise.train.methods.layershuffle import PositionOptions
 from layerwise.train.position import PositionEncoding
-from layerwise.train.recipe import PositionOptions
 from layerwise.train.trainer import PlanTrainer
 from train.pupils import WIDTH, arguments, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
@@ -130,8 +130,8 @@ def _losses(model: PreTrainedModel, folder: Path, **options: object) -> list[flo
     splits = tiny_text() if hasattr(model, "lm_head") else tiny_digits()
     set_seed(3)
     Noted(
-        stack=stack, draws=Draws(Shuffle(), 3, 0), validation=Draws(Fixed(), 3, 0), data_collator=splits.collate,
-        args=arguments(folder, max_steps=3, **options), train_dataset=splits.train,
+        stack=stack, draws=SeededSampler(Shuffle(), 3, 0), validation=SeededSampler(Fixed(), 3, 0),
+        data_collator=splits.collate, args=arguments(folder, max_steps=3, **options), train_dataset=splits.train,
     ).train()  # fmt: skip
     return found
 

@@ -13,11 +13,11 @@ from torch.nn.functional import layer_norm
 from transformers import TrainerCallback, set_seed
 
 from layerwise.plan import Plan
-from layerwise.plan.samplers import Draws, Fixed
+from layerwise.plan.samplers import Fixed, SeededSampler
 from layerwise.stack import load
 from layerwise.train import prediction
+from layerwise.train.methods.layershuffle import PredictionOptions
 from layerwise.train.prediction import PositionPrediction
-from layerwise.train.recipe import PredictionOptions
 from layerwise.train.trainer import PlanTrainer
 from train.pupils import arguments, forward_by_hand, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
@@ -84,7 +84,7 @@ def test_a_new_pass_forgets_the_last() -> None:
     for text in ("2 0 1", "1 2"):
         with stack.under(Plan.parse(text), single_pass=True):
             stack.model(pixel_values=PIXELS)
-        assert [place for place, _ in asked.said] == list(range(len(Plan.parse(text).order())))
+        assert [place for place, _ in asked.predicted] == list(range(len(Plan.parse(text).order())))
 
 
 @torch.no_grad()
@@ -95,10 +95,10 @@ def test_the_mean_of_a_text_is_over_its_tokens_and_not_over_padding() -> None:
     for row, text in enumerate(texts):
         ids[row, : text.shape[1]], mask[row, : text.shape[1]] = text, 1
     stack.model(input_ids=ids, attention_mask=mask)
-    together = [logits for _, logits in asked.said]
+    together = [logits for _, logits in asked.predicted]
     for row, text in enumerate(texts):
         stack.model(input_ids=text)
-        for place, logits in asked.said:
+        for place, logits in asked.predicted:
             torch.testing.assert_close(together[place][row], logits[0], rtol=1e-4, atol=1e-5)
 
 
@@ -148,7 +148,7 @@ def test_validation_is_by_the_loss_that_is_optimised(tmp_path: Path) -> None:
     splits = tiny_digits()
     stack, asked = _asked(tiny_vit(), PredictionOptions())
     trainer = PlanTrainer(
-        stack=stack, draws=Draws(Fixed(), 3, 0), validation=Draws(Fixed(), 3, 0), prediction=asked,
+        stack=stack, draws=SeededSampler(Fixed(), 3, 0), validation=SeededSampler(Fixed(), 3, 0), added=asked,
         args=arguments(tmp_path, per_device_eval_batch_size=20), data_collator=splits.collate,
         eval_dataset=splits.validation,
     )  # fmt: skip
@@ -156,7 +156,7 @@ def test_validation_is_by_the_loss_that_is_optimised(tmp_path: Path) -> None:
     with torch.no_grad():
         task = forward_by_hand(tiny_vit(), batch, (0, 1, 2)).item()
     found = trainer.evaluate()["eval_loss"]
-    assert [place for place, _ in asked.said] == [0, 1, 2]
+    assert [place for place, _ in asked.predicted] == [0, 1, 2]
     assert found == pytest.approx(task + asked.loss().item(), rel=1e-5)
 
 
@@ -182,8 +182,8 @@ def _one_step(
     stack, asked = _asked(model, PredictionOptions())
     set_seed(3)
     Noted(
-        stack=stack, draws=Draws(Fixed(Plan.parse("2 0 1")), 3, 0), validation=Draws(Fixed(), 3, 0),
-        prediction=asked, data_collator=splits.collate, train_dataset=splits.train, callbacks=[Gradients()],
+        stack=stack, draws=SeededSampler(Fixed(Plan.parse("2 0 1")), 3, 0), validation=SeededSampler(Fixed(), 3, 0),
+        added=asked, data_collator=splits.collate, train_dataset=splits.train, callbacks=[Gradients()],
         args=arguments(
             folder, max_steps=1, per_device_train_batch_size=8 // passes, gradient_accumulation_steps=passes, **options
         ),

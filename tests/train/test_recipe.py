@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from layerwise.errors import PlanError, TrainError
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle, nodes_of
-from layerwise.train.recipe import COMPARED, METHODS, Recipe, Settings, recipe, retrained
+from layerwise.train import methods
+from layerwise.train.methods import COMPARED, METHODS, READ_BY, Options, recipe
+from layerwise.train.methods.layer_weights import LayerMixingOptions
+from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
+from layerwise.train.recipe import Recipe, Settings, retrained
+from layerwise.train.variant import VARIANTS, Variant
 
 DEPTH = 12
 
@@ -20,12 +25,12 @@ DEPTH = 12
 def test_the_settings_are_the_papers() -> None:
     paper = Settings()
     assert (paper.betas, paper.epsilon, paper.learning_rate) == ((0.9, 0.999), 1e-6, 1e-4)
-    assert (paper.batch, paper.epochs, paper.precision) == (128, 20.0, "float32")
+    assert (paper.batch_size, paper.epochs, paper.precision) == (128, 20.0, "float32")
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_is_a_frozen_recipe_under_its_own_name(method: str) -> None:
-    found = recipe(method, Settings(), DEPTH)
+    found = recipe(method, Options(Settings()), DEPTH)
     assert found.arm == method
     with pytest.raises(FrozenInstanceError):
         found.arm = "another"  # type: ignore[misc]
@@ -50,33 +55,69 @@ def test_every_method_is_a_frozen_recipe_under_its_own_name(method: str) -> None
     ],
 )
 def test_methods_are_as_published(method: str, training: Sampler, validation: Sampler, variant: str) -> None:
-    found = recipe(method, Settings(), DEPTH)
-    assert (found.sampler, found.validation, found.variant) == (training, validation, variant)
+    found = recipe(method, Options(Settings()), DEPTH)
+    assert (found.sampler, found.validation, found.variant.NAME) == (training, validation, variant)
     assert found.from_scratch == (method == "layerdrop-scratch")
 
 
 def test_epochs_are_one_for_the_baseline_and_more_from_scratch() -> None:
-    settings = Settings(epochs=8, scratch=2.5)
-    assert recipe("baseline", settings, DEPTH).settings.epochs == 1
-    assert recipe("baseline", replace(settings, epochs=0.5), DEPTH).settings.epochs == 0.5
-    assert recipe("layerdrop-scratch", settings, DEPTH).settings.epochs == 20
+    settings = Settings(epochs=8, from_scratch_factor=2.5)
+    assert recipe("baseline", Options(settings), DEPTH).settings.epochs == 1
+    assert recipe("baseline", Options(replace(settings, epochs=0.5)), DEPTH).settings.epochs == 0.5
+    assert recipe("layerdrop-scratch", Options(settings), DEPTH).settings.epochs == 20
     others = set(METHODS) - {"baseline", "layerdrop-scratch"}
-    assert {recipe(method, settings, DEPTH).settings for method in others} == {settings}
+    assert {recipe(method, Options(settings), DEPTH).settings for method in others} == {settings}
 
 
 def test_wirings_are_as_published_and_not_what_layershuffle_is_compared_with() -> None:
-    softmax, identity = (recipe(f"wiring-{name}", Settings(), DEPTH) for name in ("softmax", "identity"))
-    assert (softmax.wiring.kind, softmax.wiring.initialisation) == ("softmax", "biased")
-    assert identity.wiring.kind == "free"
+    softmax, identity = (recipe(f"wiring-{name}", Options(Settings()), DEPTH) for name in ("softmax", "identity"))
+    assert softmax.variant == LayerMixingOptions("softmax", "biased")
+    assert identity.variant == LayerMixingOptions("free")
     assert not any(name.startswith("wiring") for name in COMPARED)
     assert len(COMPARED) == 8
 
 
-def test_recipes_without_a_wiring_are_written_as_before_there_were_any() -> None:
-    assert "wiring" not in recipe("layershuffle", Settings(), DEPTH).to_json()
-    assert recipe("wiring-softmax", Settings(), DEPTH).to_json()["wiring"] == {
-        "kind": "softmax", "initialisation": "biased", "rate": 10.0,
-    }  # fmt: skip
+def test_a_recipe_is_written_with_the_options_of_its_variant_alone() -> None:
+    plain, wired = (recipe(name, Options(), DEPTH).to_json() for name in ("layershuffle", "wiring-softmax"))
+    assert (plain["variant"], plain["options"]) == ("plain", {})
+    assert wired["variant"] == "wiring"
+    assert wired["options"] == {"kind": "softmax", "initialisation": "biased", "rate": 10.0}
+
+
+GIVEN: dict[str, dict[str, Any]] = {
+    "drop_rate": {"drop_rate": 0.5},
+    "max_shift": {"max_shift": 2},
+    "drop_sync": {"drop_sync": "per-rank"},
+    "position_table": {"variants": (PositionOptions(table="shared"),)},
+    "prediction_loss": {"variants": (PredictionOptions(total="mean"),)},
+    "prediction_token": {"variants": (PredictionOptions(reads="mean"),)},
+}
+
+
+@pytest.mark.parametrize("option", GIVEN)
+def test_a_method_reads_the_options_that_it_registered(option: str) -> None:
+    assert set(READ_BY) == set(GIVEN)
+    for method in METHODS:
+        changes = recipe(method, Options(), DEPTH) != recipe(method, Options(**GIVEN[option]), DEPTH)
+        is_drawn = recipe(method, Options(), DEPTH).sampler != Fixed()
+        assert changes == (method in READ_BY[option]) or (option == "drop_sync" and not is_drawn)
+
+
+def test_a_new_method_is_one_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method and a variant that were unknown are recipes, and their record names the variant."""
+
+    @dataclass(frozen=True, slots=True)
+    class Noise(Variant):
+        NAME: ClassVar[str] = "noise"
+        scale: float = 0.1
+
+    def noisy(options: Options, depth: int) -> Recipe:
+        return Recipe("noisy", options.settings, variant=options.variant(Noise))
+
+    monkeypatch.setitem(methods.METHODS, "noisy", methods.Method(noisy))  # type: ignore[arg-type]
+    monkeypatch.delitem(VARIANTS, "noise")
+    made = recipe("noisy", Options(variants=(Noise(0.5),)), DEPTH).to_json()
+    assert (made["variant"], made["options"]) == ("noise", {"scale": 0.5})
 
 
 def test_a_retrained_model_is_trained_and_chosen_with_its_layers_alone() -> None:
@@ -87,10 +128,12 @@ def test_a_retrained_model_is_trained_and_chosen_with_its_layers_alone() -> None
 
 def test_a_misspelt_method_is_told_its_neighbours() -> None:
     with pytest.raises(TrainError, match=r"no training method 'layershufle'.*layershuffle"):
-        recipe("layershufle", Settings(), DEPTH)
+        recipe("layershufle", Options(Settings()), DEPTH)
 
 
-@pytest.mark.parametrize("name", ["epochs", "batch", "accumulation", "learning_rate", "checks", "scratch"])
+@pytest.mark.parametrize(
+    "name", ["epochs", "batch_size", "gradient_accumulation_steps", "learning_rate", "evals", "from_scratch_factor"]
+)
 def test_settings_of_nothing_are_refused(name: str) -> None:
     options: dict[str, Any] = {name: 0}
     with pytest.raises(TrainError, match=f"{name} is 0; write a number above 0"):
@@ -98,8 +141,8 @@ def test_settings_of_nothing_are_refused(name: str) -> None:
 
 
 def test_a_batch_in_unequal_pieces_is_refused() -> None:
-    with pytest.raises(TrainError, match="a batch of 10 does not fall into 4 equal pieces"):
-        Settings(batch=10, accumulation=4)
+    with pytest.raises(TrainError, match="a batch of 10 does not fall into 4 equal parts"):
+        Settings(batch_size=10, gradient_accumulation_steps=4)
 
 
 def test_dropping_everything_is_refused() -> None:
@@ -109,7 +152,7 @@ def test_dropping_everything_is_refused() -> None:
 
 def test_a_model_of_one_layer_has_no_order() -> None:
     with pytest.raises(PlanError):
-        recipe("layershuffle", Settings(), 1).sampler.draw(1, Random(0))
+        recipe("layershuffle", Options(Settings()), 1).sampler.draw(1, Random(0))
 
 
 class _Unknown:
@@ -141,12 +184,12 @@ def test_a_recipe_knows_whether_parameters_may_go_unused(sampler: Sampler, leave
 
 def test_recipes_that_differ_have_records_that_differ() -> None:
     settings = Settings()
-    base = recipe("layershuffle", settings, DEPTH)
+    base = recipe("layershuffle", Options(settings), DEPTH)
     others = [
         replace(base, sampler=Shuffle(reach=2)),
         replace(base, validation=Fixed()),
-        replace(base, variant="position"),
-        replace(base, ranks="apart"),
+        replace(base, variant=PositionOptions()),
+        replace(base, ranks="per-rank"),
         replace(base, settings=replace(settings, learning_rate=2e-4)),
         replace(base, sampler=Drop(0.2, of=Shuffle())),
         replace(base, sampler=Drop(0.2, of=Shuffle(), preserve=True)),

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
 from layerwise.data.splits import Splits
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
-from layerwise.plan.samplers import Draws, Drop, Fixed, Sampler, Shuffle
+from layerwise.plan.samplers import Drop, Fixed, Sampler, SeededSampler, Shuffle
 from layerwise.stack import load
 from layerwise.train.trainer import PlanTrainer
 from train.pupils import arguments, forward_by_hand, rooted, tiny_digits, tiny_llama, tiny_text, tiny_vit
@@ -74,8 +74,8 @@ def trainer_of(
     set_seed(3)
     return Watched(
         stack=stack,
-        draws=Draws(sampler, stack.depth, 5, "training"),
-        validation=Draws(Shuffle(), stack.depth, 0, "validation"),
+        draws=SeededSampler(sampler, stack.depth, 5, "training"),
+        validation=SeededSampler(Shuffle(), stack.depth, 0, "validation"),
         args=arguments(folder, **options),
         data_collator=splits.collate,
         train_dataset=splits.train,
@@ -134,7 +134,7 @@ def test_plans_are_those_of_the_draws(tmp_path: Path) -> None:
         per_device_train_batch_size=2, max_steps=3,
     )  # fmt: skip
     trainer.train()
-    draws = Draws(Shuffle(), 3, 5, "training")
+    draws = SeededSampler(Shuffle(), 3, 5, "training")
     assert trainer.plans == [draws.at(step, one) for step in range(3) for one in range(2)]
     assert len(set(trainer.plans)) > 1
 
@@ -145,7 +145,7 @@ def test_every_validation_is_under_the_same_plans(tmp_path: Path) -> None:
         per_device_eval_batch_size=5,
     )  # fmt: skip
     trainer.train()
-    draws = Draws(Shuffle(), 3, 0, "validation")
+    draws = SeededSampler(Shuffle(), 3, 0, "validation")
     assert trainer.validated == [[draws.at(batch) for batch in range(4)]] * 2
     assert len(set(trainer.validated[0])) > 1
 
@@ -174,7 +174,7 @@ def test_a_gradient_that_is_not_finite_stops_before_the_weights(
     )  # fmt: skip
     with pytest.raises(TrainError) as caught:
         trainer.train()
-    draws = Draws(Shuffle(), 3, 5, "training")
+    draws = SeededSampler(Shuffle(), 3, 5, "training")
     plans = ", ".join(str(plan) for plan in dict.fromkeys(draws.at(2, one) for one in range(passes)))
     assert f"the loss of step 3 is finite and its gradient is nan under the plan{'s' * (passes > 1)} {plans};" in str(
         caught.value
@@ -237,7 +237,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_plan(planted: str
     with pytest.raises(TrainError) as caught:
         trainer.train()
     step = len(trainer.losses) + 1
-    plan = Draws(Shuffle(), 3, 5, "training").at(step - 1, 0)
+    plan = SeededSampler(Shuffle(), 3, 5, "training").at(step - 1, 0)
     assert f"the loss of step {step} is nan under the plan {plan}" in str(caught.value)
     assert str(tmp_path) in str(caught.value)
     assert (tmp_path / f"checkpoint-{step - 1}" / "model.safetensors").is_file()

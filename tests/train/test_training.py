@@ -24,20 +24,23 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, ViTForImageClass
 from layerwise.data.splits import Splits
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.plan import Plan
-from layerwise.results.pedigree import FILE, MODEL, Pedigree, trained_models
+from layerwise.results.training_record import FILE, MODEL, TrainingRecord, trained_models
 from layerwise.stack import load
 from layerwise.train import training
-from layerwise.train.folder import ASKED
-from layerwise.train.recipe import PredictionOptions, Recipe, Settings, recipe
-from layerwise.train.trained import open_trained
+from layerwise.train.checkpoint_dir import CONFIG
+from layerwise.train.load_trained import open_trained
+from layerwise.train.methods import Options, recipe
+from layerwise.train.methods.layershuffle import PredictionOptions
+from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.training import Base, train
+from layerwise.train.variant import Variant
 from rounding import realigned
 from threads import threaded
 from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
 QUIET: dict[str, Any] = {"use_cpu": True}
-SETTINGS = Settings(epochs=3, batch=8, checks=3, learning_rate=1e-2, schedule="linear", warmup=0.2)
+SETTINGS = Settings(epochs=3, batch_size=8, evals=3, learning_rate=1e-2, schedule="linear", warmup=0.2)
 METHODS = ("layershuffle", "layershuffle-position", "layershuffle-predict")
 PIXELS = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 MODELS = pytest.mark.parametrize(
@@ -70,7 +73,7 @@ def losses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 _stop_at: int | None = None
 
 
-def _stopped_at(step: int, run: Callable[[], Pedigree], monkeypatch: pytest.MonkeyPatch) -> None:
+def _stopped_at(step: int, run: Callable[[], TrainingRecord], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(sys.modules[__name__], "_stop_at", step)
         with pytest.raises(Stopped):
@@ -112,9 +115,9 @@ def test_a_resumed_training_has_the_losses_of_one_without_a_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Checkpoints at steps 4 and 8, in the middle of epochs of 3 steps; stopped two passes after the first.
-    chosen = recipe(method, replace(SETTINGS, epochs=4, accumulation=2), DEPTH)
+    chosen = recipe(method, Options(replace(SETTINGS, epochs=4, gradient_accumulation_steps=2)), DEPTH)
 
-    def run(folder: Path) -> Pedigree:
+    def run(folder: Path) -> TrainingRecord:
         return train(_base(make), splits, chosen, 1, folder, arguments=QUIET)
 
     straight = run(tmp_path / "straight")
@@ -146,7 +149,7 @@ def test_the_model_is_that_of_the_best_checkpoint(
             return {**found, "eval_loss": abs(step - 6.0)}
 
     monkeypatch.setattr(training, "PlanTrainer", Planted)
-    chosen = recipe("layershuffle", SETTINGS, DEPTH)
+    chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
     pedigree = train(_base(make), splits, chosen, 1, tmp_path, arguments=QUIET)
     assert (pedigree.steps, pedigree.best_step, sorted(kept)) == (9, 6, [3, 6, 9])
     saved = type(make()).from_pretrained(tmp_path / MODEL).state_dict()
@@ -166,7 +169,7 @@ def test_what_is_saved_is_a_plain_model(make: Callable[[], PreTrainedModel], spl
         return load(opened[-1])
 
     with torch.enable_grad():
-        train(Base(opener, "x"), splits, recipe("layershuffle", SETTINGS, DEPTH), 1, tmp_path, arguments=QUIET)
+        train(Base(opener, "x"), splits, recipe("layershuffle", Options(SETTINGS), DEPTH), 1, tmp_path, arguments=QUIET)
     auto = ViTForImageClassification if make is tiny_vit else AutoModelForCausalLM
     plain, report = auto.from_pretrained(tmp_path / MODEL, output_loading_info=True)
     assert not report["missing_keys"]
@@ -176,7 +179,7 @@ def test_what_is_saved_is_a_plain_model(make: Callable[[], PreTrainedModel], spl
     found = realigned(plain).eval()(**batch).logits
     assert torch.equal(found, opened[-1].eval()(**batch).logits)
     assert not torch.allclose(found, make()(**batch).logits)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [ASKED, MODEL]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -188,12 +191,12 @@ def test_a_trained_model_opens_as_it_was_trained(method: str, tmp_path: Path) ->
         opened.append(load(tiny_vit()))
         return opened[-1]
 
-    chosen = recipe(method, SETTINGS, DEPTH)
+    chosen = recipe(method, Options(SETTINGS), DEPTH)
     with torch.enable_grad():
         pedigree = train(Base(opener, "x"), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
     found, trained = open_trained(tmp_path / MODEL, device="cpu"), opened[-1]
     realigned(found.stack.model)
-    assert found.pedigree == pedigree
+    assert found.record == pedigree
     assert (found.prediction is not None) == (method == "layershuffle-predict")
     assert set(found.stack.model.state_dict()) == set(trained.model.state_dict())
     trained.model.eval()
@@ -212,7 +215,8 @@ def test_a_trained_model_opens_as_it_was_trained(method: str, tmp_path: Path) ->
 
 
 def test_a_variant_without_its_weights_is_refused(tmp_path: Path) -> None:
-    train(_base(), tiny_digits(), recipe("layershuffle-position", SETTINGS, DEPTH), 1, tmp_path, arguments=QUIET)
+    chosen = recipe("layershuffle-position", Options(SETTINGS), DEPTH)
+    train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
     path = tmp_path / MODEL / "model.safetensors"
     kept = {name: tensor for name, tensor in load_file(path).items() if "projections.1" not in name}
     save_file(kept, path, metadata={"format": "pt"})
@@ -221,7 +225,7 @@ def test_a_variant_without_its_weights_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_finished_training_is_not_repeated(losses: list[float], tmp_path: Path) -> None:
-    chosen = recipe("layershuffle", SETTINGS, DEPTH)
+    chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
     first = train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
     assert len(losses) == 9
     assert len([moment for moment in first.history if moment.kind == "validation"]) == 3
@@ -236,7 +240,7 @@ def test_a_finished_training_is_not_repeated(losses: list[float], tmp_path: Path
 def test_a_folder_of_another_training_is_refused(
     finished: bool, name: str, losses: list[float], tmp_path: Path
 ) -> None:
-    chosen, splits = recipe("layershuffle", SETTINGS, DEPTH), tiny_digits()
+    chosen, splits = recipe("layershuffle", Options(SETTINGS), DEPTH), tiny_digits()
     asked: dict[str, Any] = {"recipe": chosen, "seed": 1, "base": _base(), "splits": splits}
     _begun(tmp_path, asked, finished)
     others = {
@@ -265,15 +269,15 @@ def _begun(folder: Path, asked: dict[str, Any], finished: bool) -> None:
     }  # fmt: skip
     if finished:
         (folder / MODEL).mkdir(parents=True)
-        Pedigree(
+        TrainingRecord(
             **record, arm="layershuffle", data_name="digits", steps=1, epochs=1, examples=1, seconds=1, best_step=1
         ).write(folder / MODEL)
     else:
-        (folder / ASKED).write_text(json.dumps(record))
+        (folder / CONFIG).write_text(json.dumps(record))
 
 
 def test_a_torn_checkpoint_is_passed_over(losses: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = recipe("layershuffle", SETTINGS, DEPTH)
+    chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
     run = lambda: train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)  # noqa: E731
     _stopped_at(7, run, monkeypatch)
     before = losses[3:]
@@ -286,18 +290,18 @@ def test_a_torn_checkpoint_is_passed_over(losses: list[float], tmp_path: Path, m
 
 
 def test_a_model_that_was_being_published_is_published_again(tmp_path: Path, losses: list[float]) -> None:
-    chosen = recipe("layershuffle", SETTINGS, DEPTH)
+    chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
     (tmp_path / MODEL).mkdir()
     (tmp_path / MODEL / "model.safetensors").write_bytes(b"half")
     pedigree = train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
-    assert Pedigree.read(tmp_path / MODEL) == pedigree
+    assert TrainingRecord.read(tmp_path / MODEL) == pedigree
     published = ViTForImageClassification.from_pretrained(tmp_path / MODEL)
     assert published.state_dict().keys() == tiny_vit().state_dict().keys()
 
 
 @pytest.mark.slow
 def test_layers_from_scratch_begin_from_other_weights(losses: list[float], tmp_path: Path) -> None:
-    settings = replace(SETTINGS, epochs=1, scratch=1)
+    settings = replace(SETTINGS, epochs=1, from_scratch_factor=1)
     for number, from_scratch in enumerate((False, True, True)):
         chosen = Recipe("any", settings, from_scratch=from_scratch)
         train(_base(), tiny_digits(), chosen, 1, tmp_path / str(number), arguments=QUIET)
@@ -308,9 +312,9 @@ def test_layers_from_scratch_begin_from_other_weights(losses: list[float], tmp_p
 
 @pytest.mark.slow
 def test_options_of_the_prediction_reach_the_training(losses: list[float], tmp_path: Path) -> None:
-    base = recipe("layershuffle-predict", replace(SETTINGS, epochs=1), DEPTH)
-    mean = replace(base, prediction=PredictionOptions(total="mean"))
-    for name, chosen in (("sum", base), ("mean", mean), ("plain", replace(base, variant="plain"))):
+    base = recipe("layershuffle-predict", Options(replace(SETTINGS, epochs=1)), DEPTH)
+    mean = replace(base, variant=PredictionOptions(total="mean"))
+    for name, chosen in (("sum", base), ("mean", mean), ("plain", replace(base, variant=Variant()))):
         train(_base(), tiny_digits(), chosen, 1, tmp_path / name, arguments=QUIET)
     total, averaged, task = losses[0], losses[3], losses[6]
     assert averaged - task == pytest.approx((total - task) / DEPTH, rel=1e-4)
@@ -326,7 +330,7 @@ def test_texts_are_read_beside_texts_of_like_length(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(training, "PlanTrainer", Noted)
     texts = tiny_text(train=32, shortest=2, longest=9)
-    train(_base(tiny_llama), texts, recipe("layershuffle", SETTINGS, DEPTH), 1, tmp_path, arguments=QUIET)
+    train(_base(tiny_llama), texts, recipe("layershuffle", Options(SETTINGS), DEPTH), 1, tmp_path, arguments=QUIET)
     assert len(padding) == 12
     assert max(padding) < 0.35, "four lengths of two a batch, from 2 and 3 words on, leave at most a sixth empty"
 
@@ -334,7 +338,7 @@ def test_texts_are_read_beside_texts_of_like_length(tmp_path: Path, monkeypatch:
 def test_the_progress_is_told_step_by_step(tmp_path: Path) -> None:
     told: list[tuple[int, int, float | None]] = []
     train(
-        _base(), tiny_digits(), recipe("sequential", SETTINGS, DEPTH), 1, tmp_path, arguments=QUIET,
+        _base(), tiny_digits(), recipe("sequential", Options(SETTINGS), DEPTH), 1, tmp_path, arguments=QUIET,
         progress=lambda *news: told.append(news),
     )  # fmt: skip
     assert [(step, steps) for step, steps, _ in told] == [(step, 9) for step in range(1, 10)]
@@ -343,11 +347,11 @@ def test_the_progress_is_told_step_by_step(tmp_path: Path) -> None:
 
 def test_a_batch_that_does_not_fall_into_pieces_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
-    settings = replace(SETTINGS, batch=9, accumulation=3)
+    settings = replace(SETTINGS, batch_size=9, gradient_accumulation_steps=3)
     with monkeypatch.context() as patch:
         patch.setattr("accelerate.PartialState", lambda **_: type("Two", (), {"num_processes": 2})())
         with pytest.raises(TrainError, match="a batch of 9 does not fall into equal pieces for 2 processes x 3 passes"):
-            train(_base(), tiny_digits(), recipe("sequential", settings, DEPTH), 1, tmp_path, arguments=QUIET)
+            train(_base(), tiny_digits(), recipe("sequential", Options(settings), DEPTH), 1, tmp_path, arguments=QUIET)
 
 
 def test_trained_models_are_found_by_arm_and_seed(tmp_path: Path) -> None:
@@ -366,7 +370,7 @@ KILLED = textwrap.dedent(
     from threads import use_threads
     use_threads()
     from train import test_training as lesson
-    chosen = lesson.recipe("layershuffle", lesson.SETTINGS, lesson.DEPTH)
+    chosen = lesson.recipe("layershuffle", lesson.Options(lesson.SETTINGS), lesson.DEPTH)
     def told(step, steps, loss):
         (Path(sys.argv[1]) / "step").write_text(str(step))
         if step == 8 and sys.argv[2] == "wait":
@@ -381,7 +385,7 @@ KILLED = textwrap.dedent(
 @pytest.mark.slow
 def test_killed_without_warning_it_ends_with_the_same_weights(tmp_path: Path) -> None:
     straight, killed = tmp_path / "straight", tmp_path / "killed"
-    chosen = recipe("layershuffle", SETTINGS, DEPTH)
+    chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
     whole = train(_base(), tiny_digits("crop"), chosen, 1, straight, arguments=QUIET)
     environment = threaded(PYTHONPATH=os.pathsep.join(sys.path))
     process = subprocess.Popen(

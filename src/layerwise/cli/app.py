@@ -1,39 +1,27 @@
-"""The command `layerwise`: one verb a file, gathered here.
+"""The command `layerwise`: every verb, in groups.
 
 Every error that layerwise raises on purpose is printed as its message alone, with exit code 2; Ctrl-C ends with 130.
-Anything else is a defect, and keeps its traceback. The verbs import what is heavy (torch, transformers) when
-they run, so that help, plans and misspelt options answer at once.
+Anything else is a defect, and keeps its traceback. The verbs import what is heavy (torch, transformers) when they run,
+so that help, plans and misspelt options answer at once.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib import metadata
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-import typer
-from typer.exceptions import TyperException
+from cyclopts import App, CycloptsError, Group
 
-from layerwise.cli import (
-    claims,
-    convert,
-    diagnose,
-    evaluate,
-    export,
-    merge,
-    plan,
-    report,
-    robustness,
-    save,
-    study,
-    sweep,
-    train,
-    verify,
-    wiring,
-)
-from layerwise.cli.asked import Asked
-from layerwise.cli.screen import errors, output, write
+from layerwise.cli.claims import claims
+from layerwise.cli.command import command, help_of
+from layerwise.cli.export import export
+from layerwise.cli.plan import plan
+from layerwise.cli.report import report
+from layerwise.cli.run import run
 from layerwise.errors import LayerwiseError
+from layerwise.experiments.catalogue import CATALOGUE, configuration
+from layerwise.experiments.terminal import errors, write
 
 HELP = """The layers of a transformer, first-class: any order, any subset, any mixture.
 
@@ -43,75 +31,66 @@ A plan says which layers run, and in what order:
 0-13 17-14 18-31            those four backwards
 0-13 (14|15|16|17) 18-31    those four side by side
 
-[bold]Start here[/]
+Start here:
 
-[dim]layerwise plan "0-13 (14|15|16|17) 18-31"[/]   words, costs and a picture
-[dim]layerwise sweep demo[/]                        what happens when layers are moved
-[dim]layerwise diagnose demo[/]                     which layers matter, and what explains it
-[dim]layerwise train layershuffle --model demo-vit[/]   a model that bears any order
+layerwise plan "0-13 (14|15|16|17) 18-31"   words, costs and a picture
+layerwise sweep demo                        what moving and skipping layers does
+layerwise diagnose demo                     which layers matter, and why
+layerwise train robust layershuffle --model demo-vit
+                                            train for any order of the layers
 """
 
-app = typer.Typer(
-    name="layerwise",
-    help=HELP,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for verb in (
-    sweep.sweep,
-    diagnose.diagnose,
-    plan.plan,
-    verify.verify,
-    report.report,
-    claims.claims,
-    export.export,
-    robustness.robustness,
-    save.save,
-    merge.merge,
-    wiring.wiring,
-    convert.convert,
-    evaluate.evaluate,
-):
-    app.command(verb.__name__, cls=Asked)(verb)
-for name, group in (("train", train.train), ("study", study.study)):
-    app.add_typer(group, name=name)
+GROUPS = {
+    name: Group(name, sort_key=place)
+    for place, name in enumerate(("Plans", "Measuring", "Changing", "Training", "Comparing", "Results"))
+}
+"""The headings of the list of verbs."""
+
+FAMILIES = {
+    "train": ("Training", "Train a model: to work in other layer orders, from random weights, or in phases."),
+    "study": ("Comparing", "Answer a question that takes many trainings, with its controls."),
+}
+"""Verbs that consist of several commands: their group and their help."""
 
 
-def _version(wanted: bool) -> None:
-    """Print the version and end."""
-    if wanted:
-        write(output, f"layerwise {metadata.version('layerwise')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
-    ] = False,
-) -> None:
-    """What can be asked without a verb."""
+def build() -> App:
+    """The command line with every verb."""
+    app = App(
+        name="layerwise", help=HELP, help_format="plaintext", version=f"layerwise {metadata.version('layerwise')}",
+        default_parameter=None, result_action="return_value",
+    )  # fmt: skip
+    app["--help"].group = app["--version"].group = Group("About", sort_key=9)
+    families = {name: App(name=name, help=text, group=GROUPS[group]) for name, (group, text) in FAMILIES.items()}
+    for family in families.values():
+        app.command(family)
+    for group, verbs in CATALOGUE.items():
+        for verb in verbs:
+            kind = configuration(verb)
+            first, _, rest = verb.partition(" ")
+            parent = families[first] if rest else app
+            heading = None if rest else GROUPS[group]
+            parent.command(command(kind), name=rest or first, help=help_of(kind), group=heading)
+    app.command(plan, group=GROUPS["Plans"], usage="Usage: layerwise plan [OPTIONS] PLAN")
+    app.command(claims, group=GROUPS["Results"], usage="Usage: layerwise claims [OPTIONS] RUN...")
+    for function in (report, export, run):
+        app.command(function, group=GROUPS["Results"])
+    return app
 
 
 def main() -> None:
     """Run the command line; the entry point of the package."""
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        sys.exit(build()(sys.argv[1:], print_error=False, exit_on_error=False) or 0)
     except LayerwiseError as error:
         refuse(str(error))
-    except TyperException as slip:
-        asked = getattr(slip, "ctx", None)
-        said = slip.format_message()  # none, where a group that was given no command has shown its help
-        refuse(f"{said}\n{' '.join(asked.command_path.split())} --help says what there is" if asked and said else said)
-    except typer.Abort:
-        sys.exit(1)
+    except CycloptsError as error:
+        chain = " ".join(error.command_chain or ())
+        # The list of all commands is left out: the near match is named, and the help has the list.
+        what = str(error).partition(" Available commands:")[0]
+        refuse(f"{what}\nlayerwise {chain}{' ' if chain else ''}--help lists the options")
 
 
 def refuse(message: str) -> NoReturn:
     """End with code 2, and in the one form of every refusal: `error: `, what is wrong, what to write instead."""
-    if message:
-        write(errors, f"error: {message}", style="red")
+    write(errors, f"error: {message}", style="red")
     sys.exit(2)

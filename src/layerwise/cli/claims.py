@@ -5,34 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
-from layerwise.cli.screen import output, write
+from layerwise.cli.command import path_parameter
+from layerwise.errors import RunError
+from layerwise.experiments.terminal import output, write
 from layerwise.results import Run
 
 
 def claims(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs, of any kind.")],
-    to: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the page there; by default it is printed.")
+    *runs: Annotated[Path, Parameter(name="RUN", help="Run folders, of any kind.")],
+    output_file: Annotated[
+        Path | None,
+        path_parameter("--output", "Page to write; by default it is printed.", "FILE"),
     ] = None,
 ) -> None:
     """Say what became of every published claim, with its rule, in one Markdown page over several runs.
 
-    [dim]layerwise claims runs/demo[/]
+    layerwise claims runs/demo
 
-    [dim]layerwise claims runs/swept runs/diagnosed runs/refined --to claims.md[/]
+    layerwise claims runs/swept runs/diagnosed runs/trained --output claims.md
     """
     from layerwise import report as pages
-    from layerwise.cli.findings import report_data
+    from layerwise.experiments.summary import report_data
 
-    found = []
+    if not runs:
+        raise RunError("no run was given; write layerwise claims RUN, with the folder of one run or of several")
+    data = []
     for folder in runs:
         with Run.open(folder) as run:
-            found.append(report_data(run))
-    page = pages.claims_page(found)
-    if to is None:
+            data.append(report_data(run))
+    page = pages.claims_page(data)
+    if output_file is None:
         write(output, page)
         return
-    pages.write(to, page)
-    write(output, f"claims: {to}")
+    pages.write(output_file, page)
+    write(output, f"claims: {output_file}")

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-import typer
+from cyclopts import Parameter
 
 from layerwise import results
-from layerwise.cli.options import RunFolder
-from layerwise.cli.screen import output, write
-from layerwise.errors import RunError, near_matches
-
-FORMATS = ("csv", "parquet")
+from layerwise.cli.command import path_parameter
+from layerwise.experiments.terminal import output, write
 
 
 def export(
-    run: RunFolder,
-    to: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="The folder to write to; by default RUN/exports.")
+    run: Annotated[Path, path_parameter("RUN", "Run folder.")],
+    /,
+    *,
+    folder: Annotated[
+        Path | None,
+        path_parameter("--output", "Folder to write; by default RUN/exports.", "FOLDER"),
     ] = None,
-    format: Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(FORMATS)}.")] = "parquet",
+    format: Annotated[Literal["csv", "parquet"], Parameter(help="File format.")] = "parquet",
 ) -> None:
     """Write the losses, scores and plans of a run as Parquet or CSV files.
 
-    [dim]layerwise export runs/demo --format csv[/]
+    layerwise export runs/demo --format csv
     """
-    if format not in FORMATS:
-        raise RunError(f"there is no export format {format!r}; {near_matches(format, FORMATS)}")
     with results.Run.open(run) as opened:
-        for path in results.export(opened, to, "csv" if format == "csv" else "parquet"):
+        for path in results.export(opened, folder, format):
             write(output, str(path))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 from rich.table import Table
 
-from layerwise.cli.screen import output, write
+from layerwise.errors import OptionError
+from layerwise.experiments.terminal import output, write
 from layerwise.plan import Plan
 from layerwise.plan.explain import explain
 from layerwise.plan.picture import LEGEND, picture
@@ -18,26 +19,27 @@ GAP = 3
 
 
 def plan(
-    text: Annotated[list[str], typer.Argument(metavar="PLAN", help='For instance "0-13 (14|15|16|17)*3 18-31".')],
-    depth: Annotated[
-        int | None, typer.Option(min=1, metavar="LAYERS", help="The depth of the model it is meant for.")
-    ] = None,
+    *text: Annotated[str, Parameter(name="PLAN", help='A plan, such as "0-13 (14|15|16|17)*3 18-31".')],
+    depth: Annotated[int | None, Parameter(metavar="LAYERS", help="Depth of the model that it is meant for.")] = None,
 ) -> None:
     """Read a plan: what it does in words, what it costs, and its wiring as a picture.
 
-    [dim]layerwise plan "0-13 (14|15|16|17)*3 18-31" --depth 32[/]
+    layerwise plan "0-13 (14|15|16|17)*3 18-31" --depth 32
 
-    [bold]How to write one[/]
-    [dim]0-31[/]                       layers 0 to 31, as trained
-    [dim]0-13 18-31[/]                 skip 14 to 17
-    [dim]0-13 17-14 18-31[/]           a descending range runs backwards
-    [dim]0-13 15*4 18-31[/]            layer 15 four times
-    [dim]0-11 12.mlp 13-29[/]          half of layer 12: its mlp, or 12.attn
-    [dim]0-44 \\[45-51]*2 52-79[/]       a block of layers twice
-    [dim]0-13 (14|15|16|17) 18-31[/]   side by side: the mean of their outputs
-    [dim]0-5 (6 7|8 9):sum 10-31[/]    longer branches; :sum or :gain=2, not the mean
-    [dim]a:0-13 b:14-31[/]             layers of two models, a and b
+    How to write one:
+
+    0-31                       layers 0 to 31, as trained
+    0-13 18-31                 skip 14 to 17
+    0-13 17-14 18-31           a descending range runs backwards
+    0-13 15*4 18-31            layer 15 four times
+    0-11 12.mlp 13-29          half of layer 12: its mlp, or 12.attn
+    0-44 [45-51]*2 52-79       a block of layers twice
+    0-13 (14|15|16|17) 18-31   side by side: the mean of their outputs
+    0-5 (6 7|8 9):sum 10-31    longer branches; :sum or :gain=2, not the mean
+    a:0-13 b:14-31             layers of two models, a and b
     """
+    if depth is not None and depth < 1:
+        raise OptionError(f"--depth takes a number from 1; found {depth}")
     read = Plan.parse(" ".join(text))
     if depth is not None:
         read.check(depth)

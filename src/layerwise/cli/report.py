@@ -5,37 +5,44 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
-from layerwise.cli.options import RunFolder
-from layerwise.cli.screen import output, write
+from layerwise.cli.command import path_parameter
+from layerwise.errors import OptionError
+from layerwise.experiments.terminal import output, write
 from layerwise.results import Run
 
 
 def report(
-    run: RunFolder,
-    to: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write the page; by default RUN/report.html.")
+    run: Annotated[Path, path_parameter("RUN", "Run folder.")],
+    /,
+    *,
+    output_file: Annotated[
+        Path | None,
+        path_parameter("--output", "Page to write; by default RUN/report.html.", "FILE"),
     ] = None,
-    text: Annotated[
-        bool, typer.Option("--markdown", help="Print findings and tables as Markdown, write no page.")
+    markdown: Annotated[
+        bool,
+        Parameter(negative=(), show_default=False, help="Print results and tables as Markdown, and write no page."),
     ] = False,
 ) -> None:
     """Write the report of a run, also of one that was stopped half-way or is still being written.
 
-    [dim]layerwise report runs/demo[/]
+    layerwise report runs/demo
 
-    [dim]layerwise report runs/demo --markdown > findings.md[/]
+    layerwise report runs/demo --markdown > results.md
     """
+    if markdown and output_file is not None:
+        raise OptionError("--output does nothing here: --markdown prints, and writes no page; leave it out")
     with Run.open(run) as opened:
         from layerwise import report as pages
-        from layerwise.cli.findings import headline, report_data
+        from layerwise.experiments.summary import report_data, summary
 
         data = report_data(opened)
-        if text:
+        if markdown:
             write(output, pages.markdown(data))
             return
-        page = to or opened.report
+        page = output_file or opened.report
         pages.write(page, pages.render(data))
-        write(output, headline(data))
+        write(output, summary(data))
         write(output, f"report: {page}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from layerwise.data.tokens import Window
+from layerwise.data.text.tokens import Window
 from layerwise.errors import DataError
 
 IGNORED = -100
@@ -146,9 +146,9 @@ def regrouped(
             for row in chosen:
                 whole = batch.windows[row]
                 length = int(batch.attention_mask[row].sum())
-                found = (batch.input_ids[row, :length], batch.targets[row, :length])
+                tensors = (batch.input_ids[row, :length], batch.targets[row, :length])
                 window = (cut or {}).get(whole, whole)
-                rows[window] = found if window.ids == whole.ids else _beginning(found, whole, window)
+                rows[window] = tensors if window.ids == whole.ids else _beginning(tensors, whole, window)
     if not rows and not labelled:
         raise DataError("no window is left: keep at least one document")
     groups = of_like_length(list(rows), max(batch.size for batch in made))
@@ -167,11 +167,11 @@ def _beginning(row: _Row, whole: Window, window: Window) -> _Row:
 
 def _padded_batch(group: Sequence[Window], rows: Mapping[Window, _Row]) -> Batch:
     """The ids and targets of the windows of a group, as one batch."""
-    found = [rows[window] for window in group]
-    width = max(len(ids) for ids, _ in found)
-    ids = torch.stack([nn.functional.pad(row, (0, width - len(row))) for row, _ in found])
-    targets = torch.stack([nn.functional.pad(row, (0, width - len(row)), value=IGNORED) for _, row in found])
-    attention = torch.stack([(torch.arange(width) < len(row)).long() for row, _ in found])
+    members = [rows[window] for window in group]
+    width = max(len(ids) for ids, _ in members)
+    ids = torch.stack([nn.functional.pad(row, (0, width - len(row))) for row, _ in members])
+    targets = torch.stack([nn.functional.pad(row, (0, width - len(row)), value=IGNORED) for _, row in members])
+    attention = torch.stack([(torch.arange(width) < len(row)).long() for row, _ in members])
     return Batch(ids, attention, targets, tuple(group))
 
 

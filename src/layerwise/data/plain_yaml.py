@@ -1,4 +1,4 @@
-"""Plain YAML: lists, mappings and values, as people write settings; the one place that reads YAML.
+"""Plain YAML: lists, mappings and values, as people write settings; the one place that reads and writes YAML.
 
 What YAML can do beyond that is refused, because 424 bytes of it can make gigabytes: aliases, which stand for what was
 written elsewhere, and tags, which ask for other values. Dates are text. A key that stands twice is refused too: YAML
@@ -41,6 +41,15 @@ def parse_yaml(text: str) -> Any:
         raise Unreadable(f"holds a value that cannot be read ({error})") from error
 
 
+def write_yaml(value: Any) -> str:
+    """Plain values as YAML text, which `parse_yaml` reads back; keys keep their order.
+
+    >>> write_yaml({"name": "two", "layers": [1, 2]})
+    'name: two\\nlayers:\\n- 1\\n- 2\\n'
+    """
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+
+
 class _Loader(yaml.SafeLoader):
     """The safe loader, bounded."""
 
@@ -81,11 +90,11 @@ class _Loader(yaml.SafeLoader):
 
 # Without that of dates, of which there are impossible ones.
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if not tag.endswith(":timestamp")]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
-def _line(found: Any) -> str:
-    return f"line {found.start_mark.line + 1}"
+def _line(node: Any) -> str:
+    return f"line {node.start_mark.line + 1}"

@@ -104,15 +104,15 @@ def stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -
     for place, label in enumerate(labels):
         places[label].append(place)
     parts: list[list[int]] = [[] for _ in shares]
-    for label, found in places.items():
-        later = [max(1, int(share * len(found))) for share in shares[1:]]
-        sizes = [len(found) - sum(later), *later]
+    for label, positions in places.items():
+        later = [max(1, int(share * len(positions))) for share in shares[1:]]
+        sizes = [len(positions) - sum(later), *later]
         if sizes[0] < 1:
             raise DataError(
-                f"{label!r} has {len(found)} example(s), too few to split into {len(shares)} sets that share none: "
+                f"{label!r} has {len(positions)} example(s), too few to split into {len(shares)} sets that share none: "
                 f"give it at least {len(shares)}, or separate sets for training, validation and test"
             )
-        drawn = iter(Random(f"{seed}/{label}").sample(found, len(found)))
+        drawn = iter(Random(f"{seed}/{label}").sample(positions, len(positions)))
         for part, size in zip(parts, sizes, strict=True):
             part.extend(next(drawn) for _ in range(size))
     return tuple(tuple(sorted(part)) for part in parts)
@@ -136,7 +136,7 @@ def limited(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, .
             f"a limit of {limit} images is less than one for each of the {len(places)} classes: "
             f"use {len(places)} or more"
         )
-    drawn = (Random(f"{seed}/{label}").sample(found, len(found)) for label, found in sorted(places.items()))
+    drawn = (Random(f"{seed}/{label}").sample(positions, len(positions)) for label, positions in sorted(places.items()))
     rounds = (place for place in chain.from_iterable(zip_longest(*drawn)) if place is not None)
     return tuple(sorted(islice(rounds, limit)))
 

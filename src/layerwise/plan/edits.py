@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace as changed
 
 from layerwise.errors import PlanError
-from layerwise.plan.limits import check_times, shown
-from layerwise.plan.part import Part, named, other
-from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
+from layerwise.plan.checks import check_times, shown
+from layerwise.plan.plan import Block, Group, Plan, Reduction, Stage, Visit
+from layerwise.plan.sublayer import Sublayer, named, other_sublayer
 
-_MEAN = Merge("mean")
+_MEAN = Reduction("mean")
 
 
 def compose(*plans: Plan) -> Plan:
@@ -74,7 +74,7 @@ def replace(plan: Plan | str, old: int, new: int) -> Plan:
     return _renamed(plan, {old: new})
 
 
-def without_branch(plan: Plan | str, layer: int, part: Part) -> Plan:
+def without_branch(plan: Plan | str, layer: int, sublayer: Sublayer) -> Plan:
     """Silence one branch of a layer: every visit of the whole layer becomes one of its other half.
 
     Visits of that half alone are left out, as `skip` leaves out layers; those of the other half stay. Raises
@@ -84,19 +84,21 @@ def without_branch(plan: Plan | str, layer: int, part: Part) -> Plan:
     Plan('0-11 12.mlp 13-29')
     """
     plan = Plan.parse(plan)
-    remaining = other(part)
+    remaining = other_sublayer(sublayer)
 
     def silenced(visit: Visit) -> Visit | None:
-        if visit.layer != layer or visit.part == remaining:
+        if visit.layer != layer or visit.sublayer == remaining:
             return visit
-        return changed(visit, part=remaining) if visit.part is None else None
+        return changed(visit, sublayer=remaining) if visit.sublayer is None else None
 
     _check_visited(plan, layer)
     kept = _changed(plan, silenced)
     if kept is None:
-        raise PlanError(f"{named(layer, part)} is all that the plan runs; a plan runs at least one layer")
+        raise PlanError(f"{named(layer, sublayer)} is all that the plan runs; a plan runs at least one layer")
     if kept == plan:
-        raise PlanError(f"the plan does not run {named(layer, part)}; of layer {layer} it runs the other half alone")
+        raise PlanError(
+            f"the plan does not run {named(layer, sublayer)}; of layer {layer} it runs the other half alone"
+        )
     return kept
 
 
@@ -151,7 +153,7 @@ def repeat(plan: Plan | str, start: int, stop: int, times: int) -> Plan:
     return Plan((*before, *_times(whole, times), *after))
 
 
-def parallel(plan: Plan | str, start: int, stop: int, merge: Merge = _MEAN) -> Plan:
+def parallel(plan: Plan | str, start: int, stop: int, merge: Reduction = _MEAN) -> Plan:
     """Let the stages of a window read the same state, and merge their outputs.
 
     A window of one stage is left as it is under `mean` and `sum`, where a group of one changes nothing.
@@ -163,7 +165,7 @@ def parallel(plan: Plan | str, start: int, stop: int, merge: Merge = _MEAN) -> P
     return loop(plan, start, stop, 1, merge)
 
 
-def loop(plan: Plan | str, start: int, stop: int, times: int, merge: Merge = _MEAN) -> Plan:
+def loop(plan: Plan | str, start: int, stop: int, times: int, merge: Reduction = _MEAN) -> Plan:
     """`parallel`, with the merged state fed back, `times` times in all: the Painters' looped parallel.
 
     >>> loop(Plan.identity(32), 14, 18, times=3)

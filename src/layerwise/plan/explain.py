@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from layerwise.plan.checks import check_depth
 from layerwise.plan.grammar import runs
-from layerwise.plan.limits import check_depth
-from layerwise.plan.part import PARTS, Part, other
 from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
+from layerwise.plan.sublayer import SUBLAYERS, Sublayer, other_sublayer
 
 
 def explain(plan: Plan | str, depth: int | None = None) -> str:
-    """What the plan does, in order; told the depth of the model, also which of its layers never run.
+    """What the plan does, in order; given the depth of the model, also which of its layers never run.
 
     >>> print(explain(Plan.parse("0-13 (14|15|16|17)*3 21-18 (22):gain=0.5 [23-25]*2 26*4"), depth=32))
     layers 0 to 13, in order
@@ -42,15 +42,15 @@ def explain(plan: Plan | str, depth: int | None = None) -> str:
 
 def _never(plan: Plan, depth: int) -> Iterator[str]:
     """A line for the layers that run neither whole nor in part, and one for each half that the others leave out."""
-    run = {(step.layer, step.part) for step in plan.steps()}
+    run = {(step.layer, step.sublayer) for step in plan.steps()}
     unused = [layer for layer in range(depth) if layer not in plan.layers()]
     if unused:
         yield f"never: {_named(unused)}"
-    for part in PARTS:
-        alone = [layer for layer in range(depth) if (layer, other(part)) in run]
-        silent = [layer for layer in alone if run.isdisjoint({(layer, part), (layer, None)})]
+    for sublayer in SUBLAYERS:
+        alone = [layer for layer in range(depth) if (layer, other_sublayer(sublayer)) in run]
+        silent = [layer for layer in alone if run.isdisjoint({(layer, sublayer), (layer, None)})]
         if silent:
-            yield f"never: {_named(silent, part)}"
+            yield f"never: {_named(silent, sublayer)}"
 
 
 def _lines(plan: Plan) -> Iterator[str]:
@@ -74,9 +74,9 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield _in_turn(loose)
 
 
-def _kind(visit: Visit) -> tuple[Part | None, str | None]:
+def _kind(visit: Visit) -> tuple[Sublayer | None, str | None]:
     """What visits must have in common to be named in one breath."""
-    return visit.part, visit.source
+    return visit.sublayer, visit.source
 
 
 def _in_turn(visits: list[Visit]) -> str:
@@ -89,18 +89,18 @@ def _range(first: Stage, last: Stage) -> str:
     assert isinstance(last, Visit)
     direction = "in order" if first.layer < last.layer else "backwards"
     owned = _by(first.source)
-    return f"{_of(first.part, several=True)}layers {first.layer} to {last.layer}{owned}, {direction}"
+    return f"{_of(first.sublayer, several=True)}layers {first.layer} to {last.layer}{owned}, {direction}"
 
 
 def _stage(stage: Stage) -> str:
     match stage:
         case Visit():
-            said = _named([stage.layer], *_kind(stage))
+            text = _named([stage.layer], *_kind(stage))
         case Block():
-            said = f"the block {stage.plan}"
+            text = f"the block {stage.plan}"
         case Group():
-            said = _group(stage)
-    return said if stage.times == 1 else f"{said}, {stage.times} times"
+            text = _group(stage)
+    return text if stage.times == 1 else f"{text}, {stage.times} times"
 
 
 def _group(group: Group) -> str:
@@ -116,24 +116,24 @@ def _group(group: Group) -> str:
 def _branches(branches: tuple[Plan, ...]) -> str:
     if all(branch.evaluations == 1 and branch.nesting == 0 for branch in branches):
         steps = [step for branch in branches for step in branch.steps()]
-        if len({(step.part, step.source) for step in steps}) == 1:
-            return _named((step.layer for step in steps), steps[0].part, steps[0].source)
+        if len({(step.sublayer, step.source) for step in steps}) == 1:
+            return _named((step.layer for step in steps), steps[0].sublayer, steps[0].source)
     return f"the branch{'es' * (len(branches) > 1)} {' and '.join(map(str, branches))}"
 
 
-def _named(layers: Iterable[int], part: Part | None = None, source: str | None = None) -> str:
+def _named(layers: Iterable[int], sublayer: Sublayer | None = None, source: str | None = None) -> str:
     """`layer 5`, `layers 1, 3 to 6 of a`, `the attn halves of layers 5, 9`: ranges as the plan language makes them."""
     words = str(Plan.of(layers)).split()
     joined = ", ".join(word.replace("-", " to ") for word in words)
     several = joined != words[0]
-    return f"{_of(part, several)}layer{'s' * several} {joined}{_by(source)}"
+    return f"{_of(sublayer, several)}layer{'s' * several} {joined}{_by(source)}"
 
 
 def _by(source: str | None) -> str:
     return "" if source is None else f" of {source}"
 
 
-def _of(part: Part | None, several: bool) -> str:
-    if part is None:
+def _of(sublayer: Sublayer | None, several: bool) -> str:
+    if sublayer is None:
         return ""
-    return f"the {part} halves of " if several else f"the {part} half of "
+    return f"the {sublayer} halves of " if several else f"the {sublayer} half of "

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 from layerwise.errors import PlanError, near_matches
 from layerwise.plan import edits
+from layerwise.plan.checks import check_depth
 from layerwise.plan.kendall import draw_order, most_inversions
-from layerwise.plan.limits import check_depth
 from layerwise.plan.member import Member
 from layerwise.plan.painters import (
     PAINTERS_LOOPS,
@@ -21,8 +21,8 @@ from layerwise.plan.painters import (
     published_windows,
     strategies,
 )
-from layerwise.plan.part import PARTS
-from layerwise.plan.plan import Merge, Plan
+from layerwise.plan.plan import Plan, Reduction
+from layerwise.plan.sublayer import SUBLAYERS
 
 __all__ = [
     "FAMILIES",
@@ -57,7 +57,7 @@ def leave_one_out(depth: int) -> tuple[Member, ...]:
 def leave_branch_out(depth: int) -> tuple[Member, ...]:
     """Silence each single branch of each layer: `leave_one_out` for halves, without attention and without MLPs.
 
-    A model whose layers cannot be split (see `layerwise.plan.part`) refuses these plans.
+    A model whose layers cannot be split (see `layerwise.plan.sublayer`) refuses these plans.
 
     >>> [(member.strategy, str(member.plan)) for member in leave_branch_out(2)]
     [('without_attn', '0.mlp 1'), ('without_attn', '0 1.mlp'), ('without_mlp', '0.attn 1'), ('without_mlp', '0 1.attn')]
@@ -65,8 +65,8 @@ def leave_branch_out(depth: int) -> tuple[Member, ...]:
     check_depth(depth)
     whole = Plan.identity(depth)
     return tuple(
-        Member(edits.without_branch(whole, layer, part), "leave_branch_out", f"without_{part}", 1)
-        for part in PARTS
+        Member(edits.without_branch(whole, layer, sublayer), "leave_branch_out", f"without_{sublayer}", 1)
+        for sublayer in SUBLAYERS
         for layer in range(depth)
     )
 
@@ -124,7 +124,7 @@ def off_centre(
     the last.
 
     The published windows are all centred; this asks how much of their effect is where they stand. `width` is
-    a quarter of the depth, and at least 2, unless told; `affected` is the width.
+    a quarter of the depth, and at least 2, by default; `affected` is the width.
 
     >>> [str(member.plan) for member in off_centre(5, "parallel", width=3)]
     ['(0|1|2) 3 4', '0 (1|2|3) 4', '0 1 (2|3|4)']
@@ -152,7 +152,7 @@ def kendall(
 
     The first layer stays, as in the widest window of the Painters, so that their reverse is the far end of
     this axis and their random orders lie about its middle. `distances` are 1 and the eighths of the greatest
-    unless told; `affected` is the distance: the number of pairs of layers that run the other way round. The
+    by default; `affected` is the distance: the number of pairs of layers that run the other way round. The
     two distances with one order only, none and all, have one member each.
 
     >>> for member in kendall(5, distances=[1, 6], seeds=[0, 1]):
@@ -163,7 +163,7 @@ def kendall(
     """
     check_depth(depth, least=3)
     most = most_inversions(depth - 1)
-    eighths = {1, *(round(most * part / 8) for part in range(1, 9))} - {0}
+    eighths = {1, *(round(most * sublayer / 8) for sublayer in range(1, 9))} - {0}
     chosen = eighths if distances is None else set(distances)
     draws = tuple(seeds)
     return tuple(
@@ -177,7 +177,7 @@ def looped(depth: int, loops: Iterable[int] | None = None) -> tuple[Member, ...]
     """Looped parallel on every published window of more than one layer, for every count in `loops`: the Painters'
     Figure 10.
 
-    `loops` are 1 to the depth unless told (published: 1 to 28 at 32 layers). `affected` is M, and the strategy names
+    `loops` are 1 to the depth by default (published: 1 to 28 at 32 layers). `affected` is M, and the strategy names
     the count. A sweep runs the first k loops of a window once for all greater counts.
 
     >>> [(member.strategy, str(member.plan)) for member in looped(4, loops=(1, 3))]
@@ -209,7 +209,7 @@ def gain_sweep(depth: int) -> tuple[Member, ...]:
     return tuple(
         Member(edits.parallel(whole, start, stop, merge), "gain_sweep", str(merge), stop - start)
         for start, stop in published_windows(depth)
-        for merge in (Merge("gain", gain) for gain in range(1, stop - start + 1))
+        for merge in (Reduction("gain", gain) for gain in range(1, stop - start + 1))
         if stop - start > 1
     )
 

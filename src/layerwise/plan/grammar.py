@@ -27,10 +27,10 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeVar
 
 from layerwise.errors import PlanError, near_matches
-from layerwise.plan.limits import LAYER_LIMIT, NESTING_LIMIT, STEP_LIMIT
-from layerwise.plan.part import PARTS, Part, named
-from layerwise.plan.plan import Block, Group, Merge, Plan, Stage, Visit
+from layerwise.plan.checks import LAYER_LIMIT, NESTING_LIMIT, STEP_LIMIT
+from layerwise.plan.plan import Block, Group, Plan, Reduction, Stage, Visit
 from layerwise.plan.source import SOURCE, check_source
+from layerwise.plan.sublayer import SUBLAYERS, Sublayer, named
 
 _Built = TypeVar("_Built")
 
@@ -111,7 +111,7 @@ def _run_length(stages: tuple[Stage, ...], start: int) -> int:
         here, after = stages[at], stages[at + 1]
         if not (isinstance(here, Visit) and isinstance(after, Visit) and here.times == after.times == 1):
             break
-        if (here.part, here.source) != (after.part, after.source):
+        if (here.sublayer, here.source) != (after.sublayer, after.source):
             break
         step = after.layer - here.layer
         if abs(step) != 1 or direction not in (0, step):
@@ -124,17 +124,17 @@ def _run_length(stages: tuple[Stage, ...], start: int) -> int:
 def _write_range(first: Stage, last: Stage) -> str:
     assert isinstance(first, Visit)
     assert isinstance(last, Visit)
-    return f"{named(first.layer, None, first.source)}-{named(last.layer, last.part)}"
+    return f"{named(first.layer, None, first.source)}-{named(last.layer, last.sublayer)}"
 
 
 def _write_stage(stage: Stage) -> str:
     match stage:
         case Visit():
-            written = named(stage.layer, stage.part, stage.source)
+            written = named(stage.layer, stage.sublayer, stage.source)
         case Block():
             written = f"[{write(stage.plan)}]"
         case Group():
-            rule = "" if stage.merge == Merge("mean") else f":{stage.merge}"
+            rule = "" if stage.merge == Reduction("mean") else f":{stage.merge}"
             written = f"({'|'.join(map(write, stage.branches))}){rule}"
     return written if stage.times == 1 else f"{written}*{stage.times}"
 
@@ -182,10 +182,10 @@ class _Reader:
         first = self.layer()
         if self.peek() == "-":
             return self.range_from(first, source, start)
-        part = self.part()
+        sublayer = self.sublayer()
         times = self.times()
         self.count(1, start)
-        return [self.build(lambda: Visit(first, times, part, source), start)]
+        return [self.build(lambda: Visit(first, times, sublayer, source), start)]
 
     def source(self) -> str | None:
         """The name before the colon, if the visit has one."""
@@ -208,10 +208,10 @@ class _Reader:
         if not self.digit():
             self.refuse("a range ends in a layer, as in 0-13", self.at)
         last = self.layer()
-        part = self.part()
+        sublayer = self.sublayer()
         if self.peek() == "*":
-            whole = f"{named(first, None, source)}-{named(last, part)}"
-            alone = named(last, part, source)
+            whole = f"{named(first, None, source)}-{named(last, sublayer)}"
+            alone = named(last, sublayer, source)
             self.refuse(
                 f"{whole}*k could mean two things: write [{whole}]*k to run the range k times, "
                 f"or write {alone} on its own, as {alone}*k",
@@ -219,9 +219,9 @@ class _Reader:
             )
         self.count(abs(last - first) + 1, start)
         step = 1 if last >= first else -1
-        return [Visit(layer, part=part, source=source) for layer in range(first, last + step, step)]
+        return [Visit(layer, sublayer=sublayer, source=source) for layer in range(first, last + step, step)]
 
-    def part(self) -> Part | None:
+    def sublayer(self) -> Sublayer | None:
         if self.peek() != ".":
             return None
         self.at += 1
@@ -229,12 +229,14 @@ class _Reader:
         word = _WORD.match(self.text, start)
         if word is None:
             whole = "a layer is a whole number, such as 12, and " if self.digit() else ""
-            self.refuse(f"{whole}a half of one is named, as in {' or '.join(f'12.{part}' for part in PARTS)}", start)
+            self.refuse(
+                f"{whole}a half of one is named, as in {' or '.join(f'12.{sublayer}' for sublayer in SUBLAYERS)}", start
+            )
         name = word[0]
-        if name not in PARTS:
-            self.refuse(f"a layer has no half {name[:30]!r}; {near_matches(name[:30], PARTS)}", start)
+        if name not in SUBLAYERS:
+            self.refuse(f"a layer has no half {name[:30]!r}; {near_matches(name[:30], SUBLAYERS)}", start)
         self.at = word.end()
-        return PARTS[PARTS.index(name)]
+        return SUBLAYERS[SUBLAYERS.index(name)]
 
     def group(self) -> Group:
         start = self.descend()
@@ -254,10 +256,10 @@ class _Reader:
         times = self.times()
         return self.build(lambda: Block(plan, times), start)
 
-    def merge(self) -> Merge:
+    def merge(self) -> Reduction:
         start = self.at
         if self.peek() != ":":
-            return Merge("mean")
+            return Reduction("mean")
         self.at += 1
         word = _WORD.match(self.text, self.at)
         rule = word[0] if word else ""
@@ -265,14 +267,14 @@ class _Reader:
             self.refuse("a merge rule is :mean, :sum or :gain=2", self.at)
         self.at += len(rule)
         if rule != "gain":
-            return Merge("mean" if rule == "mean" else "sum")
+            return Reduction("mean" if rule == "mean" else "sum")
         number = _GAIN.match(self.text, self.at + 1) if self.peek() == "=" else None
         if number is None:
             self.refuse("a gain is written with its number, as in :gain=2 or :gain=0.5", self.at)
         if len(number[0]) > _LONGEST_GAIN:
             self.refuse(f"a gain has at most {_LONGEST_GAIN} characters", self.at + 1)
         self.at = number.end()
-        return self.build(lambda: Merge("gain", float(number[0])), start)
+        return self.build(lambda: Reduction("gain", float(number[0])), start)
 
     def times(self) -> int:
         if self.peek() != "*":
@@ -330,13 +332,13 @@ class _Reader:
         return start
 
     def ascend(self, start: int, closer: str) -> None:
-        found = self.peek()
-        if found == "":
+        character = self.peek()
+        if character == "":
             self.refuse(f"this {self.text[start]} is never closed: write {closer} where it ends", start)
-        if found == "|":
+        if character == "|":
             self.refuse("a | stands between the branches of a group ( ), not in a block [ ]", self.at)
-        if found != closer:
-            self.refuse(f"the {self.text[start]} opened before is closed by {closer}, not {found}", self.at)
+        if character != closer:
+            self.refuse(f"the {self.text[start]} opened before is closed by {closer}, not {character}", self.at)
         self.at += 1
         self.open -= 1
 

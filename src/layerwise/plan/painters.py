@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from layerwise.plan import edits
-from layerwise.plan.limits import check_depth
+from layerwise.plan.checks import check_depth
 from layerwise.plan.member import Member
 from layerwise.plan.plan import Plan, Visit
 

@@ -22,20 +22,20 @@ from operator import index
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, get_args
 
 from layerwise.errors import PlanError, near_matches
-from layerwise.plan.limits import LAYER_LIMIT, STEP_LIMIT, check_depth, check_size, check_times, check_tuple, shown
-from layerwise.plan.part import Part, check_part
+from layerwise.plan.checks import LAYER_LIMIT, STEP_LIMIT, check_depth, check_size, check_times, check_tuple, shown
 from layerwise.plan.source import SOURCE, check_source
+from layerwise.plan.sublayer import Sublayer, check_sublayer
 
 if TYPE_CHECKING:
     from layerwise.plan.cost import Cost
-    from layerwise.plan.steps import Step
+    from layerwise.plan.lowering import Step
     from layerwise.plan.wiring import Matrix
 
-Rule: TypeAlias = Literal["mean", "sum", "gain"]
+ReductionRule: TypeAlias = Literal["mean", "sum", "gain"]
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class Reduction:
     """How the branches of a group become one hidden state.
 
     With x the input of the group and `delta_m = branch_m(x) - x` the update of each of its M branches, the
@@ -45,15 +45,15 @@ class Merge:
         sum      x +       sum delta_m
         gain     x + (g/M) sum delta_m     g = 1 is the mean, g = M the sum
 
-    >>> Merge("gain", 2).weight(branches=4)
+    >>> Reduction("gain", 2).weight(branches=4)
     0.5
     """
 
-    rule: Rule = "mean"
+    rule: ReductionRule = "mean"
     gain: float | None = None
 
     def __post_init__(self) -> None:
-        rules = get_args(Rule)
+        rules = get_args(ReductionRule)
         if self.rule not in rules:
             raise PlanError(f"unknown merge rule {shown(self.rule)}; {near_matches(str(self.rule), rules)}")
         if self.rule != "gain":
@@ -85,21 +85,21 @@ class Merge:
 class Visit:
     """One layer, or one half of it, run `times` times in a row.
 
-    `Visit(15, 4)` is the text `15*4`, `Visit(12, part="attn")` is `12.attn` (see `layerwise.plan.part`), and
+    `Visit(15, 4)` is the text `15*4`, `Visit(12, part="attn")` is `12.attn` (see `layerwise.plan.sublayer`), and
     `Visit(12, source="a")` is `a:12`, layer 12 of the model called a (see `layerwise.plan.source`).
     """
 
     layer: int
     times: int = 1
-    part: Part | None = None
+    sublayer: Sublayer | None = None
     source: str | None = None
 
     def __post_init__(self) -> None:
         if type(self.layer) is not int or not 0 <= self.layer < LAYER_LIMIT:
             raise PlanError(f"a layer is a whole number from 0 to {LAYER_LIMIT - 1}, not {shown(self.layer)}")
         check_times(self.times)
-        if self.part is not None:
-            check_part(self.part)
+        if self.sublayer is not None:
+            check_sublayer(self.sublayer)
         if self.source is not None:
             check_source(self.source)
         check_size(self.evaluations, self.nesting)
@@ -124,12 +124,12 @@ class Group:
     """
 
     branches: tuple[Plan, ...]
-    merge: Merge = field(default_factory=Merge)
+    merge: Reduction = field(default_factory=Reduction)
     times: int = 1
 
     def __post_init__(self) -> None:
         check_tuple("a group's branches", self.branches, (Plan,))
-        if not isinstance(self.merge, Merge):
+        if not isinstance(self.merge, Reduction):
             raise PlanError(f"a group's merge is a Merge, such as Merge('sum'), not {shown(self.merge)}")
         check_times(self.times)
         check_size(self.evaluations, self.nesting)
@@ -240,13 +240,13 @@ class Plan:
 
         >>> for step in Plan.parse("(6 7|8):sum").steps():
         ...     print(step)
-        Step(layer=6, opens=1, closes=(), part=None, source=None)
-        Step(layer=7, opens=0, closes=(None,), part=None, source=None)
-        Step(layer=8, opens=0, closes=(Merge(rule='sum', gain=None),), part=None, source=None)
+        Step(layer=6, opens=1, closes=(), sublayer=None, source=None)
+        Step(layer=7, opens=0, closes=(None,), sublayer=None, source=None)
+        Step(layer=8, opens=0, closes=(Reduction(rule='sum', gain=None),), sublayer=None, source=None)
         """
-        from layerwise.plan.steps import unroll
+        from layerwise.plan.lowering import lower
 
-        return tuple(unroll(self))
+        return tuple(lower(self))
 
     def order(self) -> tuple[int, ...]:
         """The layer of each step, in the order of execution; for a half, the layer that it is a half of."""
@@ -272,13 +272,13 @@ class Plan:
         """
         return frozenset(source for source, _ in self.weights() if source is not None)
 
-    def has_halves(self) -> bool:
+    def has_sublayers(self) -> bool:
         """Whether it visits a half of a layer; its `order` then does not say all that it runs.
 
-        >>> Plan.parse("0-11 12.mlp 13-29").has_halves()
+        >>> Plan.parse("0-11 12.mlp 13-29").has_sublayers()
         True
         """
-        return any(step.part is not None for step in self.steps())
+        return any(step.sublayer is not None for step in self.steps())
 
     def check(self, depth: int, sources: Collection[str] | None = None) -> None:
         """Raise `PlanError` unless a model of `depth` layers can run this plan.
@@ -349,8 +349,8 @@ def _position_of_layer_from(depth: int, text: str) -> int:
     The numbers of layers, with the source before them if there is one, follow a space, a bracket or a bar; counts and
     gains follow `*` and `=`.
     """
-    for found in re.finditer(rf"(?:^|(?<=[ (\[|]))(?:{SOURCE.pattern}:)?(\d+)(?:-(\d+))?", text):
+    for match in re.finditer(rf"(?:^|(?<=[ (\[|]))(?:{SOURCE.pattern}:)?(\d+)(?:-(\d+))?", text):
         for end in (1, 2):
-            if found[end] is not None and int(found[end]) >= depth:
-                return found.start(end)
+            if match[end] is not None and int(match[end]) >= depth:
+                return match.start(end)
     raise AssertionError(f"{text!r} names no layer of {depth} or above")

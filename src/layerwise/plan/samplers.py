@@ -1,4 +1,5 @@
-"""Samplers: a plan for every forward pass, drawn by chance, so that a model learns to bear any order or any loss.
+"""Samplers: a plan for every forward pass, drawn at random, so that a model learns to work in any order and without any
+layer.
 
     Fixed(plan)              the same plan every time
     Shuffle()                a uniform permutation (LayerShuffle, Freiberger et al. 2024, section 3.2)
@@ -7,9 +8,9 @@
     Drop(0.2, of=Shuffle())  both: first the order, then what is missing from it
     Failout(nodes, 0.1)      whole nodes fail at once, each with all its layers (ResiliNet, Yousefpour et al. 2020)
 
-A sampler is a value and holds no state. `Draws` ties one to a depth and a seed, and the plan of a pass is then a pure
-function of where the pass stands in the training: a run that resumes at step 1,000 draws what it would have drawn, and
-every process of a distributed run draws the same, without a word between them.
+A sampler is a value and holds no state. `SeededSampler` ties one to a depth and a seed, and the plan of a pass is then
+a pure function of where the pass stands in the training: a run that resumes at step 1,000 draws what it would have
+drawn, and every process of a distributed run draws the same, without a word between them.
 
 A layer that is left out costs nothing, and its parameters get no gradient in that pass. With `preserve` it runs and its
 update is multiplied by zero, `(3):gain=0` in the plan language: the same output, the full cost, and a gradient of zero
@@ -25,12 +26,12 @@ from itertools import pairwise
 from typing import Protocol, TypeVar
 
 from layerwise.errors import PlanError
-from layerwise.plan.limits import check_depth, shown
-from layerwise.plan.plan import Group, Merge, Plan, Stage, Visit
+from layerwise.plan.checks import check_depth, shown
+from layerwise.plan.plan import Group, Plan, Reduction, Stage, Visit
 
 _Item = TypeVar("_Item")
 
-SILENT = Merge("gain", 0.0)
+SILENT = Reduction("gain", 0.0)
 
 
 class Sampler(Protocol):
@@ -45,7 +46,7 @@ class Sampler(Protocol):
 class Fixed:
     """The same plan for every pass; without one, the order as trained.
 
-    >>> Draws(Fixed(), depth=4, seed=0).at(7)
+    >>> SeededSampler(Fixed(), depth=4, seed=0).at(7)
     Plan('0-3')
     """
 
@@ -69,7 +70,7 @@ class Shuffle:
     and the layers run in the order of their keys, so that none moves further than `reach` places (the word shuffle of
     Lample et al. 2018, section 3.3, for layers); near orders are likelier than far ones.
 
-    >>> Draws(Shuffle(), depth=6, seed=0).at(0) == Draws(Shuffle(), depth=6, seed=0).at(0)
+    >>> SeededSampler(Shuffle(), depth=6, seed=0).at(0) == SeededSampler(Shuffle(), depth=6, seed=0).at(0)
     True
     """
 
@@ -168,13 +169,13 @@ class Failout:
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
+class SeededSampler:
     """The draws of one training: the sampler, the depth of the model, and the seed.
 
     `stream` sets draws apart that must not be alike: the rank of a process that draws for itself, or what the draws
     are for.
 
-    >>> draws = Draws(Shuffle(), depth=12, seed=0)
+    >>> draws = SeededSampler(Shuffle(), depth=12, seed=0)
     >>> draws.at(3) == draws.at(3), draws.at(3) == draws.at(4)
     (True, False)
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from layerwise.errors import PlanError
-from layerwise.plan.limits import shown
+from layerwise.plan.checks import shown
 
 SOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 """The names of sources, as a plan's text has them before the colon."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from layerwise.report.notation import fixed
+from layerwise.report.page.number_format import fixed
 from layerwise.results.rows import Score
 
 PERCENT = 100.0
@@ -43,10 +43,10 @@ class Quantity:
         """The score in the unit of the axis."""
         return scaled(score, self.scale)
 
-    def told(self, score: Score | None, *, signed: bool = False) -> str:
+    def text(self, score: Score | None, *, signed: bool = False) -> str:
         """The value with its unit, and its interval.
 
-        >>> ACCURACY.told(Score("robustness", "baseline", "sequential", "accuracy", 0.968, 0.95, 0.98))
+        >>> ACCURACY.text(Score("robustness", "baseline", "sequential", "accuracy", 0.968, 0.95, 0.98))
         '96.8 % [95.0, 98.0]'
         """
         if score is None:
@@ -60,7 +60,7 @@ class Quantity:
 
     def bare(self, score: Score) -> str:
         """The value with its unit, without its interval."""
-        return self.told(replace(score, low=None, high=None))
+        return self.text(replace(score, low=None, high=None))
 
     def credit(self, value: float) -> float:
         """The value, in the unit of the rows, as a share of one of which more is better.

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from layerwise.plan import Part
-from layerwise.report.diagnosis import NULL, WHOLE, Diagnosis
-from layerwise.report.wording import label
+from layerwise.plan import Sublayer
+from layerwise.report.diagnosis.lookup import NULL, WHOLE, DiagnosisScores
+from layerwise.report.page.wording import label
 from layerwise.results.rows import Score
 
 Rows = Mapping[Any, Score]
@@ -60,11 +60,10 @@ def null_name(null: str) -> str:
 
 
 def layer_bands(
-    found: Diagnosis, measure: str, metric: str, task: str = WHOLE, part: Part | None = None
+    run: DiagnosisScores, measure: str, metric: str, task: str = WHOLE, part: Sublayer | None = None
 ) -> tuple[Band, ...]:
     """Every null of a metric by depth."""
     nulls = (
-        (null, found.layers(measure, f"{metric}{NULL}{null}", task, part))
-        for null in found.nulls(measure, metric, task)
+        (null, run.layers(measure, f"{metric}{NULL}{null}", task, part)) for null in run.nulls(measure, metric, task)
     )
     return tuple(Band(null_name(null), rows) for null, rows in nulls if rows)

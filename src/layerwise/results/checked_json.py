@@ -53,10 +53,10 @@ def parse(text: str, what: str) -> Any:
         raise RunError(f"{what} {error}. {_RESTORE}") from error
 
 
-def _shallow(found: Any) -> Any:
-    if _depth(found) > DEEPEST:
+def _shallow(value: Any) -> Any:
+    if _depth(value) > DEEPEST:
         raise Unreadable("is nested too deeply: write it flatter")
-    return found
+    return value
 
 
 def value_of(kind: type[Value], content: object, what: str, *, whole: bool = False) -> Value:

@@ -1,6 +1,6 @@
 """Rows that can be what they say: every cell of its type, every number finite, every count possible.
 
-The store asks this of rows that are written and of rows that are read: a table may have been edited, or made by
+The store checks this of rows that are written and of rows that are read: a table may have been edited, or made by
 another program, since layerwise wrote it.
 """
 
@@ -17,7 +17,7 @@ from layerwise.results.rows import Loss, Note, PlanRecord, Score
 
 Row = TypeVar("Row", Loss, Score, PlanRecord, Note)
 
-_SCORED = ("value", "low", "high", "p", "p_adjusted", "resolution")
+_SCORED = ("value", "low", "high", "p", "p_adjusted", "mde")
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bytes: "raw bytes", NoneType: "nothing"}
 
 

@@ -4,7 +4,7 @@ Rows are kept in SQLite with a write-ahead log: a transaction is there whole or 
 and readers see a consistent state while the writer goes on. (After a power cut the last transactions may be
 missing; the file stays sound.) Plan texts and document names are stored once and referred to by number,
 because a sweep repeats each of them thousands of times. The key of `losses` starts with the window, since the
-question asked most often is "which plans are finished on this one?". The tables are strict: no cell holds a value of
+most frequent query is "which plans are finished on this one?". The tables are strict: no cell holds a value of
 another type. A table that was made without that is read all the same, since rows are checked when they are read.
 """
 
@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS losses (
 CREATE TABLE IF NOT EXISTS scores (
     id INTEGER PRIMARY KEY,
     measure TEXT NOT NULL, subject TEXT NOT NULL, task TEXT NOT NULL, metric TEXT NOT NULL,
-    value REAL NOT NULL, low REAL, high REAL, p REAL, p_adjusted REAL, resolution REAL,
+    value REAL NOT NULL, low REAL, high REAL, p REAL, p_adjusted REAL, mde REAL,
     documents INTEGER, tokens INTEGER, session INTEGER NOT NULL REFERENCES sessions,
     UNIQUE (measure, subject, task, metric)
 ) STRICT;
@@ -88,7 +88,7 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
     """Open the database at `path` without changing it, while a writer may be at work.
 
     A read-only medium cannot hold the shared memory that readers of a live log need. The file is then opened
-    as immutable, which is sound only when nothing waits in the log; otherwise the reader is asked to copy the
+    as immutable, which is sound only when nothing waits in the log; otherwise the reader is advised to copy the
     folder.
     """
     _check_library()
@@ -145,8 +145,8 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
     for name, columns in _columns().items():
         if kinds.get(name) != "table":
             raise RunError(f"{path} is not the database of a run: it has no table {name}. {_ANOTHER}")
-        found = {column for _, column, *_ in connection.execute(f"PRAGMA table_info({name})")}
-        missing = [column for column in columns if column not in found]
+        present = {column for _, column, *_ in connection.execute(f"PRAGMA table_info({name})")}
+        missing = [column for column in columns if column not in present]
         if missing:
             raise RunError(
                 f"{path} is not the database of a run: its table {name} has no column {missing[0]}. {_ANOTHER}"

@@ -30,7 +30,7 @@ MEASURED = (
 """The fields that say what is measured. Names and paths are not among them: the hashes are. A hash comes after
 the fields that it depends on, so that a refusal names what was asked for otherwise."""
 
-_TEXT = "Give the text, the tokenizer, the --length, --tokens and --limit that it was begun with"
+_TEXT = "Give the text, the tokenizer, the --max-length, --tokens and --limit that it was begun with"
 _WRITE: Mapping[str, str] = {
     "weight_hash": "Give the model that it was begun with",
     "dtype": "Write --dtype {}",
@@ -38,7 +38,7 @@ _WRITE: Mapping[str, str] = {
     "corpus_hash": _TEXT,
     "documents": _TEXT,
     "tokens": _TEXT,
-    "window": "Write --length {}",
+    "window": "Write --max-length {}",
     "families": "To go on, ask for the same plans or parts",
     "tasks": "To go on, ask for the same tasks",
     "seed": "Write --seed {}",
@@ -87,23 +87,23 @@ class Identified(Protocol):
     def hardware(self) -> Mapping[str, str]: ...
 
 
-def check_same_run(recorded: Identified, asked: Identified) -> None:
+def check_same_run(recorded: Identified, requested: Identified) -> None:
     """Raise `RunError` unless both manifests have one identity; the message says in words what differs first, then and
     now, and what to write to go on."""
-    for name, before, now in _differences(recorded, asked):
+    for name, before, now in _differences(recorded, requested):
         advice = _WRITE.get(name, "To go on, repeat the settings that it was begun with").format(before)
         raise RunError(
-            f"This folder holds another run: {_difference(recorded, asked, name, before, now)}. "
-            f"{advice}, or choose another folder with --run, or use --fresh to discard its rows and start again."
+            f"This folder holds another run: {_difference(recorded, requested, name, before, now)}. "
+            f"{advice}, or choose another folder with --run, or use --overwrite to discard its rows and start again."
         )
 
 
-def _difference(recorded: Identified, asked: Identified, name: str, before: object, now: object) -> str:
-    """What differs, as a clause. Hashes are told by what they are of; by themselves only where the names agree."""
+def _difference(recorded: Identified, requested: Identified, name: str, before: object, now: object) -> str:
+    """What differs, as a clause. Hashes are named by what they are of; by themselves only where the names agree."""
     if name == "weight_hash":
-        return f"it was made {_other('from ', recorded.model, asked.model, before, now)}"
+        return f"it was made {_other('from ', recorded.model, requested.model, before, now)}"
     if name == "corpus_hash":
-        return f"it was measured {_other('on ', recorded.corpus, asked.corpus, before, now)}"
+        return f"it was measured {_other('on ', recorded.corpus, requested.corpus, before, now)}"
     return f"its {_CALLED.get(name, name)} is {_shown(before)}, and {_shown(now)} was asked for"
 
 
@@ -116,15 +116,15 @@ def _other(preposition: str, then: str, now: str, hash_then: object, hash_now: o
     return f"{preposition}another {_cut(then)} than this one (hash {str(hash_then)[:8]}, now {str(hash_now)[:8]})"
 
 
-def _differences(recorded: Identified, asked: Identified) -> Iterator[tuple[str, object, object]]:
+def _differences(recorded: Identified, requested: Identified) -> Iterator[tuple[str, object, object]]:
     for name in MEASURED:
-        before, now = getattr(recorded, name), getattr(asked, name)
+        before, now = getattr(recorded, name), getattr(requested, name)
         if before != now:
             yield name, before, now
-    for name in dict.fromkeys((*recorded.numerics, *asked.numerics)):
-        then, then_asked = recorded.numerics.get(name, "not set"), asked.numerics.get(name, "not set")
-        if then != then_asked:
-            yield name, then, then_asked
+    for name in dict.fromkeys((*recorded.numerics, *requested.numerics)):
+        then, requested_value = recorded.numerics.get(name, "not set"), requested.numerics.get(name, "not set")
+        if then != requested_value:
+            yield name, then, requested_value
 
 
 def _shown(value: object) -> str:
@@ -137,12 +137,12 @@ def _cut(text: str) -> str:
 
 def changes(recorded: Identified, current: Identified) -> tuple[str, ...]:
     """A sentence for each version, and each part of the machine, that is not what it was when the run began."""
-    found = version_changes(recorded.versions, current.versions)
+    versions = version_changes(recorded.versions, current.versions)
     hardware = (
         {name: each.hardware[name] for name in HARDWARE if name in each.hardware} for each in (recorded, current)
     )
     moved = version_changes(*hardware)
-    return (*found, *(f"{said}, so rows from here on may differ in their last bits" for said in moved))
+    return (*versions, *(f"{change}, so rows from here on may differ in their last bits" for change in moved))
 
 
 def version_changes(recorded: Mapping[str, str], current: Mapping[str, str]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from layerwise.errors import RunError
 from layerwise.results.checked_json import parse, value_of
 from layerwise.results.identity import MEASURED
 
-FORMAT = 2
+FORMAT = 3
 """Version of the JSON layout; raised when a field changes its meaning."""
 
 
@@ -38,13 +38,13 @@ def installed_versions() -> dict[str, str]:
     >>> sorted(installed_versions())[:2]
     ['layerwise', 'numpy']
     """
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in ("layerwise", "numpy", "torch", "transformers"):
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions
 
 
 def this_hardware() -> dict[str, str]:
@@ -58,7 +58,7 @@ def this_hardware() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The processor by its name, where the machine tells it."""
+    """The processor by its name, where the machine gives it."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")
@@ -71,12 +71,12 @@ def _processor() -> str:
 class Manifest:
     """The provenance of one run.
 
-    `weight_hash` covers the weights and the configuration as loaded, `corpus_hash` the texts. `documents` and
-    `tokens` count what is scored, `window` is the longest text in tokens that is scored at once, `revision` a
-    hub commit where there is one, `layers` the place of the blocks in the model. `numerics` are the settings that
-    change the last bits of a number, by name, such as the tokens of a batch and the threads. `command` is the argument
-    vector. What `layerwise.results.identity` lists decides whether two manifests describe the same run; `created`,
-    `versions` and `hardware` are filled in.
+    `weight_hash` covers the weights and the configuration as loaded, `corpus_hash` the texts. `documents` and `tokens`
+    count what is scored, `window` is the longest text in tokens that is scored at once, `revision` a hub commit where
+    there is one, `layers` the place of the blocks in the model. `numerics` are the settings that change the last bits
+    of a number, by name, such as the tokens of a batch and the threads. `command` is the argument vector, `experiment`
+    the verb and the options that differ from their defaults. What `layerwise.results.identity` lists decides whether
+    two manifests describe the same run; `created`, `versions` and `hardware` are filled in.
     """
 
     model: str
@@ -98,12 +98,13 @@ class Manifest:
     created: str = field(default_factory=utc_now)
     versions: Mapping[str, str] = field(default_factory=installed_versions, hash=False)
     hardware: Mapping[str, str] = field(default_factory=this_hardware, hash=False)
+    experiment: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for name in ("families", "tasks", "command"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "command", tuple(map(_text, self.command)))
-        for name in ("numerics", "versions", "hardware"):
+        for name in ("numerics", "versions", "hardware", "experiment"):
             object.__setattr__(self, name, dict(getattr(self, name)))
 
     def measured(self) -> dict[str, object]:
@@ -131,10 +132,10 @@ class Manifest:
     @classmethod
     def of(cls, content: object, what: str = "the manifest") -> Manifest:
         """The manifest that `to_json` made this JSON of; `what` is what a refusal calls it. Raises `RunError`."""
-        found = content.get("format") if isinstance(content, dict) else None
-        if isinstance(content, dict) and found != FORMAT:
+        version = content.get("format") if isinstance(content, dict) else None
+        if isinstance(content, dict) and version != FORMAT:
             raise RunError(
-                f"{what} has format {found if isinstance(found, int) else 'unknown'}; this layerwise reads format "
+                f"{what} has format {version if isinstance(version, int) else 'unknown'}; this layerwise reads format "
                 f"{FORMAT}. Read it with the version of layerwise that wrote it, or start in another folder."
             )
         if isinstance(content, dict):

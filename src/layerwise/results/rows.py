@@ -34,7 +34,7 @@ class Score:
 
     `measure` is the noun of the measurement (`effect`, `similarity`, `benchmark`), `subject` what it is about (a plan,
     a layer, a pair of layers `3,7`), `metric` the quantity with its unit in the name's documentation. `low` and `high`
-    bound the interval, `p` is two-sided, `p_adjusted` corrected over its family, `resolution` the minimum detectable
+    bound the interval, `p` is two-sided, `p_adjusted` corrected over its family, `mde` the minimum detectable
     effect. What does not apply is `None`.
     """
 
@@ -47,7 +47,7 @@ class Score:
     high: float | None = None
     p: float | None = None
     p_adjusted: float | None = None
-    resolution: float | None = None
+    mde: float | None = None
     documents: int | None = None
     tokens: int | None = None
 

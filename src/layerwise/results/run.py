@@ -34,7 +34,7 @@ MANIFEST = "manifest.json"
 DATABASE = "run.sqlite"
 LOCK = "run.lock"
 PROVENANCE = "provenance"
-"""What notes are called that tell of another version or machine; they stand under the report's provenance."""
+"""The names of notes about another version or machine; they stand under the report's provenance."""
 
 
 class Run:
@@ -54,19 +54,19 @@ class Run:
         self._lock = lock
 
     @classmethod
-    def create(cls, folder: Path | str, manifest: Manifest, *, fresh: bool = False) -> Run:
-        """Start a run in `folder`, made if need be; `fresh` discards the rows of a run that is there.
+    def create(cls, folder: Path | str, manifest: Manifest, *, overwrite: bool = False) -> Run:
+        """Start a run in `folder`, made if need be; `overwrite` discards the rows of a run that is there.
 
-        Raises `RunError` if the folder holds a run and `fresh` is not set, cannot be written, or is in use.
+        Raises `RunError` if the folder holds a run and `overwrite` is not set, cannot be written, or is in use.
         """
         folder, lock = _locked(folder)
         try:
-            if fresh:
+            if overwrite:
                 _discard_rows(folder)
             elif (folder / MANIFEST).exists() or (folder / DATABASE).exists():
                 raise RunError(
                     f"{folder} holds a run already. Resume it, choose another folder, "
-                    "or use --fresh to discard its rows and start again."
+                    "or use --overwrite to discard its rows and start again."
                 )
             return cls._begin(folder, manifest, lock)
         except BaseException:
@@ -87,7 +87,7 @@ class Run:
                 if (folder / DATABASE).exists():
                     raise RunError(
                         f"{folder} holds rows but its {MANIFEST} is gone, so nothing says what they are. "
-                        "Restore it, choose another folder, or use --fresh to discard the rows."
+                        "Restore it, choose another folder, or use --overwrite to discard the rows."
                     )
                 return cls._begin(folder, manifest, lock)
             recorded = _read_manifest(folder)
@@ -120,7 +120,7 @@ class Run:
 
     @property
     def exports(self) -> Path:
-        """The folder that `export` writes to unless told otherwise."""
+        """The folder that `export` writes to by default."""
         return self.folder / "exports"
 
     def close(self) -> None:
@@ -138,6 +138,12 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def is_run(place: Path | str) -> bool:
+    """Whether the folder of a run lies at `place`, and not that of a model, which has a `config.json`."""
+    folder = Path(place).expanduser()
+    return (folder / MANIFEST).is_file() and not (folder / "config.json").exists()
 
 
 def default_folder(model: str, root: Path | str = "runs", now: datetime | None = None) -> Path:
@@ -177,12 +183,12 @@ def write_whole(path: Path, content: bytes) -> None:
             draft.unlink(missing_ok=True)
 
 
-def _noted(said: tuple[str, ...], store: Store) -> tuple[str, ...]:
+def _noted(changes: tuple[str, ...], store: Store) -> tuple[str, ...]:
     """Keep what has changed since the run began among its notes; hand it on."""
     known = [note.text for note in store.notes(PROVENANCE)]
-    if not set(said) <= set(known):
-        store.replace_notes(PROVENANCE, (*known, *said))
-    return said
+    if not set(changes) <= set(known):
+        store.replace_notes(PROVENANCE, (*known, *changes))
+    return changes
 
 
 def _locked(folder: Path | str) -> tuple[Path, Lock]:
@@ -215,7 +221,7 @@ def _read_manifest(folder: Path) -> Manifest:
 
 def _runs_nearby(folder: Path) -> str:
     for place in (folder, folder.parent):
-        found = sorted(path.parent.as_posix() for path in place.glob(f"*/{MANIFEST}"))
-        if found:
-            return f"Runs nearby: {', '.join(found[-5:])}."
-    return "Name a folder that `layerwise sweep` has written."
+        nearby = sorted(path.parent.as_posix() for path in place.glob(f"*/{MANIFEST}"))
+        if nearby:
+            return f"Runs nearby: {', '.join(nearby[-5:])}."
+    return "Name a folder that `layerwise sweep`, `layerwise diagnose` or another experiment has written."

@@ -136,8 +136,8 @@ class Store:
             WHERE documents.task = ? AND documents.name = ? AND losses.window = ?
         """
         with explained(self.path):
-            found = self._connection.execute(query, (task, document, int(window)))
-            return frozenset(text for (text,) in found)
+            rows = self._connection.execute(query, (task, document, int(window)))
+            return frozenset(text for (text,) in rows)
 
     def count_losses(self) -> int:
         """How many losses the run holds."""
@@ -291,7 +291,7 @@ def _check_score(row: Score, measure: str, seen: set[tuple[str, str, str]]) -> N
 
 def _plain(row: Score) -> tuple[str | float | int | None, ...]:
     """The fields as built-in numbers, because SQLite stores NumPy's as raw bytes."""
-    numbers = (row.value, row.low, row.high, row.p, row.p_adjusted, row.resolution)
+    numbers = (row.value, row.low, row.high, row.p, row.p_adjusted, row.mde)
     counts = (row.documents, row.tokens)
     return (
         *(row.measure, row.subject, row.task, row.metric),

@@ -2,7 +2,7 @@
 
 Transformers marks every block that can be checkpointed by its class, which locates the stack of nearly every model
 type; other modules are searched for the list that holds the most weights. What is found is not trusted: the
-caller then proves it by behaviour (`anatomy.observe`, and the identity plan against the model's own output).
+caller then proves it by behaviour (`forward_trace.trace_blocks`, and the identity plan against the model's own output).
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     if path is not None:
         return _named(model, path)
     marked = [name for name, blocks in _lists(model) if all(isinstance(b, GradientCheckpointingLayer) for b in blocks)]
-    found = _outermost(marked)
-    if not found:
+    stacks = _outermost(marked)
+    if not stacks:
         unlike = _outermost([name for name, blocks in _lists(model) if _alike(blocks)])
         sizes = {name: _size(model.get_submodule(name)) for name in unlike}
-        found = [max(sizes, key=lambda name: sizes[name])] if sizes else []
-    if not found:
+        stacks = [max(sizes, key=lambda name: sizes[name])] if sizes else []
+    if not stacks:
         raise UnsupportedModel(
             f"{type(model).__name__} has no nn.ModuleList of repeated blocks; "
             "name the list with layers='path.to.blocks' if it has one"
         )
-    if len(found) > 1:
-        found = _as_deep_as_configured(model, found) or found
-    if len(found) > 1:
-        listing = ", ".join(f"{name} ({len(block_list(model, name))} blocks)" for name in found)
+    if len(stacks) > 1:
+        stacks = _as_deep_as_configured(model, stacks) or stacks
+    if len(stacks) > 1:
+        listing = ", ".join(f"{name} ({len(block_list(model, name))} blocks)" for name in stacks)
         raise UnsupportedModel(
-            f"{type(model).__name__} has {len(found)} stacks: {listing}; choose one with layers='{found[-1]}'"
+            f"{type(model).__name__} has {len(stacks)} stacks: {listing}; choose one with layers='{stacks[-1]}'"
         )
-    return found[0]
+    return stacks[0]
 
 
 def block_list(model: nn.Module, path: str) -> nn.ModuleList:

@@ -9,7 +9,7 @@ of the submodule whose *output* is what it adds. Every submodule is tried; a pai
    multiplying it by alpha turns the branch's volume and nothing else;
 3. with `mlp` at zero a change of one token reaches other tokens, with `attn` at zero it does not.
 
-All three are asked up to rounding, in float32 also of a model in half precision (`layerwise.stack.precision`).
+All three hold up to rounding, in float32 also of a model in half precision (`layerwise.stack.precision`).
 
 Blocks that normalise after the addition (BERT) and blocks with one branch (Mamba) have no such pair and are refused.
 Of several pairs the one that completes last is taken: behind a norm of its own (Gemma 2) only that is linear.
@@ -30,19 +30,19 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
-from layerwise.plan.part import PARTS, Part, other
+from layerwise.plan.sublayer import SUBLAYERS, Sublayer, other_sublayer
 from layerwise.stack.blocks import block_list
+from layerwise.stack.executors.state import returned_state, with_returned_state
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.precision import computing_as, in_float32
 from layerwise.stack.rounding import ADDITIONS, apart, rounding
-from layerwise.stack.state import returned_state, with_returned_state
 
 if TYPE_CHECKING:
-    from layerwise.stack.capture import Capture
+    from layerwise.stack.executors.capture import Capture
     from layerwise.stack.stack import Stack
 
 Edit = Callable[[Tensor], Tensor]
-Pair = Mapping[Part, str]
+Pair = Mapping[Sublayer, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +78,25 @@ def find_branches(stack: Stack, captured: Capture) -> Branches:
 
 def _find(stack: Stack, captured: Capture) -> list[Pair | None]:
     """The pair of every layer, where one is proved."""
-    trials = tuple(_trials(stack, captured))
+    candidates = tuple(_candidates(stack, captured))
     # Nearly all layers are built alike: a pair that one layer proves is tried first on the others of its class.
     known: dict[type, list[Pair]] = defaultdict(list)
-    for trial in trials:
-        with computing_as(trial.state, trial.block):
-            if not _proved(trial, known) and (pair := next(filter(trial.proves, trial.pairs()), None)):
-                known[type(trial.block)].append(pair)
+    for candidate in candidates:
+        with computing_as(candidate.state, candidate.block):
+            if not _proved(candidate, known) and (pair := next(filter(candidate.proves, candidate.pairs()), None)):
+                known[type(candidate.block)].append(pair)
     pairs = []
-    for trial in trials:
-        with computing_as(trial.state, trial.block):
-            pairs.append(_proved(trial, known))
+    for candidate in candidates:
+        with computing_as(candidate.state, candidate.block):
+            pairs.append(_proved(candidate, known))
     return pairs
 
 
-def _trials(stack: Stack, captured: Capture) -> Iterator[_Trial]:
+def _candidates(stack: Stack, captured: Capture) -> Iterator[_Candidate]:
     """Every block with the clean state that reaches it."""
     state = captured.state
     for layer, block in enumerate(block_list(stack.model, stack.path)):
-        yield _Trial(block, state, partial(_applied, stack, layer, captured))
+        yield _Candidate(block, state, partial(_applied, stack, layer, captured))
         state = stack.apply(layer, state, captured)
 
 
@@ -104,9 +104,9 @@ def _applied(stack: Stack, layer: int, captured: Capture, state: Tensor) -> Tens
     return stack.apply(layer, state, captured)
 
 
-def _proved(trial: _Trial, known: Mapping[type, Sequence[Pair]]) -> Pair | None:
+def _proved(candidate: _Candidate, known: Mapping[type, Sequence[Pair]]) -> Pair | None:
     """The pair, among those known of its class, that a block proves too."""
-    return next((pair for pair in known.get(type(trial.block), ()) if trial.proves(pair, known=True)), None)
+    return next((pair for pair in known.get(type(candidate.block), ()) if candidate.proves(pair, known=True)), None)
 
 
 @contextmanager
@@ -132,14 +132,14 @@ def edited(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
 
 
 @contextmanager
-def only(block: nn.Module, pair: Pair, part: Part) -> Iterator[None]:
-    """Within the context the block computes `x + branch(x)` with the branch `part`; the other one is silent."""
-    with edited(block, pair[other(part)], torch.zeros_like):
+def only(block: nn.Module, pair: Pair, sublayer: Sublayer) -> Iterator[None]:
+    """Within the context the block computes `x + branch(x)` with the branch `sublayer`; the other one is silent."""
+    with edited(block, pair[other_sublayer(sublayer)], torch.zeros_like):
         yield
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _Candidate:
     """One block on one state: what happens when outputs of its submodules are edited."""
 
     block: nn.Module
@@ -149,7 +149,7 @@ class _Trial:
     def pairs(self) -> Iterator[Pair]:
         """Every ordered pair of submodules that return something shaped like the state, those completing last first.
 
-        Pairs that leave something to add when both are silent are left out; that is asked once for both orders.
+        Pairs that leave something to add when both are silent are left out; that is tested once for both orders.
         """
         silent: dict[frozenset[str], bool] = {}
         for first, second in permutations(reversed(self._writers()), 2):
@@ -180,9 +180,12 @@ class _Trial:
     def _proves(self, pair: Pair, known: bool) -> bool:
         if not self._is_identity_without(pair):
             return False
-        alone = {part: self._update({pair[other(part)]: torch.zeros_like}) for part in PARTS}
-        halved = {part: self._update({pair[other(part)]: torch.zeros_like, pair[part]: _half}) for part in PARTS}
-        if any(apart(halved[part] - alone[part] / 2, self.state) > ADDITIONS for part in PARTS):
+        alone = {sublayer: self._update({pair[other_sublayer(sublayer)]: torch.zeros_like}) for sublayer in SUBLAYERS}
+        halved = {
+            sublayer: self._update({pair[other_sublayer(sublayer)]: torch.zeros_like, pair[sublayer]: _half})
+            for sublayer in SUBLAYERS
+        }
+        if any(apart(halved[sublayer] - alone[sublayer] / 2, self.state) > ADDITIONS for sublayer in SUBLAYERS):
             return False
         mixes = self._mixes_tokens(pair, "attn") or (known and not alone["attn"].any())
         return mixes and not self._mixes_tokens(pair, "mlp")
@@ -205,11 +208,11 @@ class _Trial:
                 hooks.enter_context(edited(self.block, path, edit))
             return self.run(state) - state
 
-    def _mixes_tokens(self, pair: Pair, part: Part) -> bool:
-        """Whether another first token changes what the branch `part` alone adds to the other tokens."""
+    def _mixes_tokens(self, pair: Pair, sublayer: Sublayer) -> bool:
+        """Whether another first token changes what the branch `sublayer` alone adds to the other tokens."""
         changed = self.state.clone()
         changed[:, 0] = changed[:, 0].flip(-1) + 1
-        edits = {pair[other(part)]: torch.zeros_like}
+        edits = {pair[other_sublayer(sublayer)]: torch.zeros_like}
         before, after = self._update(edits), self._update(edits, changed)
         # The other tokens may be computed in other places of a product (experts), and added to the state.
         allowed = rounding(self.state.shape[-1], visits=1) * before.abs() + ADDITIONS * self.state.abs()

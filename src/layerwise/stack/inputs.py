@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.errors import ModelError
-from layerwise.stack.anatomy import tensors
+from layerwise.stack.checks.forward_trace import tensors
 from layerwise.stack.placement import device_of, dtype_of
 
 

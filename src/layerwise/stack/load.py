@@ -2,7 +2,7 @@
 
 Names and folders go through transformers, with safetensors only: a pickle can run code. A checkpoint that is cut short
 or that lacks weights of the stack is refused, because a model with random layers gives plausible numbers. Remote code
-runs only when asked for by name.
+runs only when it is named.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import transformers
 from torch import nn
 
 from layerwise.bounded import kind_of, named, shortened
-from layerwise.data.tokenizer import load_tokenizer
+from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
 from layerwise.stack.blocks import find_blocks
-from layerwise.stack.checkpoint_files import check_folder, check_size
-from layerwise.stack.complete import check_complete, check_types
+from layerwise.stack.checks.checkpoint_files import check_folder, check_size
+from layerwise.stack.checks.completeness import check_complete, check_types
 from layerwise.stack.inputs import example_inputs
-from layerwise.stack.stack import Source, Stack
+from layerwise.stack.stack import ModelOrigin, Stack
 
 # Models that come with the package, by the name a user types.
 EMBEDDED = {"demo": "models/demo", "demo-vit": "models/demo_vit"}
@@ -76,13 +76,13 @@ def load(
     """
     if isinstance(model, nn.Module):
         name = getattr(getattr(model, "config", None), "_name_or_path", "") or type(model).__name__
-        source = Source(name, getattr(getattr(model, "config", None), "_commit_hash", None))
+        source = ModelOrigin(name, getattr(getattr(model, "config", None), "_commit_hash", None))
         module = model
     else:
         name = str(model)
         place = _place(name)
         module = _pretrained(place, device, dtype, revision, trust_remote_code, adding)
-        source = Source(name, getattr(module.config, "_commit_hash", None) or revision)
+        source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision)
         tokenizer = tokenizer or _tokenizer(module, place, revision, trust_remote_code)
     _refuse_by_name(module)
     stack = Stack(module, find_blocks(module, layers), tokenizer=tokenizer, source=source)
@@ -110,15 +110,15 @@ def weight_hash(model: nn.Module) -> str:
 def resolve_device(device: str) -> torch.device:
     """The device for a user's word: `auto` is the accelerator torch finds, else the CPU."""
     if device == "auto":
-        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return found or torch.device("cpu")
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        return accelerator or torch.device("cpu")
     kind = device.partition(":")[0]
     if kind not in DEVICES:
         raise ModelError(f"device {device!r} is not known; {near_matches(kind, DEVICES)}")
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if kind != "cpu" and (found is None or found.type != kind):
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if kind != "cpu" and (accelerator is None or accelerator.type != kind):
         raise ModelError(
-            f"device {device!r} was asked for, but this machine has {found or 'only a CPU'}; use --device auto"
+            f"device {device!r} was asked for, but this machine has {accelerator or 'only a CPU'}; use --device auto"
         )
     try:
         return torch.device(device)
@@ -232,7 +232,7 @@ def _explained(place: str, error: Exception) -> ModelError:
     text = str(error).strip().splitlines()
     reason = shortened(" ".join(map(str.strip, text[:2])) or type(error).__name__, 300)
     if "trust_remote_code" in str(error):
-        return ModelError(f"{place} comes with its own code, which is not run unless you ask: --trust-remote-code")
+        return ModelError(f"{place} comes with its own code, which is not run without --trust-remote-code")
     if f"`{OWN_TYPES}" in str(error):
         return ModelError(
             f"{place} holds a model of layerwise's own kind: `import layerwise.models` before it is loaded"
@@ -251,7 +251,7 @@ def _refuse_lost_parts(place: str, report: Any, adding: tuple[str, ...]) -> None
         if name not in adding and any(key.startswith(f"{name}.") for key in report["unexpected_keys"]):
             raise UnsupportedModel(
                 f"the layers of {place} were trained with {what} ({name}), which plain transformers leaves out; open "
-                "it with layerwise.train.trained.open_trained, or ask it with `layerwise robustness`"
+                "it with layerwise.train.load_trained.open_trained, or evaluate it with `layerwise robustness`"
             )
 
 
@@ -279,7 +279,7 @@ def _refuse_by_name(module: nn.Module) -> None:
         raise UnsupportedModel(
             "the model is spread over several devices by device_map; load it onto one with device=..."
         )
-    hooked = [name for name, part in module.named_modules() if hasattr(part, "_hf_hook")]
+    hooked = [name for name, sublayer in module.named_modules() if hasattr(sublayer, "_hf_hook")]
     if hooked:
         raise UnsupportedModel(
             f"accelerate hooks are attached to {hooked[0] or 'the model'} (device_map or offloading); "

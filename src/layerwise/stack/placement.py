@@ -15,7 +15,7 @@ def device_of(module: nn.Module) -> torch.device:
     >>> device_of(nn.Identity())
     device(type='cpu')
     """
-    return next((tensor.device for tensor in _held(module)), torch.device("cpu"))
+    return next((tensor.device for tensor in _stored_tensors(module)), torch.device("cpu"))
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
@@ -24,8 +24,8 @@ def dtype_of(module: nn.Module) -> torch.dtype:
     >>> dtype_of(nn.Linear(2, 2).half())
     torch.float16
     """
-    return next((tensor.dtype for tensor in _held(module) if tensor.is_floating_point()), torch.float32)
+    return next((tensor.dtype for tensor in _stored_tensors(module) if tensor.is_floating_point()), torch.float32)
 
 
-def _held(module: nn.Module) -> Iterator[Tensor]:
+def _stored_tensors(module: nn.Module) -> Iterator[Tensor]:
     return chain(module.parameters(), module.buffers())

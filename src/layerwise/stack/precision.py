@@ -1,9 +1,10 @@
 """Questions about a half-precision model that only float32 can answer, at the memory of one block more.
 
-In bfloat16 the rounding of one addition is as large as what many a layer adds, so nothing can be told from it. What
-has to be told from rounding is therefore computed in float32, by the model itself: whatever surrounds its blocks is
-widened for as long as the question takes, and each block only while it runs. No parameter is touched. The modules hold
-float32 copies in their place for a while, and then the parameters again, the same objects with the same bits.
+In bfloat16 the rounding of one addition is as large as what many a layer adds, so nothing can be distinguished from it.
+What has to be distinguished from rounding is therefore computed in float32, by the model itself: whatever surrounds its
+blocks is widened for as long as the question takes, and each block only while it runs. No parameter is touched. The
+modules hold float32 copies in their place for a while, and then the parameters again, the same objects with the same
+bits.
 
 float32 is enough, and every device has it.
 """
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 
 from layerwise.errors import LayerwiseError
 from layerwise.stack.blocks import block_list
-from layerwise.stack.occupancy import examining
+from layerwise.stack.executors.occupancy import inspecting
 from layerwise.stack.rounding import HALF
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def in_float32(stack: Stack, inputs: Inputs, compute: Callable[[Inputs], Answer]
     """
     stacks = (stack, *stack.sources.values(), *others)
     models = {id(each.model): each for each in stacks}.values()
-    with examining(stack.model, stack.path, stack.source.name), _exact_products():
+    with inspecting(stack.model, stack.path, stack.source.name), _exact_products():
         if not any(_is_half(each.model) for each in models):
             return compute(inputs)
         try:
@@ -124,10 +125,10 @@ def _held_in_float32(modules: Iterable[nn.Module]) -> Iterator[None]:
 @contextmanager
 def _attention_of_any_dtype(model: nn.Module) -> Iterator[None]:
     """Within the context no attention is left to flash kernels, which are for half precision alone."""
-    found = {
+    configs = {
         id(config): config for module in model.modules() if (config := getattr(module, "config", None)) is not None
     }
-    before = [(config, getattr(config, "_attn_implementation", None)) for config in found.values()]
+    before = [(config, getattr(config, "_attn_implementation", None)) for config in configs.values()]
     flash = [(config, name) for config, name in before if isinstance(name, str) and "flash" in name]
     try:
         for config, _ in flash:

@@ -14,7 +14,7 @@ kernels add in blocks. In float32 that is 6e-6 for 5 layers of width 32, and 2e-
 
 eps is that of float32, also for float64: most models compute norms, softmax and rotary angles in float32 whatever the
 dtype of the rest. In half precision such a bound would let anything pass, and only equal bits are equal: what is to be
-told from rounding there is computed in float32 (`layerwise.stack.precision`).
+distinguished from rounding there is computed in float32 (`layerwise.stack.precision`).
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ def same(left: Tensor, right: Tensor) -> bool:
     return left.shape == right.shape and bool(_equal(left, right).all())
 
 
-def gap(found: Tensor, expected: Tensor) -> float:
+def gap(actual: Tensor, expected: Tensor) -> float:
     """How far two computations are apart: infinitely, where their shapes differ or one of them alone is not finite.
 
     >>> round(gap(torch.tensor([[30.0, 45.0], [3.0, 4.0]]), torch.tensor([[30.0, 40.0], [3.0, 4.0]])), 3)
     0.1
     """
-    if found.shape != expected.shape:
+    if actual.shape != expected.shape:
         return math.inf
-    return apart((found - expected).masked_fill(_equal(found, expected), 0.0), expected)
+    return apart((actual - expected).masked_fill(_equal(actual, expected), 0.0), expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,10 @@ class Agreement:
         return f"apart by {self.gap:.2g} of their size, rounding may leave {self.rounding:.2g}"
 
 
-def compare(found: Tensor, expected: Tensor, width: int, visits: int) -> Agreement:
+def compare(actual: Tensor, expected: Tensor, width: int, visits: int) -> Agreement:
     """Whether two computations of `visits` layers of `width` agree: up to rounding, or to the bit in half precision."""
-    half = found.dtype in HALF or expected.dtype in HALF
-    return Agreement(gap(found, expected), 0.0 if half else rounding(width, visits))
+    half = actual.dtype in HALF or expected.dtype in HALF
+    return Agreement(gap(actual, expected), 0.0 if half else rounding(width, visits))
 
 
 def apart(difference: Tensor, beside: Tensor) -> float:

@@ -18,23 +18,24 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.errors import ModelError, UnsupportedModel
-from layerwise.plan import Part, Plan
-from layerwise.stack import anatomy, capture, occupancy, proofs, visits
-from layerwise.stack.anatomy import Anatomy
+from layerwise.plan import Plan, Sublayer
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches, find_branches, only
-from layerwise.stack.capture import Capture
-from layerwise.stack.entries import own_blocks
+from layerwise.stack.checks import forward_trace, requirements
+from layerwise.stack.checks.compatibility import check_compatible
+from layerwise.stack.checks.forward_trace import BlockTrace
+from layerwise.stack.checks.layer_types import refuse_loss_of_a_kind
+from layerwise.stack.executors import capture, in_place, occupancy
+from layerwise.stack.executors.capture import Capture
+from layerwise.stack.executors.entries import own_blocks
+from layerwise.stack.executors.state import Merger, follow, returned_state, with_state
+from layerwise.stack.history.tracker import KEYWORD, HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
-from layerwise.stack.kinds import refuse_loss_of_a_kind
 from layerwise.stack.placement import device_of, dtype_of
-from layerwise.stack.recorded import KEYWORD, Recorded
-from layerwise.stack.sources import check_alike
-from layerwise.stack.state import Merger, follow, returned_state, with_state
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelOrigin:
     """Where a model came from: the name the user gave, its revision, and a digest of its weights."""
 
     name: str
@@ -52,18 +53,18 @@ class Stack:
     """
 
     def __init__(
-        self, model: nn.Module, path: str, *, tokenizer: Any | None = None, source: Source | None = None
+        self, model: nn.Module, path: str, *, tokenizer: Any | None = None, source: ModelOrigin | None = None
     ) -> None:
         self.model = model
         self.path = path
         self.tokenizer = tokenizer
-        self.source = source or Source(type(model).__name__)
+        self.source = source or ModelOrigin(type(model).__name__)
         self._blocks = block_list(model, path)
         self.depth = len(self._blocks)
         self.sources: Mapping[str, Stack] = {}
         self.head_by_token = False
-        self._anatomy: Anatomy | None = None
-        self._recorded: Recorded | None = None
+        self._trace: BlockTrace | None = None
+        self._recorded: HistoryTracker | None = None
         self._branches: Branches | None = None
         self._unsplit: str | None = None
 
@@ -76,7 +77,7 @@ class Stack:
 
         All that is not a layer (embedding, norm, head, tokenizer) is that of the first model, and so is a layer without
         a name. No weight is copied. Raises `ModelError`, naming the first difference, for models that are not built
-        alike (see `layerwise.stack.sources`).
+        alike (see `layerwise.stack.checks.compatibility`).
 
         >>> from layerwise.stack import load
         >>> demo = load("demo")
@@ -85,11 +86,11 @@ class Stack:
         """
         for stack in sources.values():
             stack._refuse_while_in_place("take layers from several models")
-        check_alike(sources)
-        shell = next(iter(sources.values()))
-        merged = copy.copy(shell)
+        check_compatible(sources)
+        host = next(iter(sources.values()))
+        merged = copy.copy(host)
         merged.sources = dict(sources)
-        merged.source = Source(", ".join(f"{name}: {stack.source.name}" for name, stack in sources.items()))
+        merged.source = ModelOrigin(", ".join(f"{name}: {stack.source.name}" for name, stack in sources.items()))
         return merged
 
     @property
@@ -117,48 +118,48 @@ class Stack:
 
     # -- the reference executor ---------------------------------------------------------------------------------
 
-    def inspect(self, **inputs: Any) -> Anatomy:
+    def inspect(self, **inputs: Any) -> BlockTrace:
         """Prove on `inputs` that the model can be re-planned; raises `UnsupportedModel` with the reason if not.
 
         Three proofs, all by behaviour: the blocks run once each and in order and hand on nothing but the hidden state
-        (`anatomy.observe`); the identity plan gives the model's own output bit for bit; and another order run in place
-        equals the same order run step by step, so that no block's function depends on its position.
+        (`forward_trace.trace_blocks`); the identity plan gives the model's own output bit for bit; and another order
+        run in place equals the same order run step by step, so that no block's function depends on its position.
         """
-        asked = accepted(self.model, inputs)
+        arguments = accepted(self.model, inputs)
         try:
             # Not inference mode: what a model keeps from its first pass (BEiT, for all models of its class) must serve
             # a later training.
             with (
-                occupancy.examining(self.model, self.path, self.source.name),
+                occupancy.inspecting(self.model, self.path, self.source.name),
                 evaluating(self.model),
                 torch.no_grad(),
             ):
-                self._anatomy = anatomy.observe(self.model, own_blocks(self._blocks), asked)
-                self._recorded = Recorded(type(self.model).__name__) if self._anatomy.mixes else None
-                own = main_tensor(self._anatomy.output)
-                proofs.prove_repeatable(self, asked, own)
-                proofs.prove_identity(self, asked, own)
-                proofs.prove_free_of_position(self, inputs)
-                self.head_by_token = proofs.head_acts_by_token(self, asked, own)
+                self._trace = forward_trace.trace_blocks(self.model, own_blocks(self._blocks), arguments)
+                self._recorded = HistoryTracker(type(self.model).__name__) if self._trace.mixes else None
+                own = main_tensor(self._trace.output)
+                requirements.prove_repeatable(self, arguments, own)
+                requirements.prove_identity(self, arguments, own)
+                requirements.prove_free_of_position(self, inputs)
+                self.head_by_token = requirements.head_acts_by_token(self, arguments, own)
         except ModelError:
-            self._anatomy = None
+            self._trace = None
             raise
         except Exception as error:  # a model may fail in any way when its blocks are called out of turn
-            self._anatomy = None
+            self._trace = None
             raise UnsupportedModel(
                 f"{type(self.model).__name__} fails when its layers are run one by one: {type(error).__name__}: {error}"
             ) from error
-        self._anatomy = replace(self._anatomy, output=None)
-        return self._anatomy
+        self._trace = replace(self._trace, output=None)
+        return self._trace
 
     def capture(self, **inputs: Any) -> Capture:
         """Run the model up to its blocks: the state before the first, and the arguments of each layer."""
         self._refuse_while_in_place("capture a batch")
-        if self._anatomy is None:
+        if self._trace is None:
             self.inspect(**inputs)
-        assert self._anatomy is not None
+        assert self._trace is not None
         with occupancy.capturing(self.model, self.path, self.source.name, "capture a batch"):
-            captured = capture.capture(self.model, self._blocks, self._anatomy, accepted(self.model, inputs))
+            captured = capture.capture(self.model, self._blocks, self._trace, accepted(self.model, inputs))
         if self._recorded is not None:
             self._recorded.begin(captured.state)
         return captured
@@ -178,19 +179,19 @@ class Stack:
         return own_blocks(self._blocks)[layer] if source is None else self.sources[source].block(layer)
 
     def apply(
-        self, layer: int, state: Tensor, captured: Capture, part: Part | None = None, source: str | None = None
+        self, layer: int, state: Tensor, captured: Capture, sublayer: Sublayer | None = None, source: str | None = None
     ) -> Tensor:
         """Run one layer, of the named source if there is one, on `state`; same shape out as in.
 
-        It is called with the arguments that this model captured for the layer of that number. With a `part` only that
-        half of the layer runs: `x + branch(x)`, the other branch silent. Raises `UnsupportedModel` if the model cannot
-        be split.
+        It is called with the arguments that this model captured for the layer of that number. With a `sublayer` only
+        that half of the layer runs: `x + branch(x)`, the other branch silent. Raises `UnsupportedModel` if the model
+        cannot be split.
         """
         block = self.block(layer, source)
         args, kwargs = self.call(layer, state, captured)
-        if part is None:
+        if sublayer is None:
             return self.note(layer, state, returned_state(block(*args, **kwargs)))
-        with only(block, self.branches(captured).paths[layer], part):
+        with only(block, self.branches(captured).paths[layer], sublayer):
             return returned_state(block(*args, **kwargs))
 
     def call(self, layer: int, state: Tensor, captured: Capture) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -205,8 +206,8 @@ class Stack:
         """Say that `after` is what `layer` makes of `before`, for a state made otherwise than by `apply`; go on with
         what is returned.
 
-        Only layers that read more than the state before them (see `layerwise.stack.record`) need to know; to all others
-        it means nothing.
+        Only layers that read more than the state before them (see `layerwise.stack.history.depth_history`) need to
+        know; to all others it means nothing.
         """
         return after if self._recorded is None else self._recorded.note(layer, before, after)
 
@@ -215,7 +216,7 @@ class Stack:
         return change(state) if self._recorded is None else self._recorded.changed(state, change)
 
     def branches(self, captured: Capture | None = None) -> Branches:
-        """The two branches of every layer, found and proved when first asked for (see `layerwise.stack.branches`).
+        """The two branches of every layer, found and proved when first used (see `layerwise.stack.branches`).
 
         They are proved on a small batch that layerwise makes up or, for inputs that it cannot make up, on `captured`.
         Raises `UnsupportedModel` with the reason if a layer cannot be split, and `ModelError` if there is no batch.
@@ -257,7 +258,7 @@ class Stack:
         state = captured.state
         yield state
         for step in plan.steps():
-            state = follow(step, state, self.apply(step.layer, state, captured, step.part, step.source), groups)
+            state = follow(step, state, self.apply(step.layer, state, captured, step.sublayer, step.source), groups)
             yield state
 
     def run(self, plan: Plan | str, captured: Capture) -> Tensor:
@@ -271,14 +272,14 @@ class Stack:
     def finish(self, state: Tensor, inputs: Mapping[str, Any]) -> Any:
         """What the model returns on `inputs` when its blocks arrive at `state`: its own norm, pooler and head."""
         self._refuse_while_in_place("finish a state")
-        if self._anatomy is None:
+        if self._trace is None:
             raise ModelError("finish needs a captured batch first: call stack.capture(**inputs)")
         inputs = accepted(self.model, inputs)
         with occupancy.capturing(self.model, self.path, self.source.name, "finish a state"):
             if self._recorded is None:
-                return capture.finish(self.model, self._blocks, self._anatomy, inputs, state)
+                return capture.finish(self.model, self._blocks, self._trace, inputs, state)
             way = self._recorded.way(state)
-            return capture.finish_recorded(self.model, self._blocks, self._anatomy, inputs, way, state)
+            return capture.finish_recorded(self.model, self._blocks, self._trace, inputs, way, state)
 
     def output(self, plan: Plan | str, **inputs: Any) -> Any:
         """What the model returns under `plan`, step by step."""
@@ -320,8 +321,8 @@ class Stack:
         self._refuse_while_in_place(f"run {plan}")
         self.check(plan)
         refuse_loss_of_a_kind(self.model, self.path, plan)
-        branches = self.branches() if plan.has_halves() else None
-        with visits.in_place(self, plan, branches, single_pass=single_pass):
+        branches = self.branches() if plan.has_sublayers() else None
+        with in_place.in_place(self, plan, branches, single_pass=single_pass):
             yield self
 
     def _refuse_while_in_place(self, wish: str) -> None:

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.errors import MeasureError
-from layerwise.plan import PARTS, Plan
-from layerwise.plan.part import named
+from layerwise.plan import SUBLAYERS, Plan
+from layerwise.plan.sublayer import named
 from layerwise.stack.blocks import block_list
-from layerwise.stack.capture import Capture
+from layerwise.stack.executors.capture import Capture
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
 from layerwise.stack.precision import in_float32
 from layerwise.stack.rounding import HALF_OF_THE_DIGITS, Agreement, compare, gap
@@ -84,29 +84,29 @@ def _laws_up_to_rounding(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) ->
 
 def _no_copy_law(stack: Stack, plan: Plan) -> Law:
     models = [stack.model, *(source.model for source in stack.sources.values())]
-    storage = {tensor.data_ptr() for model in models for _, tensor in _held(model)}
+    storage = {tensor.data_ptr() for model in models for _, tensor in _stored_tensors(model)}
     with stack.under(plan):
         visits = block_list(stack.model, stack.path)
-        copied = [name for each in visits for name, tensor in _held(each) if tensor.data_ptr() not in storage]
+        copied = [name for each in visits for name, tensor in _stored_tensors(each) if tensor.data_ptr() not in storage]
     return Law("no weight is copied", not copied, copied[0] if copied else f"{len(storage)} tensors, the same storage")
 
 
-def _held(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def _stored_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     return chain(model.named_parameters(), model.named_buffers())
 
 
 def _half_laws(stack: Stack, plan: Plan, captured: Capture) -> Iterator[Law]:
     """For every layer that the plan halves: its halves in turn, or side by side and summed, are the layer."""
-    halved = dict.fromkeys((step.layer, step.source) for step in plan.steps() if step.part is not None)
+    halved = dict.fromkeys((step.layer, step.source) for step in plan.steps() if step.sublayer is not None)
     states = list(stack.states(Plan.identity(stack.depth), captured)) if halved else []
     for layer, source in halved:
         state, name = states[layer], named(layer, None, source)
         whole = stack.apply(layer, state, captured, source=source)
-        attn, mlp = (stack.apply(layer, state, captured, part, source) for part in PARTS)
+        attn, mlp = (stack.apply(layer, state, captured, sublayer, source) for sublayer in SUBLAYERS)
         ways = {"in turn": stack.apply(layer, attn, captured, "mlp", source), "side by side": attn + mlp - state}
         laws = [
-            _near(f"{name}.attn and {name}.mlp {way} = {name}", compare(found, whole, state.shape[-1], visits=1))
-            for way, found in ways.items()
+            _near(f"{name}.attn and {name}.mlp {way} = {name}", compare(output, whole, state.shape[-1], visits=1))
+            for way, output in ways.items()
         ]
         yield next((law for law in laws if law.holds), laws[0])
 
@@ -151,14 +151,14 @@ def _same_text(fast: Any, slow: Any) -> tuple[bool, str]:
     """Whether two decodings agree, and in what: in their logits, for as long as their tokens are the same."""
     new, texts = len(fast.logits), len(fast.sequences)
     unlike = (fast.sequences != slow.sequences).any(dim=0)[-new:].nonzero().flatten().tolist()
-    told = f"token {unlike[0]} differs" if unlike else f"{new * texts} tokens equal"
+    outcome = f"token {unlike[0]} differs" if unlike else f"{new * texts} tokens equal"
     steps = range(unlike[0] + 1) if unlike else range(new)
     if len(fast.logits[0]) != texts:  # beams that are as good as each other change places on the way to one text
         steps = steps[-1:] if unlike else range(0)
     if not steps:
-        return True, told
+        return True, outcome
     worst = Agreement(max(gap(fast.logits[step], slow.logits[step]) for step in steps), HALF_OF_THE_DIGITS)
-    return worst.holds, f"{told}; logits {worst}"
+    return worst.holds, f"{outcome}; logits {worst}"
 
 
 def _generate(stack: Stack, ids: Tensor, mask: Tensor, **options: Any) -> Any:

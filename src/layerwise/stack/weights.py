@@ -2,7 +2,7 @@
 
 None of it copies a model. `apply_with` runs one layer with other weights and changes nothing; `substituted` puts other
 values into the model's own parameters, for whatever needs the whole model, and puts the old ones back to the bit;
-`twin` is a second model of the same configuration with the weights it would have before training.
+`random_twin` is a second model of the same configuration with the weights it would have before training.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from transformers import PreTrainedModel
 
 from layerwise.errors import ModelError, UnsupportedModel, near_matches
 from layerwise.stack.blocks import block_list
+from layerwise.stack.executors.state import returned_state
 from layerwise.stack.inputs import example_inputs
-from layerwise.stack.stack import Source, Stack
-from layerwise.stack.state import returned_state
+from layerwise.stack.stack import ModelOrigin, Stack
 
 if TYPE_CHECKING:
-    from layerwise.stack.capture import Capture
+    from layerwise.stack.executors.capture import Capture
 
 Weights = Mapping[str, Tensor]
 
@@ -83,7 +83,7 @@ def substituted(stack: Stack, weights: Mapping[int, Weights]) -> Iterator[Stack]
                 parameter.copy_(old)
 
 
-def twin(stack: Stack, seed: int) -> Stack:
+def random_twin(stack: Stack, seed: int) -> Stack:
     """A randomly initialised twin: the same configuration, weights as the model class draws them before training.
 
     The null of every measure of a trained model: what it says of a network that has learned nothing. `seed` alone
@@ -107,7 +107,7 @@ def twin(stack: Stack, seed: int) -> Stack:
             "edited), so a model drawn from the configuration is not its twin"
         )
     made = Stack(
-        fresh, stack.path, tokenizer=stack.tokenizer, source=Source(f"{stack.source.name} (randomly initialised)")
+        fresh, stack.path, tokenizer=stack.tokenizer, source=ModelOrigin(f"{stack.source.name} (randomly initialised)")
     )
     inputs = example_inputs(fresh)
     if inputs is not None:

@@ -1,0 +1,27 @@
+"""Trainings: recipes, the Trainer that runs plans, and, from `layerwise.train`, one function for each way of training.
+
+    layerwise.train.robust("demo-vit", methods=("layershuffle", "layerdrop"))
+    layerwise.train.layershuffle("demo-vit")
+    layerwise.train.elc("texts/", size="small", seeds=3)
+    layerwise.train.growth("MODEL", "texts/", schedule="stacking")
+
+The functions are those of `layerwise.experiments.verbs`; they are resolved when they are first used.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+_VERBS = {"elc": "train_elc", "growth": "train_growth", "robust": "train_robust"}
+"""The functions of `layerwise.experiments.verbs`, by what they are called here."""
+
+
+def __getattr__(name: str) -> Any:
+    verbs = "layerwise.experiments.verbs"
+    if name in _VERBS:
+        return getattr(import_module(verbs), _VERBS[name])
+    if not name.startswith("_") and name.replace("_", "-") in import_module("layerwise.train.methods").METHODS:
+        return partial(import_module(verbs).train_robust, methods=name.replace("_", "-"))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -49,8 +49,10 @@ def training_arguments(values: Mapping[str, Any]) -> TrainingArguments:
 
 def _near(name: str, known: set[str]) -> str:
     """The close spellings; all of the more than a hundred would help nobody."""
-    found = near_matches(name, known)
-    return found.partition(" Known: ")[0] if "did you mean" in found else "see its documentation of TrainingArguments"
+    matches = near_matches(name, known)
+    return (
+        matches.partition(" Known: ")[0] if "did you mean" in matches else "see its documentation of TrainingArguments"
+    )
 
 
 def _wanted(hint: Any) -> tuple[type, ...]:

@@ -1,4 +1,4 @@
-"""The clock of a training: seconds over all its sittings, noted in the Trainer's own log, and told to who watches."""
+"""The clock of a training: seconds over all its sessions, stored in the Trainer's own log and passed to callbacks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from layerwise.results.pedigree import Moment
+from layerwise.results.training_record import LogEntry
 
 Progress = Callable[[int, int, float | None], None]
 """Told the step, all steps, and the last training loss that was noted."""
@@ -17,7 +17,7 @@ _KINDS = {"loss": "train", "eval_loss": "validation"}
 
 
 class Clock(TrainerCallback):
-    """Counts the seconds of all sittings into the log, and tells who watches."""
+    """Adds the seconds of all sessions to the log, and passes them to the callback."""
 
     def __init__(self, progress: Progress | None) -> None:
         self.progress = progress
@@ -26,7 +26,7 @@ class Clock(TrainerCallback):
         self.before = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Take up the seconds of earlier sittings."""
+        """Read the seconds of earlier sessions."""
         self.begun = time.perf_counter()
         self.before = seconds_of(state.log_history)
 
@@ -43,14 +43,14 @@ class Clock(TrainerCallback):
 
 
 def seconds_of(history: Sequence[dict[str, Any]]) -> float:
-    """The seconds of all sittings that a log tells of."""
+    """The seconds of all sessions in a log."""
     return max((float(entry["seconds"]) for entry in history if "seconds" in entry), default=0.0)
 
 
-def moments(history: Sequence[dict[str, Any]]) -> tuple[Moment, ...]:
+def moments(history: Sequence[dict[str, Any]]) -> tuple[LogEntry, ...]:
     """The losses in a log, in its order."""
     return tuple(
-        Moment(int(entry["step"]), kind, float(entry[key]))
+        LogEntry(int(entry["step"]), kind, float(entry[key]))
         for entry in history
         for key, kind in _KINDS.items()
         if key in entry

@@ -52,7 +52,7 @@ class FiniteTrainer(Trainer):
         """The parent's norm, taken between the last pass of a step and the step. Raises `TrainError` for one that is
         not finite, unless a scaler will skip the step."""
         norm = super()._get_grad_norm(model, grad_norm)
-        if norm is None:  # DeepSpeed steps by itself, before anyone is asked
+        if norm is None:  # DeepSpeed steps by itself, before this check
             return norm
         size = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
         if not math.isfinite(size) and not self._skips():

@@ -62,7 +62,7 @@ def seconds_a_step(history: Sequence[dict[str, Any]], first: int, end: int) -> f
 
 
 def figures_of(history: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """`step_seconds` (median) and `peak_bytes` (highest) over the whole of a log, where it tells them."""
+    """`step_seconds` (median) and `peak_bytes` (highest) over the whole of a log, where it has them."""
     steps = [float(entry["step_seconds"]) for entry in history if "step_seconds" in entry]
     peaks = [float(entry["peak_bytes"]) for entry in history if "peak_bytes" in entry]
     return {**({"step_seconds": median(steps)} if steps else {}), **({"peak_bytes": max(peaks)} if peaks else {})}

@@ -1,4 +1,4 @@
-"""LayerShuffle-position: every layer is told where it stands now (Freiberger et al. 2024, section 3.3).
+"""LayerShuffle-position: every layer has its current position as input (Freiberger et al. 2024, section 3.3).
 
 Before layer l runs at position p of the plan in place, its input z of shape (batch, seq, width) becomes
 
@@ -23,15 +23,15 @@ from torch.utils.hooks import RemovableHandle
 from layerwise.errors import TrainError
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
-from layerwise.stack.state import read_state, with_state
-from layerwise.train.recipe import PositionOptions
+from layerwise.stack.executors.state import read_state, with_state
+from layerwise.train.methods.layershuffle import PositionOptions
 
 NAME = "layer_positions"
 """The submodule's name in the model, and the beginning of its parameters' names."""
 
 
 class PositionEncoding(nn.Module):
-    """What tells `depth` layers of a stream of `width` features their position."""
+    """What gives `depth` layers of a stream of `width` features their position."""
 
     def __init__(self, depth: int, width: int, options: PositionOptions) -> None:
         super().__init__()
@@ -47,8 +47,8 @@ class PositionEncoding(nn.Module):
     def forward(self, state: Tensor, layer: int, position: int) -> Tensor:
         """The state (batch, seq, width) as `layer` reads it at `position`."""
         table = self.tables[layer % len(self.tables)]
-        told = table[position].to(state.dtype).expand(*state.shape[:-1], -1)
-        mixed = self.projections[layer](self.norms[layer](torch.cat((state, told), dim=-1)))
+        embedding = table[position].to(state.dtype).expand(*state.shape[:-1], -1)
+        mixed = self.projections[layer](self.norms[layer](torch.cat((state, embedding), dim=-1)))
         return state + self.dropout(self.activation(mixed))
 
 
@@ -62,7 +62,7 @@ def attach(stack: Stack, options: PositionOptions) -> PositionEncoding:
     encoding = PositionEncoding(stack.depth, width, options).to(stack.device, stack.dtype)
     stack.model.add_module(NAME, encoding)
     for layer, block in enumerate(block_list(stack.model, stack.path)):
-        _tell(stack, encoding, layer, block)
+        _add_position(stack, encoding, layer, block)
     return encoding
 
 
@@ -78,24 +78,26 @@ def stream_width(stack: Stack) -> int:
     return width
 
 
-def place_of(stack: Stack, block: nn.Module) -> int | None:
+def position_of(stack: Stack, block: nn.Module) -> int | None:
     """Where `block`, or a twin of it, stands in its model's list at this moment; `None` while another model runs it."""
-    return next((place for place, entry in enumerate(block_list(stack.model, stack.path)) if entry is block), None)
+    return next(
+        (position for position, entry in enumerate(block_list(stack.model, stack.path)) if entry is block), None
+    )
 
 
-def _tell(stack: Stack, encoding: PositionEncoding, layer: int, block: nn.Module) -> RemovableHandle:
+def _add_position(stack: Stack, encoding: PositionEncoding, layer: int, block: nn.Module) -> RemovableHandle:
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        place = place_of(stack, module)
-        if place is None:
+        position = position_of(stack, module)
+        if position is None:
             raise TrainError(
-                f"layer {layer} of {stack.source.name} is told its position by a part of its own model, and another "
+                f"layer {layer} of {stack.source.name} reads its position from a part of its own model, and another "
                 "model runs it: layers that were trained with a position encoding cannot be merged"
             )
-        if place >= stack.depth:
+        if position >= stack.depth:
             raise TrainError(
-                f"visit {place + 1} of the plan has no position encoding: the model learned {stack.depth} positions, "
-                f"so plans have at most {stack.depth} visits"
+                f"visit {position + 1} of the plan has no position encoding: the model learned {stack.depth} "
+                f"positions, so plans have at most {stack.depth} visits"
             )
-        return with_state(args, kwargs, encoding(read_state(args, kwargs), layer, place))
+        return with_state(args, kwargs, encoding(read_state(args, kwargs), layer, position))
 
     return block.register_forward_pre_hook(hook, with_kwargs=True)

@@ -1,4 +1,4 @@
-"""The processes of a training that torchrun may have started, as their environment tells."""
+"""The processes of a training that torchrun may have started, as their environment says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WITHOUT_BITS = (
     "dataloader_num_workers", "dataloader_pin_memory", "dataloader_prefetch_factor", "dataloader_persistent_workers",
     "save_total_limit",
 )  # fmt: skip
-"""Training arguments that change what is told and kept of a training, and no weight."""
+"""Training arguments that change what is reported and kept of a training, and no weight."""
 
 
 def is_first_process() -> bool:
@@ -29,10 +29,10 @@ def is_alone() -> bool:
 def training_settings(arguments: Mapping[str, Any]) -> dict[str, object]:
     """What, besides its recipe, decides the bits of a training: the processes, and the further `TrainingArguments`."""
     given = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_BITS}
-    found: dict[str, object] = {"processes": os.environ.get("WORLD_SIZE", "1")}
+    values: dict[str, object] = {"processes": os.environ.get("WORLD_SIZE", "1")}
     if given:
-        found["set"] = ", ".join(f"{name}={json.dumps(value, default=str)}" for name, value in given.items())
-    return found
+        values["set"] = ", ".join(f"{name}={json.dumps(value, default=str)}" for name, value in given.items())
+    return values
 
 
 def shared_recipe(options: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, object]:

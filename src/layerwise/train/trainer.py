@@ -24,12 +24,11 @@ from torch.utils.data import Sampler
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.train.finite import FiniteTrainer
-from layerwise.train.prediction import PositionPrediction
-from layerwise.train.wiring import LayerWiring
+from layerwise.train.variant import AddsLoss, HasOwnRate
 
 
 class Plans(Protocol):
-    """Plans by place: `layerwise.plan.samplers.Draws`, or the phases of a schedule."""
+    """Plans by place: `layerwise.plan.samplers.SeededSampler`, or the phases of a schedule."""
 
     def at(self, *place: int) -> Plan:
         """The plan of a training pass at (step, pass within the step), or of a validation batch at (batch)."""
@@ -39,9 +38,10 @@ class Plans(Protocol):
 class PlanTrainer(FiniteTrainer):
     """A Trainer over the model of `stack` that draws the plan of every pass.
 
-    `draws` are those of training, `validation` those of validation; `prediction`, where there is one, adds its loss to
-    the task's; `wiring`, where there is one, is optimised as its options say; `order` is that in which training
-    examples are read, the parent's if there is none. Everything else is the parent's.
+    `draws` are those of training, `validation` those of validation; `added` is what a variant attached to the model:
+    its loss is added to the task's, and its parameters learn at a rate of their own, where it has those (`AddsLoss`,
+    `HasOwnRate`). `order` is that in which training examples are read, the parent's if there is none. Everything else
+    is the parent's.
     """
 
     def __init__(
@@ -50,8 +50,7 @@ class PlanTrainer(FiniteTrainer):
         stack: Stack,
         draws: Plans,
         validation: Plans,
-        prediction: PositionPrediction | None = None,
-        wiring: LayerWiring | None = None,
+        added: object = None,
         order: Sampler[int] | None = None,
         **options: Any,
     ) -> None:
@@ -59,8 +58,7 @@ class PlanTrainer(FiniteTrainer):
         self.stack = stack
         self.draws = draws
         self.validation = validation
-        self.prediction = prediction
-        self.wiring = wiring
+        self.added = added
         self.order = order
         self._step = -1
         self._pass = 0
@@ -74,17 +72,17 @@ class PlanTrainer(FiniteTrainer):
         """The parent's optimiser; layer weights leave its groups for one of their own."""
         first = self.optimizer is None
         optimizer = super().create_optimizer(*args, **kwargs)
-        if self.wiring is None or not first:
+        if not isinstance(self.added, HasOwnRate) or not first:
             return optimizer
-        raw = self.wiring.raw
+        own, factor = self.added.own_rate()
+        ids = {id(parameter) for parameter in own}
         for group in optimizer.param_groups:
-            group["params"] = [parameter for parameter in group["params"] if parameter is not raw]
-        rate = self.args.learning_rate * self.wiring.options.rate
-        optimizer.add_param_group({"params": [raw], "lr": rate, "weight_decay": 0.0})
+            group["params"] = [parameter for parameter in group["params"] if id(parameter) not in ids]
+        optimizer.add_param_group({"params": own, "lr": self.args.learning_rate * factor, "weight_decay": 0.0})
         return optimizer
 
     def figures(self) -> dict[str, float]:
-        """What this kind of training has to tell when it is done, by name; nothing that the log does not."""
+        """The figures of a finished training, by name, that are not in the log."""
         return {}
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
@@ -111,14 +109,14 @@ class PlanTrainer(FiniteTrainer):
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The task's loss, and the prediction's beside it where there is one: what is optimised, and what selects."""
-        found = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        if self.prediction is None:
-            return found
-        extra = self.prediction.loss()
+        value = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        if not isinstance(self.added, AddsLoss):
+            return value
+        extra = self.added.loss()
         if model.training and self.model_accepts_loss_kwargs and num_items_in_batch is not None:
             # The task's loss then counts the items of a whole step; the mean over this pass must be scaled alike.
             extra = extra / self.current_gradient_accumulation_steps
-        return (found[0] + extra, found[1]) if return_outputs else found + extra
+        return (value[0] + extra, value[1]) if return_outputs else value + extra
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """The parent's validation; its batches begin to count anew."""

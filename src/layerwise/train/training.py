@@ -1,10 +1,10 @@
 """One training: from a base model, splits and a recipe to an ordinary model folder, through kills and restarts.
 
-    FOLDER/asked.json         what this training is, so that no other goes on in its folder
-    FOLDER/checkpoint-120/    the Trainer's, the last one and the best one; gone when the training is done
-    FOLDER/states/            what a growth schedule keeps of frozen layers; gone when the phase is done
-    FOLDER/model/             the model with the least validation loss, as plain transformers loads it
-    FOLDER/model/training.json    its pedigree, written last
+    FOLDER/training_config.json  what this training is, so that no other goes on in its folder
+    FOLDER/checkpoint-120/       the Trainer's, the last one and the best one; gone when the training is done
+    FOLDER/states/               what a growth schedule keeps of frozen layers; gone when the phase is done
+    FOLDER/model/                the model with the least validation loss, as plain transformers loads it
+    FOLDER/model/training.json   its training record, written last
 
 The same call on the same folder goes on from the last checkpoint, and does nothing when the model is finished.
 """
@@ -23,27 +23,22 @@ from transformers.utils import cached_file
 
 from layerwise.data.splits import Splits
 from layerwise.errors import TrainError
-from layerwise.plan.samplers import Draws
-from layerwise.results.pedigree import MODEL, Pedigree
+from layerwise.plan.samplers import SeededSampler
+from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.stack import Stack
-from layerwise.train import position, prediction, wiring
 from layerwise.train.arguments import training_arguments
+from layerwise.train.checkpoint_dir import discard_checkpoints, existing_run, last_checkpoint, steps_of, write_config
 from layerwise.train.clock import Clock, Progress, moments, seconds_of
-from layerwise.train.folder import claim, discard_checkpoints, last_checkpoint, occupant, steps_of
-from layerwise.train.growth.growing import growing
-from layerwise.train.growth.trainer import GrowthTrainer
+from layerwise.train.data_order import Epochs, LengthGroupedSampler, ReproducibleDataset
+from layerwise.train.phases.runner import growth_runner
+from layerwise.train.phases.trainer import GrowthTrainer
 from layerwise.train.recipe import Recipe, Settings
-from layerwise.train.replay import Epochs, ReadingOrder, Replayed
 from layerwise.train.trainer import PlanTrainer
 
 PREPROCESSING = "preprocessor_config.json"
 STATES = "states"
 _MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
 _PRECISION = {"float32": {}, "bfloat16": {"bf16": True}, "float16": {"fp16": True}}
-_GROWN = {
-    "load_best_model_at_end": False, "metric_for_best_model": None, "include_num_input_tokens_seen": "non_padding",
-}  # fmt: skip
-"""A schedule is judged by what it ends with, and by the tokens that it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +53,7 @@ class Base:
     place: str | None = None
 
 
-def asked_for(base: Base, splits: Splits, recipe: Recipe, seed: int) -> dict[str, Any]:
+def training_config(base: Base, splits: Splits, recipe: Recipe, seed: int) -> dict[str, Any]:
     """What a training is, as its folder records it: a folder that records another one is refused."""
     return {"base": base.weights, "data": splits.digest, "recipe": recipe.to_json(), "seed": seed}
 
@@ -73,33 +68,27 @@ def train(
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
     states: Path | None = None,
-) -> Pedigree:
-    """Train `recipe` with `seed` into `folder`, or carry on what is there; returns the pedigree of the model.
+) -> TrainingRecord:
+    """Train `recipe` with `seed` into `folder`, or carry on what is there; returns the training record of the model.
 
     `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. `states` is
     where cached phases of a growth schedule keep what frozen layers compute, `folder`/states if not said. Raises
     `TrainError` when the folder holds another training, or at a loss or a gradient that is not finite (see
     `FiniteTrainer`).
     """
-    asked = asked_for(base, splits, recipe, seed)
-    finished = occupant(folder, asked)
+    wanted = training_config(base, splits, recipe, seed)
+    finished = existing_run(folder, wanted)
     if finished is not None:
         return finished
     set_seed(seed)
     stack = base.open()
     if recipe.from_scratch:
         _redraw(stack)
-    predicted = wired = None
-    if recipe.variant == "position":
-        position.attach(stack, recipe.position)
-    elif recipe.variant == "predict":
-        predicted = prediction.attach(stack, recipe.prediction)
-    elif recipe.variant == "wiring":
-        wired = wiring.attach(stack, recipe.wiring)
-    examples = Replayed(splits.train, seed)
+    added = recipe.variant.attach(stack)
+    examples = ReproducibleDataset(splits.train, seed)
     options: dict[str, Any] = {
         "stack": stack,
-        "order": ReadingOrder(examples, alike=None if splits.classes else recipe.settings.batch),
+        "order": LengthGroupedSampler(examples, alike=None if splits.classes else recipe.settings.batch_size),
         "args": _arguments(recipe.settings, recipe, len(splits.train), seed, folder, dict(arguments or {})),
         "data_collator": splits.collate,
         "train_dataset": examples,
@@ -107,17 +96,16 @@ def train(
         "callbacks": [Clock(progress), Epochs(examples)],
     }
     if recipe.growth is not None:
-        grows = growing(stack, recipe.growth, splits, asked, states or folder / STATES)
-        trainer: PlanTrainer = GrowthTrainer(growing=grows, **options)
+        grows = growth_runner(stack, recipe.growth, splits, wanted, states or folder / STATES)
+        trainer: PlanTrainer = GrowthTrainer(runner=grows, **options)
     else:
         trainer = PlanTrainer(
-            draws=Draws(recipe.sampler, stack.depth, seed, stream=_stream(recipe)),
-            validation=Draws(recipe.validation, stack.depth, 0, stream="validation"),
-            prediction=predicted,
-            wiring=wired,
+            draws=SeededSampler(recipe.sampler, stack.depth, seed, stream=_stream(recipe)),
+            validation=SeededSampler(recipe.validation, stack.depth, 0, stream="validation"),
+            added=added,
             **options,
         )
-    claim(folder, asked)
+    write_config(folder, wanted)
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=last_checkpoint(folder))
     return _publish(trainer, stack, base, splits, recipe, seed, folder)
@@ -131,7 +119,7 @@ def _redraw(stack: Stack) -> None:
 
 def _stream(recipe: Recipe) -> str:
     """Draws that processes share, or draws that each makes for itself."""
-    if recipe.ranks == "together":
+    if recipe.ranks == "shared":
         return "training"
     from accelerate import PartialState
 
@@ -144,23 +132,22 @@ def _arguments(
     from accelerate import PartialState
 
     processes = PartialState(cpu=bool(more.get("use_cpu", False))).num_processes
-    piece, rest = divmod(settings.batch, settings.accumulation * processes)
+    passes = settings.gradient_accumulation_steps
+    piece, rest = divmod(settings.batch_size, passes * processes)
     if rest or piece == 0:
         raise TrainError(
-            f"a batch of {settings.batch} does not fall into equal pieces for {processes} processes x "
-            f"{settings.accumulation} passes; write a batch that is a multiple of {settings.accumulation * processes}"
+            f"a batch of {settings.batch_size} does not fall into equal pieces for {processes} processes x "
+            f"{passes} passes; write a batch that is a multiple of {passes * processes}"
         )
-    steps = max(1, math.ceil(settings.epochs * math.ceil(examples / settings.batch)))
-    if recipe.growth is not None:
-        steps = recipe.growth.steps
-    every = max(1, math.ceil(steps / settings.checks))
-    found = training_arguments(
+    steps = recipe.steps(examples)
+    every = max(1, math.ceil(steps / settings.evals))
+    arguments = training_arguments(
         {
             "output_dir": str(folder),
             "max_steps": steps,
             "per_device_train_batch_size": piece,
             "per_device_eval_batch_size": max(piece, 64),
-            "gradient_accumulation_steps": settings.accumulation,
+            "gradient_accumulation_steps": settings.gradient_accumulation_steps,
             "learning_rate": settings.learning_rate,
             "lr_scheduler_type": settings.schedule,
             "warmup_steps": round(settings.warmup * steps),
@@ -168,7 +155,7 @@ def _arguments(
             "adam_beta2": settings.betas[1],
             "adam_epsilon": settings.epsilon,
             "weight_decay": settings.weight_decay,
-            "max_grad_norm": settings.gradient_norm,
+            "max_grad_norm": settings.max_grad_norm,
             "logging_steps": max(1, every // 4),
             "eval_strategy": "steps",
             "eval_steps": every,
@@ -187,24 +174,24 @@ def _arguments(
             "dataloader_pin_memory": False,
             **_PRECISION[settings.precision],
             **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
-            **({} if recipe.growth is None else _GROWN),
+            **recipe.variant.TRAINING_ARGUMENTS,
             **more,
         }
     )
     # One process drives one device: torch's DataParallel would copy the blocks away from their plans. Use torchrun.
-    found._n_gpu = min(1, found.n_gpu)
-    return found
+    arguments._n_gpu = min(1, arguments.n_gpu)
+    return arguments
 
 
 def _publish(
     trainer: PlanTrainer, stack: Stack, base: Base, splits: Splits, recipe: Recipe, seed: int, folder: Path
-) -> Pedigree:
-    """Write the model, the best or of a growth schedule the last, and its pedigree, then let the checkpoints go."""
+) -> TrainingRecord:
+    """Write the model (the best; of a growth schedule the last) and its training record, and remove the checkpoints."""
     model = folder / MODEL
     weights = trainer.accelerator.get_state_dict(trainer.model)
     state = trainer.state
     best = state.best_model_checkpoint
-    found = Pedigree(
+    record = TrainingRecord(
         arm=recipe.arm,
         seed=seed,
         base=base.weights,
@@ -213,7 +200,7 @@ def _publish(
         recipe=recipe.to_json(),
         steps=state.global_step,
         epochs=float(state.epoch or 0.0),
-        examples=state.global_step * recipe.settings.batch,
+        examples=state.global_step * recipe.settings.batch_size,
         seconds=seconds_of(state.log_history),
         best_step=steps_of(best) if best else state.global_step,
         history=moments(state.log_history),
@@ -227,7 +214,7 @@ def _publish(
         settings = None if base.place is None else cached_file(base.place, PREPROCESSING, **_MAY_BE_ABSENT)
         if settings is not None:
             shutil.copyfile(settings, model / PREPROCESSING)
-        found.write(model)
+        record.write(model)
         discard_checkpoints(folder)
     trainer.accelerator.wait_for_everyone()
-    return found
+    return record

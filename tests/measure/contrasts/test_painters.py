@@ -12,8 +12,8 @@ from scipy.stats import kendalltau
 
 from layerwise.measure.contrasts.painters import painters_contrasts, rows
 from layerwise.measure.contrasts.strategies import Strategies
-from layerwise.measure.grid import arrange
-from layerwise.measure.sweep import plan_records
+from layerwise.measure.interventions.sweep import plan_records
+from layerwise.measure.stats.grid import arrange
 from layerwise.plan import Member, Plan, families
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, Score
@@ -126,7 +126,7 @@ def test_every_contrast_has_its_interval_and_what_it_is_made_of(
         assert score.low is not None
         assert score.high is not None
         assert score.low <= score.value <= score.high
-        assert score.resolution is not None
+        assert score.mde is not None
         assert (score.documents, score.tokens) == (40, tokens)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from layerwise.measure.activations.similarity import SimilaritySums
 from layerwise.measure.contrasts.space import Cosines, middle_states, same_space
-from layerwise.measure.similarity import SimilaritySums
-from layerwise.measure.statistics import Numbers
+from layerwise.measure.stats.statistics import Numbers
 
 DEPTH = 16
 MIDDLE = middle_states(DEPTH)

@@ -10,16 +10,16 @@ from layerwise.measure.contrasts.contrast import renewed
 from layerwise.measure.contrasts.mixture import pattern
 from layerwise.measure.contrasts.shuffled import shuffled
 from layerwise.measure.contrasts.trainings import over_trainings
-from layerwise.measure.judgement import Outcome
-from layerwise.measure.survey import Survey
+from layerwise.measure.interventions.accuracy import Predictions
+from layerwise.measure.interventions.survey import Survey
 from layerwise.results.rows import Score
 
 CHANCE = 0.2
 
 
-def outcome(hits: np.ndarray, scored: np.ndarray | None = None) -> Outcome:
+def outcome(hits: np.ndarray, scored: np.ndarray | None = None) -> Predictions:
     counted = np.ones(hits.size) if scored is None else scored
-    return Outcome(hits * counted, None, np.zeros(hits.size), counted)
+    return Predictions(hits * counted, None, np.zeros(hits.size), counted)
 
 
 def test_seeds_alone_give_student_s_interval() -> None:
@@ -57,25 +57,25 @@ def test_the_interval_holds_the_truth_in_at_least_95_of_100_runs(seeds: int, ima
 @pytest.mark.parametrize(("seeds", "units"), [(1, 16), (5, 7)])
 def test_too_few_have_no_interval(seeds: int, units: int) -> None:
     row = over_trainings(np.zeros(seeds), np.zeros((seeds, units)), 9).row("trained_order", "cost")
-    assert (row.low, row.high, row.resolution) == (None, None, None)
+    assert (row.low, row.high, row.mde) == (None, None, None)
 
 
 def test_rows_of_arms_are_differences_of_accuracies_on_the_same_images() -> None:
     draw = np.random.default_rng(2)
     mask = np.repeat([0.0, 1.0], [4, 28])  # the first batch happened to be in its own order
     hits = {(arm, task): (draw.random((2, 32)) < 0.6).astype(float) for arm in ("baseline", "layershuffle")
-            for task in ("sequential", "arbitrary", *(f"kept {kept} even sequential" for kept in (3, 2)))}  # fmt: skip
+            for task in ("sequential", "random", *(f"kept {kept} even sequential" for kept in (3, 2)))}  # fmt: skip
     arms = {
         arm: {seed: Survey(4, {
-            task: outcome(values[seed], mask if task == "arbitrary" else None)
+            task: outcome(values[seed], mask if task == "random" else None)
             for (owner, task), values in hits.items() if owner == arm
         }) for seed in range(2)}
         for arm in ("baseline", "layershuffle")
     }  # fmt: skip
     found = {(row.subject, row.metric): row.value for row in shuffled(arms, chance=CHANCE, batch=4)}
-    ordered, free = hits["baseline", "sequential"][:, 4:], hits["layershuffle", "arbitrary"][:, 4:]
+    ordered, free = hits["baseline", "sequential"][:, 4:], hits["layershuffle", "random"][:, 4:]
     assert found["trained_order", "cost"] == pytest.approx(ordered.mean() - free.mean())
-    gain = free.mean() - hits["baseline", "arbitrary"][:, 4:].mean()
+    gain = free.mean() - hits["baseline", "random"][:, 4:].mean()
     assert found["trained_order", "gain_above@baseline"] == pytest.approx(gain)
     assert found["collapse", "in_order"] == pytest.approx(hits["baseline", "sequential"].mean() - CHANCE)
 

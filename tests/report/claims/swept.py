@@ -14,7 +14,7 @@ import numpy as np
 
 from layerwise.measure.contrasts.painters import rows
 from layerwise.measure.contrasts.strategies import Strategies
-from layerwise.measure.grid import Grid
+from layerwise.measure.stats.grid import Grid
 from layerwise.plan import Plan
 from layerwise.results.rows import PlanRecord, Score
 from report.claims.truths import Truth

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtri
 
-from layerwise.measure.judgement import Numbers, Outcome
-from layerwise.measure.survey import Survey
+from layerwise.measure.interventions.accuracy import Numbers, Predictions
+from layerwise.measure.interventions.survey import Survey
 
 Arms = Mapping[str, Mapping[str, float]]
 """Arm to condition to accuracy."""
@@ -49,13 +49,13 @@ class World:
 
     def outcomes(
         self, draw: np.random.Generator, difficulty: Numbers, accuracies: Numbers, orders: Numbers | None = None
-    ) -> list[Outcome]:
+    ) -> list[Predictions]:
         """What models of so many accuracies did on the same images, in order or under the orders of the batches."""
         shares = accuracies[:, None] + (np.zeros(BATCHES) if orders is None else orders)
         threshold = np.repeat(ndtri(np.clip(shares, 0.001, 0.999)), self.batch, axis=1)
         own = (1.0 - SHARED) ** 0.5 * draw.standard_normal(threshold.shape, dtype=np.float32)
         hits = (difficulty + own < threshold).astype(np.float64)
-        return [Outcome(each, None, 1.0 - each, self._ones) for each in hits]
+        return [Predictions(each, None, 1.0 - each, self._ones) for each in hits]
 
     def differ(self, draw: np.random.Generator, models: int) -> Numbers:
         """By how much models of one accuracy differ from it."""
@@ -66,7 +66,7 @@ class World:
     ) -> dict[int, Survey]:
         seeds = self.differ(draw, self.seeds)
         tasks = {
-            task: self.outcomes(draw, difficulty, accuracy + seeds, orders if "arbitrary" in task else None)
+            task: self.outcomes(draw, difficulty, accuracy + seeds, orders if "random" in task else None)
             for task, accuracy in asked.items()
         }
         return {seed: Survey(12, {task: of[seed] for task, of in tasks.items()}) for seed in range(self.seeds)}

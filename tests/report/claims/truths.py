@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
+import pytest
+
 from layerwise.report import Evidence, ReportData
 from layerwise.report.claims import Claim, Rule, Verdict
 from layerwise.results.rows import Score
+from tier import by_tier
 
-RUNS = 200
+RUNS = by_tier(fast=40, full=200)
 WRONG = 0.05
 POWER = 0.75
+
+NEAR_THE_BAR = pytest.mark.slow
+"""The mark of a truth whose shares of verdicts are so near their bars that few runs would not tell."""
 
 Truth = Callable[[int], Iterable[Score]]
 """From the number of a run to its rows."""

@@ -1,6 +1,6 @@
 """Do the five published metrics rank the layers alike, and do those that share no measurement?
 
-    predictability  1 - R2 of held-out rows: a layer that its neighbours do not tell
+    predictability  1 - R2 of held-out rows: a layer that its neighbours do not predict
     ablation        the effect of skipping
     recovery        the area above the twin, after damage of equal size where there is one
     manipulation    the effect of noise of half the weights' norm
@@ -26,9 +26,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from scipy import stats
 
-from layerwise.measure.contrasts.contrast import MEASURE, POWER
-from layerwise.measure.rankings import rankings
-from layerwise.measure.statistics import Numbers, Seed
+from layerwise.measure.contrasts.contrast import CONTRAST, POWER
+from layerwise.measure.stats.rankings import rankings
+from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Score
 
 CLAIM = "agreement"
@@ -43,7 +43,7 @@ def published_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
     """The five metrics by name, layer to importance; those that the rows do not have are left out."""
     rows = list(scores)
     known = rankings(rows)
-    found = {
+    metrics = {
         "predictability": {
             layer: 1 - value for layer, value in _layers(rows, "predictability", "heldout_rows_r2").items()
         },
@@ -52,7 +52,7 @@ def published_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
         "manipulation": _layers(rows, "manipulation", "noise:0.5"),
         "structure": dict(known.get("block_influence", {})),
     }
-    return {name: ranking for name, ranking in found.items() if len(ranking) >= FEWEST_LAYERS}
+    return {name: ranking for name, ranking in metrics.items() if len(ranking) >= FEWEST_LAYERS}
 
 
 def agreement(metrics: Mapping[str, Mapping[int, float]], *, seed: Seed, shuffles: int = SHUFFLES) -> list[Score]:
@@ -69,8 +69,8 @@ def agreement(metrics: Mapping[str, Mapping[int, float]], *, seed: Seed, shuffle
     return [
         *([_row("together", values, together)] if together else []),
         _row("apart", values, apart),
-        Score(MEASURE, CLAIM, "all", "apart@shuffled_layers", 0.0, *band),
-        Score(MEASURE, CLAIM, "all", "layers", float(len(layers))),
+        Score(CONTRAST, CLAIM, "all", "apart@shuffled_layers", 0.0, *band),
+        Score(CONTRAST, CLAIM, "all", "layers", float(len(layers))),
     ]
 
 
@@ -97,13 +97,13 @@ def _row(metric: str, values: Numbers, pairs: Sequence[tuple[int, int]]) -> Scor
     reach = student.ppf(0.975) * error
     low, high = float(np.tanh(middle - reach)), float(np.tanh(middle + reach))
     seen = float(np.tanh(reach + student.ppf(POWER) * error))
-    return Score(MEASURE, CLAIM, "all", metric, mean, min(low, mean), max(high, mean), resolution=seen)
+    return Score(CONTRAST, CLAIM, "all", metric, mean, min(low, mean), max(high, mean), mde=seen)
 
 
 def _mean_correlations(values: Numbers, pairs: Sequence[tuple[int, int]]) -> Numbers:
     """The mean rank correlation of `pairs` of metrics: (..., metrics, layers) -> (...)."""
-    found = _correlations(stats.rankdata(values, axis=-1))
-    return np.asarray(np.mean([found[..., left, right] for left, right in pairs], axis=0))
+    correlations = _correlations(stats.rankdata(values, axis=-1))
+    return np.asarray(np.mean([correlations[..., left, right] for left, right in pairs], axis=0))
 
 
 def _correlations(ranks: Numbers) -> Numbers:
@@ -119,7 +119,7 @@ def _shuffled(
 ) -> tuple[float, float]:
     """Where 95 % of the mean correlations lie when every metric ranks the layers at random."""
     ranks = draw.permuted(np.broadcast_to(stats.rankdata(values, axis=1), (shuffles, *values.shape)), axis=-1)
-    found = _correlations(ranks)
-    means = np.mean([found[..., left, right] for left, right in pairs], axis=0)
+    correlations = _correlations(ranks)
+    means = np.mean([correlations[..., left, right] for left, right in pairs], axis=0)
     low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)

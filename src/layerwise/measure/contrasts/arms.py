@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from layerwise.measure.contrasts.contrast import Part
-from layerwise.measure.differences import pooled
-from layerwise.measure.grid import Cell, Grid, arrange
+from layerwise.measure.stats.differences import pooled
+from layerwise.measure.stats.grid import Cell, Grid, arrange
 from layerwise.results.rows import Loss
 
 

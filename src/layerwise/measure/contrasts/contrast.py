@@ -7,10 +7,10 @@ function is computed on every resample,
 
     value = f(effects)        effects[i] = sum_u numerator[i, u] / sum_u denominator[u]
 
-with the expanded percentile interval of `layerwise.measure.statistics`. Effects of different texts come in parts, each
-with units of its own, and every part is resampled by itself.
+with the expanded percentile interval of `layerwise.measure.stats.statistics`. Effects of different texts come in parts,
+each with units of its own, and every part is resampled by itself.
 
-Rows are of measure `contrast`: the subject is the claim that the contrast decides, `resolution` the minimum detectable
+Rows are of measure `contrast`: the subject is the claim that the contrast decides, `mde` the minimum detectable
 contrast at 80 % power.
 """
 
@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtrit
 
-from layerwise.measure.grid import FEWEST_UNITS
-from layerwise.measure.statistics import Numbers, Seed, expanded_levels, resampled_counts
+from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.statistics import Numbers, Seed, expanded_levels, resampled_counts
 from layerwise.results.rows import Score
 
-MEASURE = "contrast"
+CONTRAST = "contrast"
 RESAMPLES = 2_000
 POWER = 0.8
 
@@ -73,12 +73,14 @@ class Contrast:
     tokens: int
 
     @property
-    def resolution(self) -> float | None:
-        """The contrast that an interval like this one tells from zero with 80 % power; `None` without an interval."""
+    def mde(self) -> float | None:
+        """The contrast that an interval like this one distinguishes from zero with 80 % power; `None` without an
+        interval.
+        """
         return self.detectable(POWER)
 
     def detectable(self, power: float) -> float | None:
-        """The contrast that an interval like this one tells from zero with `power`; `None` without an interval.
+        """The contrast that an interval like this one distinguishes from zero with `power`; `None` without an interval.
 
         The longer arm of the interval, plus t[power] standard errors, t of units - 1 degrees of freedom. With skewed
         effects an arm is longer than t[(1 + level) / 2] standard errors. A rule that needs n such findings at once has
@@ -90,9 +92,9 @@ class Contrast:
         return arm + float(stdtrit(self.units - 1, power)) * self.error
 
     def row(self, claim: str, metric: str, task: str = "all", power: float = POWER) -> Score:
-        """The contrast as a row about `claim`, its resolution at `power`."""
+        """The contrast as a row about `claim`, its mde at `power`."""
         return Score(
-            MEASURE, claim, task, metric, self.value, self.low, self.high, resolution=self.detectable(power),
+            CONTRAST, claim, task, metric, self.value, self.low, self.high, mde=self.detectable(power),
             documents=self.documents, tokens=self.tokens,
         )  # fmt: skip
 
@@ -127,17 +129,17 @@ def contrasts(
         return tuple(Contrast(float(each(effects)), None, None, float("nan"), *behind) for each in statistics)
     draws = np.concatenate([_resampled(part, seed, number, resamples) for number, part in enumerate(parts)], axis=-1)
     levels = expanded_levels(level, units)
-    found = []
+    results = []
     for statistic in statistics:
         value, drawn = float(statistic(effects)), np.asarray(statistic(draws), dtype=np.float64)
         low, high = (float(bound) for bound in np.quantile(drawn, levels))
         error = float(drawn.std(ddof=1) * np.sqrt(units / (units - 1)))
-        found.append(Contrast(value, min(low, value), max(high, value), error, *behind))
-    return tuple(found)
+        results.append(Contrast(value, min(low, value), max(high, value), error, *behind))
+    return tuple(results)
 
 
 def renewed(stored: Sequence[Score], rows: Sequence[Score], claims: Collection[str]) -> list[Score]:
-    """The contrasts of a run once those about `claims` were made anew, in an order that does not tell when."""
+    """The contrasts of a run once those about `claims` were made anew, in an order that does not depend on when."""
     others = (row for row in stored if row.subject not in claims)
     return sorted([*others, *rows], key=lambda row: (row.subject, row.task, row.metric))
 

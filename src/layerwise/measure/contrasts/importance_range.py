@@ -18,7 +18,7 @@ import numpy as np
 
 from layerwise.measure.contrasts.arms import arms
 from layerwise.measure.contrasts.contrast import RESAMPLES, Part, contrast
-from layerwise.measure.statistics import Numbers, Seed
+from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, Score
 
 CLAIM = "importance_range"

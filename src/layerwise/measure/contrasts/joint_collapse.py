@@ -8,7 +8,7 @@ by one, and R what random errors of the same norm in the same layers cost togeth
     beyond_noise    1 - R / J    the share that errors of the same size do not do
 
 The random errors are one draw a layer: the interval is over documents. A claim of collapse needs all three, so
-`resolution` is that of 93 % power each.
+`mde` is that of 93 % power each.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from layerwise.measure.contrasts.arms import arms
-from layerwise.measure.contrasts.contrast import MEASURE, RESAMPLES, Part, contrast
-from layerwise.measure.statistics import Numbers, Seed
+from layerwise.measure.contrasts.contrast import CONTRAST, RESAMPLES, Part, contrast
+from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, Score
 
 CLAIM = "joint_collapse"
@@ -47,7 +47,7 @@ def joint_collapse_rows(part: Part, *, seed: Seed, resamples: int = RESAMPLES) -
         contrast([part], statistic, seed=seed, resamples=resamples).row(CLAIM, metric, power=1 - 0.2 / 3)
         for metric, statistic in statistics.items()
     ]
-    return [*rows, Score(MEASURE, CLAIM, "all", "layers", float(len(part.numerators) - 2))]
+    return [*rows, Score(CONTRAST, CLAIM, "all", "layers", float(len(part.numerators) - 2))]
 
 
 def _joint(effects: Numbers) -> Numbers:

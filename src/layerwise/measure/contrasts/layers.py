@@ -7,7 +7,7 @@ places P, with e the effect of an intervention in nats per token,
 
 is above zero where a typical layer of the place costs more than FAR times a typical layer elsewhere, and enough to
 count at all. Medians, so that one dominant layer, the first as a rule, makes no core and hides none. The interval of
-each place is taken among all places (Bonferroni), since the best of them is told.
+each place is taken among all places (Bonferroni), since the best of them is reported.
 
     skip_excess           the layer is left out
     average_excess        it is replaced by the average of its neighbours, as was published
@@ -24,8 +24,8 @@ import numpy as np
 
 from layerwise.measure.contrasts.arms import part_of
 from layerwise.measure.contrasts.contrast import Statistic, contrasts
-from layerwise.measure.grid import arrange
-from layerwise.measure.statistics import Numbers, Seed
+from layerwise.measure.stats.grid import arrange
+from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, Score
 
 CORE = "core"
@@ -36,8 +36,8 @@ SHARE = 0.8
 """The share of the published intervention's effect that random weights must reach to do nearly as much."""
 
 REACHED = 0.85
-"""The power that the printed resolution is made for: the ends of an interval of medians, among several places, are
-themselves uncertain, and at 24 documents 80 % are reached where 85 % are asked for (simulated)."""
+"""The power that the printed mde is made for: the ends of an interval of medians, among several places, are
+themselves uncertain, and at 24 documents 80 % are reached where 85 % are required (simulated)."""
 
 PUBLISHED_DEPTH = 30
 PUBLISHED_PLACE = (8, 11)
@@ -79,18 +79,18 @@ def core(
     columns = [(name, layer) for name, keys in interventions.items() for layer in keys]
     plans = [interventions[name][layer] for name, layer in columns]
     grid = arrange(row for row in losses if row.plan in {baseline, *plans})
-    found = places(len(skip))
-    asked: dict[tuple[str, str], Statistic] = {}
-    for place in found:
+    zones = places(len(skip))
+    statistics: dict[tuple[str, str], Statistic] = {}
+    for place in zones:
         task = f"{place[0]}-{place[-1]}"
-        asked["skip_excess", task] = partial(_excess, columns, "skip", place, margin)
+        statistics["skip_excess", task] = partial(_excess, columns, "skip", place, margin)
         if set(place) <= set(average) & set(random):
-            asked["average_excess", task] = partial(_excess, columns, "average", place, margin)
-            asked["average_over_random", task] = partial(_over_random, columns, place)
+            statistics["average_excess", task] = partial(_excess, columns, "average", place, margin)
+            statistics["average_over_random", task] = partial(_over_random, columns, place)
     made = contrasts(
-        [part_of(grid, baseline, plans)], list(asked.values()), seed=seed, level=1 - alpha / len(found)
+        [part_of(grid, baseline, plans)], list(statistics.values()), seed=seed, level=1 - alpha / len(zones)
     )  # fmt: skip
-    return [each.row(CORE, metric, task, power=REACHED) for (metric, task), each in zip(asked, made, strict=True)]
+    return [each.row(CORE, metric, task, power=REACHED) for (metric, task), each in zip(statistics, made, strict=True)]
 
 
 def excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:

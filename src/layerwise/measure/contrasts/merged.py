@@ -15,19 +15,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from layerwise.measure.contrasts.shuffled import NULLS, SHUFFLED, by_batch
-from layerwise.measure.contrasts.trainings import Estimate, Term, between, over_trainings, over_units
-from layerwise.measure.grid import FEWEST_UNITS
-from layerwise.measure.judgement import Outcome
+from layerwise.measure.contrasts.trainings import Term, TrainingEstimate, between, over_trainings, over_units
+from layerwise.measure.interventions.accuracy import Predictions
+from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.results.rows import Score
 
 MERGING = "merging"
 CLAIMS = (MERGING,)
-DECIDES = {(SHUFFLED, "arbitrary"): "", **{(null, "own-depth"): f"@{null}" for null in NULLS}}
+DECIDES = {(SHUFFLED, "random"): "", **{(null, "own-depth"): f"@{null}" for null in NULLS}}
 """Which kind of merging decides for which arm, the one that its training prepares it for, and how its metrics end."""
 
 
 def merged(
-    arm: str, kind: str, members: Sequence[Outcome], models: Sequence[Outcome], chance: float, *, batch: int
+    arm: str, kind: str, members: Sequence[Predictions], models: Sequence[Predictions], chance: float, *, batch: int
 ) -> list[Score]:
     """The rows of one arm and one kind of merging; none where it decides nothing.
 
@@ -45,14 +45,14 @@ def merged(
     return [loss(members, models, batch).row(MERGING, f"loss{ends}"), skill.row(MERGING, f"skill{ends}")]
 
 
-def loss(members: Sequence[Outcome], models: Sequence[Outcome], batch: int) -> Estimate:
+def loss(members: Sequence[Predictions], models: Sequence[Predictions], batch: int) -> TrainingEstimate:
     """The mean accuracy of the members minus that of the merged models, with what it owes to each source."""
     own, mixed = (np.array([outcome.hits for outcome in of]) for of in (members, models))
     accuracies = own.mean(axis=1), mixed.mean(axis=1)
     value, images = float(accuracies[0].mean() - accuracies[1].mean()), own.shape[1]
     gaps = by_batch(own.mean(axis=0) - mixed.mean(axis=0), batch)
     if min(len(own), len(mixed)) < 2 or len(gaps) < FEWEST_UNITS:
-        return Estimate(value, (), images)
+        return TrainingEstimate(value, (), images)
     sizes = by_batch(np.ones(images), batch)
     terms = *map(between, accuracies), Term(over_units((gaps - value * sizes) / images), len(gaps) - 1)
-    return Estimate(value, terms, images)
+    return TrainingEstimate(value, terms, images)

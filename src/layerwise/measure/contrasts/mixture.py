@@ -7,7 +7,7 @@ alpha[n, 0] + alpha[n, n]; over readers n = 2 and up, where these are two source
               learned        mean_n (mass - mass at the start): what training added
 
 with Student's interval over seeds. The task is the arm. Weights that prefer the previous layer before the first step
-have mass above equal shares without having learned anything: only `learned` tells.
+have mass above equal shares without having learned anything: only `learned` decides.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from layerwise.measure.contrasts.contrast import MEASURE
-from layerwise.measure.seeds import seed_difference
-from layerwise.measure.statistics import Numbers
+from layerwise.measure.contrasts.contrast import CONTRAST
+from layerwise.measure.stats.seeds import seed_difference
+from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
 
 PATTERN = "pattern"
@@ -36,16 +36,14 @@ def pattern(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
         return []
     readers = np.arange(FIRST, weights.shape[1])
     learned = _mass(weights, readers)
-    found = []
+    rows = []
     for metric, base in (("above_equal", 2.0 / (readers + 1)), ("learned", _mass(start[None], readers)[0])):
         own, other = dict(enumerate(learned.mean(axis=1))), dict.fromkeys(range(len(weights)), float(base.mean()))
         gap = seed_difference(own, other)
-        found.append(
-            Score(MEASURE, PATTERN, arm, metric, gap.value, gap.low, gap.high, gap.p, resolution=gap.resolution)
-        )
-    return found
+        rows.append(Score(CONTRAST, PATTERN, arm, metric, gap.value, gap.low, gap.high, gap.p, mde=gap.mde))
+    return rows
 
 
 def _mass(weights: Numbers, readers: np.typing.NDArray[np.int64]) -> Numbers:
-    """(seeds, readers, sources) -> (seeds, readers asked): the weight of the embedding and of the layer before."""
+    """(seeds, readers, sources) -> (seeds, readers): the weight of the embedding and of the layer before."""
     return np.asarray(weights[:, readers, 0] + weights[:, readers, readers])

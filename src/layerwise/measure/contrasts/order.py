@@ -18,8 +18,8 @@ import numpy as np
 
 from layerwise.measure.contrasts.arms import part_of
 from layerwise.measure.contrasts.contrast import Part, contrast
-from layerwise.measure.grid import arrange
-from layerwise.measure.statistics import Numbers, Seed
+from layerwise.measure.stats.grid import arrange
+from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, Score
 
 ORDER = "order_by_task"

@@ -32,8 +32,8 @@ from itertools import combinations
 import numpy as np
 
 from layerwise.measure.contrasts.strategies import Costs, Curve, Strategies
-from layerwise.measure.grid import arrange
-from layerwise.measure.statistics import Numbers, Seed
+from layerwise.measure.stats.grid import arrange
+from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan import Plan
 from layerwise.plan.painters import PAINTERS_LOOPS, PAINTERS_RANKING
 from layerwise.results.rows import Loss, PlanRecord, Score
@@ -42,7 +42,7 @@ FEWEST_WINDOWS = 2
 """A claim about windows is of two at least: models of 5 layers and more."""
 
 RANKED_LEVEL = 0.99
-"""The level of each of the 15 pairs of a ranking, of which some would be told apart by chance at 95 %."""
+"""The level of each of the 15 pairs of a ranking, of which some would be distinguished by chance at 95 %."""
 
 CONTRASTED = frozenset({"painters", "looped"})
 """The families that decide claims; `gain_sweep` is a null beside them."""
@@ -69,14 +69,14 @@ def painters_contrasts(
     """The rows of every claim that the plans of a sweep were run for, see the module; none without such plans.
 
     `losses` are of a model of `depth` layers, with those of the model as trained; raises `MeasureError` as
-    `layerwise.measure.grid.arrange` does.
+    `layerwise.measure.stats.grid.arrange` does.
     """
     strategies = Strategies.of(arrange(losses), records, str(Plan.identity(depth)), seed=seed)
     return rows(strategies, depth)
 
 
 def rows(strategies: Strategies, depth: int, claims: Iterable[str] | None = None) -> list[Score]:
-    """The rows of `claims`, all of them unless told, all on the same resamples."""
+    """The rows of `claims`, by default all of them, all on the same resamples."""
     named: dict[str, Named] = {
         "all_needed": all_needed(strategies, depth),
         "same_function": same_function(strategies),
@@ -88,8 +88,8 @@ def rows(strategies: Strategies, depth: int, claims: Iterable[str] | None = None
     }
     wanted = {(claim, metric): named[claim][metric] for claim in claims or named for metric in named[claim]}
     ranked = {key: wanted.pop(key) for key in list(wanted) if key[0] == "ranking" and ":" in key[1]}
-    found = strategies.contrasts(wanted) | strategies.contrasts(ranked, level=RANKED_LEVEL)
-    return [contrast.row(claim, metric) for (claim, metric), contrast in found.items()]
+    results = strategies.contrasts(wanted) | strategies.contrasts(ranked, level=RANKED_LEVEL)
+    return [contrast.row(claim, metric) for (claim, metric), contrast in results.items()]
 
 
 def all_needed(strategies: Strategies, depth: int) -> Named:
@@ -143,14 +143,14 @@ def looping(strategies: Strategies) -> Named:
     windows = _windows(strategies, "parallel", "looped_parallel")
     if not windows:
         return {}
-    found = {"parallel:looped_parallel": _less("parallel", "looped_parallel", windows)}
+    statistics = {"parallel:looped_parallel": _less("parallel", "looped_parallel", windows)}
     gain, looped = ("gain_sweep", f"gain={PAINTERS_LOOPS}"), _painters("looped_parallel")
     shared = strategies.windows(gain, looped)
     if len(shared) >= FEWEST_WINDOWS:
-        found["gain:looped_parallel"] = lambda costs: relative(
+        statistics["gain:looped_parallel"] = lambda costs: relative(
             costs(gain, shared).mean(axis=-1), costs(looped, shared).mean(axis=-1)
         )
-    return found
+    return statistics
 
 
 def loop_count(strategies: Strategies) -> Named:
@@ -166,15 +166,15 @@ def loop_count(strategies: Strategies) -> Named:
         cheapest = np.stack([costs(curve, windows) for curve in loops]).argmin(axis=0)
         return np.array(counts, dtype=np.float64)[cheapest]
 
-    found: Named = {
+    statistics: Named = {
         "slope": lambda costs: np.asarray(best(costs) @ centred / (centred @ centred)),
         "at_end": lambda costs: np.asarray((best(costs) == counts[-1]).sum(axis=-1)),
     }
     gains = {size: _gains(strategies, size) for size in windows}
     if all(gains.values()):
         counted = dict.fromkeys(windows, loops)
-        found["gain:loops"] = lambda costs: relative(_least(costs, gains), _least(costs, counted))
-    return found
+        statistics["gain:loops"] = lambda costs: relative(_least(costs, gains), _least(costs, counted))
+    return statistics
 
 
 def ranking(strategies: Strategies) -> Named:
@@ -210,8 +210,8 @@ def _painters(strategy: str) -> Curve:
 
 
 def _windows(strategies: Strategies, *names: str) -> tuple[int, ...]:
-    found = strategies.windows(*map(_painters, names))
-    return found if len(found) >= FEWEST_WINDOWS else ()
+    windows = strategies.windows(*map(_painters, names))
+    return windows if len(windows) >= FEWEST_WINDOWS else ()
 
 
 def _gains(strategies: Strategies, size: int) -> list[Curve]:

@@ -1,7 +1,7 @@
 """The contrast of positions: how far a layer's knowledge of its place falls short of the published 99.99 %.
 
     positions   short         0.9999 - accuracy of the position that a layer of layershuffle-predict predicts
-                short@NULL    the same of a probe of NULL, an arm trained in order: its states may tell it as well
+                short@NULL    the same of a probe of NULL, an arm trained in order: its states may predict it as well
 
 Both are over every layer at every place, in orders drawn at random, on test examples; a unit is a batch, whose examples
 share an order. Where nearly nothing is wrong the errors seen say too little of the errors there are, so the variance
@@ -17,9 +17,9 @@ from dataclasses import replace
 import numpy as np
 
 from layerwise.measure.contrasts.shuffled import NULLS
-from layerwise.measure.contrasts.trainings import Estimate, Term, over_trainings
-from layerwise.measure.statistics import Numbers
-from layerwise.measure.survey import Survey
+from layerwise.measure.contrasts.trainings import Term, TrainingEstimate, over_trainings
+from layerwise.measure.interventions.survey import Survey
+from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
 
 POSITIONS = "positions"
@@ -33,25 +33,25 @@ Answers = Mapping[int, Numbers]
 
 def positions(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
     """The rows of a robustness run, those of arms that were asked for their positions or probed for them."""
-    told = [survey.positions for survey in arms.get(PREDICTING, {}).values() if survey.positions]
-    if told:
-        yield shortfall(told).row(POSITIONS, "short")
+    counts = [survey.positions for survey in arms.get(PREDICTING, {}).values() if survey.positions]
+    if counts:
+        yield shortfall(counts).row(POSITIONS, "short")
     for null in NULLS:
         probed = [survey.probed for survey in arms.get(null, {}).values() if survey.probed]
         if probed:
             yield shortfall(probed).row(POSITIONS, f"short@{null}")
 
 
-def shortfall(seeds: list[Answers]) -> Estimate:
+def shortfall(seeds: list[Answers]) -> TrainingEstimate:
     """The published accuracy minus that of the answers of several seeds."""
     counts = np.array([sum(answers.values()) for answers in seeds], dtype=np.float64)
-    right, asked = counts[:, 0], counts[0, 1]
-    accuracies = right.sum(axis=1) / asked.sum()
-    examples = int(asked.sum() / len(seeds[0]))
-    found = over_trainings(PUBLISHED - accuracies, -(right - accuracies[:, None] * asked) / asked.sum(), examples)
-    if not found.terms:
-        return found
-    over_seeds, over_batches = found.terms
+    right, totals = counts[:, 0], counts[0, 1]
+    accuracies = right.sum(axis=1) / totals.sum()
+    examples = int(totals.sum() / len(seeds[0]))
+    estimate = over_trainings(PUBLISHED - accuracies, -(right - accuracies[:, None] * totals) / totals.sum(), examples)
+    if not estimate.terms:
+        return estimate
+    over_seeds, over_batches = estimate.terms
     share = (accuracies.mean() * examples + 2) / (examples + 4)
     least = float(share * (1 - share)) / examples
-    return replace(found, terms=(over_seeds, Term(max(over_batches.variance, least), over_batches.degrees)))
+    return replace(estimate, terms=(over_seeds, Term(max(over_batches.variance, least), over_batches.degrees)))

@@ -9,7 +9,7 @@ Rows of measure `recovery`, subject `ablation`, task the treatment; recovery aga
 
 `spearman_steps`, `spearman_steps_given_damage` and `spearman_steps_published` are the same by steps instead of area.
 Each has the band `@shuffled_layers` that the effects of shuffled layers would give. Layers are the units: the interval
-says what another model's layers might show (`layerwise.measure.association`).
+says what another model's layers might show (`layerwise.measure.stats.rank_correlation`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerwise.measure.association import association
-from layerwise.measure.survival import MEASURE
+from layerwise.measure.recovery.recovery_time import RECOVERY
+from layerwise.measure.stats.rank_correlation import rank_correlation
 from layerwise.results.rows import Score
 
 ABLATION = "ablation"
@@ -60,7 +60,7 @@ def associations(
     damaged = [each for each in shared if each.damaged]
     if not shared:
         return
-    yield Score(MEASURE, ABLATION, task, "layers", float(len(damaged)))
+    yield Score(RECOVERY, ABLATION, task, "layers", float(len(damaged)))
     for name, speed in (("spearman", "area"), ("spearman_steps", "steps")):
         for metric, chosen, given in (
             (name, damaged, False),
@@ -83,13 +83,17 @@ def _correlated(
     seed, shuffles = random
     known = [each for each in layers if getattr(each, speed) is not None and each.damage is not None]
     held = np.array([each.damage for each in known]) if given else None
-    found = association(
+    correlation = rank_correlation(
         [getattr(each, speed) for each in known],
         [skipped[each.layer] for each in known],
         given=held,
         seed=(seed, zlib.crc32(f"{task} {metric}".encode())),
         shuffles=shuffles,
     )
-    if found is not None:
-        yield Score(MEASURE, ABLATION, task, metric, found.value, found.low, found.high, p=found.p)
-        yield Score(MEASURE, ABLATION, task, f"{metric}@shuffled_layers", 0.0, found.null_low, found.null_high)
+    if correlation is not None:
+        yield Score(
+            RECOVERY, ABLATION, task, metric, correlation.value, correlation.low, correlation.high, p=correlation.p
+        )
+        yield Score(
+            RECOVERY, ABLATION, task, f"{metric}@shuffled_layers", 0.0, correlation.null_low, correlation.null_high
+        )

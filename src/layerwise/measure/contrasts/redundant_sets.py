@@ -1,6 +1,6 @@
 """Are layers that are redundant one by one redundant together, and more so than any layers would be?
 
-A set is chosen on one half of the text and judged on the other: the largest one whose single effects add up to less
+A set is chosen on one half of the text and evaluated on the other: the largest one whose single effects add up to less
 than `SURVIVES` (two layers at least), by the effect of skipping. With C what dropping that set costs, and R the mean of
 what random sets of as many layers cost, in nats per token,
 
@@ -9,7 +9,7 @@ what random sets of as many layers cost, in nats per token,
     layers   how many layers the set has
     singles  what its layers cost one by one on the half that chose them, added up
 
-A claim needs the first two, so their `resolution` is that of 90 % power each. The sets behind R are resampled with the
+A claim needs the first two, so their `mde` is that of 90 % power each. The sets behind R are resampled with the
 documents: other sets would have been drawn.
 """
 
@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from layerwise.measure.contrasts.arms import arms
-from layerwise.measure.contrasts.contrast import MEASURE, RESAMPLES, Part, contrast
-from layerwise.measure.statistics import Numbers, Seed
+from layerwise.measure.contrasts.contrast import CONTRAST, RESAMPLES, Part, contrast
+from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, PlanRecord, Score
 
 CLAIM = "redundant_sets"
@@ -78,8 +78,8 @@ def redundant_sets_rows(
     ]
     return [
         *rows,
-        Score(MEASURE, CLAIM, "all", "layers", float(size)),
-        Score(MEASURE, CLAIM, "all", "singles", singles),
+        Score(CONTRAST, CLAIM, "all", "layers", float(size)),
+        Score(CONTRAST, CLAIM, "all", "singles", singles),
     ]
 
 

@@ -7,8 +7,8 @@ them by 70 to 140 %. Here, with cost[s, x, l] the nats per token of strategy s a
     unequal:<strategy>  median_l (cost[strategy, largest, l] - cost[scale, 0.1, l]), the comparison as it was published
 
 over the layers that both were run in. Intervals are at 1 - 0.05 / strategies: "some strategy is as mild" is asked of
-all of them at once. `resolution` is what every strategy must cost more for all of them to be told from scaling in 80 of
-100 runs.
+all of them at once. `mde` is what every strategy must cost more for all of them to be distinguished from scaling in 80
+of 100 runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from layerwise.measure.contrasts.arms import arms
 from layerwise.measure.contrasts.contrast import RESAMPLES, Part, contrast
-from layerwise.measure.statistics import Numbers, Seed
+from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, Score
 
 CLAIM = "scaling"
@@ -54,8 +54,8 @@ def scaling_rows(part: Part, keys: Sequence[str], *, seed: Seed, resamples: int 
             if shared:
                 chosen = part.of([*(own[layer] for layer in shared), *(theirs[layer] for layer in shared)])
                 level = 1 - 0.05 / len(rivals)
-                found = contrast([chosen], _median_excess, seed=seed, level=level, resamples=resamples)
-                rows.append(found.row(CLAIM, f"{kind}:{name}", power=1 - 0.2 / len(rivals)))
+                result = contrast([chosen], _median_excess, seed=seed, level=level, resamples=resamples)
+                rows.append(result.row(CLAIM, f"{kind}:{name}", power=1 - 0.2 / len(rivals)))
     return rows
 
 

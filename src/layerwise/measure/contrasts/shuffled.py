@@ -6,7 +6,7 @@ examples under the same orders:
     trained_order cost                 baseline in order - layershuffle in any order
                 gain_above@NULL      layershuffle - NULL, both in any order
     collapse    any_order, in_order  baseline - chance
-    places      gain                 task ARM: ARM - layershuffle in any order, ARM told its place or made to tell it
+    places      gain                 task ARM: ARM - layershuffle in any order, ARM reads or predicts its position
                 any_order            layershuffle - chance
     pruning     lost, lost@NULL      the share of its accuracy above chance that an arm loses with half of its layers
                 spared_above@NULL    lost@NULL - lost
@@ -26,13 +26,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerwise.measure.contrasts.trainings import Estimate, over_trainings
-from layerwise.measure.statistics import Numbers
-from layerwise.measure.survey import ARBITRARY, SEQUENTIAL, Survey
+from layerwise.measure.contrasts.trainings import TrainingEstimate, over_trainings
+from layerwise.measure.interventions.survey import RANDOM_ORDER, SEQUENTIAL, Survey
+from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
 
-TRAINED_ORDER, COLLAPSE, PLACES, PRUNING = "trained_order", "collapse", "places", "pruning"
-CLAIMS = (TRAINED_ORDER, COLLAPSE, PLACES, PRUNING)
+TRAINED_ORDER, COLLAPSE, POSITION_INFORMED, PRUNING = "trained_order", "collapse", "places", "pruning"
+CLAIMS = (TRAINED_ORDER, COLLAPSE, POSITION_INFORMED, PRUNING)
 BASELINE, SHUFFLED = "baseline", "layershuffle"
 NULLS = (BASELINE, "sequential")
 PLACED = ("layershuffle-position", "layershuffle-predict")
@@ -40,7 +40,7 @@ SKILL = 0.05
 """The least accuracy above chance that has a share to lose."""
 
 Arms = Mapping[str, Mapping[int, Survey]]
-Asked = tuple[str, str]
+ArmTask = tuple[str, str]
 """An arm and a condition."""
 
 
@@ -49,13 +49,13 @@ def shuffled(arms: Arms, *, chance: float, batch: int) -> list[Score]:
 
     `chance` is the share of the commonest label.
     """
-    rows = [*_trained_order(arms, batch), *_collapse(arms, chance, batch), *_places(arms, chance, batch)]
+    rows = [*_trained_order(arms, batch), *_collapse(arms, chance, batch), *_position_informed(arms, chance, batch)]
     return [*rows, *_pruning(arms, chance, batch)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accuracies:
-    """Arms under conditions: `values` (seeds, asked), and `pulls` (seeds, asked, units) how far each unit pulls them.
+    """Arms under conditions: `values` (seeds, pairs), and `pulls` (seeds, pairs, units) how far each unit pulls them.
 
     Only examples that every condition scored are counted, `documents` of them.
     """
@@ -65,12 +65,12 @@ class Accuracies:
     documents: int
 
     @classmethod
-    def of(cls, arms: Arms, asked: Sequence[Asked], batch: int) -> Accuracies | None:
+    def of(cls, arms: Arms, pairs: Sequence[ArmTask], batch: int) -> Accuracies | None:
         """The accuracies over the seeds that all arms have; `None` where some arm or condition is missing."""
-        seeds = [seed for seed in arms.get(asked[0][0], {}) if _has(arms, asked, seed)]
+        seeds = [seed for seed in arms.get(pairs[0][0], {}) if _has(arms, pairs, seed)]
         if not seeds:
             return None
-        outcomes = [[arms[arm][seed].outcomes[task] for arm, task in asked] for seed in seeds]
+        outcomes = [[arms[arm][seed].outcomes[task] for arm, task in pairs] for seed in seeds]
         counted = np.all([[outcome.scored > 0 for outcome in of] for of in outcomes], axis=(0, 1))
         if not counted.any():
             return None
@@ -80,13 +80,13 @@ class Accuracies:
         values = hits.sum(axis=-1) / scored.sum()
         return cls(values, (hits - values[..., None] * scored) / scored.sum(), int(counted.sum()))
 
-    def sum(self, *factors: float, less: float = 0.0) -> Estimate:
+    def sum(self, *factors: float, less: float = 0.0) -> TrainingEstimate:
         """The sum of the accuracies times `factors`, `less` a number that is known."""
         return over_trainings(self.values @ factors - less, np.einsum("sau,a->su", self.pulls, factors), self.documents)
 
 
-def _has(arms: Arms, asked: Sequence[Asked], seed: int) -> bool:
-    return all(seed in arms.get(arm, {}) and task in arms[arm][seed].outcomes for arm, task in asked)
+def _has(arms: Arms, pairs: Sequence[ArmTask], seed: int) -> bool:
+    return all(seed in arms.get(arm, {}) and task in arms[arm][seed].outcomes for arm, task in pairs)
 
 
 def by_batch(values: Numbers, batch: int) -> Numbers:
@@ -95,30 +95,30 @@ def by_batch(values: Numbers, batch: int) -> Numbers:
 
 
 def _trained_order(arms: Arms, batch: int) -> Iterator[Score]:
-    found = Accuracies.of(arms, [(BASELINE, SEQUENTIAL), (SHUFFLED, ARBITRARY)], batch)
-    if found is not None:
-        yield found.sum(1.0, -1.0).row(TRAINED_ORDER, "cost")
+    accuracies = Accuracies.of(arms, [(BASELINE, SEQUENTIAL), (SHUFFLED, RANDOM_ORDER)], batch)
+    if accuracies is not None:
+        yield accuracies.sum(1.0, -1.0).row(TRAINED_ORDER, "cost")
     for null in NULLS:
-        found = Accuracies.of(arms, [(SHUFFLED, ARBITRARY), (null, ARBITRARY)], batch)
-        if found is not None:
-            yield found.sum(1.0, -1.0).row(TRAINED_ORDER, f"gain_above@{null}")
+        accuracies = Accuracies.of(arms, [(SHUFFLED, RANDOM_ORDER), (null, RANDOM_ORDER)], batch)
+        if accuracies is not None:
+            yield accuracies.sum(1.0, -1.0).row(TRAINED_ORDER, f"gain_above@{null}")
 
 
 def _collapse(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
-    for metric, task in (("any_order", ARBITRARY), ("in_order", SEQUENTIAL)):
-        found = Accuracies.of(arms, [(BASELINE, task)], batch)
-        if found is not None:
-            yield found.sum(1.0, less=chance).row(COLLAPSE, metric)
+    for metric, task in (("any_order", RANDOM_ORDER), ("in_order", SEQUENTIAL)):
+        accuracies = Accuracies.of(arms, [(BASELINE, task)], batch)
+        if accuracies is not None:
+            yield accuracies.sum(1.0, less=chance).row(COLLAPSE, metric)
 
 
-def _places(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
+def _position_informed(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
     for arm in PLACED:
-        found = Accuracies.of(arms, [(arm, ARBITRARY), (SHUFFLED, ARBITRARY)], batch)
-        if found is not None:
-            yield found.sum(1.0, -1.0).row(PLACES, "gain", arm)
-    found = Accuracies.of(arms, [(SHUFFLED, ARBITRARY)], batch)
-    if found is not None:
-        yield found.sum(1.0, less=chance).row(PLACES, "any_order")
+        accuracies = Accuracies.of(arms, [(arm, RANDOM_ORDER), (SHUFFLED, RANDOM_ORDER)], batch)
+        if accuracies is not None:
+            yield accuracies.sum(1.0, -1.0).row(POSITION_INFORMED, "gain", arm)
+    accuracies = Accuracies.of(arms, [(SHUFFLED, RANDOM_ORDER)], batch)
+    if accuracies is not None:
+        yield accuracies.sum(1.0, less=chance).row(POSITION_INFORMED, "any_order")
 
 
 def _pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
@@ -127,20 +127,20 @@ def _pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
         left_out = range(1, depth // 2 + 1)
         tasks = (SEQUENTIAL, *(f"kept {depth - count} even {SEQUENTIAL}" for count in left_out))
         pair = [(arm, task) for arm in (SHUFFLED, null) for task in tasks]
-        found = Accuracies.of(arms, pair, batch)
-        if found is None or (found.values[:, [0, len(tasks)]].mean(axis=0) < chance + SKILL).any():
+        accuracies = Accuracies.of(arms, pair, batch)
+        if accuracies is None or (accuracies.values[:, [0, len(tasks)]].mean(axis=0) < chance + SKILL).any():
             continue
-        own, other = (_lost(found, slice(start, start + len(tasks)), depth, chance) for start in (0, len(tasks)))
+        own, other = (_lost(accuracies, slice(start, start + len(tasks)), depth, chance) for start in (0, len(tasks)))
         if null == BASELINE:
-            yield over_trainings(*own, found.documents).row(PRUNING, "lost")
-        yield over_trainings(*other, found.documents).row(PRUNING, f"lost@{null}")
-        spared = over_trainings(other[0] - own[0], other[1] - own[1], found.documents)
+            yield over_trainings(*own, accuracies.documents).row(PRUNING, "lost")
+        yield over_trainings(*other, accuracies.documents).row(PRUNING, f"lost@{null}")
+        spared = over_trainings(other[0] - own[0], other[1] - own[1], accuracies.documents)
         yield spared.row(PRUNING, f"spared_above@{null}")
 
 
-def _lost(found: Accuracies, tasks: slice, depth: int, chance: float) -> tuple[Numbers, Numbers]:
+def _lost(accuracies: Accuracies, tasks: slice, depth: int, chance: float) -> tuple[Numbers, Numbers]:
     """The share lost by each seed, and how far each unit pulls it (to first order): (seeds,), (seeds, units)."""
-    values, pulls = found.values[:, tasks], found.pulls[:, tasks]
+    values, pulls = accuracies.values[:, tasks], accuracies.pulls[:, tasks]
     left_out = np.arange(1.0, values.shape[1])
     weights = depth / 2 * left_out / np.square(left_out).sum()
     skill = values[:, :1] - chance

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layerwise.measure.contrasts.contrast import Part, contrast
-from layerwise.measure.statistics import Numbers, Seed
+from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Score
 
 CLAIM = "same_space"

@@ -1,7 +1,7 @@
 """Do the middle layers turn the state less than the others, and less than those of an untrained model do?
 
-With b the Block Influence of a layer (`layerwise.measure.block_influence`) and the middle the half of the layers from a
-quarter to three quarters of the depth,
+With b the Block Influence of a layer (`layerwise.measure.activations.block_influence`) and the middle the half of the
+layers from a quarter to three quarters of the depth,
 
     log_ratio      log (median of b in the middle / median of b elsewhere)
     beyond_twins   log_ratio of the model - mean log_ratio of its untrained twins
@@ -24,17 +24,17 @@ import torch
 from scipy import stats
 
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.block_influence import turns
-from layerwise.measure.contrasts.contrast import MEASURE, POWER, Contrast, Part, contrast
-from layerwise.measure.padding import counted_tokens
-from layerwise.measure.reading import Reading
-from layerwise.measure.statistics import Numbers, Seed
-from layerwise.measure.window_sums import WindowSums
+from layerwise.measure.activations.block_influence import block_influence_sums
+from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.contrasts.contrast import CONTRAST, POWER, Contrast, Part, contrast
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.stats.statistics import Numbers, Seed
+from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
-from layerwise.stack.weights import twin
+from layerwise.stack.weights import random_twin
 
 MIDDLE = "middle"
 TWINS = 5
@@ -42,8 +42,8 @@ FEWEST_LAYERS = 8
 """Below this a quarter of the depth is a single layer."""
 
 
-def middle(stack: Stack, reading: Reading, short: Reading, *, seed: int = 0, twins: int = TWINS) -> list[Score]:
-    """The rows of `contrast` about the middle layers of `stack` on `reading`; none for fewer than 8 layers.
+def middle(stack: Stack, data: EvalData, short: EvalData, *, seed: int = 0, twins: int = TWINS) -> list[Score]:
+    """The rows of `contrast` about the middle layers of `stack` on `data`; none for fewer than 8 layers.
 
     The untrained twins are measured on the `short` text, on which they differ little. A model without twins has
     `log_ratio` alone.
@@ -53,11 +53,11 @@ def middle(stack: Stack, reading: Reading, short: Reading, *, seed: int = 0, twi
     untrained = []
     try:
         for draw in range(twins):
-            part = turned(twin(stack, (seed + 1) * twins + draw), short)
+            part = turned(random_twin(stack, (seed + 1) * twins + draw), short)
             untrained.append(float(log_ratio(part.numerators.sum(axis=1) / part.denominators.sum())))
     except UnsupportedModel:
         untrained = []
-    return list(middle_rows(turned(stack, reading), untrained, seed=seed))
+    return list(middle_rows(turned(stack, data), untrained, seed=seed))
 
 
 def middle_rows(part: Part, untrained: Sequence[float], *, seed: Seed = 0, level: float = 0.95) -> Iterator[Score]:
@@ -83,18 +83,18 @@ def log_ratio(turned: Numbers) -> Numbers:
     return np.asarray(inner - outer)
 
 
-def turned(stack: Stack, reading: Reading) -> Part:
+def turned(stack: Stack, data: EvalData) -> Part:
     """How far every layer turns the tokens of each unit, as the numerators of its Block Influence."""
     sums = WindowSums()
     plan = Plan.identity(stack.depth)
     with evaluating(stack.model), torch.inference_mode():
-        for batch in reading.batches:
+        for batch in data.batches:
             inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
             states = list(stack.states(plan, stack.capture(**inputs)))
             counted = counted_tokens(inputs, states[0])
-            sums.add(turns(states, counted), counted.sum(dim=1), batch.windows)
+            sums.add(block_influence_sums(states, counted), counted.sum(dim=1), batch.windows)
     numerators, denominators = sums.units()
-    return Part(numerators, denominators, documents=reading.documents, tokens=reading.tokens)
+    return Part(numerators, denominators, documents=data.documents, tokens=data.tokens)
 
 
 def _beyond(own: Contrast, untrained: Numbers) -> Score:
@@ -102,7 +102,7 @@ def _beyond(own: Contrast, untrained: Numbers) -> Score:
     count = len(untrained)
     value = own.value - float(untrained.mean())
     if own.low is None:
-        return Score(MEASURE, MIDDLE, "all", "beyond_twins", value, documents=own.documents, tokens=own.tokens)
+        return Score(CONTRAST, MIDDLE, "all", "beyond_twins", value, documents=own.documents, tokens=own.tokens)
     between = float(untrained.var(ddof=1)) * (1 + 1 / count)
     variances = np.array([own.error**2, between])
     freedoms = np.array([own.units - 1, count - 1])
@@ -111,7 +111,7 @@ def _beyond(own: Contrast, untrained: Numbers) -> Score:
     student = stats.t(variances.sum() ** 2 / spread if spread > 0 else 1e6)
     reach = float(student.ppf(0.5 + own.level / 2)) * error
     return Score(
-        MEASURE, MIDDLE, "all", "beyond_twins", value, value - reach, value + reach,
-        resolution=float(student.ppf(0.5 + own.level / 2) + student.ppf(POWER)) * error,
+        CONTRAST, MIDDLE, "all", "beyond_twins", value, value - reach, value + reach,
+        mde=float(student.ppf(0.5 + own.level / 2) + student.ppf(POWER)) * error,
         documents=own.documents, tokens=own.tokens,
     )  # fmt: skip

@@ -1,9 +1,9 @@
 """What strategies cost on windows of the depth, resampled together: the stuff that contrasts of plans are made of.
 
 A *curve* is a strategy of a family ("painters", "reverse"), and its cost at a window of M layers is the loss of its
-plan minus that of the model as trained, in nats per token; of a strategy with several draws the mean over them.
-All plans are resampled with the same documents, task by task where a text has several (`layerwise.measure.strata`), and
-the draws of a random order are resampled too: what is said is said of random orders, not of these ten.
+plan minus that of the model as trained, in nats per token; of a strategy with several draws the mean over them. All
+plans are resampled with the same documents, task by task where a text has several (`layerwise.measure.stats.strata`),
+and the draws of a random order are resampled too: what is said is said of random orders, not of these ten.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layerwise.measure.contrasts.contrast import RESAMPLES, Contrast, Part, Statistic, contrasts
-from layerwise.measure.grid import Grid
-from layerwise.measure.statistics import Numbers, Seed
-from layerwise.measure.strata import Strata
+from layerwise.measure.stats.grid import Grid
+from layerwise.measure.stats.statistics import Numbers, Seed
+from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import PlanRecord
 
 Key = TypeVar("Key")
@@ -50,12 +50,13 @@ class Strategies:
     ) -> Strategies:
         """The curves of `records` on `grid`; plans that it has no losses of are left out, and so are single layers."""
         row_of = {plan: place for place, plan in enumerate(grid.plans)}
-        found: dict[Curve, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        rows_by_curve: dict[Curve, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         for record in records:
             if record.plan in row_of and record.affected > 1:
-                found[record.family, record.strategy][record.affected].append(row_of[record.plan])
+                rows_by_curve[record.family, record.strategy][record.affected].append(row_of[record.plan])
         places = {
-            curve: {affected: np.array(rows) for affected, rows in windows.items()} for curve, windows in found.items()
+            curve: {affected: np.array(rows) for affected, rows in windows.items()}
+            for curve, windows in rows_by_curve.items()
         }
         parts, shares = _strata(grid, grid.nll[row_of[baseline]])
         return cls(parts, shares, places, seed, resamples)
@@ -72,8 +73,8 @@ class Strategies:
         if not statistics:
             return {}
         of_effects = [self._of_effects(statistic) for statistic in statistics.values()]
-        found = contrasts(self.parts, of_effects, seed=self.seed, level=level, resamples=self.resamples)
-        return dict(zip(statistics, found, strict=True))
+        results = contrasts(self.parts, of_effects, seed=self.seed, level=level, resamples=self.resamples)
+        return dict(zip(statistics, results, strict=True))
 
     def _of_effects(self, statistic: Callable[[Costs], Numbers]) -> Statistic:
         """The statistic as a function of the effects of all plans in all strata, (..., strata * plans)."""

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
-from layerwise.measure.contrasts.contrast import MEASURE, POWER
-from layerwise.measure.grid import FEWEST_UNITS
-from layerwise.measure.statistics import Numbers, deviation_bias
+from layerwise.measure.contrasts.contrast import CONTRAST, POWER
+from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.statistics import Numbers, deviation_bias
 from layerwise.results.rows import Score
 
 LEVEL = 0.95
@@ -37,7 +37,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class TrainingEstimate:
     """A number with the sources of its variation; with none of them it has no interval.
 
     `documents` is how many examples are behind it.
@@ -58,8 +58,8 @@ class Estimate:
         return self._root([_quantile(0.5 + LEVEL / 2, term) for term in self.terms])
 
     @property
-    def resolution(self) -> float:
-        """What the interval tells from zero with 80 % power, the spread of few units allowed for."""
+    def mde(self) -> float:
+        """What the interval distinguishes from zero with 80 % power, the spread of few units allowed for."""
         return self._root([
             (_quantile(0.5 + LEVEL / 2, term) + _quantile(POWER, term)) / deviation_bias(term.degrees)
             for term in self.terms
@@ -69,20 +69,20 @@ class Estimate:
         return float(np.sqrt(sum(f**2 * term.variance for f, term in zip(factors, self.terms, strict=True))))
 
     def row(self, claim: str, metric: str, task: str = "all") -> Score:
-        """The number as a row about `claim`; `resolution` is what its interval tells from zero with 80 % power."""
+        """The number as a row about `claim`; `mde` is what its interval distinguishes from zero with 80 % power."""
         if not self.terms:
-            return Score(MEASURE, claim, task, metric, self.value, documents=self.documents)
+            return Score(CONTRAST, claim, task, metric, self.value, documents=self.documents)
         return Score(
-            MEASURE, claim, task, metric, self.value, self.value - self.half, self.value + self.half,
-            resolution=self.resolution, documents=self.documents,
+            CONTRAST, claim, task, metric, self.value, self.value - self.half, self.value + self.half,
+            mde=self.mde, documents=self.documents,
         )  # fmt: skip
 
 
 def _quantile(share: float, term: Term) -> float:
-    return float(stats.t.ppf(share, term.degrees))
+    return float(stdtrit(term.degrees, share))
 
 
-def over_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents: int) -> Estimate:
+def over_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents: int) -> TrainingEstimate:
     """The mean effect over seeds: `effects` (seeds,) and `pulls` (seeds, units), in the same unit.
 
     Of one seed, or of fewer than 8 units, nothing says what others would give: the estimate then has no interval.
@@ -94,14 +94,14 @@ def over_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents
     seeds, units = pulls.shape
     value = float(effects.mean())
     if seeds < 2 or units < FEWEST_UNITS:
-        return Estimate(value, (), documents)
-    return Estimate(value, (between(effects), Term(over_units(pulls.mean(axis=0)), units - 1)), documents)
+        return TrainingEstimate(value, (), documents)
+    return TrainingEstimate(value, (between(effects), Term(over_units(pulls.mean(axis=0)), units - 1)), documents)
 
 
 def between(values: Sequence[float] | Numbers) -> Term:
     """What the mean of `values` owes to which of them were drawn: trainings, or merged models."""
-    found = np.asarray(values, dtype=np.float64)
-    return Term(float(found.var(ddof=1)) / found.size, found.size - 1)
+    sample = np.asarray(values, dtype=np.float64)
+    return Term(float(sample.var(ddof=1)) / sample.size, sample.size - 1)
 
 
 def over_units(pulls: Numbers) -> float:

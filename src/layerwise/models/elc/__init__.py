@@ -12,7 +12,7 @@ from layerwise.models.elc.heads import (
     ElcForSequenceClassification,
     ElcForTokenClassification,
 )
-from layerwise.models.elc.variants import VARIANTS, Variant
+from layerwise.models.elc.variants import VARIANTS, ElcVariant
 
 __all__ = [
     "VARIANTS",
@@ -24,6 +24,6 @@ __all__ = [
     "ElcForTokenClassification",
     "ElcModel",
     "ElcPreTrainedModel",
-    "Variant",
+    "ElcVariant",
     "convert_elc",
 ]

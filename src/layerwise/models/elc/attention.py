@@ -92,9 +92,9 @@ class SelfAttention(nn.Module):
         """What distance adds to the scores, scaled: (batch, heads, seq, seq)."""
         rows = self.query_key(self.dropout(positions)) * self.scale
         position_query, position_key = (self._split(part) for part in rows.chunk(2, dim=-1))
-        asked = self._by_distance(query, position_key, buckets)
+        by_query = self._by_distance(query, position_key, buckets)
         offered = self._by_distance(key, position_query, buckets.transpose(0, 1))
-        return (asked + offered.transpose(-1, -2)).transpose(0, 1)
+        return (by_query + offered.transpose(-1, -2)).transpose(0, 1)
 
     @staticmethod
     def _by_distance(states: Tensor, rows: Tensor, buckets: Tensor) -> Tensor:

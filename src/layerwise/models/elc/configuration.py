@@ -12,8 +12,8 @@ from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
 from layerwise.errors import ModelError, near_matches
-from layerwise.models.elc.variants import INITIALISATIONS, Variant, find_variant
-from layerwise.stack.record import MISSING, Missing
+from layerwise.models.elc.variants import INITIALISATIONS, ElcVariant, find_variant
+from layerwise.stack.history.depth_history import MISSING, Missing
 
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"num_hidden_layers": 6, "hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 344},
@@ -80,7 +80,7 @@ class ElcConfig(PreTrainedConfig):
         return cls(variant=variant, **settings)
 
     @property
-    def reading(self) -> Variant:
+    def reading(self) -> ElcVariant:
         """The variant by name, looked up."""
         return find_variant(self.variant)
 

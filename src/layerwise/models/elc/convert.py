@@ -1,9 +1,9 @@
 """Published pre-training checkpoints of ELC-BERT and LTG-BERT, as models of ours that compute the same.
 
 The four model files that were published share their tensor names but not their arithmetic, so the caller says which of
-them a checkpoint belongs to: only `weighted-output` and a plain `ltg` can be told by their tensors, and those two are
-checked. What the tensors do not say either is the number of heads (64 numbers wide in everything published) and the id
-of the padding token, which comes from the tokenizer: the published configurations name another token there.
+them a checkpoint belongs to: only `weighted-output` and a plain `ltg` can be recognised by their tensors, and those two
+are checked. What the tensors do not say either is the number of heads (64 numbers wide in everything published) and the
+id of the padding token, which comes from the tokenizer: the published configurations name another token there.
 """
 
 from __future__ import annotations
@@ -167,9 +167,9 @@ def _check_names(renamed: Mapping[str, Tensor], model: ElcForMaskedLM, variant: 
     missing = sorted(_published(name) for name in expected.keys() - renamed.keys())
     surplus = sorted(_published(name) for name in renamed.keys() - expected.keys())
     if missing or surplus:
-        found = [f"lacks {_listed(missing)}"] if missing else []
-        found += [f"has {_listed(surplus)} besides"] if surplus else []
-        raise CheckpointError(f"as {variant} the checkpoint {' and '.join(found)}; {_likely(renamed)}")
+        problems = [f"lacks {_listed(missing)}"] if missing else []
+        problems += [f"has {_listed(surplus)} besides"] if surplus else []
+        raise CheckpointError(f"as {variant} the checkpoint {' and '.join(problems)}; {_likely(renamed)}")
     for name, tensor in expected.items():
         if tensor.shape != renamed[name].shape:
             raise CheckpointError(

@@ -21,8 +21,8 @@ from transformers.utils.output_capturing import capture_outputs
 from layerwise.errors import ModelError
 from layerwise.models.elc.attention import SelfAttention, bucket, bucket_table
 from layerwise.models.elc.configuration import ElcConfig
-from layerwise.models.elc.layers import DeepLinear, Layer, LayerWeights, MixingLayer
-from layerwise.stack.record import Record
+from layerwise.models.elc.layers import DeepLinear, Layer, MixingLayer, MixingWeights
+from layerwise.stack.history.depth_history import DepthHistory
 
 
 class Embedding(nn.Module):
@@ -114,7 +114,7 @@ class ElcPreTrainedModel(PreTrainedModel):
         elif isinstance(module, Embedding):
             init.trunc_normal_(module.positions, std=std, a=-2 * std, b=2 * std)
             init.copy_(module.bucket_of, bucket_table(self.config))
-        elif isinstance(module, LayerWeights):
+        elif isinstance(module, MixingWeights):
             init.copy_(module.scalars, module.beginning())
 
 
@@ -128,7 +128,7 @@ class ElcModel(ElcPreTrainedModel):
         kind = MixingLayer if variant.mixes else Layer
         self.embedding = Embedding(config)
         self.layers = nn.ModuleList(kind(config, number) for number in range(depth))
-        self.output_weights = LayerWeights(config, depth + 1) if variant.mixes_output else None
+        self.output_weights = MixingWeights(config, depth + 1) if variant.mixes_output else None
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -174,7 +174,7 @@ class ElcModel(ElcPreTrainedModel):
             for layer in self.layers:
                 hidden = layer(hidden, *context)
             return hidden
-        record = Record.of(hidden)
+        record = DepthHistory.of(hidden)
         still_read = None if self._every_state_is_kept() else self._still_read()
         for place, layer in enumerate(cast(Iterable[MixingLayer], self.layers)):
             hidden = layer(hidden, *context, record=record)
@@ -185,7 +185,7 @@ class ElcModel(ElcPreTrainedModel):
             return hidden
         return record.read(self.output_weights(), self.config.missing)
 
-    def _readers(self) -> list[LayerWeights]:
+    def _readers(self) -> list[MixingWeights]:
         """The layer weights of the layers in their order, and last those of the output if it is mixed."""
         readers = [layer.layer_weights for layer in cast(Iterable[MixingLayer], self.layers)]
         return readers if self.output_weights is None else [*readers, self.output_weights]
@@ -212,11 +212,11 @@ class ElcModel(ElcPreTrainedModel):
             needed.append(self._needed(own, left))
             left |= {layers[place].number + 1} if place < len(layers) else set()
         later: frozenset[int] = frozenset()
-        found = []
+        readers_left = []
         for sources in reversed(needed):
-            found.append(later)
+            readers_left.append(later)
             later |= sources
-        return found[::-1][: len(layers)]
+        return readers_left[::-1][: len(layers)]
 
     def _needed(self, weights: list[float], left: set[int]) -> frozenset[int]:
         """The sources that a reader with `weights` reads, when those of `left` have been left behind."""
@@ -231,10 +231,10 @@ class ElcModel(ElcPreTrainedModel):
         return frozenset(source for source, size in sizes.items() if size > least)
 
 
-def _only(record: Record, sources: frozenset[int]) -> Record:
+def _only(record: DepthHistory, sources: frozenset[int]) -> DepthHistory:
     """The record without what nobody reads any more."""
     kept = [pair for pair in zip(record.sources, record.states, strict=True) if pair[0] in sources]
-    return Record(tuple(source for source, _ in kept), tuple(state for _, state in kept))
+    return DepthHistory(tuple(source for source, _ in kept), tuple(state for _, state in kept))
 
 
 def _readable(attention_mask: Tensor | None) -> Tensor | None:

@@ -16,7 +16,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from layerwise.models.elc.attention import SelfAttention
 from layerwise.models.elc.configuration import ElcConfig
 from layerwise.models.elc.variants import first_scalars, first_weights
-from layerwise.stack.record import Record
+from layerwise.stack.history.depth_history import DepthHistory
 
 
 class DeepLinear(nn.Linear):
@@ -51,7 +51,7 @@ class FeedForward(nn.Module):
         return self.dropout(self.down(self.hidden_norm(value * opened)))
 
 
-class LayerWeights(nn.Module):
+class MixingWeights(nn.Module):
     """How much a reader takes of each of the `sources` states before it: one scalar each, for all tokens and channels.
 
     Under a softmax the weights are positive and sum to one, and `scalars` are what is learned before it; without one
@@ -106,14 +106,14 @@ class MixingLayer(GradientCheckpointingLayer):
         self.number = number
         self.block = config.reading.block
         self.missing = config.missing
-        self.layer_weights = LayerWeights(config, number + 1)
+        self.layer_weights = MixingWeights(config, number + 1)
         self.attention = SelfAttention(config)
         self.feed_forward = FeedForward(config, number)
         width, eps = config.hidden_size, config.layer_norm_eps
         self.norm = nn.LayerNorm(width, eps=eps, elementwise_affine=False) if config.reading.normalised else None
 
     def forward(
-        self, states: Tensor, mask: Tensor | None, positions: Tensor, buckets: Tensor, *, record: Record
+        self, states: Tensor, mask: Tensor | None, positions: Tensor, buckets: Tensor, *, record: DepthHistory
     ) -> Tensor:
         """The layer's output (batch, seq, width). What is read comes from `record`, and `states`, the last one left
         behind, is not looked at.

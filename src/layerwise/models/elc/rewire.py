@@ -18,7 +18,7 @@ def rewired(model: ElcForMaskedLM) -> ElcForMaskedLM:
         raise ModelError(f"the model is of variant {model.config.variant}, which has layer weights; give one of ltg")
     config = copy.deepcopy(model.config)
     config.variant, config.initialisation = "denseformer", "identity"
-    found = ElcForMaskedLM(config)
-    weights = {name: tensor for name, tensor in found.state_dict().items() if "_weights." in name}
-    found.load_state_dict({**weights, **model.state_dict()})
-    return found.eval()
+    copied = ElcForMaskedLM(config)
+    weights = {name: tensor for name, tensor in copied.state_dict().items() if "_weights." in name}
+    copied.load_state_dict({**weights, **model.state_dict()})
+    return copied.eval()

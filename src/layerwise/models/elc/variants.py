@@ -37,7 +37,7 @@ NEARLY_ALL = 0.99
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class ElcVariant:
     """One way to read the layers below.
 
     `mixture` is how a layer's input is made of the states so far: `none` takes the last one alone. `block` names what
@@ -62,18 +62,18 @@ class Variant:
 VARIANTS = {
     variant.name: variant
     for variant in (
-        Variant("ltg", mixture="none", block="residual"),
-        Variant("elc", initialisation="biased"),
-        Variant("elc-base", block="attention", initialisation="biased"),
-        Variant("zero"),
-        Variant("normalized", normalised=True),
-        Variant("weighted-output", mixes_output=True),
-        Variant("denseformer", mixture="free", block="residual", initialisation="identity", mixes_output=True),
+        ElcVariant("ltg", mixture="none", block="residual"),
+        ElcVariant("elc", initialisation="biased"),
+        ElcVariant("elc-base", block="attention", initialisation="biased"),
+        ElcVariant("zero"),
+        ElcVariant("normalized", normalised=True),
+        ElcVariant("weighted-output", mixes_output=True),
+        ElcVariant("denseformer", mixture="free", block="residual", initialisation="identity", mixes_output=True),
     )
 }
 
 
-def find_variant(name: str) -> Variant:
+def find_variant(name: str) -> ElcVariant:
     """The variant called `name`; `ModelError` with the near spellings when there is none.
 
     >>> find_variant("elc-base").block

@@ -13,8 +13,8 @@ from torch import nn
 
 from layerwise.errors import ModelError, PlanError
 from layerwise.models.elc.encoder import ElcPreTrainedModel
-from layerwise.models.elc.layers import LayerWeights, MixingLayer
-from layerwise.plan import Edges
+from layerwise.models.elc.layers import MixingLayer, MixingWeights
+from layerwise.plan import LayerWeights
 
 
 class ElcWiring(nn.Module):
@@ -30,7 +30,7 @@ class ElcWiring(nn.Module):
         if not readers:
             raise ModelError(
                 f"a model of the variant {model.config.variant} has no layer weights; give one of another variant, "
-                "such as elc, or train some into it: layerwise train wiring-identity"
+                "such as elc, or train some into it: layerwise train robust wiring-identity"
             )
         self.depth = len(readers)
         self.readers = nn.ModuleList(readers if encoder.output_weights is None else [*readers, encoder.output_weights])
@@ -40,15 +40,15 @@ class ElcWiring(nn.Module):
         """Whether rows are means, which a cut edge must leave means."""
         return all(reader.softmax for reader in self._rows())
 
-    def edges(self) -> Edges:
+    def edges(self) -> LayerWeights:
         """The wiring as it is now, as a value."""
         with torch.no_grad():
             weights = [reader().tolist() for reader in self._rows()]
         columns = self.depth + 1
-        return Edges.of([row + [0.0] * (columns - len(row)) for row in weights], self.depth)
+        return LayerWeights.of([row + [0.0] * (columns - len(row)) for row in weights], self.depth)
 
     @torch.no_grad()
-    def set_edges(self, edges: Edges) -> None:
+    def set_edges(self, edges: LayerWeights) -> None:
         """Take the weights of `edges` and no other edge. Raises `PlanError` for a wiring of another shape."""
         rows = self._rows()
         if (edges.depth, len(edges.rows)) != (self.depth, len(rows)):
@@ -62,5 +62,5 @@ class ElcWiring(nn.Module):
                 raise PlanError("weights of a softmax are not negative: this wiring is of another variant")
             reader.scalars.copy_(weights.log() if reader.softmax else weights)
 
-    def _rows(self) -> list[LayerWeights]:
-        return [reader for reader in self.readers if isinstance(reader, LayerWeights)]
+    def _rows(self) -> list[MixingWeights]:
+        return [reader for reader in self.readers if isinstance(reader, MixingWeights)]

@@ -8,7 +8,7 @@ one of five verdicts:
     supported              the rows show it, and no null measured beside them shows it too
     explained by the null  a null gives the published figure too, or what counts is shown not to be there
     contradicted           the rows show the opposite
-    not resolvable         the intervals of these tokens hold both answers; the claim says how much text would tell
+    not resolvable         the intervals of these tokens hold both answers; the claim says how much text would decide
     not measured           the rows that the rule reads are not there
 
 Absence of significance decides nothing here: `layerwise.report.claims.claim` has the arithmetic.
@@ -16,30 +16,30 @@ Absence of significance decides nothing here: `layerwise.report.claims.claim` ha
 
 from __future__ import annotations
 
-from layerwise.report.claims.absence import all_needed, same_function
-from layerwise.report.claims.agreement import agreement
-from layerwise.report.claims.arrangement import any_order, parallel
 from layerwise.report.claims.claim import Claim, Published, Verdict
-from layerwise.report.claims.harm import ranking
-from layerwise.report.claims.importance_range import importance_range
-from layerwise.report.claims.joint_collapse import joint_collapse
-from layerwise.report.claims.layers import anti_layers, core
-from layerwise.report.claims.loops import loop_count, looping
-from layerwise.report.claims.merging import merging
-from layerwise.report.claims.mixing import grammar, worth
-from layerwise.report.claims.order import order
+from layerwise.report.claims.elc_bert.mixing import grammar, worth
+from layerwise.report.claims.elc_bert.pattern import alike, pattern
+from layerwise.report.claims.heterogeneity.agreement import agreement
+from layerwise.report.claims.heterogeneity.importance_range import importance_range
+from layerwise.report.claims.heterogeneity.joint_collapse import joint_collapse
+from layerwise.report.claims.heterogeneity.layers import anti_layers, core
+from layerwise.report.claims.heterogeneity.order import order
+from layerwise.report.claims.heterogeneity.predictability import predictability
+from layerwise.report.claims.heterogeneity.recovery import recovery
+from layerwise.report.claims.heterogeneity.redundant_sets import redundant_sets
+from layerwise.report.claims.heterogeneity.scaling import scaling
+from layerwise.report.claims.heterogeneity.states import middle
+from layerwise.report.claims.heterogeneity.weights import oscillation
+from layerwise.report.claims.layershuffle.merging import merging
+from layerwise.report.claims.layershuffle.positions import places, positions
+from layerwise.report.claims.layershuffle.shuffled import collapse, pruning, trained_order
+from layerwise.report.claims.painters.absence import all_needed, same_function
+from layerwise.report.claims.painters.arrangement import any_order, parallel
+from layerwise.report.claims.painters.harm import ranking
+from layerwise.report.claims.painters.loops import loop_count, looping
+from layerwise.report.claims.painters.space import same_space
 from layerwise.report.claims.paper import Judged, Paper, Rule
-from layerwise.report.claims.pattern import alike, pattern
-from layerwise.report.claims.positions import places, positions
-from layerwise.report.claims.predictability import predictability
-from layerwise.report.claims.recovery import recovery
-from layerwise.report.claims.redundant_sets import redundant_sets
-from layerwise.report.claims.scaling import scaling
-from layerwise.report.claims.shuffled import collapse, pruning, trained_order
-from layerwise.report.claims.space import same_space
-from layerwise.report.claims.states import middle
-from layerwise.report.claims.weights import oscillation
-from layerwise.report.data import Evidence, ReportData
+from layerwise.report.evidence import Evidence, ReportData
 
 PAINTERS = Paper(
     "Transformer Layers as Painters",
@@ -82,8 +82,8 @@ PAPERS = (ELC_BERT, LAYERSHUFFLE, PAINTERS, HETEROGENEITY)
 
 def judged(evidence: Evidence) -> tuple[Judged, ...]:
     """The claims of every paper that the run has rows for, those it has no rows for among them as not measured."""
-    found = (Judged(paper, tuple(rule(evidence) for rule in paper.rules)) for paper in PAPERS)
-    return tuple(each for each in found if each.count)
+    by_paper = (Judged(paper, tuple(rule(evidence) for rule in paper.rules)) for paper in PAPERS)
+    return tuple(each for each in by_paper if each.count)
 
 
 def claims(evidence: Evidence) -> tuple[Claim, ...]:
@@ -99,8 +99,8 @@ def claim_lines(data: ReportData) -> tuple[str, ...]:
     evidence = Evidence.of(data)
     if not evidence.is_diagnosis:
         return ()
-    told = (claim for each in judged(evidence) for claim in each.claims)
-    return tuple(claim.line for claim in told if claim.verdict != "not measured")
+    decided = (claim for each in judged(evidence) for claim in each.claims)
+    return tuple(claim.line for claim in decided if claim.verdict != "not measured")
 
 
 __all__ = ["PAPERS", "Claim", "Judged", "Paper", "Published", "Rule", "Verdict", "claim_lines", "claims", "judged"]

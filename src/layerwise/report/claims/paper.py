@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from layerwise.report.claims.claim import Claim
-from layerwise.report.data import Evidence
+from layerwise.report.evidence import Evidence
 
 Rule = Callable[[Evidence], Claim]
 

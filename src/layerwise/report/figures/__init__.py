@@ -6,11 +6,11 @@ with Plotly's Python package, which layerwise itself does without.
 
 from __future__ import annotations
 
+from layerwise.report.figures.bars import layer_bars
 from layerwise.report.figures.cost import PRICES, cost
 from layerwise.report.figures.curves import degradation
-from layerwise.report.figures.importance import layer_bars
-from layerwise.report.figures.maps import strategy_map, window_map
-from layerwise.report.figures.similarity import adjacent, similarity_map
+from layerwise.report.figures.heatmaps import similarity_map, strategy_map, window_map
+from layerwise.report.figures.similarity import adjacent
 from layerwise.report.figures.tasks import order_or_absence, ranking
 
 __all__ = [

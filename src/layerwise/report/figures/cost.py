@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from layerwise.report.data import DELTA, Evidence
+from layerwise.report.evidence import DELTA, Evidence
 from layerwise.report.figures.figure import Figure, Trace, scatter, upright_line
 from layerwise.report.figures.frame import DELTA_AXIS, framed, hover, series_style
-from layerwise.report.palette import light, series_slots
-from layerwise.report.wording import label
+from layerwise.report.page.palette import light, series_slots
+from layerwise.report.page.wording import label
 from layerwise.results.rows import PlanRecord, Score
 
 Priced = tuple[PlanRecord, Score]
@@ -51,7 +51,6 @@ def _points(rows: Sequence[Priced], price: Price, slot: int, level: float) -> Tr
         mode="markers",
         marker={"color": colour, "symbol": symbol, "size": 7, "opacity": 0.75, "line": {"width": 0}},
         text=[hover(f"{label(strategy)}, {record.affected}", record.plan, score, level) for record, score in rows],
-        hovertemplate="%{text}<extra></extra>",
         legendgroup=strategy,
         name=escape(label(strategy)),
     )
@@ -68,6 +67,5 @@ def _frontier(priced: Sequence[Priced], price: Price) -> Trace:
         mode="lines",
         line={"color": light("ink"), "width": 1.5, "shape": "hv"},
         opacity=0.5,
-        hoverinfo="skip",
         name="frontier",
     )

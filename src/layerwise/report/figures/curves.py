@@ -7,13 +7,13 @@ from html import escape
 from statistics import median
 from typing import Any
 
-from layerwise.report.curves import Curve, Point, curves
-from layerwise.report.data import DELTA, Evidence
+from layerwise.report.evidence import DELTA, Evidence
 from layerwise.report.figures.figure import Figure, Trace, level_line, scatter
-from layerwise.report.figures.frame import DELTA_AXIS, framed, series_style
-from layerwise.report.notation import between, tidy
-from layerwise.report.palette import faded, light, series_slots
-from layerwise.report.wording import label
+from layerwise.report.figures.frame import DELTA_AXIS, filled, framed, interval, series_style
+from layerwise.report.page.number_format import tidy
+from layerwise.report.page.palette import faded, light, series_slots
+from layerwise.report.page.wording import label
+from layerwise.report.sweep.curves import Curve, Point, curves
 
 METRICS = {
     DELTA: DELTA_AXIS,
@@ -36,7 +36,7 @@ def degradation(
 ) -> Figure:
     """Every strategy of a family on one task, with interval bands, single draws as dots, and the blind zone.
 
-    The blind zone is the median minimum detectable effect at each size: an effect inside it would not be told apart
+    The blind zone is the median minimum detectable effect at each size: an effect inside it would not be distinguished
     from nothing. `span` fixes the vertical axis, for figures that stand side by side; small ones have no axis titles.
     """
     drawn = curves(evidence, family, task, metric)
@@ -65,92 +65,54 @@ def _ticks(drawn: Sequence[Curve], small: bool) -> dict[str, Any]:
 
 
 def _blind_zone(drawn: Sequence[Curve]) -> list[Trace]:
-    found: dict[int, list[float]] = {}
+    mdes: dict[int, list[float]] = {}
     for curve in drawn:
         for point in curve.points:
-            if point.resolution is not None:
-                found.setdefault(point.affected, []).append(point.resolution)
-    if not found:
+            if point.mde is not None:
+                mdes.setdefault(point.affected, []).append(point.mde)
+    if not mdes:
         return []
-    sizes = sorted(found)
-    zone = [median(found[size]) for size in sizes]
-    return [
-        scatter(
-            x=[*sizes, *reversed(sizes)],
-            y=[*zone, *(-edge for edge in reversed(zone))],
-            fill="toself",
-            fillcolor=faded(light("muted"), 0.18),
-            line={"width": 0},
-            mode="lines",
-            hoverinfo="skip",
-            name="below the minimum detectable effect",
-        )
-    ]
+    sizes = sorted(mdes)
+    zone = [median(mdes[size]) for size in sizes]
+    grey = faded(light("muted"), 0.18)
+    return [filled(sizes, [-edge for edge in zone], zone, grey, name="below the minimum detectable effect")]
 
 
 def _curve_traces(curve: Curve, slot: int, metric: str) -> list[Trace]:
+    """The interval as a band, the single plans behind a mean as faint dots, and the curve itself."""
     colour, band, symbol = series_style(slot)
     common: dict[str, Any] = {"legendgroup": curve.strategy, "name": escape(label(curve.strategy))}
+    bounded = [(p.affected, p.low, p.high) for p in curve.points if p.low is not None and p.high is not None]
+    draws = [(p.affected, score.value) for p in curve.points if len(p.scores) > 1 for score in p.scores]
+    traces = []
+    if bounded:
+        sizes, low, high = zip(*bounded, strict=True)
+        traces.append(filled(sizes, low, high, band, **common))
+    if draws:
+        dots = {"color": faded(colour, 0.4), "size": 4.5, "line": {"width": 0}}
+        places, values = zip(*draws, strict=True)
+        traces.append(scatter(x=places, y=values, mode="markers", marker=dots, **common))
     line = scatter(
         x=[point.affected for point in curve.points],
         y=[point.value for point in curve.points],
         mode="lines+markers",
         line={"color": colour, "width": 2},
         marker={"color": colour, "symbol": symbol, "size": 7},
-        text=[_told(curve, point, metric) for point in curve.points],
-        hovertemplate="%{text}<extra></extra>",
+        text=[_hover(curve, point, metric) for point in curve.points],
         **common,
     )
-    return [*_band(curve.points, band, common), *_draws(curve, colour, common), line]
+    return [*traces, line]
 
 
-def _band(points: Sequence[Point], colour: str, common: dict[str, Any]) -> list[Trace]:
-    bounded = [point for point in points if point.low is not None and point.high is not None]
-    if not bounded:
-        return []
-    sizes = [point.affected for point in bounded]
-    return [
-        scatter(
-            x=[*sizes, *reversed(sizes)],
-            y=[*(point.high for point in bounded), *(point.low for point in reversed(bounded))],
-            fill="toself",
-            fillcolor=colour,
-            line={"width": 0},
-            mode="lines",
-            hoverinfo="skip",
-            **common,
-        )
-    ]
-
-
-def _draws(curve: Curve, colour: str, common: dict[str, Any]) -> list[Trace]:
-    """The single plans behind a mean, faint: how much one order differs from another."""
-    single = [
-        (point.affected, score.value) for point in curve.points if len(point.scores) > 1 for score in point.scores
-    ]
-    if not single:
-        return []
-    return [
-        scatter(
-            x=[affected for affected, _ in single],
-            y=[value for _, value in single],
-            mode="markers",
-            marker={"color": faded(colour, 0.4), "size": 4.5, "line": {"width": 0}},
-            hoverinfo="skip",
-            **common,
-        )
-    ]
-
-
-def _told(curve: Curve, point: Point, metric: str) -> str:
+def _hover(curve: Curve, point: Point, metric: str) -> str:
     unit = " nats per token" if metric == DELTA else ""
     mean = f", mean of {len(point.scores)} plans" if len(point.scores) > 1 else ""
     lines = [
         f"<b>{escape(label(curve.strategy))}</b>, {point.affected}{mean}",
-        f"{between(point.value, point.low, point.high, signed=metric == DELTA)}{unit}",
+        f"{interval(point, signed=metric == DELTA)}{unit}",
     ]
     if len(point.records) == 1:
         lines.insert(1, escape(point.records[0].plan[:60]))
-    if point.resolution is not None and metric == DELTA:
-        lines.append(f"detectable above {tidy(point.resolution)}")
+    if point.mde is not None and metric == DELTA:
+        lines.append(f"detectable above {tidy(point.mde)}")
     return "<br>".join(lines)

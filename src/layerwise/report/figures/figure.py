@@ -32,18 +32,25 @@ class Figure:
 
 
 def scatter(**properties: Any) -> Trace:
-    """Points, lines between them, or the area that a line encloses."""
-    return {"type": "scatter", **properties}
+    """Points, lines between them, or the area that a line encloses; the pointer shows `text`, or else nothing."""
+    return {"type": "scatter", **_hover(properties)}
 
 
 def bar(**properties: Any) -> Trace:
-    """A bar for each place."""
-    return {"type": "bar", **properties}
+    """A bar for each place; the pointer shows `text`."""
+    return {"type": "bar", "textposition": "none", **_hover(properties)}
 
 
 def heatmap(**properties: Any) -> Trace:
-    """A grid of cells whose colours are numbers."""
-    return {"type": "heatmap", **properties}
+    """A grid of cells whose colours are numbers; the pointer shows `text`, over an empty cell nothing."""
+    return {"type": "heatmap", "hoverongaps": False, **_hover(properties)}
+
+
+def _hover(properties: dict[str, Any]) -> dict[str, Any]:
+    if "hovertemplate" in properties:
+        return properties
+    shown = {"hovertemplate": "%{text}<extra></extra>"} if "text" in properties else {"hoverinfo": "skip"}
+    return {**properties, **shown}
 
 
 def level_line(y: float, **properties: Any) -> Shape:
@@ -58,15 +65,5 @@ def upright_line(x: float, **properties: Any) -> Shape:
 
 def upright_band(low: float, high: float, colour: str) -> Shape:
     """What lies between two places, from the lower edge to the upper, coloured below all traces."""
-    return {
-        "type": "rect",
-        "x0": low,
-        "x1": high,
-        "xref": "x",
-        "y0": 0,
-        "y1": 1,
-        "yref": "y domain",
-        "fillcolor": colour,
-        "line": {"width": 0},
-        "layer": "below",
-    }
+    edges = {"x0": low, "x1": high, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
+    return {"type": "rect", **edges, "fillcolor": colour, "line": {"width": 0}, "layer": "below"}

@@ -1,15 +1,15 @@
-"""The frame every figure shares: fonts, margins, quiet axes, colours by role; and the text inside hover boxes."""
+"""What figures share: fonts, margins, quiet axes, colours by role, intervals, and the text inside hover boxes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, Protocol
 
-from layerwise.report.figures.figure import Figure, Shape, Trace
-from layerwise.report.notation import between, probability, verdict
-from layerwise.report.palette import SERIES, SYMBOLS, faded, light
+from layerwise.report.figures.figure import Figure, Shape, Trace, scatter
+from layerwise.report.page.number_format import between, probability, verdict
+from layerwise.report.page.palette import SERIES, SYMBOLS, faded, light
 from layerwise.results.rows import Score
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
@@ -17,6 +17,8 @@ DELTA_AXIS = "Δ NLL (nats per token)"
 CLEAR = "rgba(0,0,0,0)"
 REFERENCE = {"line": {"color": light("ink"), "dash": "dot", "width": 1.5}, "opacity": 0.6}
 """How a line that values are compared with is drawn."""
+LEGEND = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}}
+"""Names in one line above the figure."""
 LONGEST_PLAN = 56  # characters of a plan that a hover box shows
 
 
@@ -94,6 +96,61 @@ def limits(values: Iterable[float | None]) -> tuple[float, float] | None:
     return low - air, high + air
 
 
+def row_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
+    """A vertical axis with a named row at each whole number, the first at the top."""
+    return {
+        "range": [len(names) - 0.5, -0.5],
+        "tickmode": "array",
+        "tickvals": list(range(len(names))),
+        "ticktext": [escape(name) for name in names],
+        "tickfont": {"color": light("ink"), "size": 12},
+        "zeroline": False,
+        **more,
+    }
+
+
+class Bounded(Protocol):
+    """A value that may have an interval."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+
+
+def whiskers(scores: Iterable[Bounded], colour: str, *, thickness: float = 2, width: int = 0) -> dict[str, Any]:
+    """Error bars from the low end of each interval to the high end; none where there is no interval."""
+    ends = [(s.value, s.value if s.low is None else s.low, s.value if s.high is None else s.high) for s in scores]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [max(0.0, high - value) for value, _, high in ends],
+        "arrayminus": [max(0.0, value - low) for value, low, _ in ends],
+        "color": colour,
+        "thickness": thickness,
+        "width": width,
+    }
+
+
+def filled(places: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str, **more: Any) -> Trace:
+    """The area between two lines."""
+    edges = {"x": [*places, *reversed(places)], "y": [*high, *reversed(low)]}
+    return scatter(**edges, fill="toself", fillcolor=colour, line={"width": 0}, mode="lines", **more)
+
+
+def diagonal(low: float, high: float, name: str) -> Trace:
+    """The dotted line on which both axes agree."""
+    line = {"color": light("zero"), "dash": "dot", "width": 1.5}
+    return scatter(x=[low, high], y=[low, high], mode="lines", line=line, name=name)
+
+
+def colour_scale(colours: Sequence[str]) -> list[list[float | str]]:
+    """The colours at even steps from 0 to 1."""
+    return [[index / (len(colours) - 1), colour] for index, colour in enumerate(colours)]
+
+
 def series_style(slot: int) -> tuple[str, str, str]:
     """Line colour, band colour and marker of a series slot."""
     colour = SERIES[slot % len(SERIES)][0]
@@ -107,5 +164,10 @@ def hover(title: str, plan: str, score: Score, level: float) -> str:
     """
     shown = plan if len(plan) <= LONGEST_PLAN else plan[: LONGEST_PLAN - 1] + "…"
     effect = between(score.value, score.low, score.high, signed=True)
-    told = f"adjusted p {probability(score.p_adjusted)}: {verdict(score, level)}"
-    return "<br>".join([f"<b>{escape(title)}</b>", escape(shown), effect, told])
+    conclusion = f"adjusted p {probability(score.p_adjusted)}: {verdict(score, level)}"
+    return "<br>".join([f"<b>{escape(title)}</b>", escape(shown), effect, conclusion])
+
+
+def interval(score: Bounded, *, signed: bool = False) -> str:
+    """The value and its interval as text."""
+    return between(score.value, score.low, score.high, signed=signed)

@@ -10,14 +10,14 @@ from statistics import fmean
 
 from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import framed, series_style
-from layerwise.report.notation import tidy
-from layerwise.report.palette import faded
+from layerwise.report.page.number_format import tidy
+from layerwise.report.page.palette import faded
 
 HEIGHT = 420
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class LearningCurve:
     """The training of one arm: each run to its loss by step; `averaged` unless runs differ in more than the seed."""
 
     name: str
@@ -26,22 +26,22 @@ class Course:
     averaged: bool = True
 
 
-def learning(courses: Sequence[Course], *, upwards: str) -> Figure:
+def learning(curves: Sequence[LearningCurve], *, upwards: str) -> Figure:
     """Every seed of every arm on a logarithmic scale of loss; the mean is over the seeds that reached a step."""
-    losses = [loss for course in courses for seed in course.seeds.values() for loss in seed.values()]
-    seeds = [_seed(course, name) for course in courses for name in course.seeds]
+    losses = [loss for curve in curves for seed in curve.seeds.values() for loss in seed.values()]
+    seeds = [_seed(curve, name) for curve in curves for name in curve.seeds]
     return framed(
         HEIGHT,
-        [*seeds, *(_mean(course) for course in courses if course.averaged)],
+        [*seeds, *(_mean(curve) for curve in curves if curve.averaged)],
         x={"title": "step", "rangemode": "tozero"},
         y={"title": upwards, "type": "log", **_ticks(losses)},
     )
 
 
-def mean_course(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
+def mean_curve(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
     """The mean over seeds at each step.
 
-    >>> mean_course({"a/0": {10: 1.0, 20: 0.5}, "a/1": {10: 3.0}})
+    >>> mean_curve({"a/0": {10: 1.0, 20: 0.5}, "a/1": {10: 3.0}})
     {10: 2.0, 20: 0.5}
     """
     steps = sorted({step for losses in seeds.values() for step in losses})
@@ -69,32 +69,30 @@ def _multiples(powers: Iterable[int], digits: Iterable[int]) -> list[float]:
     return [digit * 10.0**power for power in powers for digit in tuple(digits)]
 
 
-def _seed(course: Course, name: str) -> Trace:
-    colour, _, _ = series_style(course.slot)
-    steps = sorted(course.seeds[name])
+def _seed(curve: LearningCurve, name: str) -> Trace:
+    colour, _, _ = series_style(curve.slot)
+    steps = sorted(curve.seeds[name])
     return scatter(
         x=steps,
-        y=[course.seeds[name][step] for step in steps],
+        y=[curve.seeds[name][step] for step in steps],
         mode="lines",
         line={"color": faded(colour, 0.4), "width": 0.9},
-        hoverinfo="skip",
-        legendgroup=course.name,
+        legendgroup=curve.name,
         name=escape(name),
     )
 
 
-def _mean(course: Course) -> Trace:
-    colour, _, symbol = series_style(course.slot)
-    mean = mean_course(course.seeds)
-    of = f"mean of {len(course.seeds)} seeds" if len(course.seeds) > 1 else "one seed"
+def _mean(curve: LearningCurve) -> Trace:
+    colour, _, symbol = series_style(curve.slot)
+    mean = mean_curve(curve.seeds)
+    of = f"mean of {len(curve.seeds)} seeds" if len(curve.seeds) > 1 else "one seed"
     return scatter(
         x=list(mean),
         y=list(mean.values()),
         mode="lines",
         line={"color": colour, "width": 2.2},
         marker={"symbol": symbol},
-        text=[f"<b>{escape(course.name)}</b>, step {step}<br>{tidy(loss)}, {of}" for step, loss in mean.items()],
-        hovertemplate="%{text}<extra></extra>",
-        legendgroup=course.name,
-        name=escape(course.name),
+        text=[f"<b>{escape(curve.name)}</b>, step {step}<br>{tidy(loss)}, {of}" for step, loss in mean.items()],
+        legendgroup=curve.name,
+        name=escape(curve.name),
     )

@@ -8,9 +8,9 @@ from html import escape
 from typing import Any
 
 from layerwise.report.figures.figure import Figure, Trace, level_line, scatter
-from layerwise.report.figures.frame import REFERENCE, framed, limits, series_style
-from layerwise.report.notation import between, is_resolved, probability, tidy
-from layerwise.report.palette import faded, light
+from layerwise.report.figures.frame import LEGEND, REFERENCE, filled, framed, interval, limits, series_style
+from layerwise.report.page.number_format import is_resolved, probability, tidy
+from layerwise.report.page.palette import faded, light
 from layerwise.report.series import Band, Line, Rows
 from layerwise.results.rows import Score
 
@@ -19,7 +19,7 @@ MOST_SIZES = 6
 SMALL = 300  # a figure less high than this leaves its axis titles to the heading above it
 BAND_OPACITY = (0.22, 0.13, 0.08)
 BAND_DASH = ("dash", "dot", "dashdot")
-Tell = Callable[[str, float, Score], str]
+Describe = Callable[[str, float, Score], str]
 
 
 def lined(
@@ -28,7 +28,7 @@ def lined(
     *,
     across: str,
     upwards: str,
-    tell: Tell,
+    describe: Describe,
     height: int = 340,
     span: tuple[float, float] | None = None,
     reach: tuple[float, float] | None = None,
@@ -51,13 +51,13 @@ def lined(
     nulls = [trace for index, band in enumerate(bands) for trace in _null(band, index)]
     return framed(
         height,
-        [*nulls, *(trace for line in lines for trace in _line(line, tell, legend))],
+        [*nulls, *(trace for line in lines for trace in _line(line, describe, legend))],
         x={"title": "" if small else across, "showgrid": False, "range": reach, **step},
         y={"title": "" if small else upwards, "range": span},
         shapes=[] if reference is None else [level_line(reference, **REFERENCE)],
         margin={"l": 34, "r": 8, "t": 6, "b": 24} if small else {"l": 48, "r": 12, "t": 34 if named else 8, "b": 40},
         showlegend=named,
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
+        legend=LEGEND,
     )
 
 
@@ -68,25 +68,25 @@ def size_axis(places: Iterable[float], most: int) -> dict[str, Any]:
     return {"type": "log", "tickmode": "array", "tickvals": kept, "ticktext": [f"{tick:g}" for tick in kept]}
 
 
-def telling(what: str, unit: str, level: float, *, nats: bool = False) -> Tell:
+def hover_text(what: str, unit: str, level: float, *, nats: bool = False) -> Describe:
     """Hover text: what the point is (`what` with `{}` for its place), the score with its interval, and its p-value.
 
     With `nats` the score is a loss difference: its sign is shown, and it is also given as a change of perplexity.
     """
 
-    def tell(name: str, place: float, score: Score) -> str:
-        shown = between(score.value, score.low, score.high, signed=nats)
-        told = [f"<b>{escape(name)}</b>, {what.format(f'{place:g}')}", f"{shown} {unit}".rstrip()]
+    def describe(name: str, place: float, score: Score) -> str:
+        shown = interval(score, signed=nats)
+        parts = [f"<b>{escape(name)}</b>, {what.format(f'{place:g}')}", f"{shown} {unit}".rstrip()]
         if nats:
-            told.append(f"perplexity {in_perplexity(score.value)}")
+            parts.append(f"perplexity {in_perplexity(score.value)}")
         if score.p_adjusted is not None:
-            verdict = "told apart from zero" if is_resolved(score, level) else "not told apart from zero"
-            told.append(f"adjusted p {probability(score.p_adjusted)}: {verdict}")
-        if score.resolution is not None:
-            told.append(f"detectable above {tidy(score.resolution)}")
-        return "<br>".join(told)
+            verdict = "distinguished from zero" if is_resolved(score, level) else "not distinguishable from zero"
+            parts.append(f"adjusted p {probability(score.p_adjusted)}: {verdict}")
+        if score.mde is not None:
+            parts.append(f"detectable above {tidy(score.mde)}")
+        return "<br>".join(parts)
 
-    return tell
+    return describe
 
 
 def in_perplexity(nats: float) -> str:
@@ -105,7 +105,7 @@ def common_span(rows: Sequence[Rows]) -> tuple[float, float] | None:
     return limits(bound for row in rows for score in row.values() for bound in (score.value, score.low, score.high))
 
 
-def _line(line: Line, tell: Tell, named: bool) -> list[Trace]:
+def _line(line: Line, describe: Describe, named: bool) -> list[Trace]:
     colour, ribbon, symbol = series_style(line.slot)
     places = sorted(line.rows)
     symbols: Any = [f"{symbol}-open" if place in line.hollow else symbol for place in places] if line.hollow else symbol
@@ -115,8 +115,7 @@ def _line(line: Line, tell: Tell, named: bool) -> list[Trace]:
         mode="lines+markers",
         line={"color": colour, "width": 2},
         marker={"color": colour, "symbol": symbols, "size": 6.5},
-        text=[tell(line.name, place, line.rows[place]) for place in places],
-        hovertemplate="%{text}<extra></extra>",
+        text=[describe(line.name, place, line.rows[place]) for place in places],
         legendgroup=line.name,
         name=escape(line.name),
         showlegend=named,
@@ -133,38 +132,21 @@ def _null(band: Band, index: int) -> list[Trace]:
         mode="lines" if len(places) > 1 else "markers",
         line={"color": light("zero"), "width": 1.5, "dash": dash},
         marker={"color": light("zero"), "symbol": "line-ew-open", "size": 12},
-        text=[f"{escape(band.name)}<br>{_bounds(band.rows[place])}" for place in places],
-        hovertemplate="%{text}<extra></extra>",
+        text=[f"{escape(band.name)}<br>{interval(band.rows[place])}" for place in places],
         legendgroup=band.name,
         name=escape(band.name),
     )
     return [*area(band.rows, faded(light("muted"), opacity), band.name), middle]
 
 
-def _bounds(score: Score) -> str:
-    return between(score.value, score.low, score.high)
-
-
 def area(rows: Rows, colour: str, group: str) -> list[Trace]:
     """The intervals of a line as one filled area; nothing where fewer than two places have an interval."""
     bounded = [
-        (place, rows[place].low, rows[place].high)
-        for place in sorted(rows)
-        if rows[place].low is not None and rows[place].high is not None
+        (place, score.low, score.high)
+        for place, score in sorted(rows.items())
+        if score.low is not None and score.high is not None
     ]
     if len(bounded) < 2:
         return []
-    return [
-        scatter(
-            x=[*(place for place, _, _ in bounded), *(place for place, _, _ in reversed(bounded))],
-            y=[*(high for _, _, high in bounded), *(low for _, low, _ in reversed(bounded))],
-            fill="toself",
-            fillcolor=colour,
-            line={"width": 0},
-            mode="lines",
-            hoverinfo="skip",
-            legendgroup=group,
-            name=escape(group),
-            showlegend=False,
-        )
-    ]
+    places, low, high = zip(*bounded, strict=True)
+    return [filled(places, low, high, colour, legendgroup=group, name=escape(group), showlegend=False)]

@@ -1,96 +1,157 @@
-"""One score of each layer against another: do two measures agree on the layers, and by how much do they miss?"""
+"""Points in a plane: two scores of each layer, of each edge or of each phase, or the layout of a layer's outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 from layerwise.report.figures.figure import Figure, Trace, scatter
-from layerwise.report.figures.frame import framed, limits
-from layerwise.report.notation import between
-from layerwise.report.palette import depth_colour, faded, light
+from layerwise.report.figures.frame import diagonal, filled, framed, interval, limits, series_style, whiskers
+from layerwise.report.growth.lookup import PhaseSteps
+from layerwise.report.page.number_format import fixed, tidy
+from layerwise.report.page.palette import depth_colour, faded, light
+from layerwise.report.page.wiring import EMBEDDING
+from layerwise.report.pretraining.layer_weights import source_name
 from layerwise.results.rows import Score
 
+EDGE = re.compile(r"(?P<reader>\d+|out)<-(?P<source>\d+)")
+MARGIN = {"l": 48, "r": 16, "t": 14, "b": 40}
+Forecasts = Mapping[str, Mapping[PhaseSteps, tuple[Score, Score]]]
+"""Arm to phase to (predicted, measured)."""
 
-def scattered(
+
+def layer_scatter(
     across: Mapping[int, Score],
     upwards: Mapping[int, Score],
     *,
     titles: tuple[str, str],
     depth: int,
     hollow: frozenset[int] = frozenset(),
-    diagonal: bool = False,
+    equal: bool = False,
     height: int = 380,
 ) -> Figure:
     """A numbered dot a layer, coloured by depth, with both intervals.
 
-    `diagonal` draws y = x, for two estimates of one quantity; `hollow` holds the layers drawn as open dots.
+    `equal` draws y = x, for two estimates of one quantity; `hollow` holds the layers drawn as open dots.
     """
     layers = [layer for layer in across if layer in upwards]
-    equal = [_diagonal([across[layer] for layer in layers])] if diagonal and layers else []
-    return framed(
-        height,
-        [*equal, _dots(across, upwards, layers, depth, hollow, titles)],
-        x={"title": titles[0], "zeroline": True},
-        y={"title": titles[1]},
-        margin={"l": 48, "r": 16, "t": 14, "b": 40},
-    )
-
-
-def _dots(
-    across: Mapping[int, Score],
-    upwards: Mapping[int, Score],
-    layers: list[int],
-    depth: int,
-    hollow: frozenset[int],
-    titles: tuple[str, str],
-) -> Trace:
-    return scatter(
-        x=[across[layer].value for layer in layers],
-        y=[upwards[layer].value for layer in layers],
-        error_x=_whiskers([across[layer] for layer in layers]),
-        error_y=_whiskers([upwards[layer] for layer in layers]),
+    x, y = [across[layer] for layer in layers], [upwards[layer] for layer in layers]
+    shown = [f"{titles[0]}: {interval(left)}<br>{titles[1]}: {interval(up)}" for left, up in zip(x, y, strict=True)]
+    dots = scatter(
+        x=[score.value for score in x],
+        y=[score.value for score in y],
+        error_x=_muted(x),
+        error_y=_muted(y),
         mode="markers+text",
-        marker={
-            "color": [depth_colour(layer, depth) for layer in layers],
-            "symbol": ["circle-open" if layer in hollow else "circle" for layer in layers],
-            "size": 9,
-            "line": {"width": 1, "color": light("card")},
-        },
+        marker=_dots(
+            [depth_colour(layer, depth) for layer in layers],
+            symbol=["circle-open" if layer in hollow else "circle" for layer in layers],
+        ),
         text=[str(layer) for layer in layers],
         textposition="top center",
         textfont={"size": 11, "color": light("muted")},
-        customdata=[
-            f"<b>layer {layer}</b><br>{titles[0]}: {_shown(across[layer])}<br>{titles[1]}: {_shown(upwards[layer])}"
-            for layer in layers
-        ],
+        customdata=[f"<b>layer {layer}</b><br>{text}" for layer, text in zip(layers, shown, strict=True)],
         hovertemplate="%{customdata}<extra></extra>",
     )
+    ends = limits(bound for score in x for bound in (score.value, score.low, score.high)) or (0.0, 1.0)
+    traces = [diagonal(*ends, "equal"), dots] if equal and layers else [dots]
+    return framed(height, traces, x={"title": titles[0], "zeroline": True}, y={"title": titles[1]}, margin=MARGIN)
 
 
-def _diagonal(scores: list[Score]) -> Trace:
-    ends = limits(bound for score in scores for bound in (score.value, score.low, score.high)) or (0.0, 1.0)
-    return scatter(
-        x=list(ends),
-        y=list(ends),
-        mode="lines",
-        line={"color": light("zero"), "dash": "dot", "width": 1.5},
-        hoverinfo="skip",
-        name="equal",
+def edge_scatter(weights: Mapping[str, Score], effects: Mapping[str, Score], *, depth: int) -> Figure:
+    """The size of each weight against what cutting its edge alone costs; a dot has the colour of the layer it reads.
+
+    Both maps are keyed by edge, `reader<-source`; an edge that could not be cut has no effect and no dot.
+    """
+    edges = {edge: match for edge in effects if edge in weights and (match := EDGE.fullmatch(edge))}
+    sources = [int(match["source"]) for match in edges.values()]
+    dots = scatter(
+        x=[abs(weights[edge].value) for edge in edges],
+        y=[effects[edge].value for edge in edges],
+        error_y=_muted([effects[edge] for edge in edges]),
+        mode="markers",
+        marker=_dots([EMBEDDING if source == 0 else depth_colour(source - 1, depth) for source in sources]),
+        text=[_edge(match, weights[edge], effects[edge]) for edge, match in edges.items()],
+    )
+    x, y = {"title": "size of the weight"}, {"title": "nats lost by cutting it alone"}
+    return framed(400, [dots], x=x, y=y, margin=MARGIN)
+
+
+def layout_scatter(
+    across: Mapping[tuple[int, int], Score], upwards: Mapping[tuple[int, int], Score], *, depth: int
+) -> Figure:
+    """A dot for each pair (image, position), violet where the layer ran first and yellow where it ran last.
+
+    The axes of such a layout have no unit and no zero, so they are not drawn; only what stands near what can be read.
+    """
+    bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "showline": False, "ticks": ""}
+    pairs = [pair for pair in across if pair in upwards]
+    colours = [depth_colour(position, depth) for _, position in pairs]
+    dots = scatter(
+        x=[across[pair].value for pair in pairs],
+        y=[upwards[pair].value for pair in pairs],
+        mode="markers",
+        marker={"color": colours, "size": 5, "opacity": 0.8, "line": {"width": 0}},
+        text=[f"image {image}, at position {position}" for image, position in pairs],
+    )
+    return framed(420, [dots], x=bare, y={**bare, "scaleanchor": "x"}, margin={"l": 8, "r": 8, "t": 8, "b": 8})
+
+
+def phase_scatter(forecasts: Forecasts, slots: Mapping[str, int], *, bar: float) -> Figure:
+    """The time of each phase's step against its prediction, as shares of a uniform step.
+
+    The grey band is `bar`, a share of the prediction, to either side of equality.
+    """
+    pairs = [pair for phases in forecasts.values() for pair in phases.values()]
+    span = limits(bound for _, measured in pairs for bound in (measured.value, measured.low, measured.high))
+    reach = limits(predicted.value for predicted, _ in pairs)
+    top = max((predicted.value for predicted, _ in pairs), default=1.0) * 1.1
+    allowed = filled(
+        [0.0, top],
+        [0.0, (1 - bar) * top],
+        [0.0, (1 + bar) * top],
+        faded(light("muted"), 0.16),
+        name=f"within {100 * bar:g} %",
+    )
+    arms = (_phases(arm, phases, slots[arm]) for arm, phases in forecasts.items() if phases)
+    return framed(
+        380,
+        [allowed, diagonal(0.0, top, "as predicted"), *arms],
+        x={"title": "predicted, FLOPs of a step as a share of uniform's", "range": reach},
+        y={"title": "measured, time of a step", "range": span},
+        margin={"l": 48, "r": 16, "t": 8, "b": 44},
     )
 
 
-def _shown(score: Score) -> str:
-    return between(score.value, score.low, score.high)
+def _phases(arm: str, phases: Mapping[PhaseSteps, tuple[Score, Score]], slot: int) -> Trace:
+    colour, _, symbol = series_style(slot)
+    return scatter(
+        x=[predicted.value for predicted, _ in phases.values()],
+        y=[measured.value for _, measured in phases.values()],
+        error_y=whiskers((measured for _, measured in phases.values()), colour, thickness=1.5),
+        mode="markers",
+        marker={"color": colour, "symbol": symbol, "size": 9},
+        text=[
+            f"<b>{escape(arm)}</b>, {escape(phase.name)}<br>predicted {fixed(predicted.value, 3)},"
+            f" measured {interval(measured)}"
+            for phase, (predicted, measured) in phases.items()
+        ],
+        legendgroup=arm,
+        name=escape(arm),
+    )
 
 
-def _whiskers(scores: list[Score]) -> dict[str, Any]:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [0.0 if score.high is None else max(0.0, score.high - score.value) for score in scores],
-        "arrayminus": [0.0 if score.low is None else max(0.0, score.value - score.low) for score in scores],
-        "color": faded(light("muted"), 0.45),
-        "thickness": 1.2,
-        "width": 0,
-    }
+def _dots(colours: list[str], **more: Any) -> dict[str, Any]:
+    return {"color": colours, "size": 9, "line": {"width": 1, "color": light("card")}, **more}
+
+
+def _muted(scores: Sequence[Score]) -> dict[str, Any]:
+    return whiskers(scores, faded(light("muted"), 0.45), thickness=1.2)
+
+
+def _edge(match: re.Match[str], weight: Score, effect: Score) -> str:
+    reader = "the output" if match["reader"] == "out" else f"layer {match['reader']}"
+    reads = f"<b>{reader} reads {source_name(int(match['source']))}</b>"
+    return f"{reads}<br>weight {tidy(weight.value)}<br>{interval(effect, signed=True)} nats"

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from layerwise.report.curves import Point
-from layerwise.report.data import Evidence
+from layerwise.report.evidence import Evidence
 from layerwise.report.figures.figure import Figure, Trace, scatter, upright_band
-from layerwise.report.figures.frame import DELTA_AXIS, framed, series_style
-from layerwise.report.notation import between
-from layerwise.report.palette import faded, light, series_slots
-from layerwise.report.wording import label
+from layerwise.report.figures.frame import DELTA_AXIS, LEGEND, framed, interval, series_style, whiskers
+from layerwise.report.page.palette import faded, light, series_slots
+from layerwise.report.page.wording import label
+from layerwise.report.sweep.curves import Point
 
 ROW = 34
 _NAMES = {
@@ -25,7 +24,7 @@ _NAMES = {
 
 def ranking(evidence: Evidence, ranked: Sequence[tuple[str, Point]]) -> Figure:
     """Strategies from least to most harmful, a dot with its interval each, and the blind zone about zero."""
-    edge = min((point.resolution for _, point in ranked if point.resolution is not None), default=None)
+    edge = min((point.mde for _, point in ranked if point.mde is not None), default=None)
     slots = series_slots(evidence.strategies)
     return framed(
         84 + ROW * len(ranked),
@@ -52,7 +51,7 @@ def order_or_absence(evidence: Evidence, by_task: Mapping[str, Mapping[str, Poin
         showlegend=True,
         scattermode="group",
         scattergap=0.45,
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+        legend={**LEGEND, "traceorder": "normal"},
     )
 
 
@@ -68,30 +67,14 @@ def _over_tasks(by_task: Mapping[str, Mapping[str, Point]], strategy: str, slot:
 
 def _whisker(row: str, point: Point, strategy: str, slot: int, **more: Any) -> Trace:
     colour, _, symbol = series_style(slot)
-    effect = between(point.value, point.low, point.high, signed=True)
-    told = f"<b>{escape(label(strategy))}</b> · {escape(row)}<br>{effect} nats per token"
+    effect = f"{interval(point, signed=True)} nats per token"
     return scatter(
         x=[point.value],
         y=[escape(row)],
         mode="markers",
         marker={"color": colour, "symbol": symbol, "size": 10},
-        error_x=_interval(point, colour),
-        text=[told],
-        hovertemplate="%{text}<extra></extra>",
+        error_x=whiskers([point], colour),
+        text=[f"<b>{escape(label(strategy))}</b> · {escape(row)}<br>{effect}"],
         name=escape(label(strategy)),
         **more,
     )
-
-
-def _interval(point: Point, colour: str) -> dict[str, Any]:
-    if point.low is None or point.high is None:
-        return {"visible": False}
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [point.high - point.value],
-        "arrayminus": [point.value - point.low],
-        "color": colour,
-        "thickness": 2,
-        "width": 0,
-    }

@@ -1,0 +1,232 @@
+"""Minimal pairs: two texts that differ in one thing, of which a speaker accepts one; read from local files.
+
+Three published forms are known by their columns, so that a score has the name of what it was measured on:
+
+    blimp        `sentence_good`, `sentence_bad`, `field`, `linguistics_term`, `UID`, every UID one of BLiMP's 67
+    supplement   `sentence_good`, `sentence_bad`; one of the five files that go with BLiMP, named by the file
+    ewok         two contexts and two targets (`Context1`, `Context2`, `Target1`, `Target2`, `Domain`): each target is
+                 compared with itself under the other context, and only its own words are scored
+
+and a user's own table needs `sentence_good` and `sentence_bad`, and may say `field`, `linguistics_term` and `UID`.
+EWoK is given away in a locked archive under the promise that it stays in one; it is read inside the archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from layerwise.bounded import TEXT_SIZE, Unreadable, check_file
+from layerwise.data.suites import blimp
+from layerwise.data.suites.archives import archived
+from layerwise.data.suites.records import FileRecord, kind_of, read_records
+from layerwise.errors import DataError, near_matches
+
+GOOD, BAD = "sentence_good", "sentence_bad"
+SUPPLEMENT = frozenset(
+    {"hypernym", "qa_congruence_easy", "qa_congruence_tricky", "subject_aux_inversion", "turn_taking"}
+)
+"""The five files of the supplement to BLiMP; each is one paradigm."""
+
+
+@dataclass(frozen=True, slots=True)
+class MinimalPair:
+    """The text that should be preferred and the one that should not, and what they test.
+
+    `paradigm` is BLiMP's UID, `term` the phenomenon and `field` the part of grammar it belongs to. Characters before
+    `good_start` and `bad_start` are context: they are read, and not scored.
+    """
+
+    good: str
+    bad: str
+    paradigm: str
+    term: str = ""
+    field: str = ""
+    good_start: int = 0
+    bad_start: int = 0
+
+    @property
+    def equal(self) -> bool:
+        """Whether both texts are the same: BLiMP itself has such pairs, and no model can be right about one."""
+        return (self.good, self.good_start) == (self.bad, self.bad_start)
+
+    @property
+    def phenomenon(self) -> str:
+        """What its paradigm is grouped under: the term, else the field, else the paradigm itself.
+
+        The field is not part of it, because BLiMP spreads `npi_licensing` over two fields.
+        """
+        return self.term or self.field or self.paradigm
+
+
+@dataclass(frozen=True)
+class PairSet:
+    """Pairs under the name of their scores, and in `origin` the words that say what they are exactly."""
+
+    suite: str
+    origin: str
+    pairs: tuple[MinimalPair, ...]
+
+    def __post_init__(self) -> None:
+        if not self.pairs:
+            raise DataError(f"{self.origin} holds no pair; give at least one")
+
+    @property
+    def equal(self) -> int:
+        """How many pairs have the same text twice; each counts as half right."""
+        return sum(pair.equal for pair in self.pairs)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over every pair in order."""
+        return digest(self.pairs)
+
+    def paradigms(self) -> dict[str, tuple[MinimalPair, ...]]:
+        """The pairs of each paradigm, in the order in which paradigms first appear."""
+        by_paradigm: dict[str, list[MinimalPair]] = {}
+        for pair in self.pairs:
+            by_paradigm.setdefault(pair.paradigm, []).append(pair)
+        return {name: tuple(pairs) for name, pairs in by_paradigm.items()}
+
+    def first(self, limit: int | None) -> PairSet:
+        """At most `limit` pairs of each paradigm, the first ones; what was left out is said in `origin`."""
+        if limit is None:
+            return self
+        kept = tuple(pair for pairs in self.paradigms().values() for pair in pairs[:limit])
+        if len(kept) == len(self.pairs):
+            return self
+        origin = f"{self.origin}, the first {limit:,} pairs of each paradigm ({len(kept):,} of {len(self.pairs):,})"
+        return PairSet(self.suite, origin, kept)
+
+
+def digest(pairs: Iterable[MinimalPair]) -> str:
+    """SHA-256 over pairs in order."""
+    checksum = hashlib.sha256()
+    for pair in pairs:
+        cells = (pair.good, pair.bad, pair.paradigm, pair.term, pair.field, pair.good_start, pair.bad_start)
+        checksum.update("\x1f".join(map(str, cells)).encode() + b"\x1e")
+    return checksum.hexdigest()
+
+
+def read_pairs(places: Sequence[Path], *, password: str | None = None) -> PairSet:
+    """The pairs in `places`, tables of one form (`.jsonl`, `.csv`, `.tsv`, also `.gz`) or one archive of EWoK.
+
+    What they are called is decided by what they hold: `blimp`, `supplement`, `ewok`, or `pairs NAME` for anything else.
+
+    Raises `DataError`, naming file, line and column, for rows that are no pairs, and for an archive that stays locked.
+    """
+    if not places:
+        raise DataError("no file of minimal pairs was given; give at least one")
+    tables: list[tuple[str, tuple[FileRecord, ...]]] = []
+    for place in places:
+        try:
+            check_file(place, TEXT_SIZE)
+        except Unreadable as fault:
+            raise DataError(f"{place} {fault}; give a file of minimal pairs") from fault
+        contents = archived(place, password) if zipfile.is_zipfile(place) else iter([(place.name, read_records(place))])
+        tables.extend(contents)
+    return _named(tables, _common_name(places))
+
+
+def _common_name(places: Sequence[Path]) -> str:
+    return places[0].name if len(places) == 1 else places[0].parent.name
+
+
+def _named(tables: Sequence[tuple[str, tuple[FileRecord, ...]]], name: str) -> PairSet:
+    """The pair set of tables that were read, called by their columns and names."""
+    records = [record for _, rows in tables for record in rows]
+    if all({"Context1", "Context2", "Target1", "Target2"} & set(record.columns) for record in records):
+        return PairSet("ewok", f"EWoK ({name})", tuple(pair for record in records for pair in _worlds(record)))
+    pairs = tuple(_pair(record, _stem(table)) for table, rows in tables for record in rows)
+    if all({"UID", "linguistics_term", "field"} <= set(record.columns) for record in records):
+        uids = {pair.paradigm for pair in pairs}
+        if uids <= blimp.PARADIGMS:
+            return PairSet("blimp", _extent(pairs, len(uids)), pairs)
+    if {_stem(table) for table, _ in tables} <= SUPPLEMENT:
+        stems = sorted({_stem(table) for table, _ in tables})
+        part = "" if len(stems) == len(SUPPLEMENT) else f", {len(stems)} of {len(SUPPLEMENT)} files: {', '.join(stems)}"
+        return PairSet("supplement", f"the supplement to BLiMP{part}", pairs)
+    return PairSet(f"pairs {name}", name, pairs)
+
+
+def _extent(pairs: Sequence[MinimalPair], paradigms: int) -> str:
+    """BLiMP, or in words which part of it."""
+    whole = len(blimp.PARADIGMS)
+    if (paradigms, len(pairs)) == (whole, whole * blimp.PAIRS):
+        return "BLiMP"
+    return f"a part of BLiMP: {paradigms} of {whole} paradigms, {len(pairs):,} of {whole * blimp.PAIRS:,} pairs"
+
+
+def _pair(record: FileRecord, table: str) -> MinimalPair:
+    return MinimalPair(
+        record.text(GOOD), record.text(BAD),
+        paradigm=record.text("UID") if "UID" in record.columns else table,
+        term=record.text("linguistics_term") if "linguistics_term" in record.columns else "",
+        field=record.text("field") if "field" in record.columns else "",
+    )  # fmt: skip
+
+
+def _worlds(record: FileRecord) -> Iterator[MinimalPair]:
+    """Each target under its own context and under the other one: the target's own likelihood cancels out."""
+    contexts = (record.text("Context1"), record.text("Context2"))
+    domain = record.text("Domain")
+    for place, column in enumerate(("Target1", "Target2")):
+        target = record.text(column)
+        own, other = contexts[place], contexts[1 - place]
+        yield MinimalPair(
+            f"{own} {target}", f"{other} {target}", paradigm=domain, term=domain, field="world knowledge",
+            good_start=len(own) + 1, bad_start=len(other) + 1,
+        )  # fmt: skip
+
+
+def _stem(name: str) -> str:
+    return PurePosixPath(name.removesuffix(".gz")).stem
+
+
+# Where a suite's files usually lie, below the folder that the user names.
+_LAYOUTS: dict[str, tuple[str, ...]] = {
+    "blimp": ("blimp.jsonl", "blimp.jsonl.gz", "blimp_filtered.jsonl", "blimp_filtered.jsonl.gz"),
+    "supplement": (),
+    "ewok": ("ewok.zip", "ewok_filtered.zip"),
+}
+_STEMS: dict[str, frozenset[str]] = {"blimp": blimp.PARADIGMS, "supplement": SUPPLEMENT, "ewok": frozenset()}
+SUITES = tuple(_LAYOUTS)
+"""The published suites that `find_pairs` looks for."""
+
+
+def find_pairs(suite: str, folder: Path, *, password: str | None = None) -> PairSet:
+    """The pairs of a published suite (one of `SUITES`), whose files are looked for by name in and below `folder`.
+
+    Raises `DataError` for an unknown suite, and, saying what was looked for, where nothing is found.
+    """
+    if suite not in SUITES:
+        raise DataError(f"unknown suite {suite!r}; {near_matches(suite, SUITES)}")
+    if not folder.is_dir():
+        raise DataError(f"{folder} is no folder; give --data the folder that holds the evaluation sets")
+    for name in _LAYOUTS[suite]:
+        files = sorted(folder.rglob(name), key=lambda path: (len(path.parts), path))
+        if files:
+            return _named_suite(suite, read_pairs(files[:1], password=password), files[0])
+    loose = sorted(path for path in folder.rglob("*") if kind_of(path.name) and _stem(path.name) in _STEMS[suite])
+    if loose:
+        together = [path for path in loose if path.parent == loose[0].parent]
+        return _named_suite(suite, read_pairs(together, password=password), loose[0].parent)
+    looked = {
+        "blimp": f"{' or '.join(_LAYOUTS['blimp'])}, or one file a paradigm (adjunct_island.jsonl, ...)",
+        "supplement": ", ".join(f"{name}.jsonl" for name in sorted(SUPPLEMENT)),
+        "ewok": " or ".join(_LAYOUTS["ewok"]),
+    }[suite]
+    raise DataError(f"no {suite} in or below {folder}: looked for {looked}; give --data the folder that holds it")
+
+
+def _named_suite(suite: str, pairs: PairSet, place: Path) -> PairSet:
+    if pairs.suite != suite:
+        raise DataError(
+            f"{place} is named like {suite}, but its columns or names are not {suite}'s; "
+            f"to score it as pairs of your own, give --suite {place}"
+        )
+    return pairs

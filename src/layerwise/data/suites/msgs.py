@@ -1,0 +1,124 @@
+"""MSGS, the Mixed Signals Generalization Set, in the form its authors publish it: a folder a task, two files in each.
+
+    main_verb_control/                  train.jsonl, test.jsonl    one feature, can it be learned?
+    main_verb_lexical_content_the/      train.jsonl, test.jsonl    two features that agree in training
+
+`FOLDER/NAME.train.jsonl` beside `FOLDER/NAME.test.jsonl` is read too, and each file as `.gz`. Of a row these columns
+are read: `sentence`, `linguistic_feature_label` and `surface_feature_label` (0, 1, or null where a control has none),
+and `condition`. An ambiguous task is taught on the rows of `train` with condition "training", where the two labels are
+the same, and reported on those of `test` with condition "test", where they differ; the other rows of `test` ("control")
+are left out. A control is reported on all of its test rows. A tenth of the training rows selects, so an epoch is never
+chosen by sentences on which the features differ.
+
+The label of an ambiguous task is the linguistic one, so Matthews' correlation on its test rows is the linguistic
+generalisation score: +1 for a model that took the label to mean the structure, -1 for one that took it to mean the
+surface. `layerwise.data.suites.generated_msgs` makes a small suite of the same design where these files are not at
+hand.
+
+Warstadt et al. 2020, "Learning Which Features Matter: RoBERTa Acquires a Preference for Linguistic Generalizations
+(Eventually)".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from layerwise.bounded import shown
+from layerwise.data.suites.classification import Labelled, Task, cut, without
+from layerwise.data.suites.records import FileRecord, read_records
+from layerwise.errors import DataError, near_matches
+
+MSGS = "msgs"
+LABELS = ("no", "yes")
+COLUMNS = ("linguistic_feature_label", "surface_feature_label")
+_CONTROL = "_control"
+_KINDS = (".jsonl", ".jsonl.gz")
+
+
+def read_msgs(folder: Path | str, names: Sequence[str] | None = None, *, seed: int = 0) -> list[Task]:
+    """The tasks in `folder`, sorted, or those called `names` as their folders are; `seed` cuts the selection sets.
+
+    Their own names say what they are: `control main_verb`, `ambiguous main_verb_lexical_content_the`. Raises
+    `DataError` when there are none, and for what is wrong in a file, by line and column.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder}; give one that holds MSGS, a folder a task")
+    available = _tasks_in(folder)
+    if not available:
+        raise DataError(
+            f"no MSGS task in {folder}; it needs NAME/train.jsonl and NAME/test.jsonl, or NAME.train.jsonl and "
+            "NAME.test.jsonl, for one NAME such as main_verb_control"
+        )
+    for name in names or ():
+        if name not in available:
+            raise DataError(f"no MSGS task {name!r} in {folder}; {near_matches(name, available)}")
+    return [_task(name, *available[name], seed) for name in sorted(names or available)]
+
+
+def _tasks_in(folder: Path) -> dict[str, tuple[Path, Path]]:
+    """The training and the test file of every task, by its name."""
+    tasks: dict[str, tuple[Path, Path]] = {}
+    for kind in _KINDS:
+        for train in sorted((*folder.glob(f"*/train{kind}"), *folder.glob(f"*.train{kind}"))):
+            inside = train.name == f"train{kind}"
+            name = train.parent.name if inside else train.name.removesuffix(f".train{kind}")
+            stem = train.parent / ("test" if inside else f"{name}.test")
+            test = next((path for other in _KINDS if (path := stem.with_name(stem.name + other)).is_file()), None)
+            if test is None:
+                raise DataError(f"{train} has no test file beside it; put {stem.name}.jsonl there")
+            tasks.setdefault(name, (train, test))
+    return tasks
+
+
+def _task(name: str, train: Path, test: Path, seed: int) -> Task:
+    control = name.endswith(_CONTROL)
+    if control:
+        taught = tuple(_labelled(row, _only_label(row)) for row in read_records(train))
+        test_rows = tuple(_labelled(row, _only_label(row)) for row in read_records(test))
+    else:
+        taught = _of_condition(train, "training", agree=True)
+        test_rows = _of_condition(test, "test", agree=False)
+    rows, selection = cut(without(taught, test_rows), seed)
+    origin = f"{name}: taught on {train.name}, selected on a tenth of it (seed {seed}), reported on {test.name}"
+    title = f"control {name.removesuffix(_CONTROL)}" if control else f"ambiguous {name}"
+    return Task(MSGS, title, LABELS, "mcc", rows, selection, test_rows, origin, ("accuracy",))
+
+
+def _of_condition(path: Path, condition: str, *, agree: bool) -> tuple[Labelled, ...]:
+    """The rows of an ambiguous task with the `condition`, labelled by the linguistic feature."""
+    rows = [row for row in read_records(path) if row.text("condition") == condition]
+    if not rows:
+        raise DataError(f"{path} has no row whose column 'condition' is {condition!r}; take the file as published")
+    for row in rows:
+        first, second = (_feature(row, column) for column in COLUMNS)
+        if (first == second) is not agree:
+            raise DataError(
+                f"{row.place}: columns {' and '.join(map(repr, COLUMNS))} hold {first} and {second}, but in rows of "
+                f"condition {condition!r} they {'agree' if agree else 'differ'}; take the file as published"
+            )
+    return tuple(_labelled(row, _feature(row, COLUMNS[0])) for row in rows)
+
+
+def _only_label(row: FileRecord) -> int:
+    """The label of a control's row: one of the two features has one."""
+    given = [column for column in COLUMNS if row.columns.get(column) is not None]
+    if len(given) != 1:
+        raise DataError(
+            f"{row.place}: {len(given)} of the columns {' and '.join(COLUMNS)} hold a label; in a control task "
+            "exactly one does, and the other is null"
+        )
+    return _feature(row, given[0])
+
+
+def _feature(row: FileRecord, column: str) -> int:
+    value = row.columns.get(column)
+    if not isinstance(value, int) or value not in (0, 1):
+        problem = f"holds {shown(value)}" if column in row.columns else "is not there"
+        raise DataError(f"{row.place}: column {column!r} {problem}; it must be 0 or 1")
+    return int(value)
+
+
+def _labelled(row: FileRecord, label: int) -> Labelled:
+    return Labelled(row.text("sentence"), None, label)

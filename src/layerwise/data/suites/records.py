@@ -1,0 +1,125 @@
+"""Records: the rows of a local table as mappings, each with the file and the line it came from.
+
+JSON lines (`.jsonl`) and comma- or tab-separated tables with a header (`.csv`, `.tsv`), each also as `.gz`. Evaluation
+sets come from many hands, so whatever is wrong is said with its file, line and column, and nothing is guessed: a row
+that is not an object, a table whose rows have unequal numbers of columns and a file without any row are refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from layerwise.bounded import TEXT_SIZE, Unreadable, decoded, parse_json, read_bytes, shown, unpacked
+from layerwise.errors import DataError, near_matches
+
+KINDS = (".jsonl", ".csv", ".tsv")
+"""The endings that are read; each may be followed by `.gz`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """One row: its columns, and where it stands (`line` counts from 1)."""
+
+    columns: Mapping[str, Any]
+    file: str
+    line: int
+
+    def text(self, column: str) -> str:
+        """The text in `column`. Raises `DataError`, with file, line and column, where there is none."""
+        if column not in self.columns:
+            raise DataError(f"{self.place}: there is no column {column!r}; {near_matches(column, self.columns)}")
+        value = self.columns[column]
+        if not isinstance(value, str) or not value.strip():
+            raise DataError(f"{self.place}: column {column!r} holds {shown(value)}; it must hold text")
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+            raise DataError(
+                f"{self.place}: column {column!r} holds half a character, a lone surrogate: no tokenizer reads that, "
+                "so repair the text at its source"
+            )
+        return value
+
+    @property
+    def place(self) -> str:
+        """The file and the line, as an error names them."""
+        return f"{self.file}, line {self.line}"
+
+
+def kind_of(name: str) -> str | None:
+    """The ending of a table's name without `.gz`, or `None` for what is no table.
+
+    >>> kind_of("blimp.jsonl.gz"), kind_of("notes.txt")
+    ('.jsonl', None)
+    """
+    ending = Path(name.lower().removesuffix(".gz")).suffix
+    return ending if ending in KINDS else None
+
+
+def read_records(path: Path, kind: str | None = None) -> tuple[FileRecord, ...]:
+    """Every row of the table at `path`; `kind` (one of `KINDS`) is what it is, where its name does not say.
+
+    Raises `DataError` for a file of another kind, that cannot be read, or that holds no row.
+    """
+    kind = kind or kind_of(path.name)
+    if kind is None:
+        known = ", ".join(KINDS)
+        raise DataError(f"{path} is no table that can be read; give a file that ends in one of {known} (or .gz of it)")
+    try:
+        content = read_bytes(path, TEXT_SIZE)
+        text = decoded(unpacked(content) if path.name.lower().endswith(".gz") else content)
+    except Unreadable as fault:
+        raise DataError(f"{path} {fault}; check the file, fetch it again, or convert it to UTF-8 text") from fault
+    return parse_records(io.StringIO(text, newline=""), str(path), kind)
+
+
+def parse_records(lines: Iterable[str], name: str, kind: str) -> tuple[FileRecord, ...]:
+    """The rows in `lines`, the text of a table called `name` of `kind` (one of `KINDS`); see `read_records`."""
+    records = tuple(_json_lines(lines, name) if kind == ".jsonl" else _table(lines, name, kind))
+    if not records:
+        raise DataError(f"{name} holds no row; give a file with at least one")
+    return records
+
+
+def _json_lines(lines: Iterable[str], name: str) -> Iterator[FileRecord]:
+    for line, text in enumerate(lines, start=1):
+        if not text.strip():
+            continue
+        try:
+            value = parse_json(text)
+        except Unreadable as fault:
+            raise DataError(f"{name}, line {line}: it {fault}; write one object a line") from fault
+        if not isinstance(value, dict):
+            raise DataError(f"{name}, line {line}: a {type(value).__name__}, not an object; write one object a line")
+        yield FileRecord(value, name, line)
+
+
+def _table(lines: Iterable[str], name: str, kind: str) -> Iterator[FileRecord]:
+    rows = csv.reader(lines, delimiter="\t" if kind == ".tsv" else ",", strict=True)
+    try:
+        header = next(rows, None)
+        if header is None:
+            return
+        _check_header(header, name)
+        for row in rows:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise DataError(
+                    f"{name}, line {rows.line_num}: {len(row)} columns where the header has {len(header)} "
+                    f"({', '.join(header)}); quote cells that hold the separator"
+                )
+            if any("\0" in cell for cell in row):
+                raise DataError(f"{name}, line {rows.line_num}: a cell holds a null byte; write it as text")
+            yield FileRecord(dict(zip(header, row, strict=True)), name, rows.line_num)
+    except csv.Error as error:
+        raise DataError(f"{name}, line {rows.line_num}: {error}; check its quotation marks") from error
+
+
+def _check_header(header: Sequence[str], name: str) -> None:
+    repeated = sorted({column for column in header if header.count(column) > 1})
+    if repeated:
+        raise DataError(f"{name}, line 1: the column {repeated[0]!r} is there twice; name each column once")

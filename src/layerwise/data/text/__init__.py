@@ -1,0 +1,1 @@
+"""Text: corpora, documents, tokenizers and windows of tokens."""

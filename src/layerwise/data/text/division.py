@@ -1,0 +1,156 @@
+"""Division: which documents a model is trained on, and which are held out to look at and to report.
+
+Documents are divided, not windows: two pieces of one text share its names and its style, and a model judged on the
+second after training on the first looks better than it is. Documents with the same text count as one.
+
+What is held out is what was asked for. A validation or a test text of one's own is held out and nothing else is; of a
+validation text alone one half is looked at and the other reported. Where a share of the training text is drawn, no file
+is held out whole: a document with more than a twentieth of the text is cut into chunks first, and from every text that
+was cut (BabyLM's files are) each part has its share. Where that happens, what is held out is from the same books and
+conversations as what is trained on, so a text of one's own is the stricter judge. Its large documents are cut too, so
+that there is something to resample.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from layerwise.data.splits import SPLITS, stratified
+from layerwise.data.text.chunks import chunks
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.errors import DataError
+
+SHARES = (0.8, 0.1, 0.1)
+"""Of the documents: to train, to select, to report."""
+
+LARGE = 0.05
+"""A document with a larger share of the text is cut before a share is drawn: half of what is to be held out."""
+
+_SHARED = ""
+"""Tasks with too few documents to be divided by themselves are divided together, under this name."""
+
+Documents = tuple[Document, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Documents by the names in `SPLITS`; no two parts share a text. `notes` say what was done to see to that."""
+
+    parts: dict[str, Documents] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+
+def division(
+    corpus: Corpus, validation: Corpus | None = None, test: Corpus | None = None, *, seed: int = 0
+) -> Division:
+    """The corpus to train on, and what is held out of it or given for that; what is drawn is drawn from `seed`.
+
+    Training documents that are also held out are left out of training, and those to look at that are also reported out
+    of validation. Held-out documents are parts of nothing: each is resampled by itself.
+
+    Raises `DataError` for fewer different documents than parts, and where nothing is left of a part.
+    """
+    notes: list[str] = []
+    looked, reported = validation, test
+    if looked is not None and reported is not None:
+        looked = _without(looked, reported, "of the validation text are in the test text too, and only reported", notes)
+    train = corpus
+    for held_out in (looked, reported):
+        if held_out is not None:
+            train = _without(train, held_out, "of the training text are held out, and not trained on", notes)
+    return Division(dict(zip(SPLITS, _parts(train, looked, reported, seed, notes), strict=True)), tuple(notes))
+
+
+def _parts(
+    train: Corpus, looked: Corpus | None, reported: Corpus | None, seed: int, notes: list[str]
+) -> tuple[Documents, Documents, Documents]:
+    """The documents to train on, to look at and to report; what was not given is drawn."""
+    given = [None if each is None else in_chunks(each) for each in (looked, reported)]
+    match given:
+        case [Corpus() as looked, Corpus() as reported]:
+            return train.documents, _apart(looked.documents), _apart(reported.documents)
+        case [Corpus() as looked, _]:
+            notes.append(f"one half of {looked.name} is looked at on the way, the other half is reported")
+            first, second = divided(looked, (0.5, 0.5), seed)
+            return train.documents, _apart(first), _apart(second)
+        case [_, Corpus() as reported]:
+            kept, first = divided(in_chunks(train), (1 - SHARES[1], SHARES[1]), seed)
+            return kept, _apart(first), _apart(reported.documents)
+    kept, first, second = divided(in_chunks(train), SHARES, seed)
+    return kept, _apart(first), _apart(second)
+
+
+def in_chunks(corpus: Corpus) -> Corpus:
+    """The corpus with every document that is more than a twentieth of it in chunks."""
+    whole = sum(len(each.text) for each in corpus.documents)
+    documents: list[Document] = []
+    for document in corpus.documents:
+        large = document.part_of is None and len(document.text) > LARGE * whole
+        documents += chunks(document) if large else (document,)
+    return Corpus(corpus.name, tuple(documents))
+
+
+def divided(corpus: Corpus, shares: Sequence[float], seed: int) -> list[Documents]:
+    """The documents in as many parts as there are shares, drawn from `seed`; those with the same text fall together.
+
+    Every task has its share in each part, and of the texts that were cut every text. One with fewer chunks than parts
+    is in the first part whole, unless nothing would be left to draw from.
+
+    Raises `DataError` for fewer different documents than parts.
+    """
+    same: dict[str, list[Document]] = defaultdict(list)
+    for document in corpus.documents:
+        same[document.text].append(document)
+    groups = list(same.values())
+    if len(groups) < len(shares):
+        raise DataError(
+            f"{corpus.name!r} holds {len(groups)} different document(s), too few to train, select and report on "
+            f"different ones: give at least {len(shares)} files, divide a text by lines that read <|endoftext|>, or "
+            "name what is held out with --validation and --test"
+        )
+    names = [_stratum(group[0]) for group in groups]
+    counts = Counter(names)
+    ample = [
+        place for place, group in enumerate(groups) if group[0].part_of is None or counts[names[place]] >= len(shares)
+    ]
+    drawn = ample if len(ample) >= len(shares) else list(range(len(groups)))
+    cut = stratified(_strata([names[place] for place in drawn], len(shares)), shares, seed)
+    number_of = {groups[drawn[place]][0].text: number for number, part in enumerate(cut) for place in part}
+    parts: list[list[Document]] = [[] for _ in shares]
+    for document in corpus.documents:  # in their order, so that parts of one text can be joined again
+        parts[number_of.get(document.text, 0)].append(document)
+    return [tuple(part) for part in parts]
+
+
+def _stratum(document: Document) -> str:
+    return document.task if document.part_of is None else f"{document.task}/{document.part_of}"
+
+
+def _strata(tasks: Iterable[str], parts: int) -> list[str]:
+    """The tasks, those with fewer documents than parts under one name, which again must have enough."""
+    tasks = list(tasks)
+    counts = Counter(tasks)
+    rare = {task for task, count in counts.items() if count < parts}
+    while rare and sum(counts[task] for task in rare) < parts:
+        rare.add(min((task for task in counts if task not in rare), key=lambda task: (counts[task], task)))
+    return [_SHARED if task in rare else task for task in tasks]
+
+
+def _without(corpus: Corpus, others: Corpus, why: str, notes: list[str]) -> Corpus:
+    """The corpus without documents whose texts are those of others; how many that are goes to the notes."""
+    taken = {each.text for each in others.documents}
+    kept = tuple(each for each in corpus.documents if each.text not in taken)
+    left_out = len(corpus.documents) - len(kept)
+    if not kept:
+        raise DataError(f"all {left_out} document(s) {why}: give texts of which none is a part of another")
+    if left_out:
+        notes.append(f"{left_out:,} document(s) {why}")
+    return Corpus(corpus.name, kept)
+
+
+def _apart(documents: Documents) -> Documents:
+    """Parts of one text as documents of their own: they are resampled one by one."""
+    return tuple(replace(each, part_of=None) for each in documents)

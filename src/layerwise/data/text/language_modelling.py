@@ -1,0 +1,145 @@
+"""Texts: documents as the splits that a language model is trained and judged on.
+
+Which documents are trained on and which are held out, `layerwise.data.text.division` says. Each is cut into windows as
+everywhere else (`layerwise.data.text.tokens`), and scored where it is scored elsewhere: a question with an answer on
+its answer alone. What is left of a text that was cut to be divided is one document again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.data.batches import IGNORED
+from layerwise.data.splits import Example, Examples, Splits, digest
+from layerwise.data.text.chunks import joined
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.demo_corpus import demo_corpus
+from layerwise.data.text.division import divided, division
+from layerwise.data.text.documents import Document
+from layerwise.data.text.tokens import Objective, Window, windows
+from layerwise.errors import DataError
+
+DEMO_TEXTS, DEMO_QUESTIONS = 300, 300
+"""Excerpts of the standard library, and questions of each skill, that the demo is trained on."""
+
+
+class TokenWindows(Examples):
+    """Windows of tokens, each with the ids it asks for as labels; a model of `...ForCausalLM` shifts them itself."""
+
+    def __init__(self, windows: Sequence[Window]) -> None:
+        self.windows = tuple(windows)
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def __getitem__(self, index: int) -> Example:
+        window = self.windows[index]
+        ids = torch.tensor(window.ids)
+        return {"input_ids": ids, "labels": _labels(ids, window)}
+
+
+def _labels(ids: Tensor, window: Window) -> Tensor:
+    labels = torch.full_like(ids, IGNORED)
+    scored = slice(window.scored_from, window.scored_until)
+    labels[scored] = ids[scored]
+    return labels
+
+
+def text_splits(
+    tokenizer: PreTrainedTokenizerBase,
+    corpus: Corpus,
+    *,
+    length: int,
+    seed: int = 0,
+    positions: int | None = None,
+    objective: Objective = "next_token",
+) -> Splits:
+    """The corpus as 80 % of its documents to train, 10 % to select, 10 % to report, each in windows of `length` tokens.
+
+    Documents are drawn from `seed` as `division` draws them. `positions` is the longest input of the model.
+
+    Raises `DataError` for fewer than 3 different documents, for a masked-token objective, and where
+    `layerwise.data.text.tokens.windows` does.
+    """
+    parts = division(corpus, seed=seed).parts
+    return splits_of(tokenizer, corpus.name, parts, length=length, positions=positions, objective=objective)
+
+
+def demo_text_splits(
+    tokenizer: PreTrainedTokenizerBase,
+    seed: int = 0,
+    *,
+    length: int = 256,
+    texts: int = DEMO_TEXTS,
+    questions: int = DEMO_QUESTIONS,
+) -> Splits:
+    """The demo's own text and skills: its training half to train (9 of 10 documents) and to select, its held-out half
+    to report.
+
+    `texts` excerpts of the standard library and `questions` of each skill, drawn from `seed`, are split between
+    training and selection; what is reported is always the same (`demo_corpus()`), and no model of the demo has seen it.
+    """
+    seen = demo_corpus("train", texts=texts, questions=questions, seed=seed)
+    train, validation = divided(seen, (0.9, 0.1), seed)
+    parts = {"train": train, "validation": validation, "test": demo_corpus().documents}
+    return splits_of(tokenizer, "demo", parts, length=length)
+
+
+def splits_of(
+    tokenizer: PreTrainedTokenizerBase,
+    name: str,
+    parts: Mapping[str, Sequence[Document]],
+    *,
+    length: int,
+    positions: int | None = None,
+    objective: Objective = "next_token",
+) -> Splits:
+    """Documents that are divided already, `parts` by the names in `SPLITS`, in windows of `length` tokens.
+
+    Parts of one text that follow each other are one document.
+
+    Raises `DataError` for a masked-token objective, and where `layerwise.data.text.tokens.windows` does.
+    """
+    if objective != "next_token":
+        raise DataError(
+            "texts are prepared for models that predict the next token, and this one fills in masked tokens: "
+            "give a model of the ...ForCausalLM kind"
+        )
+    cut = {
+        split: TokenWindows(windows(Corpus(name, joined(documents)), tokenizer, length, positions=positions))
+        for split, documents in parts.items()
+    }
+    rows = (
+        (split, document.task, f"{document.answer_start}/{document.text}".encode())
+        for split, documents in parts.items()
+        for document in documents
+    )
+    pad = tokenizer.pad_token_id
+    return Splits(
+        name, digest(rows), cut["train"], cut["validation"], cut["test"], pad_id=pad if isinstance(pad, int) else 0
+    )
+
+
+def whole(texts: TokenWindows, length: int) -> TokenWindows:
+    """The windows of exactly `length` tokens, so that every step of a training reads as many as any other.
+
+    What is left of a document behind its last whole window is left out. Raises `DataError` where no document has one.
+    """
+    kept = [window for window in texts.windows if len(window.ids) == length]
+    if not kept:
+        longest = max((len(window.ids) for window in texts.windows), default=0)
+        raise DataError(
+            f"no document to train on has {length} tokens, and steps that read unlike numbers of tokens cannot be "
+            f"compared: use --max-length {longest} or less, or give longer documents"
+        )
+    return TokenWindows(kept)
+
+
+def evenly_spaced(texts: TokenWindows, limit: int) -> TokenWindows:
+    """At most `limit` of the windows, evenly over all of them."""
+    count = len(texts)
+    return TokenWindows([texts.windows[place * count // limit] for place in range(limit)]) if limit < count else texts

@@ -1,0 +1,123 @@
+"""The text that every machine with Python already has: the standard library, as prose and as code.
+
+Each module gives up to two documents: its `prose`, which is every documentation string under the dotted name of what
+it documents, and its `code`, which is the source file. Modules are found on disk through `sysconfig`, never imported.
+
+The split is by *family*: a hash of the top-level name decides, so all of `email` falls on one side, and so do a C
+module's Python twin (`_pydecimal` and `decimal`) and modules that share text (`posixpath` and `ntpath`). The rule
+reads names only, so it is the same for every Python version, and a module that a later version adds has its place.
+Tests, tables and programs bundled with Python (`idlelib`, `encodings`, ...) are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from layerwise.errors import DataError, near_matches
+
+SPLITS = ("train", "heldout")
+KINDS = ("prose", "code")
+
+_EXCLUDED = frozenset(
+    {"test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "encodings", "pydoc_data", "__phello__"}
+    | {"site-packages", "dist-packages", "lib-dynload", "__pycache__"}
+)
+_TWINS = {
+    "posixpath": "ntpath",
+    "genericpath": "ntpath",
+    "cProfile": "profile",
+    "dummy_threading": "threading",
+}
+_LARGEST_BYTES = 300_000  # above this a source file is a generated table
+_HELDOUT_BYTES = 26  # of the 256 values of the hash's first byte: one family in ten
+
+
+@dataclass(frozen=True, slots=True)
+class PythonText:
+    """One text of one module: `kind` is `prose` (its documentation strings) or `code` (its source)."""
+
+    module: str
+    kind: str
+    text: str
+
+
+def split_of(module: str) -> str:
+    """`train` or `heldout`, by the hash of the module's family.
+
+    >>> split_of("email.message") == split_of("email")
+    True
+    """
+    return "heldout" if sha256(_family(module).encode()).digest()[0] < _HELDOUT_BYTES else "train"
+
+
+def _family(module: str) -> str:
+    """The name that is hashed: the top-level package without the marks of a private or pure-Python twin."""
+    top = module.split(".")[0]
+    top = _TWINS.get(top, top)
+    if top.startswith("sre_"):
+        return "re"
+    return top.removeprefix("_py").lstrip("_") or top
+
+
+def modules() -> dict[str, Path]:
+    """Every module of this Python's standard library that is readable source, by dotted name, in sorted order.
+
+    Raises `DataError` when this Python was installed without its sources.
+    """
+    root = Path(sysconfig.get_paths()["stdlib"])
+    paths = {}
+    for path in root.rglob("*.py"):
+        parts = path.relative_to(root).with_suffix("").parts
+        if _wanted(parts) and path.stat().st_size <= _LARGEST_BYTES:
+            paths[".".join(parts).removesuffix(".__init__")] = path
+    if not paths:
+        raise DataError(f"no Python source under {root}; use a Python that was installed with its .py files")
+    return dict(sorted(paths.items()))
+
+
+def _wanted(parts: tuple[str, ...]) -> bool:
+    return _EXCLUDED.isdisjoint(parts) and not parts[0].startswith(("_sysconfigdata", "config-"))
+
+
+def documents(split: str, kind: str) -> tuple[PythonText, ...]:
+    """The documents of one split (`train`, `heldout`) and one kind (`prose`, `code`), sorted by module.
+
+    Files that are empty, undecodable or unparsable are passed over. Raises `DataError` for an unknown split or kind.
+    """
+    if split not in SPLITS:
+        raise DataError(f"unknown split {split!r}; {near_matches(split, SPLITS)}")
+    if kind not in KINDS:
+        raise DataError(f"unknown kind of document {kind!r}; {near_matches(kind, KINDS)}")
+    return _documents(split, kind)
+
+
+@cache
+def _documents(split: str, kind: str) -> tuple[PythonText, ...]:
+    chosen = [(module, path) for module, path in modules().items() if split_of(module) == split]
+    texts = ((module, _text(module, path, kind)) for module, path in chosen)
+    return tuple(PythonText(module, kind, text) for module, text in texts if text.strip())
+
+
+def _text(module: str, path: Path, kind: str) -> str:
+    try:
+        source = path.read_text(encoding="utf-8")
+        return source if kind == "code" else "\n\n".join(_docstrings(module, ast.parse(source))) + "\n"
+    except (OSError, UnicodeDecodeError, SyntaxError):
+        return ""
+
+
+def _docstrings(name: str, node: ast.AST) -> Iterator[str]:
+    """Each documentation string below `node`, under the dotted name of what it documents, in source order."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        documentation = ast.get_docstring(node)
+        if documentation:
+            yield f"{name}\n{documentation}"
+    for child in ast.iter_child_nodes(node):
+        inner = f"{name}.{child.name}" if isinstance(child, ast.ClassDef | ast.FunctionDef) else name
+        yield from _docstrings(inner, child)

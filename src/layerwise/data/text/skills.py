@@ -1,0 +1,138 @@
+"""Four generated skills with one right answer each, for the demo model and its evaluation.
+
+Text is graded by loss, and a loss moves a little whatever is done to a model. A skill is graded by exact match, and
+each of the four leans on depth differently: `arithmetic` chains steps, every intermediate value written, so that a late
+value needs the earlier ones; `copy` moves letters, forwards or backwards; `sort` compares them; `brackets` keeps a
+stack. An example is a prompt, which ends in ` =`, and an answer, which starts with a space and ends in a newline, so
+that prompt and answer cut into the same tokens together as apart.
+
+Every draw is decided by its seed, and a prompt belongs to one split by its own hash: train and held-out are disjoint
+by construction, however many examples anyone draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import islice
+from random import Random
+from string import ascii_lowercase
+from types import MappingProxyType
+
+from layerwise.errors import DataError, near_matches
+
+SPLITS = ("train", "heldout")
+SMALLEST_VALUE = 10
+LARGEST_VALUE = 99
+LARGEST_OPERAND = 9
+_HELDOUT_BYTES = 32  # of the 256 values of the hash's first byte: one prompt in eight is held out
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One question with its one right answer; `prompt + answer` is the document a model reads."""
+
+    task: str
+    prompt: str
+    answer: str
+
+    @property
+    def text(self) -> str:
+        return self.prompt + self.answer
+
+
+def split_of(prompt: str) -> str:
+    """`train` or `heldout`, by the SHA-256 of the prompt alone.
+
+    >>> split_of("calc 17+5-3 =")
+    'train'
+    """
+    return "heldout" if sha256(prompt.encode()).digest()[0] < _HELDOUT_BYTES else "train"
+
+
+def _arithmetic(random: Random) -> Example:
+    """`calc 17+5-3 =` -> ` 22 19`: two to four operations, each running value of two digits."""
+    value = random.randint(SMALLEST_VALUE, LARGEST_VALUE)
+    question, values = str(value), []
+    for _ in range(random.randint(2, 4)):
+        operand = random.randint(1, LARGEST_OPERAND)
+        allowed = [sign for sign in (1, -1) if SMALLEST_VALUE <= value + sign * operand <= LARGEST_VALUE]
+        sign = random.choice(allowed)
+        value += sign * operand
+        question += f"{'+' if sign > 0 else '-'}{operand}"
+        values.append(str(value))
+    return _example("arithmetic", f"calc {question}", values)
+
+
+def _copy(random: Random) -> Example:
+    """`copy k d a =` -> ` k d a`, or `reverse k d a =` -> ` a d k`: four to eight letters."""
+    letters = random.choices(ascii_lowercase, k=random.randint(4, 8))
+    word = random.choice(("copy", "reverse"))
+    return _example("copy", f"{word} {' '.join(letters)}", letters if word == "copy" else letters[::-1])
+
+
+def _sort(random: Random) -> Example:
+    """`sort d a c b =` -> ` a b c d`: four to seven letters, repeats allowed."""
+    letters = random.choices(ascii_lowercase, k=random.randint(4, 7))
+    return _example("sort", f"sort {' '.join(letters)}", sorted(letters))
+
+
+def _brackets(random: Random) -> Example:
+    """`close ( [ ] { =` -> ` } )`: five to twelve brackets, of which one to six are still open."""
+    length = random.randint(5, 12)
+    shown: list[str] = []
+    still_open: list[str] = []
+    while len(shown) < length or not still_open:
+        if still_open and (len(still_open) == 6 or random.random() < 0.45):
+            shown.append(_CLOSING[still_open.pop()])
+        else:
+            still_open.append(random.choice("([{"))
+            shown.append(still_open[-1])
+    return _example("brackets", f"close {' '.join(shown)}", [_CLOSING[mark] for mark in reversed(still_open)])
+
+
+def _example(task: str, question: str, answer: list[str]) -> Example:
+    return Example(task, f"{question} =", f" {' '.join(answer)}\n")
+
+
+_DRAWS: Mapping[str, Callable[[Random], Example]] = MappingProxyType(
+    {"arithmetic": _arithmetic, "copy": _copy, "sort": _sort, "brackets": _brackets}
+)
+TASKS = tuple(_DRAWS)
+
+
+def draw(task: str, split: str, random: Random) -> Example:
+    """One example of `task` that belongs to `split`, drawn with `random`.
+
+    Raises `DataError` for an unknown task or split.
+    """
+    if task not in _DRAWS:
+        raise DataError(f"unknown skill {task!r}; {near_matches(task, TASKS)}")
+    if split not in SPLITS:
+        raise DataError(f"unknown split {split!r}; {near_matches(split, SPLITS)}")
+    while True:
+        example = _DRAWS[task](random)
+        if split_of(example.prompt) == split:
+            return example
+
+
+def examples(task: str, split: str, count: int, seed: int = 0) -> list[Example]:
+    """`count` different examples of `task` from `split`; the same arguments give the same list on every machine.
+
+    A longer list begins with the shorter one.
+
+    >>> [example.text for example in examples("sort", "heldout", 1, seed=0)]  # doctest: +ELLIPSIS
+    ['sort ... = ...\\n']
+    """
+    return list(islice(_distinct(task, split, Random(f"{task}/{split}/{seed}")), count))
+
+
+def _distinct(task: str, split: str, random: Random) -> Iterator[Example]:
+    seen: set[str] = set()
+    while True:
+        example = draw(task, split, random)
+        if example.prompt not in seen:
+            seen.add(example.prompt)
+            yield example

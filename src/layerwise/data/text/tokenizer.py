@@ -1,0 +1,178 @@
+"""Tokenizers: the one that belongs to a model, from the Hub, from a folder, or from a llama2.c file.
+
+llama2.c keeps its tokenizer in one binary file (`tok512.bin`, `tokenizer.bin`): pieces with scores, where
+text is encoded by merging, again and again, the neighbouring pair whose union has the best score. That is
+byte-pair encoding with the score as the rank of the merge, so the file is read into the `tokenizers`
+library's BPE and behaves like every other fast tokenizer, offsets included.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, processors
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from layerwise.bounded import SETTINGS_SIZE, Unreadable, kind_of, read_bytes, shortened
+from layerwise.errors import DataError
+
+UNKNOWN, START, END = "<unk>", "<s>", "</s>"
+"""What llama2.c means by its pieces 0, 1 and 2; the file spells them with line breaks around."""
+
+SPECIAL_PIECES = 3
+BYTE_PIECES = 256
+
+
+def load_tokenizer(
+    source: str | Path, revision: str | None = None, trust_remote_code: bool = False
+) -> PreTrainedTokenizerBase:
+    """The tokenizer of a Hub id or a folder.
+
+    A folder that holds exactly one `tok*.bin` and no `tokenizer.json` is read as llama2.c's format. Code from
+    the model's repository runs only with `trust_remote_code`.
+
+    Raises `DataError` when there is no usable tokenizer; the message names `--tokenizer`.
+    """
+    folder = Path(source)
+    kind = kind_of(folder)
+    if kind not in ("file", "folder", "nothing"):
+        raise DataError(f"{source} is a {kind}; name a folder with a tokenizer.json by --tokenizer")
+    if kind == "file" and folder.suffix == ".bin":
+        return read_llama2c(folder)
+    if folder.is_dir() and not (folder / "tokenizer.json").exists():
+        candidates = sorted(folder.glob("tok*.bin"))
+        if len(candidates) == 1:
+            return read_llama2c(candidates[0])
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            source, revision=revision, trust_remote_code=trust_remote_code
+        )
+    # The Hub client, the tokenizers library and the model classes raise nearly every built-in error here.
+    except Exception as error:
+        reason = shortened(str(error).strip().split("\n")[0], 200)
+        raise DataError(
+            f"no tokenizer could be loaded from {source} ({type(error).__name__}: {reason}); "
+            "name one with --tokenizer: a Hub id, or a folder with a tokenizer.json"
+        ) from error
+    if not set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids):
+        raise DataError(
+            f"{source} has no tokenizer of its own (its vocabulary is empty); "
+            "name one with --tokenizer: a Hub id, or a folder with a tokenizer.json"
+        )
+    return tokenizer
+
+
+def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """A token id to fill short rows with: the padding token, else the end token, else 0. It is never attended
+    to.
+    """
+    for token_id in (tokenizer.pad_token_id, tokenizer.eos_token_id):
+        if isinstance(token_id, int):
+            return token_id
+    return 0
+
+
+def masking_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The id of the mask token; `DataError` when there is none, for then no masked-token loss exists."""
+    token_id: Any = tokenizer.mask_token_id
+    if not isinstance(token_id, int):
+        raise DataError(
+            "this tokenizer has no mask token, so a masked-token loss cannot be computed; "
+            "use a decoder's next-token loss, or name a tokenizer with a mask token by --tokenizer"
+        )
+    return token_id
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One entry of a llama2.c file: the text it stands for and the score of merging two pieces into it."""
+
+    text: str
+    score: float
+
+
+def read_llama2c(file: Path) -> PreTrainedTokenizerFast:
+    """A llama2.c tokenizer file as a fast tokenizer.
+
+    The file: int32 length of the longest piece, then per piece float32 score, int32 byte length, the bytes;
+    all little-endian. Piece 0 is unknown, 1 starts a text, 2 ends it, 3 to 258 are the 256 single bytes, used
+    for characters that are no piece. A space is put before the text, as the format's encoder does.
+
+    Raises `DataError` when the file is cut short or is not of this format.
+    """
+    return PreTrainedTokenizerFast(
+        tokenizer_object=_byte_pair_encoder(_read_pieces(file)),
+        unk_token=UNKNOWN,
+        bos_token=START,
+        eos_token=END,
+        pad_token=END,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _read_pieces(file: Path) -> list[Piece]:
+    try:
+        content = read_bytes(file, SETTINGS_SIZE)
+    except Unreadable as fault:
+        raise DataError(f"{file} {fault}; name another tokenizer with --tokenizer") from fault
+    pieces: list[Piece] = []
+    offset = struct.calcsize("<i")
+    header = struct.calcsize("<fi")
+    while offset < len(content):
+        if offset + header > len(content):
+            raise _malformed(file, offset, "a piece is cut short")
+        score, length = struct.unpack_from("<fi", content, offset)
+        offset += header
+        if not 0 <= length <= len(content) - offset:
+            raise _malformed(file, offset, f"a piece of {length} bytes does not fit")
+        try:
+            text = content[offset : offset + length].decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise _malformed(file, offset + error.start, "a piece is not UTF-8") from error
+        pieces.append(Piece(text, score))
+        offset += length
+    bytes_as_written = [f"<0x{value:02X}>" for value in range(BYTE_PIECES)]
+    if [each.text for each in pieces[SPECIAL_PIECES : SPECIAL_PIECES + BYTE_PIECES]] != bytes_as_written:
+        raise _malformed(file, len(content), "pieces 3 to 258 should be <0x00> to <0xFF>")
+    return pieces
+
+
+def _malformed(file: Path, offset: int, problem: str) -> DataError:
+    return DataError(
+        f"{file} is not a llama2.c tokenizer: {problem} at byte {offset}; "
+        "copy the file again, or name another tokenizer with --tokenizer"
+    )
+
+
+def _byte_pair_encoder(pieces: list[Piece]) -> tokenizers.Tokenizer:
+    names = [UNKNOWN, START, END, *(piece.text for piece in pieces[SPECIAL_PIECES:])]
+    vocabulary = {name: number for number, name in enumerate(names)}
+    encoder = tokenizers.Tokenizer(
+        models.BPE(
+            vocab=vocabulary,
+            merges=_merges(pieces, vocabulary),
+            unk_token=UNKNOWN,
+            byte_fallback=True,
+        )
+    )
+    encoder.normalizer = normalizers.Prepend(" ")
+    encoder.post_processor = processors.TemplateProcessing(
+        single=f"{START} $A", special_tokens=[(START, vocabulary[START])]
+    )
+    encoder.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    return encoder
+
+
+def _merges(pieces: list[Piece], vocabulary: dict[str, int]) -> list[tuple[str, str]]:
+    """Every pair of pieces whose union is a piece, best score first; equal scores keep the order of the file."""
+    merged = sorted(pieces[SPECIAL_PIECES + BYTE_PIECES :], key=lambda piece: -piece.score)
+    return [
+        (piece.text[:cut], piece.text[cut:])
+        for piece in merged
+        for cut in range(1, len(piece.text))
+        if piece.text[:cut] in vocabulary and piece.text[cut:] in vocabulary
+    ]

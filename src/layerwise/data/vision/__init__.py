@@ -1,0 +1,1 @@
+"""Images: folders, datasets and digits as labelled, preprocessed examples."""

@@ -1,0 +1,126 @@
+"""Pictures: labelled images that have been listed and not yet read, from a folder or from a dataset.
+
+Listing is cheap and reading is not, so what is decided by names alone (classes, splits, a limit) is decided first. A
+picture is read from its bytes: one that cannot be decoded to its last pixel, or that would lose some of its depth, is
+a fault with a reason, which the reader of a whole set refuses or leaves out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from types import MappingProxyType
+from warnings import catch_warnings, simplefilter
+
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from layerwise.bounded import Unreadable, read_bytes
+from layerwise.errors import DataError
+
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+"""What Pillow may read, whatever a file is called: some of its other formats start programs, EPS Ghostscript."""
+
+MOST_PIXELS = 2**26
+"""Pixels of the largest image, 8,192 x 8,192: decoded it takes 200 MB, and every thread of a reader decodes one."""
+
+MOST_BYTES = 2**28
+"""Bytes of the largest file of an image."""
+
+_DEEP = re.compile(r"^(?!BGR).*;(12|16|32)")
+
+SPLIT_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "train": "train", "training": "train", "test": "test", "testing": "test",
+        "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation",
+    }
+)  # fmt: skip
+"""What folders and datasets call the splits, and what layerwise calls them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSource:
+    """One image with its label: `name` is its path or row, `read` gives the bytes of its file."""
+
+    name: str
+    label: int
+    read: Callable[[], bytes]
+
+    def image(self) -> Image.Image:
+        """The image, decoded. Raises `DataError` that names it where it cannot be read."""
+        try:
+            return decoded(self.read())
+        except (DataError, OSError) as error:
+            raise DataError(f"cannot read the image {self.name}: {fault(error)}; repair it or remove it") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSet:
+    """Listed images under a name: `parts` has "train", and "validation" and "test" where the set brings its own."""
+
+    name: str
+    classes: tuple[str, ...]
+    parts: Mapping[str, tuple[ImageSource, ...]]
+
+    def __post_init__(self) -> None:
+        if len(self.classes) < 2:
+            raise DataError(
+                f"the images of {self.name!r} have {len(self.classes)} class(es) ({', '.join(self.classes)}): "
+                "there is nothing to classify, so give at least two"
+            )
+
+
+def decoded(content: bytes) -> Image.Image:
+    """The image in the bytes of a file, upright as its EXIF data say, every pixel decoded.
+
+    Raises `DataError` with the bare reason: no image of `FORMATS`, cut short, damaged, more pixels than `MOST_PIXELS`,
+    or more than 8 bits a channel.
+    """
+    try:
+        with catch_warnings():
+            simplefilter("ignore", Image.DecompressionBombWarning)  # ours is the lower bound
+            image = Image.open(BytesIO(content), formats=FORMATS)
+        _check_pixels(image)
+        image.load()
+        ImageOps.exif_transpose(image, in_place=True)
+    except Image.DecompressionBombError as error:
+        raise DataError(f"more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; make it smaller") from error
+    except Exception as error:  # a damaged file raises whatever its decoder trips over, from zlib to struct
+        raise DataError(fault(error)) from error
+    return image
+
+
+def _check_pixels(image: Image.Image) -> None:
+    """Refuse by the header, before anything is decoded, an image that is too large or that would lose depth."""
+    if image.width * image.height > MOST_PIXELS:
+        raise DataError(
+            f"{image.width:,} x {image.height:,} pixels, and at most {MOST_PIXELS:,} are read; make it smaller"
+        )
+    for decoder, _, _, settings in getattr(image, "tile", ()):
+        layout, *more = settings if isinstance(settings, tuple) else (settings,)
+        # Pillow cuts channels to their upper 8 bits, and says so nowhere but in what it asks of the decoder. `BGR;16`
+        # is a pixel of 16 bits, and the decoder of PPM gets the largest value.
+        deep = _DEEP.search(str(layout)) or (decoder.startswith("ppm") and more and int(more[0]) > 255)
+        if deep or image.mode.startswith(("I", "F")):
+            raise DataError(
+                f"its pixels ({layout}) have more than 8 bits a channel, and would be cut off; convert it to 8"
+            )
+
+
+def image_bytes(file: Path) -> bytes:
+    """The content of a file of an image. Raises `DataError` with the bare reason."""
+    try:
+        return read_bytes(file, MOST_BYTES)
+    except Unreadable as error:
+        raise DataError(f"{file.name} {error}") from error
+
+
+def fault(error: Exception) -> str:
+    """Why an image could not be read, in few words."""
+    if isinstance(error, DataError):
+        return str(error)
+    if isinstance(error, UnidentifiedImageError):
+        return "not an image of a known format"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -1,0 +1,61 @@
+"""The model that trainings begin from: opened anew for each of them, with weights in float32."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+from pathlib import Path
+
+from layerwise.errors import TrainError
+from layerwise.experiments.opening import open_model
+from layerwise.experiments.options.model import LoadingOptions
+from layerwise.stack import Stack, weight_hash
+from layerwise.stack.load import EMBEDDED
+from layerwise.train.finetune.new_head import with_new_head
+from layerwise.train.training import Base
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    """A model that trainings begin from, opened once to be looked at.
+
+    `place` is what transformers would load, or `None` for a model that was opened in Python; `again` opens another
+    copy.
+    """
+
+    stack: Stack
+    place: str | None
+    again: Callable[[], Stack]
+    device: str
+    revision: str | None
+
+    def base(self, classes: tuple[str, ...] | None = None) -> Base:
+        """What trainings begin from: the model, or with `classes` the model with a new head for them.
+
+        Raises `TrainError` for a new head of a model that was opened in Python.
+        """
+        weights = weight_hash(self.stack.model)
+        if classes is None:
+            return Base(self.again, weights, self.place)
+        if self.place is None:
+            raise TrainError("a new head needs a model that can be loaded again: give its name or its folder")
+        with_head = partial(with_new_head, self.place, classes, device=self.device, revision=self.revision)
+        return Base(with_head, weights, self.place)
+
+
+def base_model(model: str, options: LoadingOptions, stack: Stack | None = None) -> BaseModel:
+    """Open the model called `model` with weights in float32, or take copies of an opened `stack`."""
+    if stack is not None:
+        return BaseModel(stack, None, partial(_copy, stack), stack.device.type, None)
+    again = partial(open_model, options, model=model, dtype="float32")
+    place = str(resources.files("layerwise") / EMBEDDED[model]) if model in EMBEDDED else str(Path(model).expanduser())
+    return BaseModel(again(), place, again, options.device, options.revision)
+
+
+def _copy(stack: Stack) -> Stack:
+    copied = copy.deepcopy(stack)
+    copied.model.float()
+    return copied

@@ -1,0 +1,56 @@
+"""Every experiment and action by its verb, in the groups in which the command line lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from layerwise.errors import OptionError, near_matches
+from layerwise.experiments.experiment import Configuration, Experiment
+
+CATALOGUE: Mapping[str, Mapping[str, str]] = {
+    "Plans": {
+        "verify": "verification:Verification",
+    },
+    "Measuring": {
+        "sweep": "sweep.config:Sweep",
+        "diagnose": "diagnosis.config:Diagnosis",
+        "evaluate": "evaluation.config:Evaluation",
+        "robustness": "robustness.config:Robustness",
+        "layer-weights": "layer_weights.config:LayerWeightAnalysis",
+    },
+    "Changing": {
+        "save": "saving.config:Saving",
+        "merge": "merging.config:Merging",
+        "convert": "conversion:Conversion",
+    },
+    "Training": {
+        "train robust": "robustness.config:RobustTraining",
+        "train elc": "pretraining.config:ElcPretraining",
+        "train growth": "growth.config:GrowthTraining",
+        "schedule": "diagnosis.schedule:ImportanceSchedule",
+    },
+    "Comparing": {
+        "study layer-weights": "layer_weights_study.config:LayerWeightsStudy",
+        "study growth": "growth_study.config:GrowthStudy",
+    },
+}
+"""From the heading of a group to its verbs, each with the module and the class of its configuration."""
+
+
+def configuration(verb: str) -> type[Configuration]:
+    """The configuration class of a verb. Raises `OptionError` for a verb that there is not."""
+    places = {name: place for verbs in CATALOGUE.values() for name, place in verbs.items()}
+    if verb not in places:
+        raise OptionError(f"there is no experiment called {verb[:60]!r}; {near_matches(verb, places)}")
+    module, _, name = places[verb].partition(":")
+    kind: type[Configuration] = getattr(import_module(f"layerwise.experiments.{module}"), name)
+    return kind
+
+
+def experiment(verb: str) -> type[Experiment]:
+    """The configuration class of an experiment. Raises `OptionError` for any other verb."""
+    kind = configuration(verb)
+    if not issubclass(kind, Experiment):
+        raise OptionError(f"{verb} is no experiment: it keeps no run; write layerwise {verb} --help")
+    return kind

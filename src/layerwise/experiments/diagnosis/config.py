@@ -1,0 +1,120 @@
+"""The configuration of a diagnosis: which of its parts are carried out on which model and text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from layerwise.errors import MeasureError, RunError, near_matches
+from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.option import option
+from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.text import TextOptions
+from layerwise.experiments.reporter import Reporter
+from layerwise.results.run import is_run
+from layerwise.schedule.allocation import MIN_EFFECT
+
+if TYPE_CHECKING:
+    from layerwise.experiments.diagnosis.run import PreparedDiagnosis
+
+PARTS = (
+    "proxies", "structure", "deltas", "predictability", "ablation", "racing", "order", "manipulation", "recovery",
+    "agreement", "pruning",
+)  # fmt: skip
+"""The parts of a diagnosis, in the order in which they are carried out: the later ones read the earlier ones."""
+
+DESCRIPTIVE = ("structure", "deltas")
+"""The parts that conclude nothing about the model on its text: they are about its weights, or they describe."""
+
+NEEDS = {"agreement": ("proxies", "ablation"), "pruning": ("proxies", "ablation")}
+"""The parts whose rows another part reads, and cannot do without."""
+
+CURVE_TOKENS = 1_000
+"""Scored tokens of the parts that measure curves and sets, which are hundreds of variants of one model."""
+
+
+def _reads(option: str, *parts: str) -> Reads:
+    """An option that only these parts read."""
+    first, last = ", ".join(parts[:-1]), parts[-1]
+    by = f"{first} and {last} read it, and none of them is" if first else f"{last} reads it, and it is not"
+    return Reads((option,), lambda config: not set(config.parts).isdisjoint(parts), f"{by} among --parts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis(ModelOptions, TextOptions, Experiment):
+    """Measure which layers of a model matter, with an interval and a null beside every score.
+
+    It ends with what became of the published claims, and writes a report. If interrupted, run the same command again
+    to resume. For a growth schedule from its rows, see layerwise schedule.
+    """
+
+    VERB: ClassVar = "diagnose"
+    EXAMPLES: ClassVar = (
+        "demo",
+        "HuggingFaceTB/SmolLM2-135M --text book.txt",
+        "./my-model --text texts/ --parts racing --budget 50000",
+    )
+    READS: ClassVar = (
+        _reads("budget", "ablation", "racing", "agreement", "pruning"),
+        _reads("curve_tokens", "predictability", "manipulation", "pruning"),
+        _reads("all_layers", "recovery"),
+    )
+
+    parts: tuple[str, ...] = option(
+        PARTS, f"Parts to carry out, from: {', '.join(PARTS)}; all by default.", metavar="NAMES"
+    )
+    budget: int | None = option(
+        None, "Stop reading text for a layer when its verdict is settled, after N tokens at the latest.", metavar="N",
+        least=1,
+    )  # fmt: skip
+    min_effect: float = option(MIN_EFFECT, "The smallest effect that counts, in nats per token.", metavar="NATS")
+    curve_tokens: int = option(CURVE_TOKENS, "Scored tokens for curves and sets of layers.", metavar="N", least=1)
+    all_layers: bool = option(False, "Let every layer recover, trained alone and with the whole model.")
+
+    def check(self) -> None:
+        """Raise `MeasureError` for an unknown part and for one whose needs are not among the parts.
+
+        Raises `RunError` for a run in place of a model.
+        """
+        if is_run(self.model):
+            raise RunError(
+                f"{self.model} is the folder of a run, not a model; for what it measured write layerwise report "
+                f"{self.model}, for a schedule from it layerwise schedule {self.model} --output FILE"
+            )
+        if not self.parts:
+            raise MeasureError(f"--parts names nothing; give some of {', '.join(PARTS)}")
+        for name in self.parts:
+            if name not in PARTS:
+                raise MeasureError(f"unknown part {name!r}; {near_matches(name, PARTS)}")
+        for name in self.parts:
+            lacking = [need for need in NEEDS.get(name, ()) if need not in self.parts]
+            if lacking:
+                raise MeasureError(f"{name} compares the scores of other parts: add {' and '.join(lacking)} to --parts")
+        if not self.min_effect > 0:
+            raise MeasureError(
+                f"--min-effect is the smallest effect that counts, and {self.min_effect:g} nats were given; use a "
+                f"positive one, such as {MIN_EFFECT:g}"
+            )
+
+    def ordered_parts(self) -> tuple[str, ...]:
+        """The parts in the order in which they are carried out, whatever order they were named in.
+
+        >>> Diagnosis(model="demo", parts=("pruning", "ablation", "proxies")).ordered_parts()
+        ('proxies', 'ablation', 'pruning')
+        """
+        return tuple(name for name in PARTS if name in self.parts)
+
+    def settings(self) -> tuple[str, ...]:
+        """What, besides the text and the seed, decides what a row means; for the manifest."""
+        budget = (f"budget:{self.budget}",) if self.budget is not None else ()
+        return (
+            *self.ordered_parts(), f"curve_tokens:{self.curve_tokens}", f"min_effect:{self.min_effect:g}", *budget,
+            *(("all_layers",) if self.all_layers else ()),
+        )  # fmt: skip
+
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedDiagnosis:
+        """Open the model, and tokenize the text."""
+        from layerwise.experiments.diagnosis.run import PreparedDiagnosis
+
+        corpus = inputs.corpus or self.corpus(self.model)
+        return PreparedDiagnosis.of_corpus(self, inputs.stack or self.open_model(reporter), corpus)

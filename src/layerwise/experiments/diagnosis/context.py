@@ -1,0 +1,106 @@
+"""What every part of a diagnosis works with: the model, the text, the rows of earlier parts, and where its rows go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from layerwise.experiments.diagnosis.config import Diagnosis
+from layerwise.experiments.reporter import Reporter
+from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.interventions.intervention import ResultCache
+from layerwise.measure.language.evaluation_data import EvalData, sample
+from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+from layerwise.plan import Plan
+from layerwise.results import Run, Score
+from layerwise.results.rows import Loss
+from layerwise.stack import Stack
+
+FINISHED = "part"
+"""The measure of rows that say that a part is complete; the subject is the part, the metric `DONE`."""
+
+DONE = "done"
+
+TIMES = "run"
+"""The measure of rows that are times: the only ones that differ from run to run."""
+
+Note = Callable[[str], None]
+"""Takes a note on a part: a sentence about what had to be left out."""
+
+
+@dataclass
+class PartContext:
+    """A diagnosis that is being carried out on one model and text, into one run."""
+
+    stack: Stack
+    text: EvalData
+    config: Diagnosis
+    run: Run
+    reporter: Reporter
+    finished: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.finished = {score.subject for score in self.run.store.scores(FINISHED, metric=DONE)}
+
+    @property
+    def seed(self) -> int:
+        """The seed of every draw."""
+        return self.config.seed
+
+    @property
+    def rule(self) -> VerdictCriterion:
+        """What counts as an effect."""
+        return VerdictCriterion(margin=self.config.min_effect)
+
+    @property
+    def baseline(self) -> str:
+        """The plan of the model as trained."""
+        return str(Plan.identity(self.stack.depth))
+
+    @cached_property
+    def short_text(self) -> EvalData:
+        """The text of curves and sets of layers."""
+        return sample(self.text, self.config.curve_tokens, self.seed)
+
+    @cached_property
+    def ablation_text(self) -> EvalData:
+        """The text of the interventions: all of it, or a sample of the size of the budget."""
+        budget = self.config.budget
+        return self.text if budget is None else sample(self.text, budget, self.seed)
+
+    def scores(self, *measures: str) -> list[Score]:
+        """The rows of some measures."""
+        return [score for measure in measures for score in self.run.store.scores(measure)]
+
+    def losses(self) -> list[Loss]:
+        """Every loss that the run holds."""
+        return list(self.run.store.losses())
+
+    def cache(self, part: str, note: Note) -> ResultCache:
+        """The losses that the run has stored; new ones are added."""
+        return ResultCache(
+            known=tuple(self.run.store.losses()), sink=self.run.store.add_losses, progress=self.progress(part), log=note
+        )
+
+    def progress(self, part: str) -> Callable[[float], None]:
+        """Reports the share of a part that is done."""
+        return lambda share: self.reporter.progress(part, share)
+
+    def store(self, measure: str, rows: Iterable[Score]) -> None:
+        """Store the rows of a measure in place of those that are there."""
+        self.run.store.replace_scores(measure, rows)
+
+    def store_contrast(self, claim: str, rows: Iterable[Score]) -> None:
+        """Store the contrasts of one claim beside those of others."""
+        self.store(CONTRAST, renewed(self.scores(CONTRAST), list(rows), (claim,)))
+
+    def store_time(self, row: Score) -> None:
+        """Store a time in place of the one that is there."""
+        others = [each for each in self.scores(TIMES) if (each.subject, each.metric) != (row.subject, row.metric)]
+        self.store(TIMES, [*others, row])
+
+    def finish(self, part: str) -> None:
+        """Store that a part is complete."""
+        self.finished.add(part)
+        self.store(FINISHED, [Score(FINISHED, name, "all", DONE, 1.0) for name in sorted(self.finished)])

@@ -1,0 +1,215 @@
+"""The parts of a diagnosis: each is a function of the model, the text and the rows of earlier parts.
+
+A part stores its rows in the run; what it has to leave out it hands to `note`, in a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from layerwise.errors import MeasureError
+from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext
+from layerwise.measure.activations.structure import activations
+from layerwise.measure.contrasts import agreement as metrics
+from layerwise.measure.contrasts import importance_range, joint_collapse, redundant_sets, scaling
+from layerwise.measure.contrasts.layers import CORE, core
+from layerwise.measure.contrasts.order import ORDER, order_by_task
+from layerwise.measure.contrasts.states import MIDDLE, middle
+from layerwise.measure.gradients.proxies import cost_ratio, proxies
+from layerwise.measure.interventions import ablation, racing
+from layerwise.measure.interventions.order import members as reordered
+from layerwise.measure.interventions.perturbation_curves import perturbation_curves
+from layerwise.measure.interventions.pruning import pruning
+from layerwise.measure.interventions.sweep import plan_records, sweep
+from layerwise.measure.language.evaluation_data import EvalData, sample, split, too_little
+from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryCache, recovery
+from layerwise.measure.stats import verdicts
+from layerwise.measure.stats.agreement import agreement
+from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.rankings import rankings
+from layerwise.measure.weights.deltas import deltas
+from layerwise.measure.weights.predictability import predictability
+from layerwise.measure.weights.predicted_weight_loss import joint_sets
+from layerwise.measure.weights.spectra import spectra
+from layerwise.results import Score
+from layerwise.results.rows import Loss
+
+RECOVERY_RUNS = "recovery_run"
+
+COST_TOKENS = 500
+"""Scored tokens on which the price of the proxies is measured: two passes are timed in turns, four times each."""
+
+
+def _note_too_little(reading: EvalData, note: Note, parts: int = 1) -> None:
+    """Say what a text lacks for intervals; `reading` is one of so many `parts` of it."""
+    lacking = too_little(reading, parts)
+    if lacking is not None:
+        note(lacking)
+
+
+def _proxies(context: PartContext, note: Note) -> None:
+    _note_too_little(context.text, note)
+    context.store("proxies", proxies(context.stack, context.text, seed=context.seed))
+    context.store_contrast(MIDDLE, middle(context.stack, context.text, context.short_text, seed=context.seed))
+    price = cost_ratio(context.stack, sample(context.text, COST_TOKENS, context.seed))
+    context.store_time(replace(price, measure=TIMES, subject="proxies"))
+
+
+def _structure(context: PartContext, note: Note) -> None:
+    """Of the weights and of the activations; either may be had without the other."""
+    _note_too_little(context.text, note)
+    sides: tuple[Callable[[], list[Score]], ...] = (
+        partial(spectra, context.stack, seed=context.seed),
+        partial(activations, context.stack, context.text, seed=context.seed),
+    )
+    rows: list[Score] = []
+    for measure in sides:
+        try:
+            rows += measure()
+        except MeasureError as refusal:
+            note(str(refusal))
+    context.store("structure", rows)
+
+
+def _deltas(context: PartContext, note: Note) -> None:
+    context.store("deltas", deltas(context.stack, seed=context.seed))
+
+
+def _predictability(context: PartContext, note: Note) -> None:
+    _note_too_little(context.short_text, note)
+    cache = context.cache("predictability", note)
+    context.store("predictability", predictability(context.stack, context.short_text, seed=context.seed, cache=cache))
+    subject, layers = list(joint_sets(context.stack.depth).items())[-1]
+    rows = joint_collapse.joint_collapse(context.losses(), context.baseline, subject, layers, seed=context.seed)
+    context.store_contrast(joint_collapse.CLAIM, rows)
+
+
+def _ablation(context: PartContext, note: Note) -> None:
+    losses = ablation.ablation_losses(
+        context.stack, context.ablation_text, seed=context.seed, cache=context.cache("ablation", note)
+    )
+    context.store("ablation", ablation.ablation_of(context.stack, losses, seed=context.seed))
+    context.store_contrast(CORE, _core(context, losses))
+    skips = list(ablation.skip_keys(context.stack.depth).values())
+    rows = importance_range.importance_range(losses, context.baseline, skips, seed=context.seed)
+    context.store_contrast(importance_range.CLAIM, rows)
+    if context.config.budget is None:
+        keys = ablation.skip_keys(context.stack.depth)
+        rows = verdicts.verdicts(losses, context.baseline, keys, seed=context.seed, rule=context.rule)
+        context.store(verdicts.VERDICT, [*rows, _margin(context)])
+
+
+def _core(context: PartContext, losses: Sequence[Loss]) -> list[Score]:
+    measured = {row.plan for row in losses}
+    skip, average, random = (
+        {layer: key for layer, key in ablation.intervention_keys(context.stack.depth, name).items() if key in measured}
+        for name in ("skip", "neighbour_average", "random")
+    )
+    return core(losses, context.baseline, skip, average, random, margin=context.config.min_effect, seed=context.seed)
+
+
+def _margin(context: PartContext) -> Score:
+    """What counts as an effect in this run."""
+    return Score(verdicts.VERDICT, "all", "all", verdicts.MARGIN, context.config.min_effect)
+
+
+def _racing(context: PartContext, note: Note) -> None:
+    """With a budget the race gives the verdicts; without one its rows say what it would have saved."""
+    rows = racing.racing(
+        context.stack, context.text, budget=context.config.budget, seed=context.seed, rule=context.rule,
+        cache=context.cache("racing", note),
+    )  # fmt: skip
+    context.store(racing.RACING, rows)
+    if context.config.budget is not None:
+        rows = [replace(row, measure=verdicts.VERDICT) for row in rows if row.subject != racing.RACE]
+        context.store(verdicts.VERDICT, [*rows, _margin(context)])
+
+
+def _order(context: PartContext, note: Note) -> None:
+    _note_too_little(context.text, note)
+    chosen = reordered(context.stack.depth)
+    store = context.run.store
+    sweep(context.stack, chosen, context.text, sink=store.add_losses, finished=store.finished)
+    wanted = {context.baseline, *(str(member.plan) for member in chosen)}
+    # Other parts read shorter windows, of which the model as trained has losses too.
+    cells = context.text.cells
+    losses = [row for row in store.losses() if row.plan in wanted and (row.task, row.document, row.window) in cells]
+    store.add_plans(plan_records(chosen))
+    rows = effects(losses, context.baseline, seed=context.seed, answer_tasks=context.text.scored_answer_tasks)
+    context.store("effect", rows)
+    absent = next((str(member.plan) for member in chosen if member.strategy == "skip"), None)
+    moved = [str(member.plan) for member in chosen if member.strategy != "skip"]
+    answers = context.text.scored_answer_tasks
+    context.store_contrast(ORDER, order_by_task(losses, context.baseline, moved, absent, answers, seed=context.seed))
+
+
+def _manipulation(context: PartContext, note: Note) -> None:
+    _note_too_little(context.short_text, note)
+    cache = context.cache("manipulation", note)
+    context.store(
+        "manipulation", perturbation_curves(context.stack, context.short_text, seed=context.seed, cache=cache)
+    )
+    context.store_contrast(scaling.CLAIM, scaling.scaling(context.losses(), context.baseline, seed=context.seed))
+
+
+def _recovery(context: PartContext, note: Note) -> None:
+    runs = context.scores(RECOVERY_RUNS)
+
+    def sink(rows: Sequence[Score]) -> None:
+        runs.extend(rows)
+        context.store(RECOVERY_RUNS, runs)
+
+    cache = RecoveryCache(known=tuple(runs), sink=sink, progress=context.progress("recovery"), log=note)
+    every = context.config.all_layers
+    rows = recovery(
+        context.stack, context.text, layers=range(context.stack.depth) if every else None,
+        treatments=TREATMENTS if every else DEFAULT_TREATMENTS, seed=context.seed, effects=context.scores("ablation"),
+        cache=cache,
+    )  # fmt: skip
+    context.store("recovery", rows)
+
+
+def _agreement(context: PartContext, note: Note) -> None:
+    known = context.cache("agreement", note)
+    losses = ablation.ablation_losses(context.stack, context.ablation_text, seed=context.seed, cache=known)
+    context.store(
+        "agreement", agreement(context.scores("ablation", "proxies", "recovery"), seed=context.seed, losses=losses)
+    )
+    scores = context.scores("predictability", "ablation", "recovery", "manipulation", "proxies")
+    context.store_contrast(metrics.CLAIM, metrics.agreement(metrics.published_metrics(scores), seed=context.seed))
+
+
+def _pruning(context: PartContext, note: Note) -> None:
+    """Sets are chosen by scores of one half of the text and evaluated on the other."""
+    first, second = split(context.ablation_text, context.seed)
+    cache = context.cache("pruning", note)
+    scores = [
+        *ablation.ablation(context.stack, first, seed=context.seed, cache=cache),
+        *proxies(context.stack, first, seed=context.seed),
+    ]
+    fresh = sample(second, context.config.curve_tokens, context.seed)
+    _note_too_little(fresh, note, parts=2)
+    rows, records = pruning(context.stack, fresh, scores, seed=context.seed, cache=cache)
+    context.run.store.add_plans(records)
+    context.store("pruning", rows)
+    ranking = rankings(scores).get("skip", {})
+    rows = redundant_sets.redundant_sets(context.losses(), context.baseline, records, ranking, seed=context.seed)
+    context.store_contrast(redundant_sets.CLAIM, rows)
+
+
+PARTS: dict[str, Callable[[PartContext, Note], None]] = {
+    "proxies": _proxies,
+    "structure": _structure,
+    "deltas": _deltas,
+    "predictability": _predictability,
+    "ablation": _ablation,
+    "racing": _racing,
+    "order": _order,
+    "manipulation": _manipulation,
+    "recovery": _recovery,
+    "agreement": _agreement,
+    "pruning": _pruning,
+}
+"""What carries out each part of a diagnosis, in the order of `config.PARTS`."""

@@ -1,0 +1,101 @@
+"""A diagnosis that is ready to run: one model, one text, and every part into a run that outlives the process.
+
+A part that is complete is not computed again, and inside the long parts nothing that is finished is: losses go to the
+run as they are made. A part that this model cannot have (layers of unlike shapes, no random twin, too little text) says
+why in a note that the report prints, and the other parts go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from layerwise.data.text.corpus import Corpus
+from layerwise.errors import LayerwiseError, MeasureError, RunError
+from layerwise.experiments.diagnosis.config import DESCRIPTIVE, Diagnosis
+from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext
+from layerwise.experiments.diagnosis.cost import describe_cost
+from layerwise.experiments.diagnosis.parts import PARTS
+from layerwise.experiments.experiment import Prepared
+from layerwise.experiments.provenance import provenance
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.sentences import describe_data, describe_model
+from layerwise.measure.interventions.ablation import refuse_shallow
+from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
+from layerwise.results import Run, Score
+from layerwise.stack import Stack
+
+QUESTION = (
+    "question: which of its layers matter, and what explains it? Every score has an interval, and a null: what would "
+    "be measured if there were nothing to find. Losses are in nats per token: 0.69 more is half as likely"
+)
+"""What a diagnosis is about."""
+
+
+class PreparedDiagnosis(Prepared):
+    """A diagnosis whose model is open and whose text is tokenized.
+
+    Raises `MeasureError` for a model of fewer than 4 layers, and for too little text to conclude anything from.
+    """
+
+    def __init__(self, config: Diagnosis, stack: Stack, text: EvalData) -> None:
+        self.config = config
+        self.stack = stack
+        self.text = text
+        refuse_shallow(stack)
+        if not set(config.parts) <= set(DESCRIPTIVE):
+            refuse_too_little(self.text)
+        self.manifest = provenance(
+            stack, self.text, families=config.settings(), seed=config.seed,
+            settings={"batch_tokens": config.batch_tokens},
+        )  # fmt: skip
+
+    @classmethod
+    def of_corpus(cls, config: Diagnosis, stack: Stack, corpus: Corpus) -> PreparedDiagnosis:
+        """The diagnosis of `stack` on a corpus, tokenized as the options say."""
+        text = tokenize(
+            stack, corpus, length=config.max_length, tokens=config.tokens, batch_tokens=config.batch_tokens,
+            seed=config.seed,
+        )  # fmt: skip
+        return cls(config, stack, text)
+
+    def describe(self) -> Iterator[str]:
+        """The model, the text, the question, and the variants of the model that are run."""
+        yield describe_model(self.stack)
+        yield describe_data(self.text)
+        yield QUESTION
+        yield describe_cost(self.config, self.stack.depth, self.text.tokens)
+
+    def is_empty(self, run: Run) -> bool:
+        """Whether no part of the run has a row."""
+        return all(score.measure in (TIMES, FINISHED) for score in run.store.scores())
+
+    def measure(self, run: Run, reporter: Reporter) -> None:
+        """Carry every part out that is not complete.
+
+        Raises `MeasureError` where no part could be carried out. A full disk, or any other `RunError`, ends the
+        diagnosis; every other refusal ends its part alone.
+        """
+        context = PartContext(self.stack, self.text, self.config, run, reporter)
+        parts = self.config.ordered_parts()
+        for number, part in enumerate(parts, start=1):
+            if part not in context.finished:
+                reporter.log(f"{part} ({number} of {len(parts)})")
+                self._carry_out(part, context)
+        if self.is_empty(run):
+            raise MeasureError("; ".join(note.text for note in run.store.notes()) or "nothing could be measured")
+
+    def _carry_out(self, part: str, context: PartContext) -> None:
+        notes: list[str] = []
+        start = time.perf_counter()
+        try:
+            PARTS[part](context, notes.append)
+        except RunError:
+            raise
+        except LayerwiseError as refusal:
+            notes.append(str(refusal))
+        context.run.store.replace_notes(part, notes)
+        for text in notes:
+            context.reporter.log(f"{part}: {text}")
+        context.store_time(Score(TIMES, part, "all", "seconds", time.perf_counter() - start))
+        context.finish(part)

@@ -1,0 +1,108 @@
+"""The configuration of an evaluation: which models, on which suites of minimal pairs and fine-tuned tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from layerwise.bounded import kind_of, named
+from layerwise.errors import DataError, MeasureError, RunError, near_matches
+from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.option import option
+from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.reporter import Reporter
+from layerwise.results.run import is_run
+
+if TYPE_CHECKING:
+    from layerwise.experiments.evaluation.run import PreparedEvaluation
+
+# Those of `layerwise.data.suites`, which is too heavy for a help text; a test compares them.
+SUITES = ("pairs", "blimp", "supplement", "ewok", "glue", "msgs", "msgs-ours")
+FINE_TUNED = ("glue", "msgs", "msgs-ours")
+"""The suites that models are fine-tuned on; the others are scored as they are."""
+
+PAIRS = tuple(name for name in SUITES if name not in FINE_TUNED)
+GENERATED = ("pairs", "msgs-ours")
+"""The suites that layerwise makes itself; the others are files."""
+
+FILE = "file"
+"""What a file of pairs counts as."""
+
+
+def _of(*suites: str) -> Any:
+    """Whether one of these suites is evaluated; a file of pairs counts as `FILE`."""
+    return lambda config: any((name if name in SUITES else FILE) in suites for name in config.suite)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(ModelOptions, Experiment):
+    """Evaluate language models, masked or causal, on minimal pairs and on tasks that they are fine-tuned on.
+
+    Every trained model of a run is evaluated, and the rows go into that run. Chance on a pair is 0.5.
+    """
+
+    VERB: ClassVar = "evaluate"
+    EXAMPLES: ClassVar = (
+        "demo",
+        "runs/elc --suite pairs,blimp,glue --data FOLDER",
+        "runs/elc --suite glue --tasks cola,rte --data FOLDER",
+        "bert-base-cased --suite my_pairs.jsonl",
+    )
+    READS: ClassVar = (
+        Reads(
+            ("data",), _of(*(set(SUITES) - set(GENERATED))),
+            "published suites are read from there, and --suite names none",
+        ),
+        Reads(("password",), _of("ewok", FILE), "it opens the archive of EWoK or a file of pairs"),
+        Reads(("temperature", "too_long"), _of(*PAIRS, FILE), "suites of pairs read it, and --suite names none"),
+        Reads(("seeds",), _of(*FINE_TUNED), f"fine-tuning reads it, and --suite names none of {', '.join(FINE_TUNED)}"),
+        Reads(
+            ("tokenizer", "layers", "revision", "trust_remote_code"), lambda config: not is_run(config.model),
+            "the models of a run are opened as they were trained",
+        ),
+    )  # fmt: skip
+
+    model: str = option(
+        help="Run with trained models, hub id, folder, or demo.", metavar="RUN_OR_MODEL", positional=True, place=True
+    )
+    suite: tuple[str, ...] = option(
+        ("pairs",), f"Suites, from: {', '.join(SUITES)}; or files of pairs.", metavar="NAMES", empty=True
+    )
+    data: Path | None = option(None, "Folder of the files of published suites.", metavar="FOLDER")
+    password: str | None = option(None, "Password of EWoK's archive.", metavar="TEXT")
+    temperature: float = option(1.0, "Temperature of the softmax that scores a sentence.", metavar="X")
+    too_long: Literal["refuse", "skip"] = option(
+        "refuse", "What is done about sentences longer than the model's positions."
+    )
+    limit: int | None = option(
+        None, "Pairs of a paradigm, and examples of a fine-tuned task, at most.", metavar="N", least=1
+    )
+    tasks: tuple[str, ...] = option((), "Fine-tuned tasks; all of their suite by default.", metavar="NAMES")
+    seeds: int = option(3, "Fine-tunings of each model on a task.", metavar="N", least=1, most=1_000)
+    overwrite: bool = option(False, "Discard what is stored of these suites and evaluate them anew.")
+
+    def check(self) -> None:
+        """Raise `DataError` for suites, tasks and files that there are not, and `RunError` for a run beside a run."""
+        if not self.suite:
+            raise DataError(f"--suite names nothing; give one or more of {', '.join(SUITES)}, or a file of pairs")
+        for name in self.suite:
+            if name not in SUITES and kind_of(name) == "nothing":
+                raise DataError(f"there is no suite and no file {named(name)!r}; {near_matches(name, SUITES)}")
+            if name in SUITES and name not in GENERATED and self.data is None:
+                raise DataError(f"{name} is not part of layerwise: give the folder that holds its files, --data FOLDER")
+        if self.tasks and not set(self.suite) & set(FINE_TUNED):
+            raise DataError(
+                f"--tasks chooses among those that models are fine-tuned on; add one of {', '.join(FINE_TUNED)} to "
+                "--suite"
+            )
+        if not self.temperature > 0:
+            raise MeasureError(f"a temperature of {self.temperature:g} was given; give one above 0 (1 is the usual)")
+        if self.run is not None and is_run(self.model):
+            raise RunError(f"the rows go into the run that was given, {self.model}: leave out --run {self.run}")
+
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedEvaluation:
+        """Read the suites, and open a single model; those of a run are opened when it is their turn."""
+        from layerwise.experiments.evaluation.run import PreparedEvaluation
+
+        return PreparedEvaluation(self, reporter, inputs.stack)

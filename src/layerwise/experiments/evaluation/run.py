@@ -1,0 +1,144 @@
+"""An evaluation that is ready to run: its suites are read, and its models are known.
+
+Finished paradigms and fine-tunings are kept, so an evaluation resumes with the next one. Rows of models and suites that
+are not evaluated now stay in the run.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from layerwise.errors import DataError, ModelError, RunError
+from layerwise.experiments.evaluation.config import Evaluation
+from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
+from layerwise.experiments.evaluation.tasks_table import tasks_table
+from layerwise.experiments.experiment import Prepared
+from layerwise.experiments.finetuned_tasks import PREDICTIONS, run_benchmarks
+from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, discard, evaluate_models
+from layerwise.experiments.opening import quiet_transformers
+from layerwise.experiments.pairs_table import pairs_table
+from layerwise.experiments.provenance import described, in_words
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.trainings import finished_models
+from layerwise.results import Manifest, Run
+from layerwise.results.run import is_run
+from layerwise.results.training_record import FILE, TrainingRecord
+from layerwise.stack import Stack, weight_hash
+from layerwise.stack.load import resolve_device
+from layerwise.train.finetune.fine_tuning import FineTuningConfig
+from layerwise.train.load_trained import open_trained
+
+FAMILY = "evaluation"
+"""What the manifest of an evaluation of a single model calls itself."""
+
+
+class PreparedEvaluation(Prepared):
+    """An evaluation whose suites are read: of every finished model in a run, or of a single model.
+
+    `models` are the name or the folder of each model by its label, `ARM/SEED`. Raises `DataError` for suites that
+    cannot be read and for fine-tuning of an opened model, `RunError` for a run without a finished model, and
+    `ModelError` for a model without a tokenizer.
+    """
+
+    def __init__(self, config: Evaluation, reporter: Reporter, stack: Stack | None = None) -> None:
+        self.config = config
+        quiet_transformers()
+        self.pairs, self.tasks = pair_sets(config), fine_tuned_tasks(config)
+        if stack is not None and self.tasks:
+            raise DataError("fine-tuning opens its models anew: give the name or the folder of the model")
+        self.models: dict[str, Path | str]
+        self._open: dict[str, Callable[[], Opened]]
+        if stack is None and is_run(config.model):
+            self._take_run(Path(config.model).expanduser())
+        else:
+            self._take_model(stack or self._open_model(reporter))
+
+    def _take_run(self, folder: Path) -> None:
+        models = finished_models(folder)
+        if not models:
+            raise RunError(f"{folder} holds no finished model (RUN/ARM/seed-N/model); train one, or give a model")
+        self.folder = folder
+        with Run.open(folder) as run:
+            self.manifest = run.manifest
+        self.models = {each.label: each.folder for each in models}
+        self._open = {each.label: partial(self._open_trained, each.folder) for each in models}
+
+    def _take_model(self, stack: Stack) -> None:
+        model = self.config.model
+        record = TrainingRecord.read(Path(model).expanduser())
+        label = f"{Path(model).name}/0" if record is None else f"{record.arm}/{record.seed}"
+        opened = _with_tokenizer(stack)
+        self.manifest = self._manifest(stack)
+        self.models = {label: model}
+        self._open = {label: lambda: opened}
+
+    def _open_model(self, reporter: Reporter) -> Stack:
+        place = Path(self.config.model).expanduser()
+        if (place / FILE).is_file():
+            return open_trained(place, device=self.config.device, dtype=self.config.dtype).stack
+        return self.config.open_model(reporter)
+
+    def _open_trained(self, folder: Path) -> Opened:
+        return _with_tokenizer(open_trained(folder, device=self.config.device, dtype=self.config.dtype).stack)
+
+    def _manifest(self, stack: Stack) -> Manifest:
+        examples = sum(len(each.pairs) for each in self.pairs) + sum(len(task.test) for task in self.tasks)
+        names = [each.origin for each in self.pairs] + [task.name for task in self.tasks]
+        return described(
+            stack, weight_hash(stack.model), corpus="; ".join(names),
+            corpus_hash=digest_of_suites(self.pairs, self.tasks), documents=examples, tokens=examples, window=1,
+            families=(FAMILY,), tasks=self.config.suite, seed=self.config.seed,
+        )  # fmt: skip
+
+    def describe(self) -> Iterator[str]:
+        """The models, the suites, and how many sentences are scored and models fine-tuned."""
+        count = len(self.models)
+        yield f"{count} model{'s' * (count != 1)}: {', '.join(self.models)}"
+        for each in self.pairs:
+            yield f"{each.suite}: {len(each.pairs):,} pairs"
+        if self.tasks:
+            yield f"fine-tuned tasks: {', '.join(task.name for task in self.tasks)}"
+        scored = 2 * count * sum(len(each.pairs) for each in self.pairs)
+        yield f"cost: {scored:,} sentences to score, {count * len(self.tasks) * self.config.seeds:,} fine-tunings"
+
+    def discard(self, folder: Path) -> None:
+        """Remove the stored answers of models that were fine-tuned on these tasks."""
+        for suite in {task.measure for task in self.tasks}:
+            shutil.rmtree(folder / PREDICTIONS / suite, ignore_errors=True)
+
+    def measure(self, run: Run, reporter: Reporter) -> None:
+        """Score the pairs with every model, then fine-tune every model on the tasks."""
+        config = self.config
+        if config.overwrite:
+            discard(self.pairs, run)
+        how = in_words(resolve_device(config.device), config.dtype)
+        models = [EvaluatedModel(label, open_model) for label, open_model in self._open.items()]
+        evaluate_models(
+            models,
+            self.pairs,
+            ScoringOptions(config.temperature, config.too_long, how),
+            run,
+            progress=reporter.progress,
+        )
+        run_benchmarks(
+            list(self.models.items()), self.tasks,
+            FineTuningConfig(training_limit=config.limit, test_limit=config.limit), run, seeds=config.seeds,
+            device=config.device, progress=lambda label, step, steps: reporter.progress(label, step / steps),
+        )  # fmt: skip
+
+    def results(self, run: Run) -> Sequence[str]:
+        """A table for each suite."""
+        suites = dict.fromkeys(task.measure for task in self.tasks)
+        return [
+            *(pairs_table(run, each) for each in self.pairs),
+            *(tasks_table(run, suite, [task for task in self.tasks if task.measure == suite]) for suite in suites),
+        ]
+
+
+def _with_tokenizer(stack: Stack) -> Opened:
+    if stack.tokenizer is None:
+        raise ModelError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
+    return stack.model, stack.tokenizer

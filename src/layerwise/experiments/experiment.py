@@ -1,0 +1,122 @@
+"""An experiment: a frozen configuration, and what is prepared from it once.
+
+    configuration --prepare--> Prepared --perform--> Result
+
+`layerwise.experiments.runner.perform` carries any of them out. This module needs no torch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from layerwise.errors import OptionError
+from layerwise.experiments.option import check_options, given_flag, given_options
+from layerwise.experiments.options.run import RunOptions
+from layerwise.experiments.reporter import Reporter
+from layerwise.results import Manifest, Run
+
+if TYPE_CHECKING:
+    from layerwise.data.text.corpus import Corpus
+    from layerwise.stack import Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Options that do something only where `when(config)` holds; `by` says in words what reads them."""
+
+    options: tuple[str, ...]
+    when: Callable[[Any], bool]
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a caller in Python has opened already, in place of what the options name."""
+
+    stack: Stack | None = None
+    corpus: Corpus | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration(ABC):
+    """Options that are checked when they are made. A configuration needs neither torch nor a model.
+
+    `VERB` is what the command line, a YAML file and the manifest call it. `EXAMPLES` are the arguments of commands that
+    its help shows. `READS` names the options that only some settings of others make use of; the rest are always read.
+    """
+
+    VERB: ClassVar[str]
+    EXAMPLES: ClassVar[tuple[str, ...]] = ()
+    READS: ClassVar[tuple[Reads, ...]] = ()
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        self.check()
+        given = given_options(self)
+        for reads in self.READS:
+            unread = [name for name in reads.options if name in given]
+            if unread and not reads.when(self):
+                flags = " and ".join(given_flag(self, name) for name in unread)
+                do, it = ("do", "them") if len(unread) > 1 else ("does", "it")
+                raise OptionError(f"{flags} {do} nothing here: {reads.by}; leave {it} out")
+
+    def check(self) -> None:  # noqa: B027  (most configurations have nothing more to check)
+        """Refuse combinations of options that cannot be run, before anything is loaded. Raises a `LayerwiseError`."""
+
+
+class Action(Configuration):
+    """A verb that computes something at once and keeps no run."""
+
+    @abstractmethod
+    def act(self, reporter: Reporter) -> int:
+        """Do it; returns the exit code of the command."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(RunOptions, Configuration):
+    """The configuration of an experiment, whose rows go into a run folder."""
+
+    @abstractmethod
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> Prepared:
+        """Open the model and the data, and compute everything that the run needs to know before it begins."""
+
+
+class Prepared(ABC):
+    """An experiment that is ready to run: its model and data are open, and its cost is known.
+
+    `manifest` is its provenance. `recipe` holds plain values that name the run folder beside the manifest. `folder` is
+    the folder of an existing run that the rows belong to, if there is one.
+    """
+
+    manifest: Manifest
+    recipe: object = None
+    folder: Path | None = None
+
+    @abstractmethod
+    def describe(self) -> Iterator[str]:
+        """What will be computed from what, and what it costs, in sentences."""
+
+    def check(self, folder: Path) -> None:  # noqa: B027  (most experiments need none)
+        """Refuse what lies in the way in `folder`, before anything is computed. Raises a `LayerwiseError`."""
+
+    def discard(self, folder: Path) -> None:  # noqa: B027  (most experiments need none)
+        """Remove what `--overwrite` removes beside the rows of the run: models, checkpoints, caches."""
+
+    def train(self, folder: Path, reporter: Reporter) -> None:  # noqa: B027  (most experiments need none)
+        """Train what is not trained yet into `folder`. Under torchrun every process takes part."""
+
+    def is_empty(self, run: Run) -> bool:
+        """Whether `run` has no row that a report could show."""
+        return not run.store.scores()
+
+    @abstractmethod
+    def measure(self, run: Run, reporter: Reporter) -> None:
+        """Compute the rows that are missing in `run` and store them; the first process alone does."""
+
+    def results(self, run: Run) -> Sequence[str]:
+        """Tables that stand before the summary on a terminal."""
+        return ()

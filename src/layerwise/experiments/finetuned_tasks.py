@@ -1,0 +1,210 @@
+"""Benchmarks by fine-tuning: pre-trained models on GLUE, MSGS or a task of one's own, as rows with chance beside them.
+
+    ARM/SEED.F    one fine-tuning of one pre-trained model; the interval is over test examples
+    ARM/SEED      one pre-trained model: the mean over its fine-tunings F; the interval is Student's over them
+    ARM           one architecture: the mean over its pre-trained models; the interval is Student's over those
+
+The three intervals answer three questions, and only the last one says what another pre-training would give. Where
+there is a single one to average over, the row has the interval below it. Every row of a metric has a row
+`METRIC@chance`: what always giving the commonest training label would score on the same test examples.
+
+What each fine-tuned model answered is kept (`RUN/predictions/MEASURE/TASK/ARM-SEED.F-KEY.json`) under a key that
+stands for the model's files, the task's examples, the settings and the threads. The rows are made from those files
+every time, so an interrupted run resumes with the next fine-tuning, and a finished one computes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+
+from layerwise.data.suites.classification import Task
+from layerwise.experiments.provenance import in_words
+from layerwise.measure.stats.classification_metrics import confusion_matrix, guessed, interval, metric_of
+from layerwise.measure.stats.seeds import over_seeds
+from layerwise.results import Run
+from layerwise.results.checked_json import read, value_of
+from layerwise.results.rows import Score
+from layerwise.results.run import write_whole
+from layerwise.stack.load import resolve_device
+from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult, fine_tune
+
+PREDICTIONS = "predictions"
+CHANCE = "@chance"
+_FILES = ("config.json", "*.safetensors", "tokenizer*", "vocab.*", "merges.txt", "special_tokens_map.json")
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being fine-tuned, its step, and its steps at most."""
+
+
+def run_benchmarks(
+    models: Sequence[tuple[str, Path | str]],
+    tasks: Sequence[Task],
+    settings: FineTuningConfig,
+    run: Run,
+    *,
+    seeds: int = 3,
+    progress: Progress | None = None,
+    device: str = "auto",
+) -> list[Score]:
+    """Every model, as (label, folder), fine-tuned on every task with `seeds` seeds; the rows, which `run` keeps too.
+
+    Labels are `ARM/SEED`, or any name for a model that is no arm's. After every task its rows are in the store, and
+    its notes (`described`) with them; rows of models and tasks that are not evaluated here stay there.
+    """
+    result: list[Score] = []
+    for task in tasks:
+        rows: dict[str, list[list[Score]]] = {}
+        for label, place in models:
+            rows[label] = [
+                benchmark(
+                    place, task, settings, seed, label=label, keep=run.folder / PREDICTIONS,
+                    progress=progress, device=device,
+                )
+                for seed in range(seeds)
+            ]  # fmt: skip
+        own = averaged(rows)
+        _store(run, own, described(task, settings))
+        result += own
+    return result
+
+
+def benchmark(
+    place: Path | str,
+    task: Task,
+    settings: FineTuningConfig,
+    seed: int,
+    *,
+    label: str,
+    keep: Path | None = None,
+    progress: Progress | None = None,
+    device: str = "auto",
+) -> list[Score]:
+    """One fine-tuning of the model at `place`: its rows, with the subject `LABEL.SEED`.
+
+    With a folder to `keep` them in, answers that are there already are read instead of computed.
+    """
+    task = task.limited(settings.training_limit, settings.test_limit)
+    path = (
+        None
+        if keep is None
+        else _file(keep, place, task, settings, seed, label, in_words(resolve_device(device), "float32"))
+    )
+    if path is not None and path.is_file():
+        return rows_of(f"{label}.{seed}", task, _read(path))
+    report_progress = None
+    if progress is not None:
+        what = f"{label} {task.name}, fine-tuning {seed}"
+
+        def report_progress(step: int, steps: int) -> None:
+            progress(what, step, steps)
+
+    outcome = fine_tune(place, task, settings, seed, progress=report_progress, device=device)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, (json.dumps(asdict(outcome)) + "\n").encode())
+    return rows_of(f"{label}.{seed}", task, outcome)
+
+
+def rows_of(subject: str, task: Task, outcome: FineTuningResult) -> list[Score]:
+    """What one model's answers are worth: for each metric of the task its value over test examples, and chance."""
+    counts = confusion_matrix(outcome.labels, outcome.predictions, len(task.labels))
+    examples = len(outcome.labels)
+    rows = []
+    for metric in task.metrics:
+        low, high = interval(metric, counts)
+        value = float(metric_of(metric)(counts))
+        chance = guessed(metric, counts, task.commonest)
+        rows.append(Score(task.measure, subject, task.name, metric, value, low, high, documents=examples))
+        rows.append(Score(task.measure, subject, task.name, metric + CHANCE, chance, documents=examples))
+    return rows
+
+
+def averaged(rows: dict[str, list[list[Score]]]) -> list[Score]:
+    """The rows of one task's fine-tunings by model label, then those of the models, then those of their arms."""
+    models = {label: _mean(label, pieces) for label, pieces in rows.items()}
+    arms: dict[str, list[list[Score]]] = {}
+    for label, own in models.items():
+        arm, slash, _ = label.rpartition("/")
+        if slash:
+            arms.setdefault(arm, []).append(own)
+    return [
+        *(row for pieces in rows.values() for own in pieces for row in own),
+        *(row for own in models.values() for row in own),
+        *(row for arm, pieces in arms.items() for row in _mean(arm, pieces)),
+    ]
+
+
+def described(task: Task, settings: FineTuningConfig) -> str:
+    """The note of a task: where its sets are from, how many examples were used, and what that makes of the number."""
+    used = task.limited(settings.training_limit, settings.test_limit)
+    whole = {split: len(examples) for split, examples in task.sets.items()}
+    counts = {split: len(examples) for split, examples in used.sets.items()}
+    listed = ", ".join(
+        f"{split} {count}" + (f" of {whole[split]}" if count < whole[split] else "") for split, count in counts.items()
+    )
+    beside = "" if counts == whole else "; a number made with fewer than the task has is not the published task's"
+    return f"{task.name}: {task.source + '; ' if task.source else ''}examples: {listed}{beside}."
+
+
+def _mean(subject: str, pieces: Sequence[Sequence[Score]]) -> list[Score]:
+    """The mean of rows that agree in task and metric; `pieces` hold the same rows in the same order."""
+    rows = []
+    for same in zip(*pieces, strict=True):
+        first = same[0]
+        values = [row.value for row in same]
+        low, high = first.low, first.high
+        if len(values) > 1 and low is not None:
+            low, high = over_seeds(values, first.metric)
+        rows.append(replace(first, subject=subject, value=float(np.mean(values)), low=low, high=high))
+    return rows
+
+
+def _store(run: Run, rows: Sequence[Score], note: str) -> None:
+    """Put `rows`, all of one task, in place of those for the same subjects and metrics, and the note likewise."""
+    measure, task = rows[0].measure, rows[0].task
+    new = {(row.subject, row.task, row.metric) for row in rows}
+    kept = [row for row in run.store.scores(measure) if (row.subject, row.task, row.metric) not in new]
+    run.store.replace_scores(measure, [*kept, *rows])
+    text = [each.text for each in run.store.notes(measure) if not each.text.startswith(f"{task}: ")]
+    run.store.replace_notes(measure, [*text, note])
+
+
+def _file(
+    keep: Path, place: Path | str, task: Task, settings: FineTuningConfig, seed: int, label: str, how: str
+) -> Path:
+    """Where the answers of one fine-tuning are kept."""
+    key = json.dumps([_identity(place), task.digest, task.metric, asdict(settings), seed, how], sort_keys=True)
+    key = hashlib.sha256(key.encode()).hexdigest()[:12]
+    return keep / task.measure / _plain(task.name) / f"{_plain(label)}.{seed}-{key}.json"
+
+
+def _identity(place: Path | str) -> str:
+    """SHA-256 over the files that a model and its tokenizer are read from; a hub id stands for itself."""
+    folder = Path(place)
+    if not folder.is_dir():
+        return str(place)
+    digest = hashlib.sha256()
+    for path in _matching(folder):
+        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _matching(folder: Path) -> Iterable[Path]:
+    return sorted({path for pattern in _FILES for path in folder.glob(pattern)})
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name)
+
+
+def _read(path: Path) -> FineTuningResult:
+    return value_of(FineTuningResult, read(path), str(path))

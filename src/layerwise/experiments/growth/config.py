@@ -1,0 +1,110 @@
+"""The configuration of a training in phases: which model, which schedule, at whose cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from layerwise.errors import TrainError
+from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.growth.schedule_source import ScheduleSource, schedule_source
+from layerwise.experiments.option import option
+from layerwise.experiments.options.data import CorpusOptions
+from layerwise.experiments.options.model import LoadingOptions
+from layerwise.experiments.options.training import (
+    OptimizationOptions,
+    TrainingOptions,
+    check_one_length,
+    seeds_option,
+    steps_option,
+)
+from layerwise.experiments.reporter import Reporter
+
+if TYPE_CHECKING:
+    from layerwise.experiments.growth.run import PreparedGrowth
+
+UNIFORM = "uniform"
+"""The schedule in which everything learns all the time."""
+
+MAX_EPOCHS = 2.0
+"""A text that is read more often is memorized, and says nothing of a schedule."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Experiment):
+    """What every experiment has that trains one decoder in phases, at the cost of uniform training.
+
+    Without a model it is a tiny Granite with random weights, and without a text the standard library's prose.
+    """
+
+    model: str | None = option(
+        None, "A checkpoint, or a config.json alone, which begins from random weights; by default a tiny Granite.",
+        metavar="MODEL", place=True,
+    )  # fmt: skip
+    from_scratch: bool = option(False, "Draw new random weights in place of those of a checkpoint.")
+    max_length: int | None = option(
+        None, "Tokens in a window of text; 256, and 128 for the tiny model.", metavar="N", least=2
+    )
+    max_epochs: float = option(MAX_EPOCHS, "How often a training may read the text.", metavar="X")
+    seeds: int = seeds_option(1)
+    steps: int | None = steps_option()
+    epochs: float | None = option(None, "How often uniform training reads the text, in place of --steps.", metavar="X")
+
+    def check(self) -> None:
+        """Raise `TrainError` for two lengths of training, and for `--set` of another form than NAME=VALUE."""
+        check_one_length(steps=self.steps, epochs=self.epochs)
+        self.trainer_arguments(self.device)
+        for flag, value in (("--epochs", self.epochs), ("--max-epochs", self.max_epochs)):
+            if value is not None and value <= 0:
+                raise TrainError(f"{flag} is {value:g}; write a number above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowthTraining(TrainingOptions, GrowthExperiment):
+    """Train a model in phases, each on the layers that a schedule names, and uniformly beside it.
+
+    --steps and --epochs are those of uniform training; --match says what the schedule spends as much of. Without a
+    model and a text a tiny model with random weights reads the standard library's prose. If interrupted, run the same
+    command again to resume.
+    """
+
+    VERB: ClassVar = "train growth"
+    EXAMPLES: ClassVar = (
+        "--dry-run",
+        "--schedule stacking --seeds 3",
+        "--model CHECKPOINT --schedule importance --importance RUN",
+    )
+    READS: ClassVar = (
+        Reads(
+            ("match", "baseline"),
+            lambda config: config.schedule != UNIFORM,
+            "a schedule other than uniform reads it",
+        ),
+    )
+
+    schedule: str = option(
+        "published", "One of uniform, published, freezing, stacking, lisa, ramp, importance; or a YAML file.",
+        metavar="NAME",
+    )  # fmt: skip
+    importance: Path | None = option(None, "A run of layerwise diagnose, for the schedule importance.", metavar="RUN")
+    match: Literal["tokens", "flops", "seconds"] = option(
+        "flops", "What the schedule spends as much of as uniform training."
+    )
+    baseline: bool = option(True, "Train uniformly beside the schedule.")
+
+    def check(self) -> None:
+        """Raise `PlanError` for a schedule that there is not, and `RunError` for importance without a run."""
+        super().check()
+        self.source()
+
+    def source(self) -> ScheduleSource:
+        """Where the schedule comes from: a preset, a file, or a diagnosis."""
+        return schedule_source(self.schedule, self.importance)
+
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedGrowth:
+        """Open the model, read the text, count what the layers cost, and make the schedule."""
+        reporter.log(f"loading {self.model or 'torch'}")
+        from layerwise.experiments.growth.run import PreparedGrowth
+
+        return PreparedGrowth(self, reporter, inputs)

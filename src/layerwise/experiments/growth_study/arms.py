@@ -1,0 +1,192 @@
+"""Is it growth that helps? The arms of a study that could say no, and what each is trained for.
+
+Every arm begins from the same weights, reads the same text in the same order and decays its rate over its own steps;
+what differs is which layers learn when.
+
+    uniform      everything learns all the time: the arm that the others are compared with
+    published    the six phases of the founding paper
+    importance   layers learn for as long as they are important, measured on a uniform model
+    permuted     the schedule of `importance`, the roles of its layers exchanged at random: the control (see
+                 `permutation`)
+    reversed     the schedule of `importance`, upside down
+    random       as many layers as in `importance`, drawn anew for every phase
+    stacking     a third of the layers first, then copied upwards
+    ramp         layers left out by chance, more with depth and with time
+
+Every arm is trained to the operations of uniform's budget, so an arm whose steps are cheaper takes more of them. What
+uniform reaches with as many tokens, or as many seconds, is read off trainings of uniform of other lengths (`lengths`,
+`layerwise.measure.cost.frontier`). Learning rates are swept for both sides, on seeds of their own (from
+`FIRST_SWEEP_SEED` on), with which nothing else is trained; the importance is measured on that sweep's best uniform
+model, and its cost is not counted, which favours the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import ceil, sqrt
+from random import Random
+
+from layerwise.errors import TrainError, near_matches
+from layerwise.experiments.growth.config import UNIFORM
+from layerwise.schedule import GrowthSchedule, ModelCost, preset, random_freezing
+
+PUBLISHED, IMPORTANCE = "published", "importance"
+PERMUTED, REVERSED, RANDOM = "permuted", "reversed", "random"
+STACKING, RAMP = "stacking", "ramp"
+
+ARMS = (UNIFORM, PUBLISHED, IMPORTANCE, PERMUTED, REVERSED, RANDOM, STACKING, RAMP)
+"""In the order in which they are reported."""
+
+CONTROLS = (PERMUTED, REVERSED, RANDOM)
+"""Made from the schedule of `importance`; without it there are none."""
+
+PHASED = (IMPORTANCE, PUBLISHED)
+"""The phased arms with a sweep of their own, the one whose rate the others take first."""
+
+FIRST_SWEEP_SEED = 1_000
+"""The first seed of the sweep, that of the model that importance is measured on. The seeds of the arms are below it."""
+
+FACTORS = (0.5, 1.0, 2.0)
+"""The rates that a sweep begins with, as shares of the setting."""
+
+TOLERANCE = 0.01
+"""How far from its budget, as a share of it, an arm may end."""
+
+SHORTEST = 0.8
+"""The least length that uniform is trained to beside its budget: an arm may take less time than it was counted for."""
+
+DRAWS = 200
+"""Orders of the layers among which the control with permuted roles is chosen."""
+
+BEYOND = 4
+"""Rates that a sweep tries beyond those it was given, at most, while the best is at their end."""
+
+_GRAIN = 0.05
+
+
+def known(depth: int) -> dict[str, GrowthSchedule]:
+    """The schedules that need no measurement, by arm."""
+    return {arm: preset(arm, depth) for arm in (UNIFORM, PUBLISHED, STACKING, RAMP)}
+
+
+def of_importance(schedule: GrowthSchedule, seed: int) -> dict[str, GrowthSchedule]:
+    """The arm `importance` and its controls, drawn by `seed`; itself alone where every layer has the same role."""
+    own = replace(schedule, name=IMPORTANCE)
+    order = permutation(own, seed)
+    if order is None:
+        return {IMPORTANCE: own}
+    results = {
+        IMPORTANCE: own,
+        PERMUTED: own.permuted(order),
+        REVERSED: own.reversed(),
+        RANDOM: next(each for each in _drawn(own, seed) if each.phases != own.phases),
+    }
+    return {arm: replace(each, name=arm) for arm, each in results.items()}
+
+
+def _drawn(schedule: GrowthSchedule, seed: int) -> Iterator[GrowthSchedule]:
+    """Random freezings, the first by `seed`: few layers may be drawn as they were."""
+    chance = Random(f"{seed}/{RANDOM}")
+    yield random_freezing(schedule, seed)
+    while True:
+        yield random_freezing(schedule, chance.getrandbits(32))
+
+
+def permutation(schedule: GrowthSchedule, seed: int) -> tuple[int, ...] | None:
+    """Roles exchanged at random: an order for `GrowthSchedule.permuted`, drawn by `seed`.
+
+    Of `DRAWS` orders it is the first in which the most layers play another role: where few layers learn, one drawn
+    blindly would often leave them as they are, and would be no control. `None` where every layer has the same role.
+    """
+    chance = Random(f"{seed}/{PERMUTED}")
+    orders = [tuple(chance.sample(range(schedule.depth), schedule.depth)) for _ in range(DRAWS)]
+    best = max(orders, key=lambda order: exchanged(schedule, schedule.permuted(order)))
+    return best if exchanged(schedule, schedule.permuted(best)) else None
+
+
+def exchanged(schedule: GrowthSchedule, other: GrowthSchedule) -> int:
+    """How many layers play another role in `other` than in `schedule`, which has the same phases."""
+    pairs = list(zip(schedule.phases, other.phases, strict=True))
+    return sum(
+        any((layer in one.trains) != (layer in two.trains) for one, two in pairs) for layer in range(schedule.depth)
+    )
+
+
+def most_steps(cost: ModelCost, budget: int) -> int:
+    """The most steps that a schedule of `allocate` can take for the operations of `budget` uniform ones: its embedding
+    and its head learn throughout, and if no layer did, two thirds of their cost would still be spent."""
+    return ceil(budget * cost.total / (cost.embedding + cost.head + 2 / 3 * sum(cost.layers)))
+
+
+def lengths(steps: Iterable[int], budget: int) -> tuple[float, ...]:
+    """The lengths that uniform is trained to beside its budget, as shares of it: one below, and up to the longest arm's
+    steps, with one between where that is far.
+
+    >>> lengths([100, 128], budget=100), lengths([143], budget=100)
+    ((0.8, 1.3), (0.8, 1.2, 1.45))
+    """
+    longest = max(1 + _GRAIN, ceil(max(steps) / budget / _GRAIN - 1e-9) * _GRAIN)
+    between = [sqrt(longest)] if longest > 1.3 + 1e-9 else []
+    return tuple(round(length, 2) for length in (SHORTEST, *between, longest))
+
+
+def at_length(length: float) -> str:
+    """What uniform is called where it is trained to a share of its budget.
+
+    >>> at_length(1.25), at_length(1.5)
+    ('uniform@1.25', 'uniform@1.5')
+    """
+    return f"{UNIFORM}@{length:g}"
+
+
+def swept(arms: Iterable[str]) -> tuple[str, ...]:
+    """The arms with a sweep of their own: uniform, and of the phased side those in `PHASED`, or else the first other.
+
+    >>> swept(["uniform", "published", "ramp"]), swept(["uniform", "stacking", "ramp"])
+    (('uniform', 'published'), ('uniform', 'stacking'))
+    """
+    others = [arm for arm in arms if arm != UNIFORM]
+    return (UNIFORM, *([arm for arm in others if arm in PHASED] or others[:1]))
+
+
+def rate_of(arm: str, chosen: Mapping[str, float]) -> float:
+    """The learning rate of an arm: the one that was `chosen` for it, or that of its side.
+
+    >>> chosen = {"uniform": 1.0, "published": 2.0, "importance": 3.0}
+    >>> [rate_of(arm, chosen) for arm in ("uniform@1.25", "published", "permuted")]
+    [1.0, 2.0, 3.0]
+    """
+    side = [UNIFORM] if arm.startswith(f"{UNIFORM}@") else [*PHASED, *(each for each in chosen if each != UNIFORM)]
+    return next(chosen[each] for each in (arm, *side) if each in chosen)
+
+
+def beyond(losses: Mapping[float, float]) -> float | None:
+    """The learning rate to try next, where the best of several is the least or the greatest: as far from it as its
+    neighbour is, as a ratio; `None` where the best lies between others, or where one rate was meant.
+
+    >>> beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}), beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5}), beyond({1e-3: 5.0})
+    (0.008, None, None)
+    """
+    rates = sorted(losses)
+    best = min(rates, key=losses.__getitem__)
+    if len(rates) < 2 or rates[0] < best < rates[-1]:
+        return None
+    neighbour = rates[1] if best == rates[0] else rates[-2]
+    return float(f"{best * best / neighbour:.6g}")
+
+
+def ordered_arms(names: Sequence[str]) -> tuple[str, ...]:
+    """The arms in the order of `ARMS`, uniform among them; those that are controls need what they control.
+
+    Raises `TrainError` for what is no arm, and for a control without `importance`.
+    """
+    for name in names:
+        if name not in ARMS:
+            raise TrainError(f"there is no arm {name!r}; {near_matches(name, ARMS)}")
+    lacking = [name for name in names if name in CONTROLS and IMPORTANCE not in names]
+    if lacking:
+        raise TrainError(f"{lacking[0]} is made from the schedule of {IMPORTANCE}; name that arm too")
+    if not set(names) - {UNIFORM}:
+        raise TrainError(f"{UNIFORM} alone is no study; name one of {', '.join(ARMS[1:])} beside it")
+    return tuple(arm for arm in ARMS if arm in names or arm == UNIFORM)

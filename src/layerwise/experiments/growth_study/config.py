@@ -1,0 +1,61 @@
+"""The configuration of the study of growth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from layerwise.errors import TrainError
+from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.growth.config import GrowthExperiment
+from layerwise.experiments.growth_study.arms import ARMS, ordered_arms
+from layerwise.experiments.option import option
+from layerwise.experiments.options.training import seeds_option
+from layerwise.experiments.reporter import Reporter
+
+if TYPE_CHECKING:
+    from layerwise.experiments.growth_study.run import PreparedGrowthStudy
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowthStudy(GrowthExperiment):
+    """Study whether training layers where they need it helps: a schedule, its controls, and uniform training.
+
+    --steps and --epochs are those of uniform training; every arm spends as many operations, and is compared at equal
+    operations, tokens and seconds. Learning rates are swept for both sides. Without a model and a text a tiny model
+    with random weights reads the standard library's prose. If interrupted, run the same command again to resume.
+    """
+
+    VERB: ClassVar = "study growth"
+    EXAMPLES: ClassVar = (
+        "",
+        "--model CONFIG --text FOLDER --precision bfloat16",
+        "--model CHECKPOINT --text FOLDER",
+    )
+
+    arms: tuple[str, ...] = option((), f"Some of {', '.join(ARMS)}; by default all.", metavar="NAMES")
+    learning_rates: tuple[float, ...] = option(
+        (), "Learning rates to sweep, and beyond while the best is at an end; one alone is not swept. By default the "
+        "usual one, its half and its double.", metavar="NUMBERS",
+    )  # fmt: skip
+    sweep_seeds: int = option(1, "Seeds that every learning rate is tried with.", metavar="N", least=1, most=1_000)
+    seeds: int = seeds_option(3)
+
+    def check(self) -> None:
+        """Raise `TrainError` for arms that make no study, and for learning rates that are not above 0."""
+        super().check()
+        self.chosen_arms()
+        if any(rate <= 0 for rate in self.learning_rates):
+            given = ",".join(f"{rate:g}" for rate in self.learning_rates)
+            raise TrainError(f"--learning-rates takes numbers above 0, as in 5e-4,1e-3,2e-3; found {given}")
+
+    def chosen_arms(self) -> tuple[str, ...]:
+        """The arms, uniform first."""
+        return ordered_arms(self.arms or ARMS)
+
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedGrowthStudy:
+        """Open the model, read the text, and count what the layers cost."""
+        reporter.log(f"loading {self.model or 'torch'}")
+        from layerwise.experiments.growth_study.run import PreparedGrowthStudy
+
+        return PreparedGrowthStudy(self, reporter, inputs)

@@ -1,0 +1,1 @@
+"""Learned layer weights of trained models: what each edge does, and which edges can be cut."""

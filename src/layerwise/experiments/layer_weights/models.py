@@ -1,0 +1,70 @@
+"""Models with learned layer weights, wherever they keep them.
+
+A model keeps its layer weights in a wiring that was attached to it (`layerwise train robust wiring-identity`) or in its
+own architecture (ELC-BERT); both are opened alike.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from layerwise.errors import ModelError
+from layerwise.experiments.opening import quiet_transformers
+from layerwise.measure.interventions.edge_pruning import Wired
+from layerwise.models.elc.encoder import ElcPreTrainedModel
+from layerwise.models.elc.wiring import ElcWiring
+from layerwise.results.training_record import TrainingRecord
+from layerwise.stack import Stack, load
+from layerwise.train.load_trained import open_trained
+
+ORIGIN = (
+    "train some into a model with `layerwise train robust wiring-identity --model MODEL`, or give an ELC-BERT other "
+    "than the variant ltg"
+)
+"""How a model comes by layer weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedModel:
+    """A model with learned layer weights: what its rows are called, where it lies, and its weights as a `Wired`."""
+
+    label: str
+    folder: Path
+    stack: Stack
+    wired: Wired
+    record: TrainingRecord | None
+
+
+def has_layer_weights(folder: Path) -> bool:
+    """Whether the model in `folder` has layer weights, as far as its files say."""
+    if _is_elc(folder):
+        return _config(folder).get("variant") != "ltg"
+    record = TrainingRecord.read(folder)
+    return record is not None and record.recipe.get("variant") == "wiring"
+
+
+def open_weighted(folder: Path, label: str, *, device: str, dtype: str) -> WeightedModel:
+    """The model in `folder` with its layer weights. Raises `ModelError` for a model without them."""
+    if not has_layer_weights(folder):
+        raise ModelError(f"{folder} has no learned layer weights; {ORIGIN}")
+    quiet_transformers()
+    record = TrainingRecord.read(folder)
+    if _is_elc(folder):
+        stack = load(str(folder), device=device, dtype=dtype)
+        assert isinstance(stack.model, ElcPreTrainedModel)
+        return WeightedModel(label, folder, stack, ElcWiring(stack.model), record)
+    trained = open_trained(folder, device=device, dtype=dtype)
+    assert trained.wiring is not None, "its record names a wiring"
+    return WeightedModel(label, folder, trained.stack, trained.wiring, record)
+
+
+def _is_elc(folder: Path) -> bool:
+    return _config(folder).get("model_type") == "layerwise-elc"
+
+
+def _config(folder: Path) -> dict[str, object]:
+    path = folder / "config.json"
+    content: dict[str, object] = json.loads(path.read_text()) if path.is_file() else {}
+    return content

@@ -1,0 +1,51 @@
+"""What an experiment with layer weights prints: the edges with the largest effect, and what a cut costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from layerwise.measure.interventions.edge_pruning import Ranked
+from layerwise.results.rows import Score
+
+SHOWN = 8
+"""Edges that are printed, of those with the largest effect."""
+
+
+def edges_table(ranked: Ranked, depth: int) -> str:
+    """The edges with the largest effect: weight, effect of cutting it in nats, interval and p-value."""
+    rows = [("edge", "weight", "effect (nats)", "95 %", "p")]
+    for place in ranked.effect.value.argsort()[::-1][:SHOWN]:
+        low, high = ranked.effect.low[place], ranked.effect.high[place]
+        rows.append(
+            (
+                ranked.edges[place].name(depth), f"{ranked.weights[place]:.3f}", f"{ranked.effect.value[place]:+.4f}",
+                f"{low:+.4f} to {high:+.4f}", f"{ranked.p_adjusted[place]:.2g}",
+            )
+        )  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def agreement_sentence(rows: Sequence[Score]) -> str:
+    """How far the size of an edge says what its effect is."""
+    row = next((row for row in rows if row.metric == "rank_correlation"), None)
+    if row is None:
+        return "there are too few edges to say whether size and effect agree"
+    return f"size and effect: rank correlation {row.value:.2f} ({row.low:.2f} to {row.high:.2f}, p {row.p:.2g})"
+
+
+def cut_sentences(rows: Sequence[Score]) -> str:
+    """What is left after a cut, and what it costs beside as many edges cut by size and at random."""
+    pruned = {row.metric: row for row in rows if row.subject == "pruned"}
+    lost, random, sized = (pruned[name] for name in ("difference", "difference@random", "difference@size"))
+    return "\n".join(
+        (
+            f"kept {pruned['edges'].value:.0f} edges ({pruned['kept'].value:.0%}), live states "
+            f"{pruned['live_before'].value:.0f} -> {pruned['live_after'].value:.0f}, "
+            f"{pruned['unheard'].value:.0f} layers need not run",
+            f"loss {lost.value:+.4f} nats ({lost.low:+.4f} to {lost.high:+.4f}) on examples that did not choose",
+            f"as many cut by size {sized.value:+.4f}, at random {random.value:+.4f} ({random.low:+.4f} to "
+            f"{random.high:+.4f}, p {random.p:.2g})",
+        )
+    )

@@ -1,0 +1,182 @@
+"""Are layer weights worth it? The arms of a study that could say no, and the differences that answer.
+
+Every arm is the same architecture, trained on the same segments under the same masks, and differs from the backbone
+`ltg` in one thing:
+
+    elc             learned softmax weights that prefer the previous layer at first, as in the paper
+    zero            the same, all equal at first
+    elc-identity    the same, the previous layer nearly alone at first
+    elc-frozen        the first weights of `elc`, never trained: what the mixture is worth without learning
+    denseformer     weights of any sign beside a residual stream, the plain model at first
+    elc-seconds     `elc` with as many steps as fit into the backbone's time
+
+and in fine-tuning, from the models of `ltg` and `elc`,
+
+    ltg             no weights at all
+    ltg-rewired     weights in fine-tuning only: denseformer's, which change nothing before they are taught
+    elc-kept        weights in pretraining only: fine-tuned as they came out
+    elc             weights in both
+
+Every arm is compared with `ltg`, and `elc` also against `elc-frozen` and `elc-kept`: what is it to learn the weights?
+Differences are paired by seed (`layerwise.measure.stats.seeds`), and the p of a question are corrected over its arms
+(Holm).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from layerwise.data.suites.classification import Task
+from layerwise.data.suites.generated_msgs import Sizes, mixed_signals
+from layerwise.measure.cost.overhead import Overhead, ratio
+from layerwise.measure.stats.seeds import SeedDifference, seed_difference
+from layerwise.measure.stats.statistics import holm
+from layerwise.results.rows import Score
+from layerwise.train.pretrain.recipe import PretrainingRecipe, pretraining_recipe
+
+MEASURE = "study"
+BACKBONE = "ltg"
+TIMED = "elc"
+SECONDS = "elc-seconds"
+"""The arm of `TIMED` that is given the backbone's time instead of its steps."""
+
+TOKENS, TIME = "tokens", "seconds"
+"""On which terms arms were compared: the last word of a study's task."""
+
+REWIRED, KEPT = "ltg-rewired", "elc-kept"
+FROZEN = "elc-frozen"
+UNLEARNED = (FROZEN, KEPT)
+"""The arms with the weights of `TIMED` that do not learn them: in pretraining, and in fine-tuning."""
+
+PAIRS = 15
+"""Minimal pairs of each paradigm: their interval is over seeds, so that many pairs say little more."""
+
+SEGMENTS = 512
+"""Held-out segments that a model is evaluated on, spread over all documents, for the same reason."""
+
+SIZES = Sizes(train=480, selection=120, test=300)
+TASKS = ("control main_verb", "ambiguous main_verb_relative_position")
+"""One task that tests whether a feature is represented, and one that tests which of two is preferred."""
+
+
+def arms(size: str, **changes: Any) -> tuple[PretrainingRecipe, ...]:
+    """The recipes that are trained for the same number of steps, the backbone first."""
+    return (
+        pretraining_recipe(size, BACKBONE, **changes),
+        pretraining_recipe(size, TIMED, **changes),
+        pretraining_recipe(size, "zero", **changes),
+        pretraining_recipe(size, TIMED, arm="elc-identity", initialisation="identity", **changes),
+        pretraining_recipe(size, TIMED, arm=FROZEN, frozen_layer_weights=True, **changes),
+        pretraining_recipe(size, "denseformer", **changes),
+    )
+
+
+def at_equal_seconds(recipe: PretrainingRecipe, slower: float) -> PretrainingRecipe:
+    """The recipe with as many steps as fit into the time of a backbone whose step is faster by the factor `slower`."""
+    return replace(recipe, arm=SECONDS, steps=max(1, round(recipe.steps / slower)))
+
+
+def tasks(seed: int) -> tuple[Task, ...]:
+    """What models are fine-tuned on: mixed signals of our own, controls and ambiguous ones."""
+    return tuple(mixed_signals(TASKS, SIZES, seed=seed))
+
+
+def batch(recipe: PretrainingRecipe, vocabulary: int) -> dict[str, torch.Tensor]:
+    """A batch of the recipe's first phase, of random tokens, a sixth of them masked: what steps are timed on."""
+    shape = (recipe.batch_size // recipe.gradient_accumulation_steps, recipe.lengths[0])
+    ids = torch.randint(0, vocabulary, shape, generator=torch.Generator().manual_seed(0))
+    wanted = torch.arange(shape[1]).expand(shape) % 6 == 0
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids.masked_fill(~wanted, -100)}
+
+
+def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:
+    """What every arm costs against the backbone: a step, a pass, and the bytes a step keeps, as ratios."""
+    base = overheads[BACKBONE]
+    rows = []
+    for arm, own in overheads.items():
+        if arm == BACKBONE:
+            continue
+        subject = f"{arm} - {BACKBONE}"
+        for task, seconds, against in (
+            ("training step", own.step_seconds, base.step_seconds),
+            ("forward pass", own.pass_seconds, base.pass_seconds),
+        ):
+            timed = ratio(seconds, against)
+            rows.append(Score(MEASURE, subject, task, "ratio", timed.value, timed.low, timed.high))
+        rows.append(Score(MEASURE, subject, "memory of a step", "ratio", own.kept_bytes / base.kept_bytes))
+    return rows
+
+
+def difference_rows(rows: Iterable[Score]) -> list[Score]:
+    """The differences between arms in held-out loss (nats), accuracy on pairs, and correlation on tasks.
+
+    `rows` are those of the models, `ARM/SEED`. The p-values of a metric are corrected over the arms that have it.
+    """
+    rows = list(rows)
+    compared = {
+        "masked_lm": _by_arm(row for row in rows if (row.measure, row.metric) == ("masked_lm", "nll")),
+        "pairs": _by_arm(row for row in rows if (row.measure, row.task, row.metric) == ("pairs", "all", "accuracy")),
+        "control tasks": _by_arm(_fine_tuned(rows, "control")),
+        "linguistic generalisation": _by_arm(_fine_tuned(rows, "ambiguous")),
+    }
+    results = []
+    for task, values in compared.items():
+        for terms in (TOKENS, TIME):
+            arms = [arm for arm in values if arm != BACKBONE and (arm == SECONDS) == (terms == TIME)]
+            results += _against(BACKBONE, f"{task} {terms}", values, arms)
+        for other in UNLEARNED:
+            results += _against(other, f"{task} {TOKENS}", values, [TIMED])
+    return results
+
+
+def _against(other: str, task: str, values: Mapping[str, Mapping[int, float]], arms: Sequence[str]) -> list[Score]:
+    """The rows of the arms against another, seed by seed; none where they have no seed in common."""
+    seeds = set(values.get(other, {}))
+    differences = {arm: seed_difference(values[arm], values[other]) for arm in arms if seeds & set(values.get(arm, {}))}
+    tested = {arm: each.p for arm, each in differences.items() if each.p is not None}
+    adjusted = dict(zip(tested, holm(list(tested.values())).tolist(), strict=True)) if tested else {}
+    return [_difference_row(arm, other, task, each, adjusted.get(arm)) for arm, each in differences.items()]
+
+
+def _difference_row(arm: str, other: str, task: str, difference: SeedDifference, adjusted: float | None) -> Score:
+    subject = f"{TIMED if arm == SECONDS else arm} - {other}"
+    return Score(
+        MEASURE,
+        subject,
+        task,
+        "difference",
+        difference.value,
+        difference.low,
+        difference.high,
+        difference.p,
+        adjusted,
+        difference.mde,
+    )
+
+
+def _fine_tuned(rows: Iterable[Score], kind: str) -> list[Score]:
+    """The mean of each model's correlations over the tasks of a kind, as rows of one task."""
+    own: dict[str, list[float]] = {}
+    for row in rows:
+        if row.measure == "msgs-ours" and row.metric == "mcc" and row.task.startswith(kind) and _is_model(row):
+            own.setdefault(row.subject, []).append(row.value)
+    return [Score("msgs-ours", subject, kind, "mcc", float(np.mean(values))) for subject, values in own.items()]
+
+
+def _by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
+    values: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if _is_model(row):
+            arm, _, seed = row.subject.rpartition("/")
+            values.setdefault(arm, {})[int(seed)] = row.value
+    return values
+
+
+def _is_model(row: Score) -> bool:
+    """Whether a row is of one model: neither of an arm, nor of one of a model's fine-tunings."""
+    return row.subject.rpartition("/")[2].isdigit() and "/" in row.subject

@@ -1,0 +1,136 @@
+"""A study of layer weights that is ready to run: its pretrainings, its fine-tunings, and the differences."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from transformers import AutoTokenizer
+
+from layerwise.data.text.corpus import Corpus
+from layerwise.errors import TrainError
+from layerwise.experiments.experiment import Prepared
+from layerwise.experiments.finetuned_tasks import run_benchmarks
+from layerwise.experiments.layer_weights_study import arms as study
+from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
+from layerwise.experiments.options.training import changed
+from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
+from layerwise.experiments.pretraining.trainings import FAMILY, Pretrainings, prepare_pretrainings
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.trainings import discard_trainings
+from layerwise.measure.cost.overhead import Overhead, overhead
+from layerwise.models import ElcForMaskedLM
+from layerwise.models.elc.rewire import rewired
+from layerwise.results import Run
+from layerwise.train.finetune.fine_tuning import FineTuningConfig
+from layerwise.train.pretrain.recipe import new_model
+from layerwise.train.processes import is_alone
+
+STEPS = 400
+"""Steps of every training of the tiny model, so that the whole study takes less than half an hour on two cores."""
+
+FINE_TUNING = FineTuningConfig(learning_rates=(3e-4,), batch_size=32, epochs=4, patience=2, length=48)
+
+REWIRED = "rewired"
+"""The folder of models that were given layer weights after their pretraining."""
+
+
+class PreparedLayerWeightsStudy(Prepared):
+    """The recipes of the arms that take equal steps, a tokenizer and an encoded text.
+
+    Raises `TrainError` for several processes, and what `prepare_pretrainings` raises.
+    """
+
+    def __init__(self, config: LayerWeightsStudy, reporter: Reporter, corpus: Corpus | None) -> None:
+        if not is_alone():
+            raise TrainError(
+                "a study is many small trainings, one after the other, on one process; start it without torchrun"
+            )
+        self.config = config
+        steps = config.steps or (STEPS if config.size == "tiny" else None)
+        recipes = study.arms(config.size, **config.changes(), **changed(steps=steps))
+        self.pretrainings = prepare_pretrainings(config, recipes, reporter, corpus)
+        self.manifest = self.pretrainings.manifest(config.seed, (FAMILY, "layer-weights"))
+        self.recipe = self.pretrainings.shared_recipe()
+
+    def describe(self) -> Iterator[str]:
+        """The text, the vocabulary, the arms, and how many tokens each training reads."""
+        yield from self.pretrainings.describe()
+        seeds = self.config.seeds
+        yield (
+            f"beside them {seeds} training{'s' * (seeds != 1)} of {study.SECONDS}, with as many steps as take the time "
+            f"of {study.BACKBONE}, and {4 * seeds * len(study.TASKS)} fine-tunings of {FINE_TUNING.epochs} epochs each"
+        )
+
+    def check(self, folder: Path) -> None:
+        """Raise `TrainError` where another pretraining is in the folder of one of these."""
+        self.pretrainings.check(folder)
+
+    def discard(self, folder: Path) -> None:
+        """Remove every training, and the models that were made from them."""
+        discard_trainings(folder)
+        if (folder / REWIRED).is_dir():
+            shutil.rmtree(folder / REWIRED)
+
+    def train(self, folder: Path, reporter: Reporter) -> None:
+        """Pretrain the arms that take equal steps, with every seed."""
+        self.pretrainings.train(folder, reporter)
+
+    def measure(self, run: Run, reporter: Reporter) -> None:
+        """Time the arms, train the one at equal seconds, evaluate and fine-tune all, and compare them."""
+        slower = self._relative_step_time(run, reporter)
+        timed = next(recipe for recipe in self.pretrainings.recipes if recipe.arm == study.TIMED)
+        at_equal_seconds = replace(self.pretrainings, recipes=(study.at_equal_seconds(timed, slower),))
+        at_equal_seconds.train(run.folder, reporter)
+        evaluate_pretrained(self.pretrainings, run, reporter, pairs=study.PAIRS, segments=study.SEGMENTS)
+        _fine_tune(self.pretrainings, run, self.config.seed, reporter)
+        costs = [row for row in run.store.scores(study.MEASURE) if row.metric == "ratio"]
+        models = [row for name in ("masked_lm", "pairs", "msgs-ours") for row in run.store.scores(name)]
+        run.store.replace_scores(study.MEASURE, [*costs, *study.difference_rows(models)])
+
+    def _relative_step_time(self, run: Run, reporter: Reporter) -> float:
+        """How much longer a step with layer weights takes than the backbone's; timed once, as it decides the steps."""
+        stored = run.store.scores(study.MEASURE, metric="ratio")
+        if not stored:
+            reporter.log("timing a step of every arm, round by round")
+            stored = study.cost_rows(_timed(self.pretrainings))
+            run.store.replace_scores(study.MEASURE, stored)
+        wanted = (f"{study.TIMED} - {study.BACKBONE}", "training step")
+        return next(row.value for row in stored if (row.subject, row.task) == wanted)
+
+
+def _timed(pretrainings: Pretrainings) -> dict[str, Overhead]:
+    device, tokenizer = pretrainings.device, pretrainings.tokenizer
+    models = {recipe.arm: new_model(recipe, tokenizer).to(device) for recipe in pretrainings.recipes}
+    batch = study.batch(pretrainings.recipes[0], len(tokenizer))
+    return overhead(models, {name: tensor.to(device) for name, tensor in batch.items()})
+
+
+def _fine_tune(pretrainings: Pretrainings, run: Run, seed: int, reporter: Reporter) -> None:
+    """Fine-tune models with layer weights in pretraining, in fine-tuning, in both and in neither, on mixed signals."""
+    free: list[tuple[str, Path | str]] = []
+    kept: list[tuple[str, Path | str]] = []
+    for number in range(pretrainings.seeds):
+        models = {arm: run.folder / arm / f"seed-{number}" / "model" for arm in (study.BACKBONE, study.TIMED)}
+        free += [(f"{arm}/{number}", model) for arm, model in models.items()]
+        free.append((f"{study.REWIRED}/{number}", _rewired(models[study.BACKBONE], run.folder, number)))
+        kept.append((f"{study.KEPT}/{number}", models[study.TIMED]))
+
+    def progress(label: str, step: int, steps: int) -> None:
+        reporter.progress(label, step / steps)
+
+    for models_of, settings in ((free, FINE_TUNING), (kept, replace(FINE_TUNING, frozen=(".scalars",)))):
+        run_benchmarks(
+            models_of, study.tasks(seed), settings, run, seeds=1, progress=progress, device=pretrainings.device
+        )
+
+
+def _rewired(model: Path, run: Path, seed: int) -> Path:
+    """The folder of a copy of `model` with layer weights that change nothing yet."""
+    folder = run / REWIRED / f"{study.BACKBONE}-{seed}"
+    if not (folder / "tokenizer.json").is_file():
+        rewired(ElcForMaskedLM.from_pretrained(model)).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(model).save_pretrained(folder)
+    return folder

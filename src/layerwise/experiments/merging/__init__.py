@@ -1,0 +1,1 @@
+"""Merging: models made of the layers of several, compared with those models."""

@@ -1,0 +1,206 @@
+"""Is a merged model as good as those that it is made of? Members, merged models and ensembles of one way of training.
+
+    members      the models themselves: their mean, and the one that was best on the validation split
+    merged       one layer each from drawn models (see `assignments`): at its own depth in order, and anywhere at all
+    ensemble     the mean of the logits of all members: what K times the cost would buy
+
+Members and ensemble run in order, and under orders drawn for every model and batch; the order as trained is not one of
+those. Everything is reported on the test split. The best member is chosen on the validation split, since the best of
+many on the images that are reported would flatter it. Embedding, norm and head of every merged model are the first
+member's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from layerwise.data.splits import Splits
+from layerwise.errors import ModelError
+from layerwise.measure.contrasts.merged import merged as decisive
+from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate, joined, scored
+from layerwise.measure.interventions.ensemble import mean_logits
+from layerwise.measure.interventions.layer_assignment import assignments
+from layerwise.measure.interventions.robustness import metrics, paired
+from layerwise.measure.stats.seeds import over_seeds
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.stack.inputs import accepted, evaluating, main_tensor
+
+MEASURE = "merging"
+DRAWN = "merges"
+KINDS = {"own-depth": True, "random": False}
+"""The two kinds of merged models, and whether their layers stay at their own depth."""
+
+ORDERS = ("sequential", "random")
+PIECES = 16
+"""The least number of batches that examples are cut into where every batch draws an order of its own."""
+
+Progress = Callable[[int, int], None]
+"""Receives how many parts of the comparison are done, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOutcomes:
+    """The outcomes of several models on the same examples: each by its name, and that of their ensemble."""
+
+    members: Mapping[str, Predictions]
+    ensemble: Predictions
+
+
+def compare(
+    arm: str,
+    stacks: Mapping[str, Stack],
+    splits: Splits,
+    *,
+    draws: int,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> list[Score]:
+    """Rows of measures `merging` and `merges` for models that were trained in one way, and those that decide a claim.
+
+    With `draws = 0` no merged models are made: members and ensemble alone. Raises `ModelError` for fewer than two
+    models and for models that are not built alike, `PlanError` for models of one layer.
+    """
+    if len(stacks) < 2:
+        raise ModelError(f"merging takes two models or more; {arm} has {len(stacks)}")
+    rows: list[Score] = []
+    members: dict[str, list[Predictions]] = {}
+    done, parts = 0, 2 * len(ORDERS) + (2 * draws if draws else 0)
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, parts)
+
+    for order in ORDERS:
+        selecting = evaluate_members(stacks, splits.validation, splits.collate, order, seed)
+        chosen = _best(selecting, text=not splits.classes)
+        step()
+        tested = evaluate_members(stacks, splits.test, splits.collate, order, seed)
+        rows += _member_rows(arm, order, tested, chosen)
+        members[order] = list(tested.members.values())
+        step()
+    if draws:
+        merged = Stack.with_sources(stacks)
+        for kind, own_depth in KINDS.items():
+            plans = assignments(tuple(stacks), merged.depth, draws, seed, own_depth=own_depth)
+            models = _judged(merged, plans, splits, step)
+            rows += _merged_rows(arm, kind, models)
+            if splits.classes:  # what is published is accuracy of classification
+                own = members[ORDERS[0] if own_depth else ORDERS[1]]
+                rows += decisive(
+                    arm, kind, own, [outcome for _, outcome in models], splits.chance, batch=_batch(splits.test)
+                )
+    return rows
+
+
+def evaluate_members(
+    stacks: Mapping[str, Stack],
+    examples: Any,
+    collate: Callable[[Sequence[Any]], dict[str, Tensor]],
+    order: str,
+    seed: int,
+) -> MemberOutcomes:
+    """Every model and the ensemble of all, on every example, in one pass; each model in place under its own orders."""
+    members: dict[str, list[Predictions]] = {name: [] for name in stacks}
+    together = []
+    size = BATCH if order == ORDERS[0] else _batch(examples)
+    with ExitStack() as modes, torch.inference_mode():
+        for stack in stacks.values():
+            modes.enter_context(evaluating(stack.model))
+        for number, batch in enumerate(DataLoader(examples, batch_size=size, collate_fn=collate)):
+            logits_of_members = _logits(stacks, batch, order, seed, number, members)
+            logits = mean_logits(logits_of_members)
+            together.append(scored(logits, batch["labels"].to(logits.device)))
+    return MemberOutcomes({name: joined(parts) for name, parts in members.items()}, joined(together))
+
+
+def _logits(
+    stacks: Mapping[str, Stack],
+    batch: Mapping[str, Tensor],
+    order: str,
+    seed: int,
+    number: int,
+    members: Mapping[str, list[Predictions]],
+) -> Iterator[Tensor]:
+    """The logits of one model after the other, each scored for itself as it goes by."""
+    for name, stack in stacks.items():
+        inputs = {key: tensor.to(stack.device) for key, tensor in batch.items() if key != "labels"}
+        with stack.under(_order(stack.depth, order, f"{seed}/member {name}/{number}"), single_pass=True):
+            logits = main_tensor(stack.model(**accepted(stack.model, inputs)))
+        members[name].append(scored(logits, batch["labels"].to(stack.device)))
+        yield logits
+
+
+def _batch(examples: Any) -> int:
+    """How many examples run under one order, where every batch draws one of its own."""
+    return max(1, min(BATCH, len(examples) // PIECES))
+
+
+def _order(depth: int, order: str, seed: str) -> Plan:
+    trained = list(range(depth))
+    layers, chance = list(trained), random.Random(seed)
+    while order == "random" and layers == trained and depth > 1:
+        chance.shuffle(layers)
+    return Plan.of(layers)
+
+
+def _best(outcomes: MemberOutcomes, *, text: bool) -> str:
+    """The name of the member with the most hits or, for text, the least loss."""
+    members = outcomes.members
+    return min(members, key=lambda name: members[name].mean_nll if text else -members[name].accuracy)
+
+
+def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str) -> Iterator[Score]:
+    yield from _spread(arm, f"members {order}", list(outcomes.members.values()))
+    best = outcomes.members[chosen]
+    for name, outcome in (("best member", best), ("ensemble", outcomes.ensemble)):
+        for metric, (value, low, high) in metrics(outcome):
+            yield Score(MEASURE, arm, f"{name} {order}", metric, value, low, high, documents=len(outcome.hits))
+    for metric, values in (("accuracy", "hits"), ("nll", "nll")):
+        gap = paired([(outcomes.ensemble, best)], values)
+        yield Score(MEASURE, arm, f"ensemble {order}", f"{metric}_above@best member", *gap, documents=len(best.hits))
+
+
+def _judged(
+    merged: Stack, plans: Sequence[Plan], splits: Splits, step: Callable[[], None]
+) -> list[tuple[Plan, Predictions]]:
+    """Every draw with what it did on the test split; what is drawn twice is evaluated once."""
+    outcomes: dict[Plan, Predictions] = {}
+    for plan in plans:
+        if plan not in outcomes:
+            outcomes[plan] = evaluate(merged, plan, splits.test, splits.collate)
+        step()
+    return [(plan, outcomes[plan]) for plan in plans]
+
+
+def _merged_rows(arm: str, kind: str, models: Sequence[tuple[Plan, Predictions]]) -> Iterator[Score]:
+    yield from _spread(arm, f"merged {kind}", [outcome for _, outcome in models])
+    for plan, outcome in dict(models).items():
+        yield Score(DRAWN, arm, str(plan), f"accuracy.{kind}", outcome.accuracy, documents=len(outcome.hits))
+
+
+def _spread(arm: str, task: str, outcomes: Sequence[Predictions]) -> Iterator[Score]:
+    """Means over models with Student's interval over them, and their standard deviation as `<metric>@spread`."""
+    for metric in _values(outcomes[0]):
+        values = [_values(outcome)[metric] for outcome in outcomes]
+        several = len(values) > 1
+        low, high = over_seeds(values, metric) if several and np.ptp(values) > 0 else (None, None)
+        yield Score(MEASURE, arm, task, metric, float(np.mean(values)), low, high, documents=len(outcomes[0].hits))
+        if several:
+            yield Score(MEASURE, arm, task, f"{metric}@spread", float(np.std(values, ddof=1)))
+
+
+def _values(outcome: Predictions) -> dict[str, float]:
+    return {metric: value for metric, (value, _, _) in metrics(outcome)}

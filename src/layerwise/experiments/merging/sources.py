@@ -1,0 +1,139 @@
+"""The models that layers are taken from: read from folders and runs, grouped by arm, named, checked for one base.
+
+Layers of two models fit together when both were refined from one base (Freiberger et al. 2024, section 4.4): refinement
+moves the weights a little, and the layers still read each other's states. Layers of unrelated models compute noise. The
+training record of a model says what it was refined from; a model without one is accepted, with a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from string import ascii_lowercase
+
+from layerwise.errors import ModelError, RunError, near_matches
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.training_runs import UNFINISHED
+from layerwise.results.run import MANIFEST
+from layerwise.results.training_record import TrainingRecord, refined_at, trained_models
+from layerwise.train.methods import added_by
+
+Arms = Mapping[str, Mapping[str, "SourceModel"]]
+"""From the name of an arm to its models, by their names in plans."""
+
+UNTRAINED = "models"
+"""The arm of models that have no training record."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceModel:
+    """A model that layers are taken from: the arm it was trained in, its folder or hub id, and its training record."""
+
+    arm: str
+    place: str
+    record: TrainingRecord | None
+
+    @property
+    def added(self) -> str | None:
+        """What its layers were trained with and no other model has; `None` for plain layers."""
+        return None if self.record is None else added_by(self.record.recipe.get("variant"))
+
+
+def source_models(places: Sequence[str]) -> tuple[SourceModel, ...]:
+    """The models at `places`, in that order: each a model, or a run of trainings, of which every finished model counts.
+
+    Raises `RunError` for a run without a finished model, `ModelError` for a model that is named twice.
+    """
+    models = tuple(source for place in places for source in _at(place))
+    for number, source in enumerate(models):
+        if source.place in {earlier.place for earlier in models[:number]}:
+            raise ModelError(f"{source.place} is named twice; name each model once")
+    return models
+
+
+def by_arm(models: Sequence[SourceModel]) -> dict[str, dict[str, SourceModel]]:
+    """The models of each arm by the names a, b, c, ... that plans know them by."""
+    arms: dict[str, list[SourceModel]] = {}
+    for source in models:
+        arms.setdefault(source.arm, []).append(source)
+    return {arm: named(members) for arm, members in arms.items()}
+
+
+def named(models: Sequence[SourceModel]) -> dict[str, SourceModel]:
+    """The models by the names a to z, then a1 to z1, and so on.
+
+    >>> list(named([SourceModel("arm", str(number), None) for number in range(28)]))[24:]
+    ['y', 'z', 'a1', 'b1']
+    """
+    letters = len(ascii_lowercase)
+    return {
+        f"{ascii_lowercase[number % letters]}{number // letters or ''}": source for number, source in enumerate(models)
+    }
+
+
+def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:
+    """What a reader must know about the bases of models that are to be merged; `ModelError` if they have several."""
+    bases: dict[str, str] = {}
+    for name, source in models.items():
+        if source.record is not None:
+            bases.setdefault(source.record.base, name)
+    if len(bases) > 1:
+        (first, one), (second, other), *_ = bases.items()
+        raise ModelError(
+            f"{one} ({models[one].place}) and {other} ({models[other].place}) are of different base: they were refined "
+            f"from models with weights {first[:12]} and {second[:12]}, whose layers do not fit together; merge models "
+            "of one base"
+        )
+    unknown = [name for name, source in models.items() if source.record is None]
+    if not unknown or len(models) < 2:
+        return ()
+    text = f"nothing says what {', '.join(unknown)} {'was' if len(unknown) == 1 else 'were'} refined from"
+    return (f"{text}: models of different bases do not fit together",)
+
+
+def _at(place: str) -> Iterator[SourceModel]:
+    folder = Path(place).expanduser()
+    if (folder / MANIFEST).is_file():
+        trained = trained_models(folder)
+        if not trained:
+            raise RunError(f"{place} {UNFINISHED}")
+        for model in trained:
+            source = _source(str(model), TrainingRecord.read(model))
+            if refined_at(source.arm) is None:
+                yield source
+    else:
+        yield _source(place, TrainingRecord.read(folder))
+
+
+def _source(place: str, record: TrainingRecord | None) -> SourceModel:
+    return SourceModel(UNTRAINED if record is None else record.arm, place, record)
+
+
+def arms_of(places: Sequence[str], arm: str | None, reporter: Reporter) -> dict[str, dict[str, SourceModel]]:
+    """The models at `places`, of one `arm` or of all, by arm and name; the models of each arm have one base.
+
+    Raises `ModelError` for an arm that is not there, and for models of different bases.
+    """
+    arms = by_arm(source_models(places))
+    if arm is not None and arm not in arms:
+        raise ModelError(f"no model was trained as {arm!r}; {near_matches(arm, arms)}")
+    chosen = {name: models for name, models in arms.items() if arm in (None, name)}
+    for name, models in chosen.items():
+        notes = check_one_base(models)
+        reporter.log(f"{name}:")
+        for letter, source in models.items():
+            reporter.log(f"  {letter}  {source.place}")
+        for note in notes:
+            reporter.log(f"note: {note}")
+    return chosen
+
+
+def refuse_added(sources: Iterable[SourceModel]) -> None:
+    """Raise `ModelError` where any layers need more than an ordinary checkpoint holds."""
+    added = next((source.added for source in sources if source.added), None)
+    if added:
+        raise ModelError(
+            f"these layers were trained with {added}, which no ordinary checkpoint holds; write out models of another "
+            "arm"
+        )

@@ -1,0 +1,152 @@
+"""The evaluation of a run's models on minimal pairs: every model on every suite, resumed where it was stopped.
+
+Each paradigm's rows go into the store as they are made, so a stopped evaluation goes on with the next paradigm. Rows
+stay only while they were made in the same way: a suite's note says which pairs and which temperature, and when it says
+something else than this evaluation, the suite begins anew. Models are opened one at a time, and only those of which
+something is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.data.suites.minimal_pairs import PairSet
+from layerwise.errors import DataError, MeasureError
+from layerwise.measure.language.minimal_pairs import (
+    ALL,
+    PARADIGM,
+    ParadigmResult,
+    arm_rows,
+    evaluate_pairs,
+    paradigm_rows,
+    stored_result,
+)
+from layerwise.measure.language.pseudo_likelihood import TooLong
+from layerwise.results import Run
+from layerwise.results.rows import Score
+
+Opened = tuple[nn.Module, PreTrainedTokenizerBase]
+_LAST = "temperature"
+"""The metric that is written when a model's suite is whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringOptions:
+    """How sentences are scored: the temperature of the softmax, and what is done about those too long for a model.
+
+    `how` says in words what else decides the bits of a score, such as the type of the numbers.
+    """
+
+    temperature: float = 1.0
+    too_long: TooLong = "refuse"
+    how: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise MeasureError(f"a temperature of {self.temperature} was asked for; give one above 0 (1 is the usual)")
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedModel:
+    """A model to evaluate: `subject` is `ARM/SEED`, `open` gives the model with its tokenizer when it is its turn."""
+
+    subject: str
+    open: Callable[[], Opened]
+
+
+def evaluate_models(
+    models: Sequence[EvaluatedModel],
+    suites: Sequence[PairSet],
+    options: ScoringOptions,
+    run: Run,
+    *,
+    progress: Callable[[str, float], None] | None = None,
+) -> None:
+    """Evaluate every model on every suite, and keep the rows of models and of arms in the store of `run`.
+
+    `progress` receives the current model, suite and paradigm, and the share of the model's suite that is done.
+
+    Raises `DataError` for two suites of one name, and what `evaluate_pairs` raises.
+    """
+    names = [each.suite for each in suites]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(f"two sets of pairs are called {repeated[0]!r}; give one of them another file name")
+    for pairs in suites:
+        _begin(pairs, options, run)
+    for model in models:
+        opened: Opened | None = None
+        for pairs in suites:
+            if _whole(pairs, model.subject, run):
+                continue
+            opened = opened or model.open()
+            _evaluate_model(opened, model.subject, pairs, options, run, progress)
+    for pairs in suites:
+        rows = run.store.scores(pairs.suite)
+        own = [row for row in rows if "/" in row.subject]
+        run.store.replace_scores(pairs.suite, [*own, *arm_rows(pairs.suite, own)])
+
+
+def setting(pairs: PairSet, options: ScoringOptions) -> str:
+    """In a sentence what the rows of a suite were measured on, and how; it is the suite's note in the run."""
+    text = (
+        f"{pairs.origin}: {len(pairs.pairs):,} pairs (digest {pairs.digest[:8]}), temperature {options.temperature:g}"
+    )
+    if pairs.equal:
+        text += f"; {pairs.equal} of them have one text twice, which counts as half right"
+    if options.how:
+        text += f"; {options.how}"
+    return f"{text}. Sentences too long for a model are {'left out' if options.too_long == 'skip' else 'refused'}."
+
+
+def discard(suites: Sequence[PairSet], run: Run) -> None:
+    """Forget the rows of `suites`, so that they are evaluated anew."""
+    for pairs in suites:
+        run.store.replace_scores(pairs.suite, [])
+
+
+def _begin(pairs: PairSet, options: ScoringOptions, run: Run) -> None:
+    """Keep the rows that were made in the same way; discard others."""
+    text = setting(pairs, options)
+    if text not in [note.text for note in run.store.notes(pairs.suite)]:
+        run.store.replace_scores(pairs.suite, [])
+        run.store.replace_notes(pairs.suite, [text])
+
+
+def _whole(pairs: PairSet, subject: str, run: Run) -> bool:
+    return any(row.subject == subject for row in run.store.scores(pairs.suite, task=ALL, metric=_LAST))
+
+
+def _evaluate_model(
+    opened: Opened,
+    subject: str,
+    pairs: PairSet,
+    options: ScoringOptions,
+    run: Run,
+    progress: Callable[[str, float], None] | None,
+) -> None:
+    """One model on one suite, paradigm after paradigm."""
+    stored = run.store.scores(pairs.suite)
+    others = [row for row in stored if row.subject != subject]
+    partial = [row for row in stored if row.subject == subject and row.task.startswith(PARADIGM)]
+    results = {name: stored_result(partial, members) for name, members in pairs.paradigms().items()}
+
+    def keep(result: ParadigmResult) -> None:
+        partial.extend(paradigm_rows(pairs.suite, subject, result))
+        run.store.replace_scores(pairs.suite, [*others, *partial])
+
+    def report_progress(paradigm: str, share: float) -> None:
+        if progress is not None:
+            progress(f"{subject} {pairs.suite}: {paradigm}", share)
+
+    rows: list[Score] = evaluate_pairs(
+        *opened, pairs, subject=subject, temperature=options.temperature, too_long=options.too_long,
+        done={name: result for name, result in results.items() if result is not None}, keep=keep,
+        progress=report_progress,
+    )  # fmt: skip
+    run.store.replace_scores(pairs.suite, [*others, *rows])

@@ -1,0 +1,1 @@
+"""Pretraining of masked language models with and without learned layer weights (`layerwise train elc`)."""

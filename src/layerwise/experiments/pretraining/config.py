@@ -1,0 +1,93 @@
+"""The configuration of a pretraining: which variants, of which size, with how many seeds, on which text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from layerwise.errors import TrainError
+from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.option import option
+from layerwise.experiments.options.data import CorpusOptions
+from layerwise.experiments.options.model import DeviceOptions
+from layerwise.experiments.options.training import TrainingOptions, check_one_length, seeds_option, steps_option
+from layerwise.experiments.reporter import Reporter
+
+if TYPE_CHECKING:
+    from layerwise.experiments.pretraining.run import PreparedPretraining
+
+BACKBONE = "ltg"
+"""The variant without layer weights."""
+
+VARIANTS = (BACKBONE, "elc")
+"""What is pretrained unless `--variants` says otherwise: the backbone, and the paper's layer weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingExperiment(CorpusOptions, TrainingOptions, DeviceOptions, Experiment):
+    """What every experiment has that pretrains masked language models of several variants and seeds on one text."""
+
+    size: Literal["tiny", "small", "base"] = option(
+        "tiny", "Size of the models; small and base are the published ones."
+    )
+    tokenizer: str | None = option(
+        None, "Tokenizer to use; by default one is learned from the text.", metavar="PATH", place=True
+    )
+    seeds: int = seeds_option(1)
+    steps: int | None = steps_option()
+
+    def check(self) -> None:
+        """Raise `TrainError` for `--set` of another form than NAME=VALUE."""
+        self.trainer_arguments(self.device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElcPretraining(PretrainingExperiment):
+    """Pretrain ELC-BERT and its backbone on a text: a tokenizer, the models, what they know, their layer weights.
+
+    If interrupted, run the same command again to resume. Without a text the models read the standard library's prose.
+    """
+
+    VERB: ClassVar = "train elc"
+    EXAMPLES: ClassVar = (
+        "",
+        "--text babylm_10M --validation babylm_dev --test babylm_test",
+        "--text FOLDER --size small --precision bfloat16 --seeds 3",
+    )
+    READS: ClassVar = (
+        Reads(
+            ("initialisation",),
+            lambda config: any(name != BACKBONE for name in config.variants),
+            "layer weights read it, and ltg has none",
+        ),
+    )
+
+    variants: tuple[str, ...] = option(VARIANTS, "Ways to connect the layers.", metavar="NAMES")
+    initialisation: str | None = option(None, "How layer weights begin: biased, zero or identity.", metavar="NAME")
+    vocabulary: int | None = option(
+        None, "Tokens of the tokenizer that is learned; not with --tokenizer.", metavar="N", least=1, most=2**20
+    )
+    epochs: float | None = option(None, "How often the text is read, in place of --steps.", metavar="X")
+    seconds: float | None = option(
+        None, "Seconds of each training, in place of --steps; steps are timed first.", metavar="X"
+    )
+    compile: bool = option(False, "Compile the models with torch.compile.")
+
+    def check(self) -> None:
+        """Raise `TrainError` for two lengths of training, and for a vocabulary of a tokenizer that is given."""
+        super().check()
+        check_one_length(epochs=self.epochs, steps=self.steps, seconds=self.seconds)
+        if not self.variants:
+            raise TrainError("--variants names nothing; write the ways to connect the layers, as in --variants ltg,elc")
+        if self.vocabulary is not None and self.tokenizer is not None:
+            raise TrainError(
+                f"--vocabulary is the size of a tokenizer that is learned, and {self.tokenizer} is one already; leave "
+                "one of them out"
+            )
+
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedPretraining:
+        """Read the text, learn the tokenizer or open the one that is named, and encode."""
+        reporter.log("loading torch")
+        from layerwise.experiments.pretraining.run import PreparedPretraining
+
+        return PreparedPretraining(self, reporter, inputs.corpus)

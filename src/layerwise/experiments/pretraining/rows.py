@@ -1,0 +1,125 @@
+"""What pretrained models are told by: held-out loss, layer weights and latency, as rows of a run.
+
+masked_lm    nll: nats per masked token on documents that no model has seen, always under the same masks; the
+             interval of one model is over documents, that of an arm over its seeds
+alpha        what each reader (a layer, or `out`, the output) takes of each source: 0 is the embedding, n + 1 layer n
+training     latency_seconds: one text of 128 tokens through the model, the median of several passes
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from torch.nn import functional
+from torch.utils.data import DataLoader
+from transformers import AutoTokenizer
+
+from layerwise.data.batches import IGNORED
+from layerwise.data.text.segments import Encoded, cut
+from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
+from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.statistics import paired_bootstrap
+from layerwise.models import ElcForMaskedLM
+from layerwise.results.rows import Score
+from layerwise.results.units import FEWEST_UNITS
+from layerwise.stack.inputs import evaluating
+from layerwise.stack.placement import device_of
+from layerwise.train.pretrain.recipe import PretrainingRecipe
+
+HELD_OUT, ALPHA, TRAINING, OUTPUT = "masked_lm", "alpha", "training", "out"
+LATENCY = "latency_seconds"
+
+_BATCH = 32
+_LENGTH = 128
+_PASSES = 15
+
+
+def pretrained_rows(
+    subject: str,
+    folder: Path,
+    test: Encoded,
+    recipe: PretrainingRecipe,
+    *,
+    limit: int | None = None,
+    device: str = "cpu",
+) -> list[Score]:
+    """Every row of the model in `folder` that `recipe` has made, on `test` in its short segments (at most `limit`)."""
+    model = ElcForMaskedLM.from_pretrained(folder).to(device)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
+    examples = FixedMasks(cut(test, recipe.lengths[0]), masking, tokenizer, limit)
+    with evaluating(model), torch.inference_mode():
+        results = [masked_loss(model, subject, examples, Padding(int(tokenizer.pad_token_id)))]
+        seconds = _latency(model)
+        alpha = model.layer_weights()
+    rows = [] if alpha is None else alpha_rows(subject, alpha.float().cpu(), model.config.num_hidden_layers)
+    return [*results, *rows, Score(TRAINING, subject, "all", LATENCY, seconds)]
+
+
+def masked_loss(model: ElcForMaskedLM, subject: str, examples: FixedMasks, collate: Padding) -> Score:
+    """The nats per masked token; their interval is over documents, and there is none for a single document.
+
+    `documents` and `tokens` count those that were scored.
+    """
+    device = device_of(model)
+    documents = len(examples.segments.text.names)
+    nats, wanted = np.zeros(documents), np.zeros(documents)
+    loader = DataLoader(examples, batch_size=_BATCH, collate_fn=collate)
+    for number, batch in enumerate(loader):
+        labels = batch.pop("labels").to(device)
+        logits = model(**{name: tensor.to(device) for name, tensor in batch.items()}).logits
+        row, column = (labels != IGNORED).nonzero(as_tuple=True)
+        losses = functional.cross_entropy(logits[row, column].float(), labels[row, column], reduction="none")
+        owners = examples.owners[number * _BATCH :][row.cpu().numpy()]
+        np.add.at(nats, owners, exact_on_cpu(losses).numpy())
+        np.add.at(wanted, owners, 1)
+    seen = wanted > 0
+    value, low, high = float(nats.sum() / wanted.sum()), None, None
+    if seen.sum() >= FEWEST_UNITS:
+        interval = paired_bootstrap([nats[seen]], wanted[seen], seed=0)
+        low, high = float(interval.low[0]), float(interval.high[0])
+    return Score(
+        HELD_OUT, subject, "test", "nll", value, low, high, documents=int(seen.sum()), tokens=int(wanted.sum())
+    )
+
+
+def alpha_rows(subject: str, alpha: torch.Tensor, layers: int) -> list[Score]:
+    """The weights that readers can have, of `alpha` (readers, layers + 1): reader n reads the sources 0 to n."""
+    return [
+        Score(ALPHA, subject, str(reader) if reader < layers else OUTPUT, str(source), float(alpha[reader, source]))
+        for reader in range(len(alpha))
+        for source in range(min(reader, layers) + 1)
+    ]
+
+
+def arm_means(rows: Sequence[Score]) -> list[Score]:
+    """Held-out losses of arms: means over their seeds, with Student's interval; that of the one model for one seed."""
+    arms: dict[str, list[Score]] = {}
+    for row in rows:
+        if row.measure == HELD_OUT and "/" in row.subject:
+            arms.setdefault(row.subject.rpartition("/")[0], []).append(row)
+    results = []
+    for arm, own in arms.items():
+        values = [row.value for row in own]
+        low, high = over_seeds(values) if len(values) > 1 else (own[0].low, own[0].high)
+        results.append(
+            Score(HELD_OUT, arm, "test", "nll", float(np.mean(values)), low, high, documents=own[0].documents)
+        )
+    return results
+
+
+def _latency(model: ElcForMaskedLM) -> float:
+    device = device_of(model)
+    ids = torch.arange(_LENGTH, device=device)[None] % model.config.vocab_size
+    taken = []
+    for _ in range(_PASSES):
+        begun = time.perf_counter()
+        model(input_ids=ids).logits.sum().item()
+        taken.append(time.perf_counter() - begun)
+    return median(taken)

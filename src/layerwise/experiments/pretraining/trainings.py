@@ -1,0 +1,167 @@
+"""Pretrainings side by side: several recipes and seeds on one text with one tokenizer.
+
+Every training resumes by itself. Under torchrun every process takes part in the trainings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.segments import PretrainingText, cut, pretraining_text
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.data.text.wordpiece import check_tokenizer, train_wordpiece
+from layerwise.experiments.documents import divided_documents
+from layerwise.experiments.opening import quiet_transformers
+from layerwise.experiments.pretraining.config import PretrainingExperiment
+from layerwise.experiments.provenance import hardware, numerics
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.sentences import duration
+from layerwise.experiments.trainings import training_progress
+from layerwise.results import Manifest
+from layerwise.stack.load import resolve_device
+from layerwise.train.arguments import check_arguments
+from layerwise.train.checkpoint_dir import existing_run
+from layerwise.train.pretrain.recipe import PretrainingRecipe
+from layerwise.train.pretrain.trainer import pretrain, training_config
+from layerwise.train.processes import shared_recipe, training_settings
+from layerwise.train.recipe import check_positive
+
+FAMILY = "pretraining"
+"""The family in the manifest of a run of pretrainings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pretrainings:
+    """Recipes, each with every seed from 0 on, on one text with one tokenizer.
+
+    `arguments` are further `TrainingArguments`, which replace the recipes' settings.
+    """
+
+    recipes: tuple[PretrainingRecipe, ...]
+    seeds: int
+    tokenizer: PreTrainedTokenizerBase
+    text: PretrainingText
+    device: str
+    arguments: Mapping[str, Any]
+
+    def folders(self, run: Path) -> Iterator[tuple[PretrainingRecipe, int, Path]]:
+        """Every pretraining: its recipe, its seed, and its folder in that of the run."""
+        for seed in range(self.seeds):
+            for recipe in self.recipes:
+                yield recipe, seed, run / recipe.arm / f"seed-{seed}"
+
+    def manifest(self, seed: int, families: tuple[str, ...] = (FAMILY,)) -> Manifest:
+        """The provenance of the run; variants and seeds can be added to it later."""
+        recipe, text = self.recipes[0], self.text
+        content = json.dumps([recipe.size, sorted(self.tokenizer.get_vocab().items())])
+        return Manifest(
+            model=f"elc-{recipe.size}", revision=None, weight_hash=hashlib.sha256(content.encode()).hexdigest(),
+            dtype="float32", device=self.device, corpus=text.name, corpus_hash=text.digest,
+            documents=len(text.test.names), tokens=len(text.test.ids), window=recipe.lengths[0], families=families,
+            tasks=(), seed=seed, layers="encoder.layers",
+            numerics=numerics(self.device, None, **training_settings(self.arguments)), hardware=hardware(self.device),
+        )  # fmt: skip
+
+    def shared_recipe(self) -> dict[str, object]:
+        """What every pretraining has in common: all but the variant and how its layer weights begin."""
+        options = asdict(self.recipes[0])
+        for name in ("arm", "variant", "initialisation", "frozen_layer_weights"):
+            del options[name]
+        return shared_recipe(options, self.arguments)
+
+    def check(self, run: Path) -> None:
+        """Raise `TrainError` where another pretraining is in the folder of one of these."""
+        for recipe, seed, folder in self.folders(run):
+            existing_run(folder, training_config(self.tokenizer, self.text, recipe, seed))
+
+    def describe(self) -> Iterator[str]:
+        """The text, the vocabulary, the arms, and how many tokens each training reads."""
+        text, recipe = self.text, self.recipes[0]
+        skipped = f"; {len(text.skipped):,} without a word were skipped" if text.skipped else ""
+        yield (
+            f"{text.name}: {len(text.train.names):,} documents for training, {len(text.validation.names):,} for "
+            f"validation, {len(text.test.names):,} for the report{skipped}"
+        )
+        yield f"{len(text.train.ids):,} tokens to train on, a vocabulary of {len(self.tokenizer):,}"
+        arms = ", ".join(each.arm for each in self.recipes)
+        length = f"{recipe.seconds:,.0f} seconds" if recipe.seconds else f"{recipe.steps:,} steps"
+        yield f"{arms}; {self.seeds} seed{'s' * (self.seeds != 1)} each, {length}"
+        trainings = self.seeds * len(self.recipes)
+        if recipe.seconds:
+            yield f"cost: {trainings} trainings, {duration(trainings * recipe.seconds)} together"
+        else:
+            tokens = tokens_read(recipe)
+            yield f"cost: {trainings} trainings of at most {tokens:,} tokens, {trainings * tokens:,} together"
+
+    def train(self, run: Path, reporter: Reporter) -> None:
+        """Train every recipe with every seed into `RUN/ARM/seed-N`; what is finished is not trained again."""
+        for recipe, seed, folder in self.folders(run):
+            label = f"{recipe.arm}/{seed}"
+            record = pretrain(
+                self.tokenizer, self.text, recipe, seed, folder, progress=training_progress(reporter, label),
+                arguments=self.arguments,
+            )  # fmt: skip
+            losses = [moment.loss for moment in record.history if moment.kind == "validation"]
+            reporter.log(
+                f"{label}: {record.steps:,} step{'s' * (record.steps != 1)} in {duration(record.seconds)}"
+                + (f", validation loss {losses[0]:.3f} at first and {losses[-1]:.3f} at last" if losses else "")
+            )
+
+
+def tokens_read(recipe: PretrainingRecipe) -> int:
+    """The most tokens that a training of the recipe reads: its segments are at most this full.
+
+    >>> from layerwise.train.pretrain.recipe import pretraining_recipe
+    >>> tokens_read(pretraining_recipe("tiny", "elc", steps=10))
+    5120
+    """
+    short, long = recipe.lengths
+    return recipe.switch * recipe.batch_size * short + (recipe.steps - recipe.switch) * (recipe.batch_size // 4) * long
+
+
+def prepare_pretrainings(
+    config: PretrainingExperiment,
+    recipes: tuple[PretrainingRecipe, ...],
+    reporter: Reporter,
+    corpus: Corpus | None,
+    *,
+    epochs: float | None = None,
+) -> Pretrainings:
+    """Read the text, learn the tokenizer or open the one that is named, and encode; `epochs` replaces the steps.
+
+    Raises `TrainError` for `TrainingArguments` that transformers does not have, and `DataError` for a text that is
+    smaller than a batch, before there is a run folder.
+    """
+    quiet_transformers()
+    arguments = config.trainer_arguments(config.device)
+    check_arguments(arguments)
+    name, division = divided_documents(config, config.seed, corpus)
+    for note in division.notes:
+        reporter.log(f"note: {note}")
+    parts = division.parts
+    if config.tokenizer is None:
+        reporter.log(f"learning a vocabulary from {len(parts['train']):,} documents of {name}")
+        tokenizer: PreTrainedTokenizerBase = train_wordpiece(
+            (each.text for each in parts["train"]), vocabulary=recipes[0].vocabulary
+        )
+    else:
+        tokenizer = load_tokenizer(config.tokenizer)
+        check_tokenizer(tokenizer, config.tokenizer)
+    text = pretraining_text(tokenizer, name, parts, reporter.progress)
+    counts = [len(cut(text.train, length)) for length in recipes[0].lengths]
+    if epochs is not None:
+        check_positive("epochs", epochs)
+        recipes = tuple(
+            replace(each, steps=max(1, math.ceil(epochs * counts[0] / each.batch_size))) for each in recipes
+        )
+    recipes[0].phases(counts)  # raises for a text that is smaller than a batch
+    return Pretrainings(recipes, config.seeds, tokenizer, text, str(resolve_device(config.device)), arguments)

@@ -1,0 +1,180 @@
+"""The assessment of trained models: every model surveyed once, every row of the robustness report made from that.
+
+The survey of a model is kept beside it (`survey-<key>.npz`, where the key stands for the data, the questions and how
+the model is computed), so an assessment that was stopped resumes with the next model, and a complete one computes
+nothing. Models are opened one at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from layerwise.data.splits import Splits
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.robustness.rows import arm_means, position_rows, store_surveys
+from layerwise.experiments.trainings import TrainedModel
+from layerwise.measure.activations.by_position import NO_UMAP, branch_norms, embedding, umap_installed
+from layerwise.measure.activations.position_probe import STREAM, probed
+from layerwise.measure.contrasts.shuffled import NULLS
+from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Survey, survey
+from layerwise.measure.stats.statistics import Numbers
+from layerwise.plan.samplers import SeededSampler, Shuffle
+from layerwise.results import Run
+from layerwise.results.rows import Note, Score
+from layerwise.results.training_record import RETRAINED, refined_at
+from layerwise.stack.inputs import evaluating
+from layerwise.train.load_trained import Trained, open_trained
+
+
+def assess(
+    models: Sequence[TrainedModel],
+    splits: Splits,
+    grid: EvaluationGrid,
+    run: Run,
+    reporter: Reporter,
+    *,
+    open_model: Callable[[Path], Trained] = open_trained,
+    how: str = "",
+) -> bool:
+    """Survey every model on the test split and store the rows of a robustness run.
+
+    `layerwise.measure.interventions.survey` says what a survey measures. `how` says how the models are computed;
+    surveys that were computed otherwise are not these. Returns whether any model was surveyed that had not been. Models
+    trained at a reduced depth (arms `retrained-6`) are evaluated at that depth alone, and are one arm.
+    """
+    surveys: dict[str, dict[int, Survey]] = {}
+    first_of_arm: dict[str, TrainedModel] = {}
+    positions: list[Score] = []
+    any_new = False
+    for model in models:
+        result, is_new = _surveyed(model, _key(splits, grid, how), splits, grid, reporter, open_model)
+        any_new = any_new or is_new
+        arm = model.arm if refined_at(model.arm) is None else RETRAINED
+        of_arm = surveys.setdefault(arm, {})
+        of_arm[model.seed] = _united(of_arm.get(model.seed), result)
+        if arm != RETRAINED:
+            first_of_arm.setdefault(arm, model)
+        positions += position_rows(model.label, result.positions)
+    store_surveys(run, surveys, splits, grid)
+    run.store.replace_scores("position", positions + arm_means(positions))
+    if grid.layers and (any_new or _can_look_further(run, first_of_arm)):
+        opened = ((arm, open_model(model.folder)) for arm, model in first_of_arm.items())
+        _look_inside(run, opened, splits, grid, reporter)
+    return any_new
+
+
+def _can_look_further(run: Run, arms: Iterable[str]) -> bool:
+    """Whether an arm was not looked into, or UMAP was missing and is there now."""
+    seen = {row.task for row in run.store.scores("branches")}
+    return seen != set(arms) or (NO_UMAP in run.store.notes("embedding") and umap_installed())
+
+
+def discard_surveys(models: Iterable[TrainedModel]) -> None:
+    """Remove the surveys of `models`, so that they are evaluated again."""
+    for model in models:
+        for path in model.survey_folder.glob("survey-*.npz"):
+            path.unlink()
+
+
+def _key(splits: Splits, grid: EvaluationGrid, how: str) -> str:
+    content = json.dumps([splits.digest, asdict(grid), how], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:8]
+
+
+def _surveyed(
+    model: TrainedModel,
+    key: str,
+    splits: Splits,
+    grid: EvaluationGrid,
+    reporter: Reporter,
+    open_model: Callable[[Path], Trained],
+) -> tuple[Survey, bool]:
+    """The survey kept beside the model, and whether it was computed only now."""
+    path = model.survey_folder / f"survey-{key}.npz"
+    if path.is_file():
+        return Survey.read(path), False
+    trained = open_model(model.folder)
+    result = replace(
+        _survey(trained, model, splits, grid, reporter),
+        positions=_positions(trained, splits, grid),
+        probed=_probed(trained, model, splits, grid),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    result.save(path)
+    return result, True
+
+
+def _survey(trained: Trained, model: TrainedModel, splits: Splits, grid: EvaluationGrid, reporter: Reporter) -> Survey:
+    only = None
+    count = refined_at(model.arm)
+    if count is not None:
+        only = [Condition(count, "even", True)] + ([Condition(count, "even", False)] if count > 1 else [])
+    return survey(
+        trained.stack,
+        splits.test,
+        splits.collate,
+        grid,
+        only=only,
+        progress=lambda done, total: reporter.progress(f"surveying {model.label}", done / total),
+    )
+
+
+def _united(first: Survey | None, second: Survey) -> Survey:
+    """Two surveys of one arm and seed: those of models refined at several depths are one."""
+    if first is None:
+        return second
+    return Survey(
+        second.depth, {**first.outcomes, **second.outcomes}, first.orders, {**first.identical, **second.identical}
+    )
+
+
+def _positions(model: Trained, splits: Splits, grid: EvaluationGrid) -> dict[int, Numbers]:
+    """How often a layer's position is predicted from its output, over fresh random orders, by position."""
+    if model.prediction is None:
+        return {}
+    stack, prediction = model.stack, model.prediction
+    draws = SeededSampler(Shuffle(), stack.depth, grid.seed, stream=STREAM)
+    size = grid.batch_size(len(splits.test))
+    results: dict[int, list[tuple[int, int]]] = {place: [] for place in range(stack.depth)}
+    with evaluating(stack.model), torch.inference_mode():
+        for number, batch in enumerate(DataLoader(splits.test, batch_size=size, collate_fn=splits.collate)):
+            inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+            with stack.under(draws.at(number), single_pass=True):
+                stack.model(**inputs)
+            for place, hit in prediction.hits().items():
+                results[place].append((int(hit.sum()), len(hit)))
+    return {place: np.array(answers, dtype=np.float64).T for place, answers in results.items()}
+
+
+def _probed(trained: Trained, model: TrainedModel, splits: Splits, grid: EvaluationGrid) -> dict[int, Numbers]:
+    """The same of a probe, for arms that were trained in order; the others have none."""
+    if model.arm not in NULLS or not grid.layers:
+        return {}
+    return probed(trained.stack, splits.validation, splits.test, splits.collate, grid)
+
+
+def _look_inside(
+    run: Run, models: Iterable[tuple[str, Trained]], splits: Splits, grid: EvaluationGrid, reporter: Reporter
+) -> None:
+    """Branch norms of one model of every arm, and where the outputs of its middle layer lie."""
+    norms: list[Score] = []
+    points: list[Score] = []
+    notes: dict[str, list[Note]] = {"branches": [], "embedding": []}
+    for arm, model in models:
+        reporter.log(f"inside {arm}: branch norms by position, and UMAP of the middle layer")
+        result, text = branch_norms(model.stack, arm, splits.test, splits.collate, seed=grid.seed)
+        norms, notes["branches"] = norms + result, notes["branches"] + text
+        result, text = embedding(model.stack, arm, splits.test, splits.collate, seed=grid.seed)
+        points, notes["embedding"] = points + result, notes["embedding"] + text
+    run.store.replace_scores("branches", norms)
+    run.store.replace_scores("embedding", points)
+    for measure, text in notes.items():
+        run.store.replace_notes(measure, dict.fromkeys(note.text for note in text))

@@ -1,0 +1,199 @@
+"""Robustness: which models are trained or opened, and which layer orders and subsets they are evaluated under."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from layerwise.errors import RunError, TrainError, near_matches
+from layerwise.experiments.experiment import Experiment, Inputs, Prepared, Reads
+from layerwise.experiments.option import option
+from layerwise.experiments.options.data import DataOptions
+from layerwise.experiments.options.model import BaseModelOptions, ModelOptions
+from layerwise.experiments.options.training import TrainingOptions, changed
+from layerwise.experiments.reporter import Reporter
+from layerwise.plan.checks import LAYER_LIMIT
+from layerwise.results.run import MANIFEST
+from layerwise.results.training_record import RETRAINED
+from layerwise.train.methods import METHODS, READ_BY, Options, recipes
+from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
+from layerwise.train.methods.method import DropSync
+from layerwise.train.recipe import Recipe, Settings
+
+if TYPE_CHECKING:
+    from layerwise.experiments.robustness.training import PreparedRobustTraining
+
+Augmentation = Literal["none", "crop", "crop+flip"]
+DEMO = "demo-vit"
+OTHER_TRAININGS = ("elc", "growth")
+"""Ways of training that have a command of their own."""
+
+
+def _read_by_methods(name: str) -> Reads:
+    readers = READ_BY[name]
+
+    def when(config: Any) -> bool:
+        return config.methods == ("all",) or not set(config.methods).isdisjoint(readers)
+
+    listed = " and ".join([", ".join(readers[:-1]), readers[-1]]) if len(readers) > 1 else readers[0]
+    return Reads((name,), when, f"it is read by {listed}, and none of them is trained")
+
+
+def _validates_often(config: Any) -> bool:
+    return set(config.methods) != {"baseline"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, Experiment):
+    """Train a model to work in any order of its layers, without some of them, or with learned layer weights.
+
+    Each method is trained beside the baseline, with several seeds, validated on one split and evaluated on another. If
+    interrupted, run the same command again to resume. Without options the settings are the LayerShuffle paper's.
+    """
+
+    VERB: ClassVar = "train robust"
+    EXAMPLES: ClassVar = (
+        "layershuffle --model demo-vit",
+        "layershuffle,layerdrop --model MODEL --images FOLDER",
+    )
+    READS: ClassVar = (
+        *map(_read_by_methods, READ_BY),
+        Reads(("evals",), _validates_often, "the baseline is validated once, at its end"),
+    )
+
+    methods: tuple[str, ...] = option(
+        help=f"Methods, from: {', '.join(METHODS)}, {RETRAINED}-K; or all.", metavar="METHODS", positional=True
+    )
+    baseline: bool = option(True, "Train the baseline beside the methods.")
+    seeds: int = option(3, "Trainings of every method, each with its seed.", metavar="N", least=1, most=1_000)
+    epochs: float | None = option(None, "How often each image or text is read.", metavar="X")
+    lr_schedule: Literal["linear", "cosine", "constant"] | None = option(None, "Learning-rate schedule.")
+    augmentation: Augmentation | None = option(None, "Augmentation of the training images.")
+    new_head: bool = option(False, "Replace the classification head by a new one for the classes of the images.")
+    drop_rate: float | None = option(None, "Share of layers that LayerDrop leaves out.", metavar="X")
+    max_shift: int | None = option(None, "Places that a shuffled layer may move; by default any.", metavar="N", least=1)
+    drop_sync: DropSync = option(
+        "shared", "Layers left out on several processes: the same, each its own, or computed and masked."
+    )
+    position_table: Literal["per-layer", "shared"] = option(
+        "per-layer", "Embeddings of layershuffle-position; its published code has shared ones."
+    )
+    prediction_loss: Literal["sum", "mean"] = option(
+        "sum", "Loss of layershuffle-predict over layers; its published code takes the mean."
+    )
+    prediction_token: Literal["first", "mean"] = option(
+        "first", "Token that layershuffle-predict classifies; its published code takes the mean of all."
+    )
+
+    def check(self) -> None:
+        """Raise `TrainError` for methods and settings that no training can have."""
+        for name in self.methods:
+            _check_method(name)
+        self.recipes(Settings(), LAYER_LIMIT)
+        self.trainer_arguments(self.device)
+
+    def options(self, settings: Settings) -> Options:
+        """What all methods are trained with: `settings`, and what these options change of them."""
+        given = changed(
+            epochs=self.epochs, batch_size=self.batch_size, gradient_accumulation_steps=self.gradient_accumulation,
+            learning_rate=self.learning_rate, schedule=self.lr_schedule, augmentation=self.augmentation,
+            precision=self.precision, evals=self.evals,
+        )  # fmt: skip
+        variants = (
+            PositionOptions(table=self.position_table),
+            PredictionOptions(self.prediction_loss, self.prediction_token),
+        )
+        options = Options(
+            replace(settings, **given), max_shift=self.max_shift, drop_sync=self.drop_sync, variants=variants
+        )
+        return replace(options, **changed(drop_rate=self.drop_rate))
+
+    def recipes(self, settings: Settings, depth: int) -> tuple[Recipe, ...]:
+        """The recipe of every method for a model of `depth` layers, the baseline's first where it is trained too."""
+        named = tuple(METHODS) if self.methods == ("all",) else self.methods
+        first = ("baseline",) if self.baseline else ()
+        return recipes(dict.fromkeys((*first, *named)), self.options(settings), depth)
+
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedRobustTraining:
+        """Open the model and the data, and count the steps of every training."""
+        from layerwise.experiments.robustness.training import PreparedRobustTraining
+
+        reporter.log(f"loading {self.model}")
+        return PreparedRobustTraining(self, reporter, inputs)
+
+
+def _check_method(name: str) -> None:
+    if name in OTHER_TRAININGS:
+        raise TrainError(
+            f"{name} has a command of its own, and takes no other method beside it: layerwise train {name}"
+        )
+    if name != "all" and name not in METHODS and not name.startswith(RETRAINED):
+        known = near_matches(name, (*METHODS, *OTHER_TRAININGS))
+        raise TrainError(f"there is no way of training called {name[:40]!r}; {known}, {RETRAINED}-K")
+
+
+def _no_run(config: Any) -> bool:
+    return not is_run(config.model)
+
+
+def is_run(place: str) -> bool:
+    """Whether a place is a run folder."""
+    return (Path(place).expanduser() / MANIFEST).is_file()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robustness(ModelOptions, DataOptions, Experiment):
+    """Measure what a model survives: other layer orders, missing layers; and what each layer does at each position.
+
+    Every model of a run of `layerwise train robust` is evaluated, and they are compared. demo-vit trains them first
+    (minutes).
+    """
+
+    VERB: ClassVar = "robustness"
+    EXAMPLES: ClassVar = (
+        DEMO,
+        "runs/vit-base-patch16-224-1a2b3c4d",
+        "google/vit-base-patch16-224 --images FOLDER",
+    )
+    READS: ClassVar = (
+        Reads(("seeds",), lambda config: config.model == DEMO, "the trainings of demo-vit read it"),
+        Reads(
+            ("tokenizer", "layers", "revision", "trust_remote_code"),
+            _no_run,
+            "a run was given, and its models are opened as they were trained",
+        ),
+        Reads(
+            ("dtype",),
+            lambda config: config.model != DEMO,
+            "demo-vit's models are trained, and evaluated, in float32",
+        ),
+    )
+
+    model: str = option(
+        help="Run of `layerwise train robust`, hub id, folder, or demo-vit.",
+        metavar="RUN_OR_MODEL",
+        positional=True,
+        place=True,
+    )
+    orders: int = option(100, "Fixed orders, each over all examples.", metavar="N", least=1, most=100_000)
+    draws: int = option(16, "New random orders of every condition, at least.", metavar="N", least=1)
+    seeds: int = option(3, "Seeds of demo-vit's methods.", metavar="N", least=1, most=1_000)
+
+    def check(self) -> None:
+        """Raise `RunError` for a run folder beside a run."""
+        if self.run is not None and is_run(self.model):
+            raise RunError(f"the results go into the run that was given, {self.model}: leave out --run {self.run}")
+
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> Prepared:
+        """Open the model, or the models of a run, and the data."""
+        from layerwise.experiments.robustness import run
+
+        reporter.log(f"loading {self.model}")
+        if inputs.stack is None and is_run(self.model):
+            return run.PreparedRunRobustness(self, reporter, inputs)
+        if inputs.stack is None and self.model == DEMO:
+            from layerwise.experiments.robustness.training import demo_training
+
+            return demo_training(self, reporter, inputs)
+        return run.PreparedModelRobustness(self, reporter, inputs)

@@ -1,0 +1,170 @@
+"""Robustness of trained models, ready to be measured: those of a run, or a single one.
+
+Every model is surveyed once: under its own layer order, random orders and subsets of layers. Surveys are kept beside
+the models, so a measurement that was stopped resumes with the next model.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from layerwise.data.splits import Splits
+from layerwise.errors import RunError
+from layerwise.experiments.experiment import Inputs, Prepared
+from layerwise.experiments.merging.comparison import MEASURE as MERGING
+from layerwise.experiments.merging.run import compare_arms
+from layerwise.experiments.merging.sources import SourceModel, by_arm
+from layerwise.experiments.opening import open_model, quiet_transformers
+from layerwise.experiments.provenance import in_words
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.robustness.assessment import assess, discard_surveys
+from layerwise.experiments.robustness.config import Robustness
+from layerwise.experiments.sentences import describe_model
+from layerwise.experiments.splits import DIGITS, read_splits
+from layerwise.experiments.training_runs import (
+    UNFINISHED,
+    check_enough,
+    describe_splits,
+    manifest_of_trainings,
+    refuse_other_splits,
+    training_manifest,
+    training_rows,
+)
+from layerwise.experiments.trainings import TrainedModel, finished_models
+from layerwise.measure.interventions.edge_pruning import ALPHA, alpha_rows
+from layerwise.measure.interventions.survey import EvaluationGrid, conditions
+from layerwise.results import Run
+from layerwise.results.training_record import FILE, TrainingRecord, refined_at
+from layerwise.stack import Stack, weight_hash
+from layerwise.stack.load import resolve_device
+from layerwise.train.load_trained import Trained, open_trained, saved_edges
+
+ModelLoader = Callable[[Path], Trained]
+
+
+class PreparedRobustness(Prepared):
+    """Models to be surveyed on the test split; subclasses say which.
+
+    `how` says in words how the models are computed: surveys that were computed otherwise are not these.
+    """
+
+    stack: Stack
+    splits: Splits
+    grid: EvaluationGrid
+    open_model: ModelLoader
+    how: str
+
+    @abstractmethod
+    def models(self, folder: Path) -> tuple[TrainedModel, ...]:
+        """The models that are surveyed, where the rows go into the run `folder`."""
+
+    def describe(self) -> Iterator[str]:
+        """The model, the data, and how many plans each model is evaluated under."""
+        yield describe_model(self.stack)
+        yield describe_splits(self.splits)
+        yield self.describe_survey()
+
+    def describe_survey(self) -> str:
+        """How many plans each model is evaluated under, and on how many examples."""
+        wanted = sum(1 for _ in conditions(self.stack.depth, self.grid))
+        examples = len(self.splits.test)
+        evaluations = (wanted + self.grid.orders) * examples
+        return (
+            f"each model is evaluated under {wanted} conditions and {self.grid.orders} fixed orders on "
+            f"{examples:,} examples: {evaluations:,} forward passes of an example at most"
+        )
+
+    def discard(self, folder: Path) -> None:
+        """Remove the surveys, so that every model is evaluated again."""
+        discard_surveys(self.models(folder))
+
+    def measure(self, run: Run, reporter: Reporter) -> None:
+        """Survey every model that is not surveyed yet, and compute all rows from the surveys."""
+        models = self.models(run.folder)
+        records = {each.label: TrainingRecord.read(each.folder) for each in models}
+        trained = {label: record for label, record in records.items() if record is not None}
+        run.store.replace_scores("training", training_rows(trained))
+        weights = {each.label: saved_edges(each.folder) for each in models}
+        alpha = [row for label, edges in weights.items() if edges is not None for row in alpha_rows(label, edges)]
+        if alpha:
+            run.store.replace_scores(ALPHA, alpha)
+        surveyed = assess(models, self.splits, self.grid, run, reporter, open_model=self.open_model, how=self.how)
+        if self.grid.layers and (surveyed or not run.store.scores(MERGING)):
+            whole = [each for each in models if refined_at(each.arm) is None]
+            arms = by_arm([SourceModel(each.arm, str(each.folder), records[each.label]) for each in whole])
+            compare_arms(
+                run, arms, self.splits, lambda source: self.open_model(Path(source.place)).stack, reporter,
+                draws=self.grid.orders, seed=self.grid.seed,
+            )  # fmt: skip
+
+
+def questions_of(config: Robustness) -> EvaluationGrid:
+    """What a survey measures, as the options say."""
+    return EvaluationGrid(orders=config.orders, draws=config.draws, seed=config.seed)
+
+
+class PreparedRunRobustness(PreparedRobustness):
+    """Every finished model of a run of `layerwise train robust`; the rows go into that run.
+
+    Raises `RunError` for a run of another kind, without a finished model, or trained on other splits.
+    """
+
+    def __init__(self, config: Robustness, reporter: Reporter, inputs: Inputs) -> None:
+        quiet_transformers()
+        self.folder = Path(config.model).expanduser()
+        self.manifest = manifest_of_trainings(self.folder)
+        self.grid = questions_of(config)
+        models = finished_models(self.folder)
+        if not models:
+            raise RunError(f"{self.folder} {UNFINISHED}")
+        self.open_model = partial(open_trained, device=config.device, dtype=config.dtype)
+        self.how = in_words(resolve_device(config.device), config.dtype)
+        self.stack = self.open_model(models[0].folder).stack
+        self.stack.source = replace(self.stack.source, name=self.manifest.model)
+        if config.images is None and self.manifest.corpus == DIGITS:
+            config = replace(config, images=DIGITS)
+        self.splits = read_splits(
+            config, self.stack, str(models[0].folder), reporter, seed=config.seed, corpus=inputs.corpus
+        )
+        if self.splits.digest != self.manifest.corpus_hash:
+            flags = ("--images or --text", "--limit", "--seed")
+            raise refuse_other_splits(str(self.folder), self.manifest.corpus, self.splits, flags)
+        check_enough(self.splits)
+
+    def models(self, folder: Path) -> tuple[TrainedModel, ...]:
+        """Every finished model of the run."""
+        return finished_models(folder)
+
+
+class PreparedModelRobustness(PreparedRobustness):
+    """One model as it is, with a run of its own."""
+
+    def __init__(self, config: Robustness, reporter: Reporter, inputs: Inputs) -> None:
+        quiet_transformers()
+        place = Path(config.model).expanduser()
+        if inputs.stack is None and (place / FILE).is_file():
+            trained = open_trained(place, device=config.device, dtype=config.dtype)
+        else:
+            stack = inputs.stack or open_model(
+                config, model=config.model, dtype=config.dtype, trust_remote_code=config.trust_remote_code
+            )
+            trained = Trained(stack, None)
+        self.place = place
+        self.stack = trained.stack
+        self.grid = questions_of(config)
+        self.open_model = lambda folder: trained
+        self.how = in_words(self.stack.device, config.dtype)
+        self.splits = read_splits(
+            config, self.stack, None if inputs.stack else str(place), reporter, seed=config.seed, corpus=inputs.corpus
+        )
+        check_enough(self.splits)
+        self.arm = trained.record.arm if trained.record is not None else Path(self.stack.source.name).name
+        self.manifest = training_manifest(self.stack, weight_hash(self.stack.model), self.splits)
+
+    def models(self, folder: Path) -> tuple[TrainedModel, ...]:
+        """The one model, whose survey is kept in the run folder."""
+        return (TrainedModel(self.arm, 0, self.place, folder),)

@@ -1,0 +1,126 @@
+"""Trainings of several methods and seeds from one base model, then a survey of every model that came of them.
+
+Every training resumes by itself, so the same command resumes an interrupted run. Under torchrun every process takes
+part in the trainings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from layerwise.experiments.base_model import BaseModel, base_model
+from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.option import given_options
+from layerwise.experiments.provenance import in_words
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.robustness.config import Robustness, RobustTraining
+from layerwise.experiments.robustness.run import PreparedRobustness, questions_of
+from layerwise.experiments.sentences import duration
+from layerwise.experiments.splits import read_splits
+from layerwise.experiments.training_runs import check_enough, training_manifest
+from layerwise.experiments.trainings import (
+    TrainedModel,
+    discard_trainings,
+    finished_models,
+    training_progress,
+)
+from layerwise.measure.interventions.survey import EvaluationGrid, conditions
+from layerwise.results.training_record import RETRAINED
+from layerwise.train.arguments import check_arguments
+from layerwise.train.checkpoint_dir import existing_run
+from layerwise.train.load_trained import open_trained
+from layerwise.train.methods import COMPARED
+from layerwise.train.processes import shared_recipe, training_settings
+from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe, Settings
+from layerwise.train.training import train, training_config
+
+REDUCED = (9, 6, 3)
+"""The depths at which models of the demo are trained for themselves, as in the paper's figure."""
+
+
+class PreparedRobustTraining(PreparedRobustness):
+    """Trainings whose base model and data are open, and whose recipes are checked.
+
+    Raises `DataError`, `PlanError` and `TrainError` for data, methods and settings that do not fit the model.
+    """
+
+    def __init__(
+        self, config: RobustTraining, reporter: Reporter, inputs: Inputs, grid: EvaluationGrid | None = None
+    ) -> None:
+        self.seeds = config.seeds
+        self.arguments: Mapping[str, Any] = config.trainer_arguments(config.device)
+        check_arguments(self.arguments)
+        opened = base_model(config.model, config, inputs.stack)
+        settings = DEFAULTS_BY_MODEL.get(config.model, Settings())
+        options = config.options(settings)
+        self.stack = opened.stack
+        self.splits = read_splits(
+            config, self.stack, opened.place, reporter, seed=config.seed, corpus=inputs.corpus,
+            augmentation=options.settings.augmentation, check=not config.new_head,
+        )  # fmt: skip
+        self.grid = grid or EvaluationGrid(orders=20, kept=(), layers=False, seed=config.seed)
+        self.recipes = config.recipes(settings, self.stack.depth)
+        next(conditions(self.stack.depth, self.grid))  # a model of one layer is refused before it is trained
+        check_enough(self.splits)
+        self._open(config, opened)
+        self.manifest = training_manifest(
+            self.stack, self.base.weights, self.splits, settings=training_settings(self.arguments)
+        )
+        self.recipe = shared_recipe(options.to_json(), self.arguments)
+
+    def _open(self, config: RobustTraining, opened: BaseModel) -> None:
+        self.base = opened.base(self.splits.classes if config.new_head else None)
+        self.open_model = partial(open_trained, device=self.stack.device.type)
+        self.how = in_words(self.stack.device, "auto")
+
+    def models(self, folder: Path) -> tuple[TrainedModel, ...]:
+        """Every finished model of the run, those of earlier commands too."""
+        return finished_models(folder)
+
+    def describe(self) -> Iterator[str]:
+        """The model, the data, how many trainings there are, and what they cost."""
+        yield from super().describe()
+        count, seeds = len(self.recipes), self.seeds
+        yield f"{count} method{'s' * (count != 1)} of training, {seeds} seed{'s' * (seeds != 1)} each"
+        examples = len(self.splits.train)
+        steps = seeds * sum(recipe.steps(examples) for recipe in self.recipes)
+        read = seeds * sum(recipe.steps(examples) * recipe.settings.batch_size for recipe in self.recipes)
+        yield f"training takes {steps:,} optimizer steps in all, forward and backward over {read:,} examples"
+
+    def check(self, folder: Path) -> None:
+        """Refuse a folder that holds another training, before any is begun."""
+        for recipe, seed, place in self._trainings(folder):
+            existing_run(place, training_config(self.base, self.splits, recipe, seed))
+
+    def discard(self, folder: Path) -> None:
+        """Remove every training of the run, finished or not."""
+        discard_trainings(folder)
+
+    def train(self, folder: Path, reporter: Reporter) -> None:
+        """Train what is not trained yet."""
+        for recipe, seed, place in self._trainings(folder):
+            label = f"{recipe.arm}/{seed}"
+            progress = training_progress(reporter, label)
+            done = train(self.base, self.splits, recipe, seed, place, progress=progress, arguments=self.arguments)
+            reporter.log(
+                f"{label}: {done.steps:,} step{'s' * (done.steps != 1)} in {duration(done.seconds)}, "
+                f"least validation loss at step {done.best_step:,}"
+            )
+
+    def _trainings(self, folder: Path) -> Iterator[tuple[Recipe, int, Path]]:
+        """Every training: its recipe, its seed, and its folder in that of the run."""
+        for seed in range(self.seeds):
+            for recipe in self.recipes:
+                yield recipe, seed, folder / recipe.arm / f"seed-{seed}"
+
+
+def demo_training(config: Robustness, reporter: Reporter, inputs: Inputs) -> PreparedRobustTraining:
+    """Every method that LayerShuffle is compared with, and models at reduced depths, from the demo."""
+    shared = {name for name in RobustTraining.__dataclass_fields__ if name in Robustness.__dataclass_fields__}
+    given = {name: value for name, value in given_options(config).items() if name in shared}
+    methods = (*COMPARED, *(f"{RETRAINED}-{count}" for count in REDUCED))
+    training = RobustTraining(**given, methods=methods, baseline=False)
+    return PreparedRobustTraining(training, reporter, inputs, questions_of(config))

@@ -1,0 +1,1 @@
+"""Saving: a plan, or layers of several models, as an ordinary checkpoint."""

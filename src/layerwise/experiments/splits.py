@@ -1,0 +1,94 @@
+"""What a model is trained or evaluated on: the images or the text of the options, prepared for the model."""
+
+from __future__ import annotations
+
+from layerwise.data.splits import Splits
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.vision.images import read_images
+from layerwise.data.vision.labels import check_labels
+from layerwise.data.vision.preprocessing import preprocessing_of
+from layerwise.errors import DataError
+from layerwise.experiments.documents import divided_documents
+from layerwise.experiments.options.data import DataOptions
+from layerwise.experiments.reporter import Reporter
+from layerwise.measure.language.evaluation_data import objective_of
+from layerwise.stack import Stack
+from layerwise.stack.load import EMBEDDED
+from layerwise.stack.max_length import longest_input
+
+DIGITS = "digits"
+TEXT_LENGTH = 256
+"""Tokens in a window of training text, unless `--max-length` says otherwise."""
+
+
+def read_splits(
+    options: DataOptions,
+    stack: Stack,
+    place: str | None,
+    reporter: Reporter,
+    *,
+    seed: int,
+    corpus: Corpus | None = None,
+    augmentation: str = "none",
+    check: bool = True,
+) -> Splits:
+    """The splits that were named, or the model's own: demo-vit reads digits, demo its text and skills.
+
+    `place` is where the model's settings for images lie, and `seed` draws the splits. An opened `corpus` stands in
+    place of `--text`. Raises `DataError` for both kinds at once, for none, for a kind that the model does not take and,
+    with `check`, for labels that do not fit its head.
+    """
+    takes_images = _takes_images(stack)
+    _check_kind(options, stack, corpus)
+    if not takes_images:
+        return _texts(options, stack, reporter, seed, corpus)
+    images = options.images or (DIGITS if stack.source.name == "demo-vit" else None)
+    if images is None:
+        raise DataError(f"images are needed: {_wanted(True)} (only demo-vit brings its own)")
+    splits = read_images(
+        images, preprocessing=preprocessing_of(stack.model.config, place), seed=seed, unreadable=options.on_bad_image,
+        augmentation=augmentation, limit=options.limit,
+        progress=lambda done, total: reporter.progress("reading images", done / total),
+    )  # fmt: skip
+    for note in check_labels(splits, stack.model.config) if check else ():
+        reporter.log(f"note: {note}")
+    return splits
+
+
+def _check_kind(options: DataOptions, stack: Stack, corpus: Corpus | None) -> None:
+    takes_images, name = _takes_images(stack), stack.source.name
+    if options.images is not None and options.text is not None:
+        raise DataError("--images and --text were both given; a model reads one of them")
+    texts = any(each is not None for each in (options.text, options.validation, options.test, corpus))
+    if texts if takes_images else options.images is not None:
+        raise DataError(f"{name} takes {'images' if takes_images else 'text'}: give {_wanted(takes_images)}")
+    if options.limit is not None and not takes_images:
+        raise DataError(f"--limit counts images, and {name} takes text: give less of it, or leave --limit out")
+
+
+def _takes_images(stack: Stack) -> bool:
+    return getattr(stack.model, "main_input_name", None) == "pixel_values"
+
+
+def _texts(options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None) -> Splits:
+    from layerwise.data.text.language_modelling import demo_text_splits, splits_of
+
+    length = options.max_length
+    if stack.tokenizer is None:
+        raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
+    if all(each is None for each in (options.text, options.validation, options.test, corpus)):
+        if stack.source.name not in EMBEDDED:
+            raise DataError(f"a text is needed: {_wanted(False)} (only demo brings its own)")
+        return demo_text_splits(stack.tokenizer, seed=seed, length=length or TEXT_LENGTH)
+    positions = longest_input(stack.model)
+    name, division = divided_documents(options, seed, corpus)
+    for note in division.notes:
+        reporter.log(f"note: {note}")
+    return splits_of(
+        stack.tokenizer, name, division.parts, length=length or min(TEXT_LENGTH, positions or TEXT_LENGTH),
+        positions=positions, objective=objective_of(stack),
+    )  # fmt: skip
+
+
+def _wanted(images: bool) -> str:
+    return "--images FOLDER_OR_DATASET" if images else "--text FILE_OR_FOLDER"

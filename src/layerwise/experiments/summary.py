@@ -1,0 +1,52 @@
+"""The rows of a run as the report reads them, and its results, one sentence a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from layerwise import report as pages
+from layerwise.errors import RunError
+from layerwise.measure.stats.effects import EFFECT, effects
+from layerwise.measure.stats.grid import complete
+from layerwise.results import Run
+from layerwise.results.rows import Loss, PlanRecord, Score
+
+
+def report_data(run: Run) -> pages.ReportData:
+    """The rows of `run` as the report reads them; effects are computed here when the run was stopped before its own."""
+    scores, plans = run.store.scores(), run.store.plans()
+    swept = {record.plan for record in plans}
+    losses = tuple(row for row in run.store.losses() if row.plan in swept)
+    if not losses and not scores:
+        raise RunError(f"{run.folder} has no rows yet: it was stopped before its first. Run it again to resume it")
+    if not any(score.measure == EFFECT for score in scores):
+        scores += _provisional_effects(plans, losses, run.manifest.seed)
+    return pages.ReportData(asdict(run.manifest), tuple(plans), tuple(scores), losses, notes=tuple(run.store.notes()))
+
+
+def summary(data: pages.ReportData) -> str:
+    """The results of a run, one a line: the verdicts on claims of a diagnosis, the questions and answers of a sweep.
+
+    A robustness run is summarised as a table of its arms, pretrained models as their table and the answer whether their
+    layer weights are worth their cost, a growth run as its arms and the verdict.
+    """
+    evidence = pages.Evidence.of(data)
+    if evidence.growth.measures:
+        return "\n".join(pages.growth_lines(evidence.growth))
+    pretrained = evidence.pretraining
+    if pretrained.measures:
+        standing = () if pretrained.is_pretrained else pages.robustness_lines(evidence.robustness)
+        return "\n".join([*standing, *pages.pretraining_lines(pretrained)])
+    lines = pages.claim_lines(data) or [f"{each.question} {each.text}" for each in pages.findings(evidence)]
+    return "\n".join([*pages.robustness_lines(evidence.robustness), *(f"- {line}" for line in lines)])
+
+
+def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:
+    """Effects of a sweep that was stopped, on the windows that every plan has rows for; none where there are none, or
+    where the model as trained has none.
+    """
+    identity = next((record.plan for record in plans if record.family == "identity"), None)
+    shared = complete(losses)
+    measured = any(row.plan == identity for row in shared)
+    return effects(shared, identity, seed=seed) if identity is not None and measured else []

@@ -1,0 +1,1 @@
+"""A sweep: many plans on one model and text, with intervals."""

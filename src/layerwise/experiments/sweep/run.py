@@ -1,0 +1,223 @@
+"""A sweep that is ready to run: losses of every plan, their effects, similarity of hidden states, benchmarks.
+
+Each part asks the run which rows are stored and adds what is missing. A sweep therefore resumes where a killed one
+stopped, and a complete one computes nothing. A plan whose numbers are not finite costs itself alone: everything else is
+measured and stored before the plan is named.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.tokens import Window
+from layerwise.errors import MeasureError
+from layerwise.experiments.experiment import Prepared
+from layerwise.experiments.provenance import provenance, task_digest
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.sentences import describe_data, describe_model, duration
+from layerwise.experiments.sweep.config import Sweep
+from layerwise.measure.activations.similarity import similarity_sums
+from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.contrasts.painters import CONTRASTED, painters_contrasts
+from layerwise.measure.interventions.sweep import (
+    CostEstimate,
+    CostMeter,
+    cost_estimate,
+    plan_records,
+    runnable,
+    sweep,
+    with_identity,
+)
+from layerwise.measure.language.benchmarks import find_benchmarks, normalised
+from layerwise.measure.language.benchmarks import tasks as run_tasks
+from layerwise.measure.language.evaluation_data import refuse_too_little, tokenize
+from layerwise.measure.stats.effects import EFFECT, effects
+from layerwise.plan import Plan
+from layerwise.results import Manifest, Run
+from layerwise.results.rows import Loss, Score
+from layerwise.stack import Stack
+
+NORMALISED = "normalised_"
+LEFT_OUT = "plans"
+"""The name of notes on plans that the model cannot run; they stand under the table of plans."""
+
+
+class PreparedSweep(Prepared):
+    """A sweep whose model is open, whose text is tokenized, and whose plans are lowered and counted.
+
+    Raises `DataError` for too little text, and `MeasureError` for a benchmark that lm-eval does not know.
+    """
+
+    def __init__(self, config: Sweep, stack: Stack, corpus: Corpus) -> None:
+        self.config = config
+        self.stack = stack
+        self.text = tokenize(
+            stack, corpus, length=config.max_length, tokens=config.tokens, batch_tokens=config.batch_tokens,
+            seed=config.seed,
+        )  # fmt: skip
+        refuse_too_little(self.text)
+        self.members, self.left_out = runnable(stack, config.members(stack.depth))
+        self.plans = with_identity(stack, self.members)
+        self.cost = cost_estimate(stack, self.plans, self.text)
+        self.benchmarks = find_benchmarks(config.tasks, config.task_folder, seed=config.seed) if config.tasks else None
+        self.manifest = self._manifest()
+
+    def _manifest(self) -> Manifest:
+        config = self.config
+        limit = (f"limit:{config.task_limit}",) if config.task_limit else ()
+        settings: dict[str, object] = {"batch_tokens": config.batch_tokens}
+        if config.tasks and config.task_folder is not None:
+            settings["task_folder"] = task_digest(config.task_folder)
+        return provenance(
+            self.stack, self.text, families=(*config.families, *(f"plan:{text}" for text in config.plan)),
+            tasks=(*config.tasks, *limit), seed=config.seed, settings=settings,
+        )  # fmt: skip
+
+    def describe(self) -> Iterator[str]:
+        """The model, the text, the number of plans and of layer evaluations."""
+        cost = self.cost
+        yield describe_model(self.stack)
+        yield describe_data(self.text)
+        yield (
+            f"{cost.plans} plans: {cost.naive:,} layer evaluations one by one, {cost.evaluations:,} at least; "
+            f"the sweep does the least ({cost.naive / cost.evaluations:.2f} x fewer)"
+        )
+        for note in self.left_out:
+            yield f"note: {note}"
+
+    def measure(self, run: Run, reporter: Reporter) -> None:
+        """Losses, effects, similarity and benchmarks; what is stored is not computed again.
+
+        Raises `MeasureError` when some plans gave numbers that are not finite, after everything else has been measured
+        and stored; at once when the model as trained does.
+        """
+        run.store.replace_notes(LEFT_OUT, self.left_out)
+        run.store.add_plans(plan_records(self.members))
+        failures = self._sweep(run, reporter)
+        if self.config.similarity and not run.store.scores("similarity"):
+            reporter.log("similarity of the hidden states")
+            sums = similarity_sums(self.stack, self.text.batches, seed=self.config.seed)
+            _store_contrasts(run, sums.contrasts(self.config.seed))
+            run.store.replace_scores("similarity", sums.scores())
+        failures += self._run_benchmarks(run, reporter)
+        if failures:
+            raise MeasureError("\n".join(failures))
+
+    def _sweep(self, run: Run, reporter: Reporter) -> list[str]:
+        """Measure the losses that are missing and everything that is computed from losses.
+
+        Returns a sentence for each plan without finite losses.
+        """
+        due = cost_estimate(self.stack, self.plans, self.text, run.store.finished)
+        failures = self._measure_losses(due, run, reporter) if due.head_tokens else []
+        if due.head_tokens or not run.store.scores(EFFECT):
+            reporter.log("intervals: paired bootstrap")
+            losses = _of_whole_plans(list(run.store.losses()), self._windows())
+            tasks = self.text.scored_answer_tasks
+            scores = effects(losses, str(self.plans[0]), seed=self.config.seed, answer_tasks=tasks)
+            if CONTRASTED.intersection(self.config.families):
+                records = plan_records(self.members)
+                rows = painters_contrasts(losses, records, self.stack.depth, seed=self.config.seed)
+                _store_contrasts(run, rows)
+            run.store.replace_scores(EFFECT, scores)
+        return failures
+
+    def _measure_losses(self, due: CostEstimate, run: Run, reporter: Reporter) -> list[str]:
+        spent = CostMeter()
+
+        def progress(meter: CostMeter, due: CostEstimate) -> None:
+            nonlocal spent
+            spent = meter
+            left, busy = meter.seconds_left(due), meter.layer_seconds + meter.head_seconds
+            share = busy / (busy + left) if left is not None and busy + left > 0 else 0.0
+            reporter.progress("sweep", 1.0 if meter.head_tokens >= due.head_tokens else share, left)
+
+        failures = []
+        start = time.perf_counter()
+        try:
+            sweep(
+                self.stack, self.plans, self.text, sink=run.store.add_losses, finished=run.store.finished,
+                progress=progress,
+            )  # fmt: skip
+        except MeasureError as error:
+            if not self._is_measured(self.plans[0], run):
+                raise
+            failures = [str(error)]
+        seconds = time.perf_counter() - start
+        run.store.replace_scores("run", _cost_rows(self.cost, due, spent, seconds))
+        busy = (spent.layer_seconds + spent.head_seconds) / seconds
+        reporter.log(
+            f"sweep: {duration(seconds)}, {busy:.0%} of it in layers and heads; "
+            f"{spent.layer_tokens / due.layer_tokens:.2f} x the least layer evaluations, "
+            f"{spent.most_live} states live at most"
+        )
+        return failures
+
+    def _is_measured(self, plan: Plan, run: Run) -> bool:
+        """Whether the plan has rows on every window."""
+        finished = run.store.finished
+        return all(str(plan) in finished(each.task, each.document, each.index) for each in self._windows())
+
+    def _windows(self) -> list[Window]:
+        return [window for batch in self.text.batches for window in batch.windows]
+
+    def _run_benchmarks(self, run: Run, reporter: Reporter) -> list[str]:
+        """Run the benchmarks on plan after plan; a plan whose scores are stored is not run again.
+
+        Returns a sentence for each plan whose logits were not finite; those of the model as trained must be.
+        """
+        if self.benchmarks is None:
+            return []
+        raw = [score for score in run.store.scores("benchmark") if not score.metric.startswith(NORMALISED)]
+        done = {score.subject for score in raw}
+        failures = []
+        for number, plan in enumerate(self.plans, start=1):
+            if str(plan) in done:
+                continue
+            reporter.log(f"benchmarks under plan {number} of {len(self.plans)}: {plan}")
+            try:
+                raw += run_tasks(
+                    self.stack, [plan], self.benchmarks, limit=self.config.task_limit, seed=self.config.seed
+                )
+            except MeasureError as error:
+                if plan == self.plans[0]:
+                    raise
+                failures.append(str(error))
+            run.store.replace_scores("benchmark", raw + normalised(raw, str(self.plans[0])))
+        return failures
+
+
+def _store_contrasts(run: Run, rows: Sequence[Score]) -> None:
+    """Store the contrasts of some claims beside those of others."""
+    claims = {score.subject for score in rows}
+    run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), rows, claims))
+
+
+def _cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds: float) -> list[Score]:
+    """What the sweep was to cost and what it did, as scores of measure `run`.
+
+    A resumed sweep has no seconds, because a killed process cannot store its own.
+    """
+    figures: dict[str, float] = {
+        "plans": whole.plans,
+        "evaluations_naive": whole.naive,
+        "evaluations_bound": whole.evaluations,
+        "evaluations_ratio": spent.layer_tokens / due.layer_tokens,
+        "states_live": spent.most_live,
+    }
+    if due == whole:
+        figures |= {
+            "seconds": seconds,
+            "seconds_in_layers": spent.layer_seconds,
+            "seconds_in_heads": spent.head_seconds,
+        }
+    return [Score("run", "sweep", "all", name, float(value)) for name, value in figures.items()]
+
+
+def _of_whole_plans(losses: Sequence[Loss], windows: Sequence[Window]) -> list[Loss]:
+    """The rows of the plans that were measured on every window: one whose loss was not finite somewhere is left out."""
+    measured = Counter(row.plan for row in losses)
+    return [row for row in losses if measured[row.plan] == len(windows)]

@@ -1,0 +1,124 @@
+"""The terminal as a reporter: results on the output, sentences and a progress bar on the error stream.
+
+In a notebook rich draws the same bar. Where there is neither, a line every ten seconds replaces the bar.
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+from unicodedata import category
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from layerwise.experiments.sentences import duration
+
+output = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+EVERY = 10.0
+"""Seconds between two lines of progress, where no bar can be drawn."""
+
+
+def write(console: Console, text: str, style: str = "") -> None:
+    """Print `text` as it is: brackets are not markup, and control characters are written as escapes.
+
+    A terminal gets lines broken between words; a file or a pipe gets them whole, and so do indented lines, whose
+    columns mean something.
+    """
+    for line in text.splitlines():
+        console.print(Text(_printable(line), style), soft_wrap=not console.is_terminal or line.startswith(" "))
+
+
+def _printable(line: str) -> str:
+    """A line whose control characters, and what is no Unicode, are written as escapes: names come from anywhere.
+
+    >>> _printable("demo\x1b[2J")
+    'demo\\\\x1b[2J'
+    """
+    shown = (sign if sign == "\t" or category(sign) not in ("Cc", "Cs") else ascii(sign)[1:-1] for sign in line)
+    return "".join(shown)
+
+
+class Terminal:
+    """A `Reporter` that writes to the terminal; a context manager, so that its bar is removed in every case.
+
+    A `quiet` one prints results and nothing else.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._last = time.monotonic()
+        self._label = ""
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._remove_bar()
+
+    def log(self, text: str) -> None:
+        """A sentence on the error stream, unless the terminal is to be quiet."""
+        if not self._quiet:
+            write(errors, text)
+
+    def result(self, text: str | Text) -> None:
+        """A result on the output."""
+        self._remove_bar()
+        if isinstance(text, Text):
+            output.print(text)
+        else:
+            write(output, text)
+
+    def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
+        """Show the share as a bar, or as a line now and then where no bar can be drawn."""
+        if self._quiet:
+            return
+        if not (errors.is_terminal or errors.is_jupyter):
+            self._print_line(label, share, seconds_left)
+        elif share >= 1:
+            self._remove_bar()
+        else:
+            self._draw(label, share, seconds_left)
+
+    def _print_line(self, label: str, share: float, seconds_left: float | None) -> None:
+        if time.monotonic() - self._last >= EVERY:
+            self._last = time.monotonic()
+            write(errors, f"{label}: {share:.0%}" + _time_left(seconds_left))
+
+    def _draw(self, label: str, share: float, seconds_left: float | None) -> None:
+        if self._bar is None:
+            self._bar = Progress(
+                TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+                TimeElapsedColumn(), _TimeLeft(), console=errors, transient=True,
+            )  # fmt: skip
+            self._bar.add_task("", total=1.0)
+            self._bar.start()
+        (task,) = self._bar.task_ids
+        if label != self._label:
+            self._label = label
+            self._bar.reset(task, total=1.0, description=label)
+        self._bar.update(task, completed=share, left=seconds_left)
+
+    def _remove_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar, self._label = None, ""
+
+
+class _TimeLeft(ProgressColumn):
+    """The seconds left: those that the work itself reports, or those that its pace predicts."""
+
+    def render(self, task: Task) -> Text:
+        left = task.fields.get("left")
+        return Text(_time_left(task.time_remaining if left is None else left).lstrip(", "), style="progress.remaining")
+
+
+def _time_left(seconds: float | None) -> str:
+    return "" if seconds is None else f", {duration(seconds)} left"

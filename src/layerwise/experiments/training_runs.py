@@ -1,0 +1,85 @@
+"""What every run of trained models shares: its manifest, its models, and the least data it can be evaluated on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from layerwise.data.splits import Splits
+from layerwise.errors import DataError, RunError
+from layerwise.experiments.provenance import described
+from layerwise.results import Manifest, Run
+from layerwise.results.rows import Score
+from layerwise.results.training_record import TrainingRecord
+from layerwise.results.units import FEWEST_UNITS
+from layerwise.stack import Stack
+
+FAMILY = "robustness"
+"""What the manifest of a run of `layerwise train robust` calls itself."""
+
+UNFINISHED = "holds no finished model yet: run its `layerwise train robust` again to resume"
+
+
+def training_manifest(
+    stack: Stack, weights: str, splits: Splits, *, seed: int = 0, settings: Mapping[str, object] | None = None
+) -> Manifest:
+    """The provenance of trainings from a base of hash `weights`; methods and seeds can be added later."""
+    return described(
+        stack, weights, corpus=splits.name, corpus_hash=splits.digest, documents=len(splits.test),
+        tokens=len(splits.test), window=1, families=(FAMILY,), tasks=(), seed=seed, settings=settings,
+    )  # fmt: skip
+
+
+def manifest_of_trainings(folder: Path) -> Manifest:
+    """The manifest of a run of `layerwise train robust`. Raises `RunError` for a run of another kind."""
+    with Run.open(folder) as run:
+        manifest = run.manifest
+    if FAMILY not in manifest.families:
+        raise RunError(
+            f"{folder} is a run of another kind ({', '.join(manifest.families[:3])}); give a folder that "
+            "`layerwise train robust` has written, or a model"
+        )
+    return manifest
+
+
+def check_enough(splits: Splits) -> None:
+    """Raise `DataError` where fewer examples are kept for the report than an interval needs."""
+    count = len(splits.test)
+    if count < FEWEST_UNITS:
+        raise DataError(
+            f"{splits.name} leaves {count} example{'s' * (count != 1)} to report on, and an interval, and so any "
+            f"conclusion, needs at least {FEWEST_UNITS}: give more documents, shorter windows of them (--max-length), "
+            "or more images (--limit)"
+        )
+
+
+def describe_splits(splits: Splits) -> str:
+    """How many examples a model is trained on, selected by and evaluated on."""
+    sizes = f"{len(splits.train):,} to train, {len(splits.validation):,} to select, {len(splits.test):,} to report"
+    return f"{splits.name}: {sizes}" + (f"; {len(splits.skipped):,} could not be read" if splits.skipped else "")
+
+
+def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequence[str]) -> RunError:
+    """The refusal of splits that a model may have learned from; `what` is the model or the run, `options` are flags."""
+    return RunError(
+        f"{what} was trained on {data_name} with other splits than these ({splits.name}), so its test examples may "
+        f"have been learned from. Give the {', '.join(options[:-1])} and {options[-1]} of its training"
+    )
+
+
+def training_rows(records: Mapping[str, TrainingRecord]) -> list[Score]:
+    """Rows of measure `training`: the losses that were noted, and what each training took, by `arm/seed`."""
+    rows = []
+    for label, record in records.items():
+        taken = {
+            "steps": record.steps,
+            "epochs": record.epochs,
+            "seconds": record.seconds,
+            "best_step": record.best_step,
+            "examples": record.examples,
+            **record.figures,
+        }
+        rows += [Score("training", label, "all", name, float(value)) for name, value in taken.items()]
+        noted = {(moment.step, moment.kind): moment.loss for moment in record.history}
+        rows += [Score("training", label, f"step {step}", f"{kind}_loss", loss) for (step, kind), loss in noted.items()]
+    return rows

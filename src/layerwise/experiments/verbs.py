@@ -1,0 +1,180 @@
+"""The verbs in Python: one function an experiment, with the names and the options of the command line.
+
+    result = layerwise.sweep(stack, corpus, families=("painters",))
+    result.rows, result.table(), result.report("page.html")
+
+A model and a text are opened objects, or what the command line takes: a name, a path. `options` are the fields of the
+experiment's configuration; a path may be given as a text, and a tuple as a list. Without a `reporter` the terminal or
+the notebook shows the progress; `Silent()` shows nothing. Rows go into a run folder (option `run`), and the same call
+resumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from layerwise.experiments.catalogue import experiment
+from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.option import configured, split_commas
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.result import Result
+
+if TYPE_CHECKING:
+    from layerwise.data.text.corpus import Corpus
+    from layerwise.stack import Stack
+
+
+def sweep(
+    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None,
+    **options: Any,
+) -> Result:  # fmt: skip
+    """Measure many plans on one model and text, with intervals; `options` are the fields of `Sweep`.
+
+    Each plan's effect is the paired difference of its loss to that of the trained order, in nats per token, with a
+    bootstrap interval over documents. Raises a `LayerwiseError` for options, models and texts that cannot be.
+    """
+    return perform_verb("sweep", model, text, reporter, options)
+
+
+def diagnose(
+    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None,
+    **options: Any,
+) -> Result:  # fmt: skip
+    """Measure which layers of a model matter, with an interval and a null beside every score.
+
+    `options` are the fields of `Diagnosis`. Effects are in nats per token. Raises a `LayerwiseError` for options,
+    models and texts that cannot be, such as a model of fewer than 4 layers.
+    """
+    return perform_verb("diagnose", model, text, reporter, options)
+
+
+def evaluate(model: Stack | str | Path, *, reporter: Reporter | None = None, **options: Any) -> Result:
+    """Evaluate a language model, or every model of a run, on minimal pairs and on tasks that it is fine-tuned on.
+
+    `options` are the fields of `Evaluation`. Accuracy on pairs has chance 0.5. Raises a `LayerwiseError` for options,
+    models and suites that cannot be; an opened model cannot be fine-tuned.
+    """
+    return perform_verb("evaluate", model, None, reporter, options)
+
+
+def layer_weights(
+    model: str | Path, text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None, **options: Any
+) -> Result:
+    """Measure what each edge of a model's learned layer weights does, and cut those that do little.
+
+    `model` is a run with trained models, or the folder of one. `options` are the fields of `LayerWeights`. Effects are
+    rises of the loss in nats. Raises a `LayerwiseError` for models without layer weights, and for examples that the
+    model learned from.
+    """
+    return perform_verb("layer-weights", model, text, reporter, options)
+
+
+def train_elc(text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None, **options: Any) -> Result:
+    """Pretrain ELC-BERT and its backbone on a text; `options` are the fields of `ElcPretraining`.
+
+    The rows are held-out losses in nats per masked token, layer weights, and accuracies on minimal pairs. Raises a
+    `LayerwiseError` for options and texts that cannot be.
+    """
+    return perform_verb("train elc", None, text, reporter, options)
+
+
+def train_growth(
+    model: Stack | str | Path | None = None, text: Corpus | str | Path | None = None, *,
+    reporter: Reporter | None = None, **options: Any,
+) -> Result:  # fmt: skip
+    """Train a model in phases, and uniformly beside it; `options` are the fields of `GrowthTraining`.
+
+    Without a model it is a tiny one with random weights. The rows are held-out losses in nats per token, what each
+    phase costs, and the difference to uniform training at equal cost. Raises a `LayerwiseError` for options, models and
+    texts that cannot be.
+    """
+    return perform_verb("train growth", model, text, reporter, options)
+
+
+def study_layer_weights(
+    text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None, **options: Any
+) -> Result:
+    """Compare learned layer weights with their controls; `options` are the fields of `LayerWeightsStudy`.
+
+    The rows of measure `study` are differences between arms, paired by seed, with Student's intervals over seeds.
+    Raises a `LayerwiseError` for options and texts that cannot be.
+    """
+    return perform_verb("study layer-weights", None, text, reporter, options)
+
+
+def study_growth(
+    model: Stack | str | Path | None = None, text: Corpus | str | Path | None = None, *,
+    reporter: Reporter | None = None, **options: Any,
+) -> Result:  # fmt: skip
+    """Compare growth schedules, their controls and uniform training; `options` are the fields of `GrowthStudy`.
+
+    The rows of measure `growth` are differences to uniform training at equal operations, tokens and seconds. Raises a
+    `LayerwiseError` for options, models and texts that cannot be.
+    """
+    return perform_verb("study growth", model, text, reporter, options)
+
+
+def robustness(
+    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None,
+    **options: Any,
+) -> Result:  # fmt: skip
+    """Measure what a model, or every model of a run of trainings, survives; `options` are the fields of `Robustness`.
+
+    Each model is evaluated in its own layer order, in random orders and with fewer layers: accuracy, or nats per token
+    of a language model. Raises a `LayerwiseError` for options, models and data that cannot be.
+    """
+    return perform_verb("robustness", model, text, reporter, options)
+
+
+def train_robust(
+    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, methods: str | Iterable[str],
+    reporter: Reporter | None = None, **options: Any,
+) -> Result:  # fmt: skip
+    """Train a model by each of `methods`, to work in other layer orders; `options` are the fields of `RobustTraining`.
+
+    The models are in the run folder, `METHOD/seed-N/model`. Raises a `LayerwiseError` for methods, options, models and
+    data that cannot be.
+    """
+    options["methods"] = split_commas(methods)
+    return perform_verb("train robust", model, text, reporter, options)
+
+
+def merge(
+    models: str | Path | Iterable[str | Path], text: Corpus | str | Path | None = None, *,
+    reporter: Reporter | None = None, **options: Any,
+) -> Result:  # fmt: skip
+    """Compare models that are merged layer by layer with those they are made of; `options` are those of `Merging`.
+
+    `models` are folders, hub ids and runs of trainings. Raises a `LayerwiseError` for models of different bases, and
+    for data that one of them may have learned from.
+    """
+    places = (models,) if isinstance(models, str | Path) else models
+    options["models"] = tuple(str(place) for place in places)
+    return perform_verb("merge", None, text, reporter, options)
+
+
+def perform_verb(
+    verb: str,
+    model: Stack | str | Path | None,
+    text: Corpus | str | Path | None,
+    reporter: Reporter | None,
+    options: dict[str, Any],
+) -> Result:
+    """Perform the experiment of a verb on opened objects, or on those that names and paths lead to."""
+    from layerwise.experiments.runner import perform
+    from layerwise.experiments.terminal import Terminal
+
+    kind = experiment(verb)
+    stack = None if model is None or isinstance(model, str | Path) else model
+    corpus = None if text is None or isinstance(text, str | Path) else text
+    if model is not None:
+        options = {"model": stack.source.name if stack is not None else str(model), **options}
+    if text is not None and corpus is None:
+        options = {**options, "text": Path(str(text))}
+    config = configured(kind, options, f"layerwise {verb}")
+    if reporter is not None:
+        return perform(config, reporter, Inputs(stack, corpus))
+    with Terminal() as terminal:
+        return perform(config, terminal, Inputs(stack, corpus))

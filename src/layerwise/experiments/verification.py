@@ -1,0 +1,48 @@
+"""`layerwise verify`: whether a model under a plan computes what the plan says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from layerwise.experiments.experiment import Action
+from layerwise.experiments.option import option
+from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.reporter import Reporter
+from layerwise.plan import Plan
+
+WORDS = {True: "holds", False: "FAILS", None: "n/a"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification(ModelOptions, Action):
+    """Check that a model under a plan computes what the plan says, cached decoding included.
+
+    The exit code is 1 if a law does not hold.
+    """
+
+    VERB: ClassVar = "verify"
+    EXAMPLES: ClassVar = (
+        'demo --plan "0-3 (4|5|6)*2 7-11"',
+        'HuggingFaceTB/SmolLM2-135M --plan "0-13 18-29"',
+    )
+
+    plan: str | None = option(None, "Plan to verify; by default the model as trained.", metavar="PLAN", empty=True)
+
+    def check(self) -> None:
+        """Raise `PlanError` for a plan that cannot be read."""
+        if self.plan is not None:
+            Plan.parse(self.plan)
+
+    def act(self, reporter: Reporter) -> int:
+        """Report which laws hold; returns 1 if one does not."""
+        stack = self.open_model(reporter)
+        from layerwise.results.model_name import model_name
+        from layerwise.stack import verify
+
+        plan = Plan.parse(self.plan) if self.plan is not None else Plan.identity(stack.depth)
+        laws = verify(stack, plan)
+        reporter.result(f"{model_name(stack.source.name)} under {plan}")
+        width = max(len(law.name) for law in laws)
+        reporter.result("\n".join(f"{WORDS[law.holds]:5}  {law.name:{width}}  {law.detail}" for law in laws))
+        return 1 if any(law.holds is False for law in laws) else 0

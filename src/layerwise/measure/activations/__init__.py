@@ -1,0 +1,1 @@
+"""Activations: what hidden states look like from layer to layer."""

@@ -1,0 +1,80 @@
+"""How much layers turn the hidden state: Block Influence, and the angular distance across runs of layers.
+
+    block_influence    layer l       1 - mean over tokens of cos(x_l, x_{l+1})
+    angular_distance   pair "l,n"    mean over windows of arccos(cos(x_l, x_{l+n})) / pi at the last token, in 0..1
+
+(Men et al. 2024, "ShortGPT", arXiv 2403.03853, section 3.1; Gromov et al. 2024, arXiv 2403.17887, section 3.)
+x_l is the state before layer l. Both ask only how far a layer moves the state, not whether that matters for what the
+model says; they cost one forward pass. The last token is the last real one of its window: padding is not counted. In a
+causal model it alone has read the whole window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from layerwise.data.text.tokens import Window
+from layerwise.measure.stats.float64 import wide
+from layerwise.measure.stats.window_sums import WindowSums
+from layerwise.results.rows import Score
+
+
+def block_influence_sums(states: Sequence[Tensor], counted: Tensor) -> Tensor:
+    """Each window's sum over counted tokens of 1 - cos(x_l, x_{l+1}): (layers, batch), as precise as `wide`.
+
+    The cosine is taken as dot / sqrt(norm^2 norm^2), which is exactly 1 for a layer that changes nothing.
+    """
+    sums = []
+    before = wide(states[0].flatten(2))
+    for state in states[1:]:
+        after = wide(state.flatten(2))
+        squares = torch.linalg.vecdot(before, before) * torch.linalg.vecdot(after, after)
+        cosines = torch.linalg.vecdot(before, after) / squares.clamp_min(torch.finfo(squares.dtype).tiny).sqrt()
+        sums.append((1 - cosines).masked_fill(~counted, 0.0).sum(dim=1))
+        before = after
+    return torch.stack(sums)
+
+
+def angular_distances(states: Sequence[Tensor], counted: Tensor) -> Tensor:
+    """Angle / pi between every two states at each window's last counted token: (states, states, batch).
+
+    Taken from the chord, 2 arcsin(|u - v| / 2) for unit vectors u and v, which unlike the arc cosine is right for
+    small angles: 0 to a few units of rounding for equal states.
+    """
+    positions = torch.arange(counted.shape[1], device=counted.device)
+    last = torch.where(counted, positions, -1).amax(dim=1)
+    rows = torch.arange(len(last), device=last.device)
+    vectors = torch.stack([wide(state[rows, last].flatten(1)) for state in states], dim=1)
+    sizes = torch.linalg.vector_norm(vectors, dim=2, keepdim=True)
+    units = vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)
+    chords = torch.cdist(units, units, compute_mode="donot_use_mm_for_euclid_dist")
+    return (2 / math.pi * (chords / 2).clamp(max=1.0).arcsin()).permute(1, 2, 0)
+
+
+class BlockInfluence:
+    """Block Influence and angular distances of all layers, fed batch by batch with the hidden states."""
+
+    def __init__(self, depth: int) -> None:
+        self._layers = [str(layer) for layer in range(depth)]
+        self._pairs = [(start, width) for start in range(depth) for width in range(1, depth - start + 1)]
+        self._turns = WindowSums()
+        self._angles = WindowSums()
+
+    def add(self, states: Sequence[Tensor], counted: Tensor, windows: Sequence[Window]) -> None:
+        """Count one batch: `states` (batch, seq, ...) before the first layer and after each, `counted` (batch, seq)."""
+        self._turns.add(block_influence_sums(states, counted), counted.sum(dim=1), windows)
+        between = angular_distances(states, counted)
+        chosen = torch.stack([between[start, start + width] for start, width in self._pairs])
+        self._angles.add(chosen, torch.ones(len(windows)), windows)
+
+    def scores(self) -> list[Score]:
+        """The rows of both metrics, with Student intervals over documents."""
+        subjects = [f"{start},{width}" for start, width in self._pairs]
+        return [
+            *self._turns.scores("proxies", "block_influence", self._layers),
+            *self._angles.scores("proxies", "angular_distance", subjects),
+        ]

@@ -1,0 +1,210 @@
+"""What a layer writes at each place it may stand: the norms of its branches, and where its outputs lie.
+
+Every layer is put at every position equally often: the orders are the rotations of random orders, so that over `depth`
+passes each layer stands at each position once. What is seen at a place is then a mean over what may run before it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Subset
+
+from layerwise.errors import UnsupportedModel
+from layerwise.measure.activations.padding import counted_tokens, token_mean
+from layerwise.measure.activations.residual_updates import additions, completing, difference
+from layerwise.measure.stats.float64 import exact_on_cpu, wide
+from layerwise.plan import Plan
+from layerwise.results.rows import Note, Score
+from layerwise.stack import Stack
+from layerwise.stack.blocks import block_list
+from layerwise.stack.branches import Pair
+from layerwise.stack.executors.state import read_state, returned_state
+from layerwise.stack.inputs import evaluating
+
+Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
+BASES = 3
+EXAMPLES = 64
+NEIGHBOURS = 15
+"""How many nearest outputs UMAP looks at; what its authors start from."""
+NO_UMAP = Note("embedding", "UMAP is not installed: pip install umap-learn, and run again.")
+
+
+def rotations(depth: int, bases: int, seed: int) -> tuple[Plan, ...]:
+    """The `depth` rotations of each of `bases` random orders.
+
+    >>> orders = [plan.order() for plan in rotations(4, 1, seed=0)]
+    >>> sorted(order[2] for order in orders)
+    [0, 1, 2, 3]
+    """
+    plans = []
+    for base in range(bases):
+        layers = list(range(depth))
+        random.Random(f"{seed}/rotations/{base}").shuffle(layers)
+        plans += [Plan.of(layers[shift:] + layers[:shift]) for shift in range(depth)]
+    return tuple(plans)
+
+
+def branch_norms(
+    stack: Stack, arm: str, examples: Any, collate: Collate, *, seed: int = 0
+) -> tuple[list[Score], list[Note]]:
+    """Rows of measure `branches`: subject `layer,position`, task `arm`.
+
+    `attn` and `mlp` are the mean Euclidean norm, over tokens, of what the branch adds to the residual stream; `share`
+    is the norm of the layer's whole update over that of the state it read. Padding is no token. A model whose layers
+    cannot be split has `share` alone, and a note says why.
+    """
+    inputs = _inputs(stack, examples, collate, EXAMPLES)
+    pairs: Sequence[Pair] = ()
+    notes = []
+    try:
+        pairs = stack.branches(stack.capture(**inputs)).paths
+    except UnsupportedModel as refused:
+        notes.append(Note("branches", f"{arm}: {refused}"))
+    values: dict[tuple[int, int, str], list[float]] = defaultdict(list)
+    with evaluating(stack.model), torch.inference_mode():
+        for plan in rotations(stack.depth, BASES, seed):
+            for key, value in _norms_under(stack, plan, inputs, pairs).items():
+                values[key].append(value)
+    return [
+        Score("branches", f"{layer},{position}", arm, metric, float(np.mean(norms)))
+        for (layer, position, metric), norms in sorted(values.items())
+    ], notes
+
+
+def _norms_under(
+    stack: Stack, plan: Plan, inputs: Mapping[str, Tensor], pairs: Sequence[Pair]
+) -> dict[tuple[int, int, str], float]:
+    """The mean norms of one pass in place, by layer, its position, and what was measured."""
+    place = {layer: position for position, layer in enumerate(plan.order())}
+    norms: dict[tuple[int, int, str], float] = {}
+    blocks = tuple(block_list(stack.model, stack.path))  # while the plan is in place the list is in its order
+    with ExitStack() as hooks:
+        orders = [hooks.enter_context(completing(block, pair)) for block, pair in zip(blocks, pairs, strict=False)]
+
+        def see(layer: int, args: Any, kwargs: Any, output: Any) -> None:
+            before, after = read_state(args, kwargs), returned_state(output)
+            counted = counted_tokens(inputs, before)
+            read = _norms(before, counted)
+            shares = _norms(difference(after, before), counted) / read.clamp_min(torch.finfo(read.dtype).tiny)
+            norms[layer, place[layer], "share"] = float(shares.mean())
+            if pairs:
+                # Forward and not a call: the hooks of the block, which may change what it reads, have run already.
+                run = partial(_forward, blocks[layer], args, kwargs)
+                for part, added in additions(blocks[layer], pairs[layer], orders[layer], before, after, run).items():
+                    norms[layer, place[layer], part] = float(_norms(added, counted).mean())
+
+        hooks.enter_context(watched(stack, see))
+        hooks.enter_context(stack.under(plan, single_pass=True))
+        stack.model(**inputs)
+    return norms
+
+
+def outputs_by_position(
+    stack: Stack, layer: int, examples: Any, collate: Collate, *, count: int, seed: int = 0
+) -> NDArray[np.float64]:
+    """The output of `layer` at every position for `count` examples: (depth, count, width).
+
+    Of the tokens of an example one state is made as in `pooled`.
+    """
+    outputs: dict[int, Tensor] = {}
+    inputs = _inputs(stack, examples, collate, count)
+    with evaluating(stack.model), torch.inference_mode():
+        for plan in rotations(stack.depth, 1, seed):
+            position = plan.order().index(layer)
+
+            def keep(at: int, args: Any, kwargs: Any, output: Any, position: int = position) -> None:
+                if at == layer:
+                    outputs[position] = exact_on_cpu(pooled(returned_state(output), inputs)).clone()
+
+            with watched(stack, keep), stack.under(plan, single_pass=True):
+                stack.model(**inputs)
+    return torch.stack([outputs[position] for position in range(stack.depth)]).numpy()
+
+
+def pooled(state: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+    """One state an example, (batch, width), of (batch, seq, width).
+
+    Of an image the first token's, which is the class token of a ViT; of a text the mean over all that are no padding.
+    """
+    return state[:, 0] if "pixel_values" in inputs else token_mean(state, counted_tokens(inputs, state))
+
+
+def embedding(
+    stack: Stack, arm: str, examples: Any, collate: Collate, *, count: int = 50, seed: int = 0
+) -> tuple[list[Score], list[Note]]:
+    """Rows of measure `embedding`: the outputs of the middle layer at every position, laid out in the plane by UMAP.
+
+    UMAP (McInnes et al. 2018) does not see the positions. Without umap-learn, or with no more outputs than it has
+    neighbours to look at, there are no rows, and a note says so.
+    """
+    try:
+        from umap import UMAP
+    except ImportError:
+        return [], [NO_UMAP]
+    layer, images = stack.depth // 2, min(count, len(examples))
+    if images * stack.depth <= NEIGHBOURS:
+        few = f"{images} examples at {stack.depth} positions are too few: UMAP looks at {NEIGHBOURS} neighbours each"
+        return [], [Note("embedding", f"{arm}: {few}.")]
+    states = outputs_by_position(stack, layer, examples, collate, count=images, seed=seed)
+    positions, _, width = states.shape
+    flat = UMAP(n_neighbors=NEIGHBOURS, random_state=seed, n_jobs=1).fit_transform(
+        states.reshape(positions * images, width)
+    )
+    points = flat.reshape(positions, images, 2)
+    rows = [Score("embedding", "all", arm, "layer", layer)]
+    for position in range(positions):
+        for image in range(images):
+            for axis, metric in enumerate(("x", "y")):
+                value = float(points[position, image, axis])
+                rows.append(Score("embedding", f"{image},{position}", arm, metric, value))
+    return rows, []
+
+
+def umap_installed() -> bool:
+    """Whether outputs can be laid out."""
+    return find_spec("umap") is not None
+
+
+def _inputs(stack: Stack, examples: Any, collate: Collate, count: int) -> dict[str, Tensor]:
+    """The first `count` examples as one batch, without their labels."""
+    chosen = Subset(examples, range(min(count, len(examples))))
+    batch = next(iter(DataLoader(chosen, batch_size=len(chosen), collate_fn=collate)))
+    return {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+
+
+@contextmanager
+def watched(stack: Stack, see: Callable[[int, Any, Any, Any], None]) -> Iterator[None]:
+    """Within the context `see(layer, args, kwargs, output)` is called after every call of a block."""
+
+    def hook(layer: int) -> Any:
+        return lambda module, args, kwargs, output: see(layer, args, kwargs, output)
+
+    handles = [
+        block.register_forward_hook(hook(layer), with_kwargs=True)
+        for layer, block in enumerate(block_list(stack.model, stack.path))
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _norms(state: Tensor, counted: Tensor) -> Tensor:
+    """The norm of the state of every counted token, (tokens,)."""
+    return torch.linalg.vector_norm(wide(state[counted]).flatten(1), dim=1)
+
+
+def _forward(block: nn.Module, args: Any, kwargs: Any) -> Tensor:
+    return returned_state(block.forward(*args, **kwargs))

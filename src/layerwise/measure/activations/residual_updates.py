@@ -1,0 +1,60 @@
+"""What each branch of a layer adds to the residual stream, as a difference of states.
+
+The output of a branch's submodule is not always what is added: Granite multiplies it by a residual multiplier first,
+BEiT by a learned scale, and Falcon goes on writing to it. So the layer is run again with the later branch silent
+(`layerwise.stack.branches.only`), and the states are subtracted:
+
+    first branch    layer with the first branch alone - state before        second branch    state after - the same
+
+The first branch is the one whose submodule completes first: it does not read what the other one adds. The second may,
+or may not (parallel branches); both cases come out right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from layerwise.plan import Sublayer
+from layerwise.stack.branches import Edit, Pair, edited, only
+
+
+@contextmanager
+def completing(block: nn.Module, pair: Pair) -> Iterator[list[Sublayer]]:
+    """Within the context the branches of `block` are noted in the order in which their submodules complete."""
+    order: list[Sublayer] = []
+    with ExitStack() as hooks:
+        for part, path in pair.items():
+            hooks.enter_context(edited(block, path, _noting(order, part)))
+        yield order
+
+
+def additions(
+    block: nn.Module, pair: Pair, order: Sequence[Sublayer], before: Tensor, after: Tensor, run: Callable[[], Tensor]
+) -> dict[Sublayer, Tensor]:
+    """What each branch of `block` adds to `before` on the way to `after`, in the order in which they add it.
+
+    `run` runs the block on `before` and returns its state, the shape of all three; it is called once. `order` is that
+    of `completing`. The differences are in float32 at least.
+    """
+    first, second = order[:2]
+    with only(block, pair, first):
+        middle = run()
+    return {first: difference(middle, before), second: difference(after, middle)}
+
+
+def difference(after: Tensor, before: Tensor) -> Tensor:
+    """`after - before`, in float32 at least: half precision would round it again."""
+    dtype = torch.promote_types(after.dtype, torch.float32)
+    return after.to(dtype) - before.to(dtype)
+
+
+def _noting(order: list[Sublayer], part: Sublayer) -> Edit:
+    def note(output: Tensor) -> Tensor:
+        order.append(part)
+        return output
+
+    return note

@@ -1,0 +1,305 @@
+"""Similarity of hidden states between layers: the Painters' "three zones", with the artefact separated.
+
+`Transformer Layers as Painters` (Sun et al. 2024, arXiv 2407.09298, section 3.1) draws the cosine between the
+hidden states of all layers and sees a beginning, a middle and an end. Two things make such a picture look
+better than it is, and both are measured here beside it:
+
+- a few tokens, the first above all, carry massive activations in fixed dimensions through the whole middle
+  (Sun et al. 2024, arXiv 2402.17762). They are nearly the same vector in every layer, so every mean is also
+  given without these sink tokens (`..._no_sink`);
+- hidden states lie in a narrow cone, so any two of them look alike. `cosine_null` is the mean cosine between
+  tokens of *different documents*: what "similar" is worth in this model.
+
+Metrics, each for every pair of hidden states `i,j` (0 is the state before the first layer, j the one after
+layer j - 1, before any final norm):
+
+    cosine    mean over tokens of cos(x_i, x_j)
+    angular   mean over tokens of arccos(cos(x_i, x_j)) / pi, in 0..1; a distance (Gromov et al. 2024,
+              arXiv 2403.17887, section 3.2, there at the last token only)
+    cka       unbiased minibatch CKA, see `layerwise.measure.activations.cka`
+
+Cosines and angles carry Student intervals over documents, or over windows where there are fewer than 8 documents.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from layerwise.data.batches import AnyBatch
+from layerwise.errors import MeasureError
+from layerwise.measure.activations.cka import FEWEST_TOKENS, alignment, unbiased_hsic
+from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.contrasts.space import Cosines, same_space
+from layerwise.measure.stats.float64 import exact_on_cpu, norms, wide
+from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
+from layerwise.measure.stats.statistics import student_interval
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating
+
+SINK_FACTOR = 10.0
+"""How many times the median norm makes a token a sink. An activation is called massive from 1,000 times the
+median magnitude (arXiv 2402.17762, section 2); in a state of width 4,096 one such entry alone makes the norm
+16 times larger.
+"""
+
+MINIBATCH = 256
+"""Tokens of one CKA minibatch: large enough to have little noise, small enough for a kernel a layer."""
+
+
+def similarity(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> list[Score]:
+    """The similarity of all hidden states of `stack`, run as trained, over the tokens of `batches`.
+
+    One row a pair `i,j` with i <= j and a metric (see the module); `seed` draws the minibatches of CKA. A
+    metric is left out where it does not exist: the null with a single document, CKA of a state that does not
+    vary, and everything without sinks where nothing else is left.
+
+    Raises `MeasureError` for non-finite states, naming layer and document, and for fewer than 4 tokens.
+    """
+    return similarity_sums(stack, batches, seed).scores()
+
+
+def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> SimilaritySums:
+    """The sums that `similarity` is made of, which hold it document by document too; raises as it does."""
+    plan = Plan.identity(stack.depth)
+    running = SimilaritySums(seed)
+    with evaluating(stack.model), torch.inference_mode():
+        for batch in batches:
+            inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
+            states = list(stack.states(plan, stack.capture(**inputs)))
+            counted = counted_tokens(inputs, states[0])
+            running.add(states, counted, [window.document for window in batch.windows])
+    return running
+
+
+def sink_tokens(states: Sequence[Tensor], counted: Tensor) -> Tensor:
+    """Which tokens are attention sinks: (batch, seq) booleans, from states (batch, seq, ...) and who is
+    counted.
+
+    A sink is the first counted token of its row, and every token whose norm exceeds `SINK_FACTOR` times the
+    median norm of the counted tokens after any layer but the last. (The last layer is left out because many
+    models shrink or rotate everything there; the first state because no layer has run.)
+    """
+    sinks = counted & (counted.cumsum(dim=1) == 1)
+    for state in states[1:-1]:
+        sizes = norms(state)
+        sinks |= counted & (sizes > SINK_FACTOR * sizes[counted].median())
+    return sinks
+
+
+class SimilaritySums:
+    """Sums from which the similarities follow, fed batch by batch; no state is kept."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._draw = torch.Generator().manual_seed(seed)
+        self._every = _Tokens()
+        self._no_sink = _Tokens()
+
+    def add(self, states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
+        """Count the tokens of one batch.
+
+        `states` has one (batch, seq, ...) tensor a hidden state, trailing axes taken as one; `counted` is
+        (batch, seq), true for tokens and false for padding; `documents` names the row's documents.
+        """
+        _check(states, counted, documents)
+        kept = counted & ~sink_tokens(states, counted)
+        for tokens, chosen in ((self._every, counted), (self._no_sink, kept)):
+            tokens.add(states, chosen, documents)
+            tokens.align(states, chosen, self._draw)
+
+    def scores(self) -> list[Score]:
+        """Every metric of every pair, as `similarity` describes."""
+        if self._every.minibatches == 0:
+            raise MeasureError(f"similarity needs at least {FEWEST_TOKENS} tokens; give a longer text")
+        return [*self._every.scores(""), *self._no_sink.scores("_no_sink")]
+
+    def contrasts(self, seed: int = 0) -> list[Score]:
+        """Whether the middle layers share a space of their own, see `layerwise.measure.contrasts.space`.
+
+        Of a text of one document nothing is said: what another document would give is not known.
+        """
+        every, no_sink = self._every.by_document(), self._no_sink.by_document()
+        return same_space(every, no_sink, seed=seed) if every is not None and no_sink is not None else []
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Sums over the tokens of a window or a document: cosines and angles of all pairs, (layers, layers)."""
+
+    cosine: Tensor
+    angle: Tensor
+    tokens: int
+
+
+@dataclass(slots=True)
+class _Tally:
+    """One document's sums over its tokens, and those of its unit vectors, (layers, width)."""
+
+    sums: _Sums
+    direction: Tensor
+
+
+class _Tokens:
+    """The sums of one choice of tokens: all of them, or those that are no sinks."""
+
+    def __init__(self) -> None:
+        self.minibatches = 0
+        self._tallies: dict[str, _Tally] = {}
+        self._windows: list[_Sums] = []
+        """Every window's sums, while there are too few documents for an interval."""
+        self._hsic = torch.zeros(())
+
+    def add(self, states: Sequence[Tensor], chosen: Tensor, documents: Sequence[str]) -> None:
+        """Add each row's cosines and angles to its document."""
+        for row, document in enumerate(documents):
+            if not chosen[row].any():
+                continue
+            vectors = _gather([state[row][chosen[row]] for state in states])
+            sizes = torch.linalg.vector_norm(vectors, dim=2, keepdim=True)
+            units = vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)
+            by_token = units.transpose(0, 1)
+            cosines = (by_token @ by_token.transpose(1, 2)).clamp_(-1, 1)
+            sums = _Sums(
+                exact_on_cpu(cosines.sum(dim=0)),
+                exact_on_cpu((cosines.arccos() / math.pi).sum(dim=0)),
+                len(cosines),
+            )
+            new = _Tally(sums, exact_on_cpu(units.sum(dim=1)))
+            old = self._tallies.get(document)
+            self._tallies[document] = new if old is None else _added(old, new)
+            if resampling_unit(len(self._tallies)) == "window":
+                self._windows.append(sums)
+            else:
+                self._windows.clear()
+
+    def align(self, states: Sequence[Tensor], chosen: Tensor, draw: torch.Generator) -> None:
+        """Add the HSIC of the batch's tokens, shuffled into minibatches of at most `MINIBATCH`."""
+        rows, columns = chosen.nonzero(as_tuple=True)
+        order = torch.randperm(len(rows), generator=draw).to(rows.device)
+        for part in torch.split(order, MINIBATCH):
+            if len(part) >= FEWEST_TOKENS:
+                features = _gather([state[rows[part], columns[part]] for state in states])
+                # Weighted by size: a remainder of a few tokens says little.
+                self._hsic = self._hsic + len(part) * exact_on_cpu(unbiased_hsic(features))
+                self.minibatches += 1
+
+    def by_document(self) -> Cosines | None:
+        """The cosines document by document; `None` for less than two documents.
+
+        `elsewhere` is made so that its sum over documents is that of the null, and its spread over them the null's own:
+        a document counts in the pairs that it is the one of and in those that it is the other of.
+        """
+        tallies = list(self._tallies.values())
+        if len(tallies) < 2:
+            return None
+        tokens = torch.tensor([tally.sums.tokens for tally in tallies], dtype=torch.float64)
+        total = torch.stack([tally.direction for tally in tallies]).sum(dim=0)
+        means = [
+            _symmetric(tally.direction @ (total - tally.direction).T)
+            / (tally.sums.tokens * (tokens.sum() - tally.sums.tokens))
+            for tally in tallies
+        ]
+        own = torch.stack(means)
+        weights = tokens[:, None, None]
+        whole = (weights * own).sum(dim=0) / tokens.sum()
+        cosine = torch.stack([tally.sums.cosine for tally in tallies])
+        return Cosines(cosine.numpy(), (weights * (2 * own - whole)).numpy(), tokens.numpy())
+
+    def scores(self, suffix: str) -> Iterator[Score]:
+        """The rows of this choice of tokens, the metrics' names ending in `suffix`."""
+        if not self._tallies:
+            return
+        units = self._windows or [tally.sums for tally in self._tallies.values()]
+        tokens = torch.tensor([each.tokens for each in units], dtype=torch.float64)
+        yield from self._means("cosine" + suffix, torch.stack([each.cosine for each in units]), tokens, -1.0)
+        yield from self._means("angular" + suffix, torch.stack([each.angle for each in units]), tokens, 0.0)
+        yield from self._values("cosine_null" + suffix, _null(list(self._tallies.values())))
+        if self.minibatches:
+            yield from self._values("cka" + suffix, alignment(self._hsic))
+
+    def _means(self, metric: str, sums: Tensor, tokens: Tensor, least: float) -> Iterator[Score]:
+        """Means over tokens, from sums of shape (units, layers, layers), with intervals over the units."""
+        means = sums.sum(dim=0) / tokens.sum()
+        if len(sums) < FEWEST_UNITS:
+            yield from self._values(metric, means)
+            return
+        estimate = student_interval(sums.flatten(1).T.numpy(), tokens.numpy())
+        low = torch.from_numpy(estimate.low).view_as(means).clamp(least, 1.0)
+        high = torch.from_numpy(estimate.high).view_as(means).clamp(least, 1.0)
+        yield from self._values(metric, means, {"low": low, "high": high})
+
+    def _values(self, metric: str, values: Tensor, bounds: Mapping[str, Tensor] | None = None) -> Iterator[Score]:
+        """One row a pair of layers for which there is a value."""
+        tokens = sum(tally.sums.tokens for tally in self._tallies.values())
+        for i in range(len(values)):
+            for j in range(i, len(values)):
+                value = float(values[i, j])
+                interval = {name: float(bound[i, j]) for name, bound in (bounds or {}).items()}
+                if math.isfinite(value):
+                    yield Score(
+                        measure="similarity",
+                        subject=f"{i},{j}",
+                        task="all",
+                        metric=metric,
+                        value=value,
+                        documents=len(self._tallies),
+                        tokens=tokens,
+                        **interval,
+                    )
+
+
+def _added(left: _Tally, right: _Tally) -> _Tally:
+    one, other = left.sums, right.sums
+    sums = _Sums(one.cosine + other.cosine, one.angle + other.angle, one.tokens + other.tokens)
+    return _Tally(sums, left.direction + right.direction)
+
+
+def _null(tallies: Sequence[_Tally]) -> Tensor:
+    """Mean cosine over all pairs of tokens of different documents, (layers, layers); not-a-number if there is
+    none.
+
+    Sums of unit vectors suffice: the pairs of different documents are all pairs less those within each
+    document,
+
+        sum_{d != e} s_d . s_e = (sum_d s_d) . (sum_e s_e) - sum_d s_d . s_d
+    """
+    total = torch.zeros_like(tallies[0].direction)
+    within = torch.zeros_like(tallies[0].sums.cosine)
+    for tally in tallies:
+        total = total + tally.direction
+        within = within + tally.direction @ tally.direction.T
+    counts = [tally.sums.tokens for tally in tallies]
+    pairs = sum(counts) ** 2 - sum(count**2 for count in counts)
+    return (total @ total.T - within) / pairs if pairs else torch.full_like(within, torch.nan)
+
+
+def _symmetric(values: Tensor) -> Tensor:
+    return (values + values.T) / 2
+
+
+def _gather(vectors: Sequence[Tensor]) -> Tensor:
+    """(layers, tokens, width), in double precision where the device has it: angles of near-equal vectors need it."""
+    return torch.stack([wide(each.flatten(1)) for each in vectors])
+
+
+def _check(states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
+    shapes = {tuple(state.shape) for state in states}
+    if len(shapes) != 1 or any(shape[:2] != tuple(counted.shape) for shape in shapes):
+        raise MeasureError(
+            f"hidden states of shapes {sorted(shapes)} cannot be compared over tokens {tuple(counted.shape)}: "
+            "similarity needs the same (batch, seq, width) after every layer"
+        )
+    for layer, state in enumerate(states):
+        finite = state.flatten(2).isfinite().all(dim=2) | ~counted
+        if not finite.all():
+            row = int((~finite).any(dim=1).nonzero()[0])
+            raise MeasureError(
+                f"hidden state {layer} is not finite in document {documents[row]!r}: similarity would be "
+                "meaningless; load the model in float32, or leave that document out"
+            )

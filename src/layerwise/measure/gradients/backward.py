@@ -1,0 +1,218 @@
+"""One forward and one backward pass over a batch, with a gate on every layer and on every branch.
+
+A gate multiplies what a layer adds to the residual stream by alpha, x + alpha (layer(x) - x), or what one branch of it
+adds. At alpha = 1 nothing changes, and the derivative of the loss by alpha is the inner product of what is added with
+the gradient that arrives where it is added:
+
+    d nll / d alpha = sum over tokens of <d nll / d (x + alpha u), u>
+
+So no gate has to be built: a hook on each output reads its gradient as the backward pass comes by, and one pass gives
+the derivatives of all gates, window by window. The gradients of the weights fall out of the same pass.
+
+The head is apart: on a large vocabulary its logits need more memory than all layers, so the loss and its gradient at
+the last state are taken in chunks first, and that gradient is then sent down through the layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from layerwise.data.batches import IGNORED, AnyBatch, Batch, LabelledBatch
+from layerwise.errors import MeasureError
+from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.language.loss import CHUNK
+from layerwise.measure.stats.float64 import exact, widest
+from layerwise.stack import Stack
+from layerwise.stack.blocks import block_list
+from layerwise.stack.branches import Branches, Edit, edited
+from layerwise.stack.inputs import main_tensor
+
+HELD = 1 << 28
+"""Numbers that a pass may hold for its way back: 1 GiB in float32."""
+
+HELD_BY_LAYER = 24
+"""About how many numbers a layer holds for its way back, as a multiple of the states that it reads."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Backward:
+    """What one pass over a batch has noted.
+
+    `states` are the hidden states, (batch, seq, width), before the first layer and after each. `nll` is the summed loss
+    of every window in nats, (batch,). `gates` maps a subject (`"12"`, `"12.attn"`, `"12.mlp"`) to the derivative of
+    each window's `nll` by its gate at alpha = 1, (batch,). `weights` has for every layer the gradient of the batch's
+    summed loss by each of its parameters.
+    """
+
+    states: tuple[Tensor, ...]
+    nll: Tensor
+    gates: Mapping[str, Tensor]
+    weights: tuple[Mapping[str, Tensor], ...]
+
+
+def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backward:
+    """Run `batch` forward and back through `stack`; call within `differentiable(stack)`.
+
+    Without `branches` the gates are those of whole layers. Raises `MeasureError` for a state or a loss that is not
+    finite, naming the layer and the document.
+    """
+    inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
+    with torch.no_grad():
+        captured = stack.capture(**inputs)
+    gates: dict[str, Tensor] = {}
+    state = captured.state.detach().requires_grad_()
+    states = [state]
+    with torch.enable_grad():
+        for layer in range(stack.depth):
+            with _branch_gates(stack, layer, branches, gates, len(state)):
+                after = stack.apply(layer, state, captured)
+            _note_gate(gates, str(layer), after, after.detach() - state.detach(), len(state))
+            state = after
+            states.append(state)
+    check_finite(states, batch)
+    nll, gradient = loss_gradient(stack, state.detach(), batch)
+    parameters = _parameters(stack)
+    flat = [parameter for named in parameters for parameter in named.values()]
+    gradients = iter(torch.autograd.grad(state, [states[0], *flat], gradient, allow_unused=True)[1:])
+    weights = tuple(
+        {
+            name: torch.zeros_like(own) if (gradient := next(gradients)) is None else gradient
+            for name, own in named.items()
+        }
+        for named in parameters
+    )
+    return Backward(tuple(each.detach() for each in states), nll, gates, weights)
+
+
+def loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[Tensor, Tensor]:
+    """The summed NLL of every window, (batch,), and the gradient of their sum by `state`, in the shape of `state`.
+
+    Norm and head are the model's own; they see a few windows at a time, so that only their logits are held.
+    """
+    inputs = {name: value.to(state.device) for name, value in batch.inputs.items()}
+    targets = batch.targets.to(state.device)
+    nlls, gradients = [], []
+    for rows in _row_chunks(stack, batch):
+        part = state[rows].detach().requires_grad_()
+        with torch.enable_grad():
+            logits = main_tensor(stack.finish(part, {name: value[rows] for name, value in inputs.items()}))
+            wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            each = functional.cross_entropy(
+                wide.flatten(0, -2), targets[rows].flatten(), ignore_index=IGNORED, reduction="none"
+            )
+            nll = each.view(len(part), -1).sum(dim=1)
+        gradients.append(torch.autograd.grad(nll.sum(), part)[0])
+        nlls.append(exact(nll))
+    return torch.cat(nlls), torch.cat(gradients)
+
+
+@contextmanager
+def differentiable(stack: Stack) -> Iterator[None]:
+    """Within the context the weights of the blocks, and no others, can be differentiated by; restored on exit."""
+    inside = {id(parameter) for named in _parameters(stack) for parameter in named.values()}
+    before = [(parameter, parameter.requires_grad) for parameter in stack.model.parameters()]
+    try:
+        for parameter, _ in before:
+            parameter.requires_grad_(id(parameter) in inside)
+        yield
+    finally:
+        for parameter, flag in before:
+            parameter.requires_grad_(flag)
+
+
+def in_parts(stack: Stack, batch: AnyBatch) -> Iterator[AnyBatch]:
+    """`batch` in parts small enough for a backward pass: whole windows, at least one a part."""
+    with torch.no_grad():
+        one = {name: value[:1].to(stack.device) for name, value in batch.inputs.items()}
+        state = stack.capture(**one).state
+    return some_windows(batch, HELD // (HELD_BY_LAYER * stack.depth * state.numel()))
+
+
+def some_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
+    """`batch` in parts of at most `count` windows, and of one at least, in the same order."""
+    step = max(1, count)
+    for start in range(0, len(batch.windows), step):
+        chosen = slice(start, start + step)
+        if isinstance(batch, LabelledBatch):
+            inputs = {name: value[chosen] for name, value in batch.inputs.items()}
+            yield LabelledBatch(inputs, batch.targets[chosen], batch.windows[chosen])
+            continue
+        # Windows stand longest first and are padded on the right, so later parts need less width.
+        width = int(batch.attention_mask[chosen].sum(dim=1).max())
+        ids, mask, targets = (each[chosen, :width] for each in (batch.input_ids, batch.attention_mask, batch.targets))
+        yield Batch(ids, mask, targets, batch.windows[chosen])
+
+
+def check_finite(states: Sequence[Tensor], batch: AnyBatch) -> None:
+    """Raise `MeasureError` for a state that is not finite where it counts, naming the state and the document."""
+    counted = counted_tokens(batch.inputs, states[0])
+    for number, state in enumerate(states):
+        finite = state.detach().flatten(2).isfinite().all(dim=2) | ~counted
+        if not finite.all():
+            row = int((~finite).any(dim=1).nonzero()[0])
+            raise MeasureError(
+                f"hidden state {number} is not finite in document {batch.windows[row].document!r}: nothing that is "
+                "measured on it would mean anything; load the model in float32, or leave that document out"
+            )
+
+
+@contextmanager
+def _branch_gates(
+    stack: Stack, layer: int, branches: Branches | None, gates: dict[str, Tensor], windows: int
+) -> Iterator[None]:
+    """Within the context the gates of the layer's branches are noted as its block runs."""
+    block = block_list(stack.model, stack.path)[layer]
+    with ExitStack() as edits:
+        for part, path in ({} if branches is None else branches.paths[layer]).items():
+            edits.enter_context(edited(block, path, _noting(gates, f"{layer}.{part}", windows)))
+        yield
+
+
+def _noting(gates: dict[str, Tensor], subject: str, windows: int) -> Edit:
+    def note(output: Tensor) -> Tensor:
+        _note_gate(gates, subject, output, output.detach(), windows)
+        return output
+
+    return note
+
+
+def _note_gate(gates: dict[str, Tensor], subject: str, output: Tensor, added: Tensor, windows: int) -> None:
+    """When the gradient of `output` is there, note its inner product with what was `added`, window by window.
+
+    A multiplier between the output of a branch and the stream is in the gradient. Windows come one after the other,
+    also where the tokens of all stand on one axis, as experts return them.
+    """
+
+    dtype = widest(output.device)
+
+    def note(gradient: Tensor) -> None:
+        wide = torch.promote_types(gradient.dtype, torch.float32)
+        products = gradient.to(wide) * added.to(wide)
+        gates[subject] = products.reshape(windows, -1).sum(dim=1, dtype=dtype)
+
+    gates[subject] = torch.zeros(windows, dtype=dtype, device=output.device)
+    if output.requires_grad:
+        output.register_hook(note)  # type: ignore[no-untyped-call]
+
+
+def _row_chunks(stack: Stack, batch: AnyBatch) -> Iterator[slice]:
+    """Runs of windows whose logits together are at most `CHUNK` numbers, one window at least."""
+    windows = len(batch.windows)
+    logits = 1 if isinstance(batch, LabelledBatch) else batch.input_ids.shape[1] * int(stack.text_config.vocab_size)
+    rows = max(1, CHUNK // logits)
+    for start in range(0, windows, rows):
+        yield slice(start, min(start + rows, windows))
+
+
+def _parameters(stack: Stack) -> list[dict[str, torch.nn.Parameter]]:
+    """The parameters of every block that can be differentiated by: quantised integers cannot."""
+    return [
+        {name: parameter for name, parameter in block.named_parameters() if parameter.is_floating_point()}
+        for block in block_list(stack.model, stack.path)
+    ]

@@ -1,0 +1,137 @@
+"""Cheap proxies of layer importance: what can be said of all layers from one forward and one backward pass.
+
+    block_influence    how far a layer turns the state                      `measure.activations.block_influence`
+    angular_distance   how far a run of layers turns the last token         the same
+    gate_gradient      a skip's effect to first order, branches too         `measure.gradients.gate_gradient`
+    gate_sensitivity   the size of that, window by window                   the same
+    taylor             the same, weight by weight                           `measure.gradients.taylor`
+    logit_lens         the loss of every state under the model's own head   `measure.activations.logit_lens`
+
+All but the last come from the same pass (`survey`); the lens needs a head a state and is priced apart. A proxy is worth
+what it agrees with: compare it with the measured skip (`layerwise.measure.stats.agreement`). What a network that has
+learned nothing scores stands beside each, as `<metric>@random_twin`.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch.nn import functional
+
+from layerwise.data.batches import IGNORED, AnyBatch
+from layerwise.errors import UnsupportedModel
+from layerwise.measure.activations.block_influence import BlockInfluence
+from layerwise.measure.activations.logit_lens import logit_lens
+from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.gradients.backward import backward, differentiable, in_parts
+from layerwise.measure.gradients.gate_gradient import GateGradients
+from layerwise.measure.gradients.taylor import GROUPS, Taylor
+from layerwise.measure.interventions.ablation import refuse_shallow
+from layerwise.measure.language.evaluation_data import EvalData, groups
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.stack.branches import Branches
+from layerwise.stack.inputs import evaluating, main_tensor
+from layerwise.stack.weights import random_twin
+
+TWINNED = frozenset({"block_influence", "angular_distance", "gate_sensitivity", "taylor"})
+"""The metrics that are also measured on the random twin: the gate gradient has a null of its own, the lens a guess's.
+"""
+
+
+def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
+    """All cheap proxies of `stack` on `data`, with their nulls; see the module.
+
+    `seed` draws the bootstrap, the sign flips and the weights of the random twin; a model that has no twin has no rows
+    of it. Raises `MeasureError` for fewer than 4 layers, and for states that are not finite.
+    """
+    refuse_shallow(stack)
+    branches = split(stack, data)
+    scores = survey(stack, data, branches, seed=seed)
+    return [*scores, *logit_lens(stack, data), *_of_the_twin(stack, data, seed)]
+
+
+def survey(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int = 0) -> list[Score]:
+    """The proxies that one forward and one backward pass over `data` give, without nulls of a twin.
+
+    Without `branches` there are gates of whole layers alone. The text is read in groups of documents, so that the error
+    of a sum over all of it can be computed. The model is as before on exit; nothing is added to the
+    `grad` of its parameters.
+    """
+    turning, gates, taylor = BlockInfluence(stack.depth), GateGradients(), Taylor(stack)
+    with evaluating(stack.model), differentiable(stack):
+        for number, group in enumerate(groups(data, GROUPS, 0)):
+            for part in (part for batch in group.batches for part in in_parts(stack, batch)):
+                passed = backward(stack, part, branches)
+                turning.add(passed.states, counted_tokens(part.inputs, passed.states[0]), part.windows)
+                gates.add(passed.gates, part.windows)
+                taylor.add(passed.weights, sum(window.scored for window in part.windows), number)
+    return [*turning.scores(), *gates.scores(seed), *taylor.scores(data.documents)]
+
+
+def split(stack: Stack, data: EvalData) -> Branches | None:
+    """The branches of `stack`, found on the first window of `data`; `None` for a model that cannot be split."""
+    inputs = {name: value[:1].to(stack.device) for name, value in data.batches[0].inputs.items()}
+    with evaluating(stack.model), torch.no_grad():
+        captured = stack.capture(**inputs)
+    try:
+        return stack.branches(captured)
+    except UnsupportedModel:
+        return None
+
+
+def cost_ratio(stack: Stack, data: EvalData, *, rounds: int = 3) -> Score:
+    """What `survey` costs on the first batch of `data`, in units of one plain forward and backward pass.
+
+    The plain pass is the model's own on the same windows, with the gradients of the blocks' weights. Both sides are
+    timed in turns, `rounds` times each, after one round that is not counted; the value is the ratio of the medians, low
+    and high the least and the greatest ratio within a round. A time is no part of the scores: it differs between runs.
+    """
+    first = replace(data, batches=data.batches[:1])
+    branches = split(stack, first)
+    sides: tuple[Callable[[], object], ...] = (
+        partial(plain_pass, stack, first),
+        partial(survey, stack, first, branches),
+    )
+    times = [[_seconds(side) for side in sides] for _ in range(rounds + 1)][1:]
+    ratios = [ours / plain for plain, ours in times]
+    plain, ours = (statistics.median(column) for column in zip(*times, strict=True))
+    return Score("proxies", "all", "all", "cost_ratio", ours / plain, min(ratios), max(ratios), tokens=first.tokens)
+
+
+def plain_pass(stack: Stack, data: EvalData) -> None:
+    """One forward and one backward pass of the model's own over `data`, in the same parts as `survey`."""
+    with evaluating(stack.model), differentiable(stack):
+        wanted = [parameter for parameter in stack.model.parameters() if parameter.requires_grad]
+        for batch in data.batches:
+            for part in in_parts(stack, batch):
+                torch.autograd.grad(_own_loss(stack, part), wanted, allow_unused=True)
+
+
+def _own_loss(stack: Stack, batch: AnyBatch) -> torch.Tensor:
+    inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
+    logits = main_tensor(stack.model(**inputs))
+    return functional.cross_entropy(
+        logits.flatten(0, -2).float(), batch.targets.to(stack.device).flatten(), ignore_index=IGNORED
+    )
+
+
+def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
+    """The null rows: what the same model scores before training."""
+    try:
+        untrained = random_twin(stack, seed)
+    except UnsupportedModel:
+        return []
+    scores = survey(untrained, data, None, seed=seed)
+    return [replace(score, metric=f"{score.metric}@random_twin") for score in scores if score.metric in TWINNED]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start

@@ -1,0 +1,233 @@
+"""Ablation: what the model loses when one layer, or one branch of it, no longer does what it was trained to do.
+
+The word covers different interventions, and they rank layers differently: an average of two neighbours' weights is
+nearly noise and writes it into the residual stream, a skipped layer writes nothing. So all of these are measured side
+by side, each as a paired difference in nats per token:
+
+    skip                the layer (or branch) adds nothing
+    mean_ablate         it adds its own mean over tokens of other text, which keeps what is constant in it
+    neighbour_copy      the layer before runs in its place (for layer 0 the one after)
+    neighbour_average   its weights are the mean of its two neighbours' weights (not at the ends)
+    random              its matrices are Gaussian noise of the same norm each; gains and biases stay
+
+`skip` and `mean_ablate` are also measured for the halves `12.attn` and `12.mlp`, where the model can be split. The mean
+that stands in for a layer on a document is taken over the half of the text that the document is not in (cross-fitting):
+a mean over the evaluated tokens themselves knows something of what it is judged on, the more the fewer they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from layerwise.errors import MeasureError
+from layerwise.measure.interventions.intervention import (
+    Apply,
+    CleanBatch,
+    Intervention,
+    InterventionContext,
+    ResultCache,
+    intervention_losses,
+)
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.stats.depth import FEWEST_LAYERS
+from layerwise.measure.stats.differences import ArmLosses, differences
+from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.float64 import exact, wide
+from layerwise.plan import Plan, Sublayer
+from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
+from layerwise.results.rows import Loss, Score
+from layerwise.stack import Stack
+from layerwise.stack.branches import Edit
+from layerwise.stack.weights import layer_weights
+
+ABLATION = "ablation"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One way to ablate, with the rows it makes."""
+
+    metric: str
+    intervention: Intervention
+    subject: str
+
+
+def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache | None = None) -> list[Score]:
+    """Every intervention on every layer of `stack`, by task and over all of them; the module says which there are.
+
+    Rows: `<intervention>` for subjects `12`, `12.attn`, `12.mlp` in nats per token with interval, p-value corrected
+    over the subjects of one kind, and mde; `<intervention>@no_effect` beside each; and `nll` of `all`, the model
+    as trained. Raises `MeasureError` for fewer than 4 layers.
+    """
+    return ablation_of(stack, ablation_losses(stack, data, seed=seed, cache=cache), seed=seed)
+
+
+def ablation_losses(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache | None = None) -> list[Loss]:
+    """The losses behind `ablation`, known ones of the cache included."""
+    refuse_shallow(stack)
+    return intervention_losses(stack, [kind.intervention for kind in _kinds(stack, seed)], data, cache)
+
+
+def ablation_of(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> list[Score]:
+    """The rows of `ablation` from losses that are there already."""
+    baseline = str(Plan.identity(stack.depth))
+    scores = model_losses(ABLATION, losses, baseline, seed)
+    for group in ("layer", *SUBLAYERS):
+        kinds = [kind for kind in _kinds(stack, seed) if (kind.subject.partition(".")[2] or "layer") == group]
+        arms = [ArmLosses(kind.intervention.key, kind.subject, kind.metric) for kind in kinds]
+        scores += differences(ABLATION, losses, baseline, arms, seed=seed)
+    return scores
+
+
+def skip_keys(depth: int) -> dict[int, str]:
+    """The key of the losses of skipping each layer whole."""
+    return intervention_keys(depth, "skip")
+
+
+def intervention_keys(depth: int, name: str) -> dict[int, str]:
+    """The key of the losses of one intervention on every layer, whether it was carried out or not."""
+    return {layer: Intervention(layer, name, _skip).key for layer in range(depth)}
+
+
+def skips(depth: int) -> list[Intervention]:
+    """Skipping each layer, whole: what a verdict on it rests on."""
+    return [Intervention(layer, "skip", _skip) for layer in range(depth)]
+
+
+def model_losses(measure: str, losses: Sequence[Loss], baseline: str, seed: int) -> list[Score]:
+    """Rows `nll` of the subject `all`: what the untouched model scores on each task, and on all of them."""
+    own = [row for row in losses if row.plan == baseline]
+    rows = effects(own, baseline, seed=seed)
+    if len({score.task for score in rows}) == 1:
+        rows = [*rows, *(replace(score, task="all") for score in rows if score.task != "all")]
+    return [replace(score, measure=measure, subject="all") for score in rows if score.metric == "nll"]
+
+
+def refuse_shallow(stack: Stack) -> None:
+    """Raise `MeasureError` for a model whose layers are too few to be distinguished."""
+    if stack.depth < FEWEST_LAYERS:
+        raise MeasureError(
+            f"{stack.source.name} has {stack.depth} layer{'s' * (stack.depth != 1)}; a diagnosis compares layers with "
+            f"their neighbours and needs at least {FEWEST_LAYERS}. For single plans use layerwise sweep"
+        )
+
+
+def _kinds(stack: Stack, seed: int) -> list[_Kind]:
+    """Every intervention that is tried; those a model does not allow refuse when they prepare."""
+    kinds = []
+    for layer in range(stack.depth):
+        whole: dict[str, Callable[[InterventionContext], Apply]] = {
+            "skip": _skip,
+            "mean_ablate": _mean,
+            "neighbour_copy": _copy,
+            "random": partial(_random, seed),
+        }
+        if 0 < layer < stack.depth - 1:
+            whole["neighbour_average"] = _average
+        for metric, prepare in whole.items():
+            kinds.append(_Kind(metric, Intervention(layer, metric, prepare), str(layer)))
+        for part in SUBLAYERS:
+            subject = f"{layer}.{part}"
+            kinds.append(_Kind("skip", Intervention(layer, f"skip.{part}", partial(_silent, part)), subject))
+            kinds.append(
+                _Kind("mean_ablate", Intervention(layer, f"mean_ablate.{part}", partial(_mean_branch, part)), subject)
+            )
+    return kinds
+
+
+def _skip(context: InterventionContext) -> Apply:
+    return lambda one: one.state
+
+
+def _mean(context: InterventionContext) -> Apply:
+    def update(one: CleanBatch) -> Tensor:
+        return context.stack.apply(context.layer, one.state, one.captured) - one.state
+
+    means = _other_means(context, update)
+    return lambda one: one.state + means(one).to(one.state.dtype)
+
+
+def _other_means(context: InterventionContext, of: Callable[[CleanBatch], Tensor]) -> Callable[[CleanBatch], Tensor]:
+    """For the windows of a batch the mean of a quantity of shape (batch, seq, width) over all tokens that count in the
+    other half of the text: (batch, 1, width), as precise as `wide`.
+    """
+    sums: dict[bool, list[Tensor]] = {True: [], False: []}
+    counts = {True: 0, False: 0}
+    for one in context.clean:
+        output = of(one)
+        for half in counts:
+            chosen = one.counted & (one.half == half)[:, None]
+            sums[half].append(wide(output[chosen]).sum(dim=0))
+            counts[half] += int(chosen.sum())
+    if not all(counts.values()):
+        raise MeasureError(
+            "mean_ablate is left out: a layer's mean is taken over other text than it stands in for, and the text is a "
+            "single window; give a longer one, or shorter windows with --max-length"
+        )
+    means = {half: torch.stack(sums[half]).sum(dim=0) / counts[half] for half in counts}
+    return lambda one: torch.where(one.half.view(-1, *[1] * (one.state.ndim - 1)), means[False], means[True])
+
+
+def _copy(context: InterventionContext) -> Apply:
+    neighbour = context.layer - 1 if context.layer else 1
+    return lambda one: context.stack.apply(neighbour, one.state, one.captured)
+
+
+def _average(context: InterventionContext) -> Apply:
+    before, after = (layer_weights(context.stack, context.layer + step) for step in (-1, 1))
+    own = layer_weights(context.stack, context.layer)
+    _refuse_unlike(own, before, after)
+    means = {name: (wide(before[name]) + wide(after[name])) / 2 for name in own}
+    return context.with_weights({name: value.to(own[name].dtype) for name, value in means.items()})
+
+
+def _random(seed: int, context: InterventionContext) -> Apply:
+    own = layer_weights(context.stack, context.layer)
+    drawn = {}
+    for place, (name, value) in enumerate(own.items()):
+        if value.ndim >= 2:
+            generator = np.random.default_rng([seed, context.layer, place])
+            noise = torch.from_numpy(generator.standard_normal(tuple(value.shape)))
+            scale = exact(value).norm().cpu() / noise.norm()
+            drawn[name] = (noise * scale).to(value.dtype).to(value.device)
+    return context.with_weights(drawn)
+
+
+def _silent(part: Sublayer, context: InterventionContext) -> Apply:
+    left = other_sublayer(part)
+    context.stack.branches(context.clean[0].captured)  # refuses here, once, where the model cannot be split
+    return lambda one: context.stack.apply(context.layer, one.state, one.captured, left)
+
+
+def _mean_branch(part: Sublayer, context: InterventionContext) -> Apply:
+    outputs: list[Tensor] = []
+    recording = context.with_branch(part, lambda one: partial(_recorded, outputs))
+
+    def output(one: CleanBatch) -> Tensor:
+        recording(one)
+        return outputs.pop().reshape(one.state.shape)  # experts return the tokens of all windows on one axis
+
+    means = _other_means(context, output)
+
+    def held(one: CleanBatch) -> Edit:
+        mean = means(one).expand(one.state.shape)
+        return lambda output: mean.reshape(output.shape).to(output.dtype)
+
+    return context.with_branch(part, held)
+
+
+def _recorded(outputs: list[Tensor], output: Tensor) -> Tensor:
+    outputs.append(output)
+    return output
+
+
+def _refuse_unlike(*layers: Mapping[str, Tensor]) -> None:
+    shapes = [{name: tuple(value.shape) for name, value in layer.items()} for layer in layers]
+    if any(other != shapes[0] for other in shapes[1:]):
+        raise MeasureError("neighbouring layers have unlike shapes, so there is no average of their weights")

@@ -1,0 +1,205 @@
+"""How well a model does under plans: hits and losses, example by example.
+
+An example is an image with one label or a window of text with a label at every scored position. What is counted is the
+same for both, so robustness is measured in one way: `evaluate` runs the model in place under a plan for
+each batch, and `Predictions` keeps one row an example, so that two outcomes on the same examples can be compared in
+pairs. Of text no more than `CHUNK` logits are held at once, and there are none of tokens that have no target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import DataLoader
+
+from layerwise.data.batches import IGNORED
+from layerwise.errors import MeasureError
+from layerwise.measure.language.lm_head import LanguageModelHead, find_head
+from layerwise.measure.language.loss import CHUNK, token_losses
+from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.plan import Plan
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating, main_tensor
+
+Numbers = NDArray[np.float64]
+BATCH = 256
+TOP = 5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictions:
+    """What a model did on some examples, all arrays of shape (examples,).
+
+    `hits` counts the scored labels of the example that were the model's first choice, `hits_top5` those among its first
+    five (`None` with fewer than six classes, and for text), `nll` is their summed negative log-likelihood in nats, and
+    `scored` how many labels there were: 1 for an image, the scored tokens for a window of text.
+    """
+
+    hits: Numbers
+    hits_top5: Numbers | None
+    nll: Numbers
+    scored: Numbers
+
+    @property
+    def accuracy(self) -> float:
+        """The share of scored labels that were the first choice."""
+        return float(self.hits.sum() / self.scored.sum())
+
+    @property
+    def accuracy_top5(self) -> float | None:
+        """The share of scored labels among the first five choices."""
+        return None if self.hits_top5 is None else float(self.hits_top5.sum() / self.scored.sum())
+
+    @property
+    def mean_nll(self) -> float:
+        """Nats for each scored label."""
+        return float(self.nll.sum() / self.scored.sum())
+
+
+PlanOf = Callable[[int], Plan]
+"""From the number of a batch to the plan that it runs under."""
+
+
+def evaluate(
+    stack: Stack,
+    plan: Plan | PlanOf,
+    examples: Any,
+    collate: Callable[[Sequence[Any]], dict[str, Tensor]],
+    *,
+    batch_size: int = BATCH,
+) -> Predictions:
+    """Run the model in place on every example, batch by batch in their order, under `plan` or under one for each batch.
+
+    Raises `MeasureError` when an example's loss is not finite, and names the plan.
+    """
+    parts = []
+    head = find_head(stack)
+    with evaluating(stack.model), torch.inference_mode():
+        for number, batch in enumerate(DataLoader(examples, batch_size=batch_size, collate_fn=collate)):
+            chosen = plan if isinstance(plan, Plan) else plan(number)
+            labels = batch["labels"].to(stack.device)
+            inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+            under = partial(stack.under, chosen, single_pass=True)
+            part = predictions_of(stack.model, head, inputs, labels, under=under)
+            if not np.isfinite(part.nll).all():
+                raise MeasureError(
+                    f"the loss is not finite under {chosen}: this model cannot be judged under that plan"
+                )
+            parts.append(part)
+    return joined(parts)
+
+
+def predictions_of(
+    model: nn.Module,
+    head: LanguageModelHead | None,
+    inputs: Mapping[str, Tensor],
+    labels: Tensor,
+    *,
+    filled_in: bool = False,
+    under: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Predictions:
+    """The outcome of one batch under the model as it is within `under()`: labels as in `scored`, or `filled_in`.
+
+    Labels that are filled in are of the very positions they stand at, as masked language models have them. With a
+    `head` (see `layerwise.measure.language.lm_head`) the logits of a text come in chunks of tokens, without one in
+    rows.
+    """
+    if labels.ndim == 1:
+        with under():
+            return scored(main_tensor(model(**inputs)), labels)
+    targets = labels if filled_in else _of_the_next(labels)
+    tokens = max(1, CHUNK // _vocabulary(model))
+    if head is not None:
+        with under():
+            states, output = head.states(inputs)
+        return _summed(targets, _by_token(head, states, output, inputs["input_ids"], targets, tokens))
+    rows = max(1, tokens // labels.shape[1])
+    parts = []
+    with under():
+        for start in range(0, len(labels), rows):
+            piece = slice(start, start + rows)
+            logits = main_tensor(model(**{name: value[piece] for name, value in inputs.items()}))
+            parts.append(_of_tokens(logits, targets[piece]))
+    return joined(parts)
+
+
+def scored(logits: Tensor, labels: Tensor) -> Predictions:
+    """The outcome of one batch.
+
+    `logits` are (batch, classes) with `labels` (batch,), or (batch, seq, vocabulary) with `labels` (batch, seq), where
+    the logits at a position predict the label of the next one, as in every causal language model of transformers.
+    """
+    if logits.ndim == 3:
+        return _of_tokens(logits, _of_the_next(labels))
+    nll = functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="none")
+    counted = labels != IGNORED
+    hit = (logits.argmax(-1) == labels) & counted
+    top5 = None
+    if logits.shape[-1] > TOP:
+        top5 = _numbers((logits.topk(TOP, dim=-1).indices == labels[:, None]).any(-1) & counted)
+    return Predictions(_numbers(hit), top5, _numbers(nll * counted), _numbers(counted))
+
+
+Part = tuple[Tensor, Tensor, Tensor]
+"""Some tokens: the row of each, its loss in nats, and whether it was the first choice."""
+
+
+def _of_the_next(labels: Tensor) -> Tensor:
+    """The target at each position, (batch, seq), where the label of the next one is."""
+    return functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+
+
+def _of_tokens(logits: Tensor, targets: Tensor) -> Predictions:
+    """The outcome of logits (batch, seq, vocabulary) at the positions that have a target, (batch, seq)."""
+    rows, columns = (targets != IGNORED).nonzero(as_tuple=True)
+    return _summed(targets, [(rows, *token_losses(logits[rows, columns], targets[rows, columns]))])
+
+
+def _by_token(
+    head: LanguageModelHead, states: Tensor, output: Any, ids: Tensor, targets: Tensor, tokens: int
+) -> Iterator[Part]:
+    """What came of the tokens that have a target, so many together."""
+    rows, columns = (targets != IGNORED).nonzero(as_tuple=True)
+    for start in range(0, len(rows), tokens):
+        row, column = rows[start : start + tokens], columns[start : start + tokens]
+        logits = head.logits(states[row, column], output, ids[row, column])
+        yield row, *token_losses(logits, targets[row, column])
+
+
+def _summed(targets: Tensor, parts: Iterable[Part]) -> Predictions:
+    """The predictions of each row of `targets` from what came of its tokens."""
+    hits, nats = np.zeros(len(targets)), np.zeros(len(targets))
+    for rows, nll, hit in parts:
+        np.add.at(nats, rows.cpu().numpy(), _numbers(nll))
+        np.add.at(hits, rows.cpu().numpy(), _numbers(hit))
+    return Predictions(hits, None, nats, _numbers((targets != IGNORED).sum(dim=1)))
+
+
+def _vocabulary(model: nn.Module) -> int:
+    """How many logits a token has; 1 where no configuration says so."""
+    config: Any = getattr(model, "config", None)
+    return 1 if config is None else int(config.get_text_config().vocab_size)
+
+
+def joined(parts: Sequence[Predictions]) -> Predictions:
+    """The outcomes of several batches, one after the other."""
+    top5 = [part.hits_top5 for part in parts if part.hits_top5 is not None]
+    return Predictions(
+        np.concatenate([part.hits for part in parts]),
+        np.concatenate(top5) if len(top5) == len(parts) else None,
+        np.concatenate([part.nll for part in parts]),
+        np.concatenate([part.scored for part in parts]),
+    )
+
+
+def _numbers(values: Tensor) -> Numbers:
+    return exact_on_cpu(values).numpy()

@@ -1,0 +1,101 @@
+"""The importance of every layer, from the rows of a diagnosis: what a growth schedule is allocated by.
+
+Importance is the effect of skipping a layer, in nats per token, with its interval. Three measures of a diagnosis hold
+it, and the first that is there is taken:
+
+    verdict     all layers together at the family-wise error rate, on all of the text (or the race's, with a budget)
+    racing      all layers and looks together, each layer on the text that settled it
+    ablation    the metric `skip`; each layer's own 95 % interval, the others not counted
+
+This module reads rows and needs no torch; `measured_importance` measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from layerwise.errors import MeasureError
+from layerwise.results.rows import Score
+from layerwise.schedule.allocation import Importance
+
+if TYPE_CHECKING:
+    from layerwise.measure.language.evaluation_data import EvalData
+    from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+    from layerwise.stack import Stack
+
+SOURCES = {
+    "verdict": "intervals of the verdicts, which hold for all layers together",
+    "racing": "intervals of the race, which hold for all layers together",
+    "ablation": "intervals of the ablation, at 95 % for each layer alone",
+}
+"""The measures that hold importance, the best first, and what their intervals are."""
+
+_DECISIONS = ("matters", "no_effect", "harmful", "unresolved")
+_SKIP = "skip"
+
+
+def importance_of(scores: Iterable[Score]) -> tuple[Importance, ...]:
+    """The importance of layers 0, 1, ... from the best of `SOURCES` among `scores`.
+
+    Raises `MeasureError` where there is none of them, where layers are missing, and where an effect has no interval.
+    """
+    rows = list(scores)
+    source = source_of(rows)
+    if source is None:
+        raise MeasureError(
+            "there are no rows of an ablation, and importance is what skipping a layer costs: ask for the part "
+            "ablation (layerwise diagnose MODEL --text PATH --parts ablation)"
+        )
+    of_layer = {int(row.subject): row for row in rows if _holds(row, source)}
+    depth = 1 + max(int(row.subject.partition(".")[0]) for row in rows if _about_layer(row, source))
+    missing = [str(layer) for layer in range(depth) if layer not in of_layer]
+    if missing:
+        raise MeasureError(
+            f"the rows of measure {source} have no effect of skipping layer {', '.join(missing)}, so the layers cannot "
+            "be compared; carry the diagnosis on to its end"
+        )
+    return tuple(_importance(of_layer[layer]) for layer in range(depth))
+
+
+def source_of(scores: Iterable[Score]) -> str | None:
+    """Which of `SOURCES` importance is taken from; `None` where there is none of them."""
+    there = {source for row in scores for source in SOURCES if _holds(row, source)}
+    return next((source for source in SOURCES if source in there), None)
+
+
+def measured_importance(
+    stack: Stack, data: EvalData, *, seed: int = 0, rule: VerdictCriterion | None = None
+) -> tuple[Importance, ...]:
+    """The importance of the layers of `stack` on `data`: each is skipped, and nothing else is measured.
+
+    The intervals are those of the verdicts. Raises what `verdicts` and `intervention_losses` raise.
+    """
+    from layerwise.measure.interventions.ablation import skip_keys, skips
+    from layerwise.measure.interventions.intervention import intervention_losses
+    from layerwise.measure.stats.verdicts import verdicts
+    from layerwise.plan import Plan
+
+    losses = intervention_losses(stack, skips(stack.depth), data)
+    baseline = str(Plan.identity(stack.depth))
+    return importance_of(verdicts(losses, baseline, skip_keys(stack.depth), seed=seed, rule=rule))
+
+
+def _holds(row: Score, source: str) -> bool:
+    """Whether a row is the effect of skipping one layer, by this measure."""
+    metrics = (_SKIP,) if source == "ablation" else _DECISIONS
+    return row.measure == source and row.task == "all" and row.metric in metrics and row.subject.isdecimal()
+
+
+def _about_layer(row: Score, source: str) -> bool:
+    """Whether a row names a layer, or a half of one: an intervention that was left out shows among the others."""
+    return row.measure == source and row.subject.partition(".")[0].isdecimal()
+
+
+def _importance(row: Score) -> Importance:
+    if row.low is None or row.high is None:
+        raise MeasureError(
+            f"the effect of skipping layer {row.subject} has no interval, since the text has too few documents: "
+            "diagnose on more text, or on shorter windows (--max-length)"
+        )
+    return Importance(row.value, row.low, row.high)

@@ -1,0 +1,155 @@
+"""Manipulation: how the loss grows with the size of a change, strategy by strategy, and with the volume of a branch.
+
+The founding experiment found that "only scaling by 0.9 survives". It compared a change of 10 % of the weights' norm
+with changes of 100 % and more. Here every strategy of `layerwise.measure.interventions.perturbations` is measured at
+the same sizes ||dW|| / ||W||, so that a curve says what the *kind* of change costs. Beside them stands the clean volume
+gate: what a layer (or one of its two branches) adds to the residual stream, times alpha. Scaling all matrices by 0.9 is
+not that: it scales attention logits and values by 0.81 each and the product inside a gated MLP by even less.
+
+Rows of measure `manipulation`, task `all`, in nats per token, with interval, p, Holm's p over the layers, mde:
+
+    <strategy>:<size>   subject `12`; strategies scale, noise, low_rank, interpolate, copy, predict
+    gate:<alpha>        subjects `12`, `12.attn`, `12.mlp`; alpha 0 skips, alpha 1 is the untouched model
+
+each with its band `@no_effect`. Sizes and alphas are written as `%g`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from layerwise.errors import MeasureError
+from layerwise.measure.interventions.intervention import (
+    Apply,
+    CleanBatch,
+    Intervention,
+    InterventionContext,
+    ResultCache,
+    intervention_losses,
+)
+from layerwise.measure.interventions.perturbations import STRATEGIES, Perturbations, Strategy
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.minibatches import minibatches
+from layerwise.measure.stats.differences import ArmLosses, differences
+from layerwise.measure.weights.prediction import predict_layer
+from layerwise.plan import Plan
+from layerwise.plan.sublayer import SUBLAYERS, Sublayer, named
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.stack.weights import layer_weights
+
+PERTURBATION_CURVES = "manipulation"
+GATE = "gate"
+
+SIZES = (0.05, 0.1, 0.2, 0.5, 1.0)
+"""From half the published scaling to the loss of every matrix."""
+
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1)
+
+LARGEST_BATCH = 1024
+"""Tokens that run together."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """One point of a curve: what is done, and the row it becomes."""
+
+    intervention: Intervention
+    subject: str
+    metric: str
+
+    @property
+    def arm(self) -> ArmLosses:
+        return ArmLosses(self.intervention.key, self.subject, self.metric)
+
+
+def perturbation_curves(
+    stack: Stack,
+    data: EvalData,
+    *,
+    sizes: Sequence[float] = SIZES,
+    alphas: Sequence[float] = ALPHAS,
+    layers: Sequence[int] | None = None,
+    seed: int = 0,
+    cache: ResultCache | None = None,
+) -> list[Score]:
+    """What each change of each of `layers` (all of them) costs on `data`: hundreds of points, each on all of it.
+
+    A curve's shape needs fewer tokens than a verdict: give a part of a long text
+    (`layerwise.measure.language.evaluation_data.sample`). The module says which rows come back. A point that does not
+    exist is left out: a strategy whose line ends before the size, neighbours of another shape, a branch of a block that
+    cannot be split (`cache.log` is called). `seed` draws the noise and the resamples. Raises `MeasureError` for sizes
+    that are not positive, alphas that are not finite, and weights that are not finite.
+    """
+    _check(sizes, alphas)
+    chosen = range(stack.depth) if layers is None else sorted(set(layers))
+    displacements = Perturbations(stack, seed, predict_layer)
+    moves = [
+        _moved(displacements, layer, strategy, size)
+        for layer in chosen
+        for strategy in STRATEGIES
+        for size in sizes
+        if displacements.exists(layer, strategy, size)
+    ]
+    gates = {part: [_gated(layer, part, alpha) for layer in chosen for alpha in alphas] for part in (None, *SUBLAYERS)}
+    points = [*moves, *(point for group in gates.values() for point in group)]
+    # Batches without much padding: hundreds of points are run on them.
+    tight = replace(data, batches=minibatches(data, LARGEST_BATCH))
+    losses = intervention_losses(stack, [point.intervention for point in points], tight, cache)
+    baseline = str(Plan.identity(stack.depth))
+    return [
+        score
+        for group in (moves, *gates.values())
+        for score in differences(
+            PERTURBATION_CURVES, losses, baseline, [point.arm for point in group], seed=seed, by_task=False
+        )
+    ]
+
+
+def _moved(displacements: Perturbations, layer: int, strategy: Strategy, size: float) -> _Point:
+    metric = f"{strategy}:{size:g}"
+    prepare = partial(_with_weights, displacements, strategy, size)
+    return _Point(Intervention(layer, metric, prepare), str(layer), metric)
+
+
+def _gated(layer: int, part: Sublayer | None, alpha: float) -> _Point:
+    metric = f"{GATE}:{alpha:g}"
+    if part is None:
+        return _Point(Intervention(layer, metric, partial(_gate, alpha)), str(layer), metric)
+    name = f"{GATE}.{part}:{alpha:g}"
+    return _Point(Intervention(layer, name, partial(_gate_branch, part, alpha)), named(layer, part), metric)
+
+
+def _with_weights(displacements: Perturbations, strategy: Strategy, size: float, context: InterventionContext) -> Apply:
+    own = layer_weights(context.stack, context.layer)
+    moved = displacements.at(context.layer, strategy, size)
+    # Narrowed before it moves: not every device has float64.
+    stored = {name: value.to(own[name].dtype).to(own[name].device) for name, value in moved.items()}
+    return context.with_weights(stored)
+
+
+def _gate(alpha: float, context: InterventionContext) -> Apply:
+    def apply(one: CleanBatch) -> Tensor:
+        # lerp is exact at both ends: alpha 0 is the state, alpha 1 is what the layer returns.
+        return torch.lerp(one.state, context.stack.apply(context.layer, one.state, one.captured), alpha)
+
+    return apply
+
+
+def _gate_branch(part: Sublayer, alpha: float, context: InterventionContext) -> Apply:
+    return context.with_branch(part, lambda one: lambda output: alpha * output)
+
+
+def _check(sizes: Sequence[float], alphas: Sequence[float]) -> None:
+    for size in sizes:
+        if not (math.isfinite(size) and size > 0):
+            raise MeasureError(f"a change of size {size:g} was asked for: sizes are shares of the norm, such as 0.1")
+    for alpha in alphas:
+        if not math.isfinite(alpha):
+            raise MeasureError(f"a gate of {alpha:g} was asked for: give a number such as 0.9, or 0 to skip")

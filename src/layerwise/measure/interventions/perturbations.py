@@ -1,0 +1,214 @@
+"""Six ways to move a layer's weights by exactly the same distance.
+
+To ask which change a layer survives, the changes must be of one size. The size here is
+
+    ||dW||_F / ||W||_F      over all matrices of the layer together; gains and biases stay as they are
+
+and every strategy goes along a straight line to its own end until that size is reached:
+
+    scale        W (1 - size); the published "scaling by 0.9" is size 0.1, and size 1 leaves no matrix
+    noise        a Gaussian direction, every matrix in proportion to its own norm
+    low_rank     each matrix towards its best approximation of the highest rank that is at least so far away
+    interpolate  towards the mean of the two neighbouring layers (the one neighbour, at an end)
+    copy         towards the layer before (the first: towards the second)
+    predict      towards what a ridge regression on others predicts, see `layerwise.measure.weights.predictability`
+
+A point further away than the end of its line does not exist, and is left out. Arithmetic is in float64, on the CPU
+where the device of the weights has none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from layerwise.errors import MeasureError
+from layerwise.measure.recovery.damage import generator
+from layerwise.measure.stats.float64 import exact
+from layerwise.stack import Stack
+from layerwise.stack.weights import layer_weights
+
+Strategy = Literal["scale", "noise", "low_rank", "interpolate", "copy", "predict"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+
+Weights = Mapping[str, Tensor]
+Predict = Callable[[Stack, int], Weights]
+
+
+def matrices(stack: Stack, layer: int) -> dict[str, Tensor]:
+    """The parameters of one layer that have two or more axes, in float64.
+
+    Raises `MeasureError` for one that is not finite, naming layer and tensor.
+    """
+    weights = {name: exact(weight) for name, weight in layer_weights(stack, layer).items() if weight.ndim >= 2}
+    for name, weight in weights.items():
+        if not weight.isfinite().all():
+            raise MeasureError(
+                f"{name} of layer {layer} holds values that are not finite, so no change of it has a size; "
+                "check the checkpoint"
+            )
+    return weights
+
+
+def relative_size(changed: Weights, weights: Weights) -> float:
+    """`||changed - weights||_F / ||weights||_F` over all tensors together, in float64.
+
+    >>> relative_size({"w": torch.tensor([[0.0, 0.0]])}, {"w": torch.tensor([[3.0, 4.0]])})
+    1.0
+    """
+    distance = _norm([exact(changed[name]) - exact(weight) for name, weight in weights.items()])
+    return distance / _norm([exact(weight) for weight in weights.values()])
+
+
+def towards(weights: Weights, end: Weights, size: float) -> dict[str, Tensor] | None:
+    """The point at relative distance `size` on the line from `weights` to `end`; `None` where it lies beyond `end`."""
+    reach = relative_size(end, weights)
+    if size == 0:
+        return dict(weights)
+    if reach < size:
+        return None
+    share = size / reach
+    return {name: weight + share * (end[name] - weight) for name, weight in weights.items()}
+
+
+class Perturbations:
+    """The moved weights of every layer of one model, by strategy and size.
+
+    `predict` gives the predicted weights of a layer; without it that strategy does not exist. `seed` draws the noise.
+    """
+
+    def __init__(self, stack: Stack, seed: int, predict: Predict | None = None) -> None:
+        self._stack = stack
+        self._seed = seed
+        self._predict = predict
+        # Layers are visited in order, and the decompositions of one are large: only the last one is kept.
+        self._spectra = lru_cache(maxsize=1)(self._decomposed)
+        # Predictions are costly, and asked for twice: does the point exist, and where is it?
+        self._prediction = lru_cache(maxsize=None)(self._predicted)
+
+    def exists(self, layer: int, strategy: Strategy, size: float) -> bool:
+        """Whether `strategy` moves that far: always for scale, noise and low rank up to size 1, never from zeros."""
+        weights = matrices(self._stack, layer)
+        if not any(weight.any() for weight in weights.values()):
+            return False
+        if strategy in ("scale", "noise"):
+            return True
+        if strategy == "low_rank":
+            return size <= 1
+        end = self._end(layer, strategy)
+        return end is not None and relative_size(end, weights) >= size
+
+    def at(self, layer: int, strategy: Strategy, size: float) -> dict[str, Tensor]:
+        """The layer's matrices, moved; the other parameters are not among them.
+
+        Raises `MeasureError` where the strategy does not move that far (see `exists`).
+        """
+        weights = matrices(self._stack, layer)
+        moved: dict[str, Tensor] | None
+        if strategy == "scale":
+            moved = {name: weight * (1 - size) for name, weight in weights.items()}
+        elif strategy == "noise":
+            moved = {name: weight + size * noise for (name, weight), noise in self._noise(layer, weights)}
+        elif strategy == "low_rank":
+            moved = self._low_rank(layer, weights, size)
+        else:
+            end = self._end(layer, strategy)
+            moved = None if end is None else towards(weights, end, size)
+        if moved is None:
+            raise MeasureError(f"{strategy} of layer {layer} does not move as far as size {size:g}; ask for less")
+        return moved
+
+    def _noise(self, layer: int, weights: Weights) -> list[tuple[tuple[str, Tensor], Tensor]]:
+        """Every matrix with noise of exactly its norm."""
+        draw = generator(self._seed, layer)
+        pairs = []
+        for name, weight in sorted(weights.items()):
+            noise = torch.randn(weight.shape, generator=draw, dtype=torch.float64).to(weight.device)
+            pairs.append(((name, weight), noise * (weight.norm() / noise.norm())))
+        return pairs
+
+    def _low_rank(self, layer: int, weights: Weights, size: float) -> dict[str, Tensor] | None:
+        if size > 1:
+            return None
+        moved = {}
+        for name, (left, values, right) in self._spectra(layer).items():
+            if not values.any():
+                moved[name] = weights[name]  # every approximation of a matrix of zeros is the matrix
+                continue
+            # Entry r is the relative distance to the best approximation of rank r; rank 0 is the zero matrix.
+            squares = values.square()
+            tails = squares.flip(0).cumsum(0).flip(0)
+            distances = torch.cat([(tails / tails[0]).sqrt(), torch.zeros_like(values[:1])])
+            rank = _highest_rank(distances, size, rows=len(left))
+            share = min(1.0, size / float(distances[rank])) if size else 0.0
+            kept = torch.where(torch.arange(len(values), device=values.device) < rank, values, values * (1 - share))
+            moved[name] = ((left * kept) @ right).reshape(weights[name].shape)
+        return moved
+
+    def _decomposed(self, layer: int) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+        factors = {}
+        for name, weight in matrices(self._stack, layer).items():
+            left, values, right = torch.linalg.svd(weight.flatten(0, -2), full_matrices=False)
+            factors[name] = (left, values, right)
+        return factors
+
+    def _predicted(self, layer: int) -> Weights | None:
+        if self._predict is None:
+            return None
+        try:
+            return {name: exact(weight) for name, weight in self._predict(self._stack, layer).items()}
+        except MeasureError:  # this layer has no neighbours to be predicted from
+            return None
+
+    def _end(self, layer: int, strategy: Strategy) -> Weights | None:
+        """The other end of a strategy's line; `None` where this layer has none, such as beside one of other shapes."""
+        weights = matrices(self._stack, layer)
+        if strategy == "predict":
+            end = self._prediction(layer)
+            return None if end is None else {name: end.get(name, weight) for name, weight in weights.items()}
+        sources = _neighbours(layer, self._stack.depth) if strategy == "interpolate" else (layer - 1 if layer else 1,)
+        others = [matrices(self._stack, source) for source in sources]
+        if any(_shapes(other) != _shapes(weights) for other in others):
+            return None
+        return {
+            name: sum((other[name] for other in others), torch.zeros_like(weights[name])) / len(others)
+            for name in weights
+        }
+
+
+def _highest_rank(distances: Tensor, size: float, rows: int) -> int:
+    """The highest rank whose best approximation is at least `size` away; exactly `size` is enough.
+
+    `distances` (values + 1,) holds the relative distance of each rank from 0. Singular values are known to one unit of
+    rounding of the largest for each row or column, whichever are more, and a distance is the norm of up to
+    `len(distances)` of them: a size is exactly a distance where no more than that lies between them.
+
+    >>> distances = torch.tensor([1.0, 0.6, 0.0], dtype=torch.float64)
+    >>> [_highest_rank(distances, size, rows=2) for size in (1.0, 0.7, 0.6, 0.6 + 1e-16, 0.5, 0.0)]
+    [0, 0, 1, 1, 1, 2]
+    """
+    if not size:
+        return len(distances) - 1
+    known = torch.finfo(distances.dtype).eps * max(rows, len(distances)) * math.sqrt(len(distances))
+    return int(((distances >= size - known) & (distances > 0)).nonzero().max())
+
+
+def _neighbours(layer: int, depth: int) -> tuple[int, ...]:
+    """
+    >>> _neighbours(0, 12), _neighbours(5, 12), _neighbours(11, 12)
+    ((1,), (4, 6), (10,))
+    """
+    return tuple(other for other in (layer - 1, layer + 1) if 0 <= other < depth)
+
+
+def _shapes(weights: Weights) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(weight.shape) for name, weight in weights.items()}
+
+
+def _norm(tensors: Sequence[Tensor]) -> float:
+    return math.sqrt(math.fsum(float(tensor.square().sum()) for tensor in tensors))

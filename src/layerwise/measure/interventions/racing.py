@@ -1,0 +1,339 @@
+"""Racing: stop spending text on layers whose verdict is settled.
+
+"Which layers can go?" needs few documents for a layer that is worth a nat, and many for one that is worth nothing. The
+race looks at the documents in stages, each twice as many as before, and after every look drops the layers whose
+simultaneous interval settles the question (`VerdictCriterion.settles`). `alpha` is shared by the L layers and the K
+possible looks, half of it for the first look, so the chance of any wrong decision at any look stays below `alpha`,
+whenever the race stops (Bonferroni over layers and looks, as in Maron and Moore 1994: a time-uniform bound at the looks
+that are made; those of Howard et al. 2021 and of Waudby-Smith and Ramdas 2024 hold at every document, and are wider for
+it).
+
+Four things keep the decisions honest and the race cheap:
+
+    many short documents  a look reads the beginning of each document
+    (`layerwise.measure.interventions.document_starts`), because
+                          documents are the units, and never fewer than 32 of them
+    pooled strata         every look has documents of every stratum in the shares of their tokens, and an effect keeps
+                          the mix of the whole text (`layerwise.measure.stats.strata`); small strata are taken together
+    rare documents        a layer may be worth nothing on most documents and much on a few. `no_effect` and `harmful`,
+                          by which a layer may go, wait until a kind of document that makes up 4 % of the text has been
+                          missed with probability below `alpha / 2L`, or until all documents are read
+    fresh text            harm is confirmed on documents that came after those that suggested it
+
+A layer that all of the text could not settle, as its interval shrinks with the root of the documents, leaves the race
+as `unresolved`. The verdicts and their words are those of `layerwise.measure.stats.verdicts`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from layerwise.measure.interventions.ablation import refuse_shallow, skip_keys, skips
+from layerwise.measure.interventions.document_starts import beginnings
+from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
+from layerwise.measure.language.evaluation_data import (
+    FEWEST_DOCUMENTS,
+    WHOLE,
+    EvalData,
+    Piece,
+    pieces,
+    portion,
+    shuffled,
+)
+from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
+from layerwise.measure.stats.strata import Effect, Strata, stratified
+from layerwise.measure.stats.verdict_criterion import Decision, VerdictCriterion
+from layerwise.measure.stats.verdicts import SELECTION, below_zero, detectable, refuse_too_little
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss, Score
+from layerwise.stack import Stack
+
+RACING = "racing"
+RACE = "race"
+
+FIRST_LOOK = 32
+"""Documents of the first look: Student's intervals at the small levels of a race are not to be trusted on fewer."""
+
+FEWEST_OF_STRATUM = 16
+"""Documents of each stratum at the first look; a stratum that holds less than half of the tokens is pooled."""
+
+RARE = 0.04
+"""The share of the documents that must not be missed before a layer is said to be worth nothing."""
+
+LIKELY = 2.0
+"""Standard errors by which an effect may still move when a race decides whether more text could settle it."""
+
+Measure = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
+"""The losses of the untouched model and of skipping each of these layers, on these pieces of text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Where one layer left the race: the decision, the effect it rests on, and the text that was spent on it.
+
+    `limit` is what stands behind the decision, as the `mde` of a verdict.
+    """
+
+    decision: Decision
+    effect: Effect
+    limit: float
+    documents: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RaceResult:
+    """How every layer finished, after how many looks, and what that took.
+
+    `spent` and `full` count layer evaluations times tokens: of the race, confirmation included, and of skipping every
+    layer on all of the text.
+    """
+
+    finishes: Mapping[int, Finish]
+    looks: int
+    spent: int
+    full: int
+
+
+def racing(
+    stack: Stack,
+    data: EvalData,
+    *,
+    budget: int | None = None,
+    seed: int = 0,
+    rule: VerdictCriterion | None = None,
+    cache: ResultCache | None = None,
+) -> list[Score]:
+    """Race the layers of `stack` on `data`; at most `budget` scored tokens are spent on any of them, or one look.
+
+    Rows: for every layer its decision (`matters`, `no_effect`, `harmful`, `unresolved`) with the effect, its
+    simultaneous interval, what stands behind the decision as `mde`, and the documents and tokens spent; for the
+    subject `race` the metrics `evaluations` and `evaluations_full` (layer evaluations times tokens, of the race and of
+    skipping every layer on all of the text), `share` and `looks`.
+
+    Raises `MeasureError` for fewer than 4 layers, and for too little text.
+    """
+    refuse_shallow(stack)
+    cache = cache or ResultCache()
+    candidates = skips(stack.depth)
+    few = data.documents < FEWEST_DOCUMENTS  # then their windows are the units
+    short, whole = (data, pieces(data)) if few else beginnings(data, seed=seed)
+
+    def measure(layers: Collection[int], text: Sequence[Piece]) -> list[Loss]:
+        return intervention_losses(stack, [candidates[layer] for layer in layers], portion(short, text), cache)
+
+    return rows(race(measure, stack.depth, pieces(short), whole=whole, budget=budget, seed=seed, rule=rule))
+
+
+def race(
+    measure: Measure,
+    depth: int,
+    lengths: Mapping[Piece, int],
+    *,
+    whole: Mapping[Piece, int] | None = None,
+    budget: int | None = None,
+    seed: int = 0,
+    rule: VerdictCriterion | None = None,
+) -> RaceResult:
+    """Race `depth` layers over pieces of text, each with its length in scored tokens; `measure` does the work.
+
+    `whole` has the lengths of the pieces where `lengths` are those of their beginnings: the mix of the text, and what
+    measuring all of it takes. Each look asks only for the text it adds, and only for the layers that are still in.
+    """
+    whole = whole or lengths
+    strata = Strata.of(whole).pooled(FEWEST_OF_STRATUM / FIRST_LOOK)
+    looks = _looks(shuffled(lengths, seed), lengths, strata, budget)
+    running = _Race(measure, depth, lengths, whole, strata, rule or VerdictCriterion(), len(looks))
+    for added in looks:
+        running.look(added)
+        if not running.left:
+            break
+    full = sum(whole.values()) * _evaluations(range(depth), depth)
+    return RaceResult(running.finishes, running.looks, running.spent, full)
+
+
+def rows(result: RaceResult) -> list[Score]:
+    """A race as rows; `racing` says which."""
+    scores = [
+        Score(
+            RACING, str(layer), "all", finish.decision, finish.effect.value, finish.effect.low, finish.effect.high,
+            mde=finish.limit, documents=finish.documents, tokens=finish.tokens,
+        )
+        for layer, finish in sorted(result.finishes.items())
+    ]  # fmt: skip
+    figures = {
+        "evaluations": result.spent,
+        "evaluations_full": result.full,
+        "share": result.spent / result.full,
+        "looks": result.looks,
+    }
+    return [*scores, *(Score(RACING, RACE, "all", name, float(value)) for name, value in figures.items())]
+
+
+def rare_documents(layers: int, rule: VerdictCriterion) -> int:
+    """Documents among which a kind that makes up 4 % of the text is missing with probability `alpha / 2 layers`.
+
+    >>> rare_documents(12, VerdictCriterion()), rare_documents(30, VerdictCriterion())
+    (152, 174)
+    """
+    return math.ceil(math.log(rule.alpha / (2 * layers)) / math.log(1 - RARE))
+
+
+@dataclass
+class _Race:
+    """A race under way: the losses so far, which layers are candidates for harm since when, and how the others ended.
+
+    `losses` has one list a look; the candidates of a look are confirmed on the lists after it.
+    """
+
+    measure: Measure
+    depth: int
+    lengths: Mapping[Piece, int]
+    whole: Mapping[Piece, int]
+    strata: Strata
+    rule: VerdictCriterion
+    planned: int
+    losses: list[list[Loss]] = field(default_factory=list)
+    candidates: dict[int, int] = field(default_factory=dict)
+    finishes: dict[int, Finish] = field(default_factory=dict)
+    read: set[Piece] = field(default_factory=set)
+    spent: int = 0
+
+    def __post_init__(self) -> None:
+        self.keys = skip_keys(self.depth)
+        self.baseline = str(Plan.identity(self.depth))
+
+    @property
+    def looks(self) -> int:
+        """How many looks were made."""
+        return len(self.losses)
+
+    @property
+    def comparisons(self) -> float:
+        """Among how many intervals at `alpha` together one of this look counts.
+
+        Half of `alpha` is for the first look, which most layers need no other after; the rest is shared equally.
+        """
+        share = 1.0 if self.planned == 1 else 0.5 if self.looks == 1 else 0.5 / (self.planned - 1)
+        return self.depth / share
+
+    @property
+    def level(self) -> float:
+        """The error rate of one interval of this look."""
+        return self.rule.alpha / self.comparisons
+
+    @property
+    def left(self) -> list[int]:
+        """The layers still in the race."""
+        return [layer for layer in self.keys if layer not in self.finishes]
+
+    def look(self, added: Sequence[Piece]) -> None:
+        """Read more text for the layers still in, and let go those that it settles; the last look settles all."""
+        running = self.left
+        self.losses.append(self.measure(running, added))
+        self.read.update(added)
+        self.spent += sum(self.lengths[piece] for piece in added) * _evaluations(running, self.depth)
+        grid = self._grid(running, 0)
+        refuse_too_little(grid)
+        harmful = self._confirmed(running)
+        for layer, effect in zip(running, self._effects(grid, running), strict=True):
+            decision = self._decision(effect, layer in harmful)
+            if decision is None and below_zero(effect) < SELECTION:
+                self.candidates.setdefault(layer, self.looks)
+            if decision is not None:
+                self.finishes[layer] = self._finish(decision, effect, grid)
+
+    def _decision(self, effect: Effect, harmful: bool) -> Decision | None:
+        """What this look settles for one layer; `None` where it stays in the race."""
+        settled: Decision | None = "harmful" if harmful else self.rule.settles(effect)
+        enough = len(self.read) >= min(len(self.lengths), rare_documents(self.depth, self.rule))
+        if settled == "matters" or (settled is not None and enough):
+            return settled
+        if self.looks == self.planned or self._hopeless(effect):
+            return "matters" if effect.low > 0 else "unresolved"
+        return None
+
+    def _hopeless(self, effect: Effect) -> bool:
+        """Whether all of the text will not settle a layer.
+
+        An interval shrinks with the root of what is read. It will not do where it would hold both zero and the margin
+        wherever the effect is likely to lie.
+        """
+        reach = (effect.high - effect.low) / 2 * math.sqrt(self._share_read())
+        return reach >= self.rule.margin and abs(effect.value) + LIKELY * effect.error < reach
+
+    def _share_read(self) -> float:
+        """The share of the pieces that were read, stratum by stratum, in the strata's shares of all tokens."""
+        there, read = (Counter(self.strata.of_task[task] for task, _, _ in each) for each in (self.lengths, self.read))
+        return sum(weight * read[name] / there[name] for name, weight in self.strata.weight.items())
+
+    def _confirmed(self, running: Sequence[int]) -> set[int]:
+        """The candidates whose effect is below 0 on the text that came after they were chosen."""
+        layers = set()
+        for layer in running:
+            if layer in self.candidates:
+                grid = self._grid([layer], self.candidates[layer])
+                enough = grid.by_unit(grid.tokens).size >= FEWEST_UNITS
+                if enough and below_zero(self._effects(grid, [layer])[0]) < self.level:
+                    layers.add(layer)
+        return layers
+
+    def _effects(self, grid: Grid, layers: Sequence[int]) -> list[Effect]:
+        keys = [self.keys[layer] for layer in layers]
+        return stratified(grid, self.baseline, keys, self.strata, 1 - self.level)
+
+    def _grid(self, layers: Collection[int], since: int) -> Grid:
+        """The losses of these layers from the look `since` on; a beginning stands for the whole piece of text."""
+        wanted = {self.baseline, *(self.keys[layer] for layer in layers)}
+        grid = arrange(row for look in self.losses[since:] for row in look if row.plan in wanted)
+        scale = np.array([self._scale(*cell) for cell in grid.cells])
+        return replace(grid, nll=grid.nll * scale, tokens=grid.tokens * scale)
+
+    def _scale(self, task: str, document: str, window: int) -> float:
+        piece = (task, document, WHOLE)
+        piece = piece if piece in self.lengths else (task, document, window)
+        return self.whole[piece] / self.lengths[piece]
+
+    def _finish(self, decision: Decision, effect: Effect, grid: Grid) -> Finish:
+        limit = max(abs(effect.low), abs(effect.high))
+        if decision != "no_effect":
+            limit = detectable(effect, self.comparisons, self.rule)
+        tokens = sum(self.lengths[piece] for piece in self.read)
+        return Finish(decision, effect, limit, grid.documents(), tokens)
+
+
+def _looks(
+    order: Sequence[Piece], lengths: Mapping[Piece, int], strata: Strata, budget: int | None
+) -> list[list[Piece]]:
+    """The text that each look adds: 32 documents over the strata in the shares of their tokens, then as many again.
+
+    The first look is always made; a further one only where the budget, in scored tokens, pays for all of it.
+    """
+    queues: dict[str, list[Piece]] = {name: [] for name in strata.weight}
+    for piece in order:
+        queues[strata.of_task[piece[0]]].append(piece)
+    looks: list[list[Piece]] = []
+    taken = dict.fromkeys(queues, 0)
+    spent, until = 0, FIRST_LOOK
+    while sum(taken.values()) < len(order):
+        added: list[Piece] = []
+        for name, queue in queues.items():
+            share = max(FEWEST_OF_STRATUM, math.ceil(until * strata.weight[name])) if until < len(order) else len(queue)
+            added += queue[taken[name] : share]
+            taken[name] = max(taken[name], min(share, len(queue)))
+        spent += sum(lengths[piece] for piece in added)
+        if looks and budget is not None and spent > budget:
+            break
+        looks.append(added)
+        until *= 2
+    return [look for look in looks if look]
+
+
+def _evaluations(layers: Collection[int], depth: int) -> int:
+    """Layer evaluations of the clean model and of skipping each of `layers`, with the shared beginnings shared."""
+    return depth + sum(depth - layer - 1 for layer in layers)

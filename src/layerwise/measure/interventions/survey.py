@@ -1,0 +1,281 @@
+"""A survey of what one model survives: its layers in order, in any order, and fewer and fewer of them.
+
+    sequential                        all layers in order
+    random                         all layers, a fresh uniform order for every batch
+    kept 6 even sequential            six layers, kept by a rule (see `layerwise.plan.layer_subsets`), in order
+    kept 6 even random             the same layers, a fresh order for every batch
+    without 3 sequential              all layers but one, in order; `without 3 random` in the orders of `random`
+    fixed orders                      100 orders, each over all examples: the spread from order to order
+
+Every draw depends on the seed, the condition and the number of the batch, never on the model, so that two models are
+always compared on the same images under the same orders. A random order may happen to be the original one: of three
+layers one in six is. Such batches are counted apart and are not part of `random`, which would else be flattered by
+them where few layers are kept.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from layerwise.errors import MeasureError, RunError
+from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate
+from layerwise.measure.settings import check_counts, check_seed
+from layerwise.plan import Plan
+from layerwise.plan.edits import skip
+from layerwise.plan.layer_subsets import RULES, layer_subset, shuffled_subset
+from layerwise.stack import Stack
+
+SEQUENTIAL = "sequential"
+RANDOM_ORDER = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationGrid:
+    """The conditions that a survey evaluates.
+
+    `orders` is how many fixed orders are tried, `draws` how many batches at least the examples are cut into where every
+    batch draws anew, `layer_subset` how many layers are kept (all numbers below the depth if `None`), by which `rules`,
+    and `layers` whether each layer is evaluated by itself: left out, and at every position.
+    """
+
+    orders: int = 100
+    draws: int = 16
+    kept: tuple[int, ...] | None = None
+    rules: tuple[str, ...] = RULES
+    layers: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        check_counts(orders=self.orders, draws=self.draws)
+
+    def batch_size(self, examples: int) -> int:
+        """How many of the examples run under one order, where every batch draws anew."""
+        return max(1, min(BATCH, examples // self.draws))
+
+    def depths(self, depth: int) -> tuple[int, ...]:
+        """The numbers of layers kept, greatest first."""
+        counts = range(1, depth) if self.kept is None else self.kept
+        return tuple(sorted((count for count in counts if count < depth), reverse=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One thing to survive: `count` layers kept by `rule`, or all of them, or all `without` one; in order or not."""
+
+    count: int
+    rule: str | None
+    in_order: bool
+    without: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As the task of a score has it."""
+        order = SEQUENTIAL if self.in_order else RANDOM_ORDER
+        if self.without is not None:
+            return f"without {self.without} {order}"
+        return order if self.rule is None else f"kept {self.count} {self.rule} {order}"
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the plan differs from batch to batch."""
+        return not self.in_order or self.rule == "random"
+
+    def plan(self, depth: int, seed: int, batch: int) -> Plan:
+        """The plan of one batch."""
+        plan = self.order(depth, seed, batch)
+        return plan if self.without is None else skip(plan, self.without)
+
+    def order(self, depth: int, seed: int, batch: int) -> Plan:
+        """The plan of one batch with the layer that is left out still in it.
+
+        The layers that are kept do not depend on the order they run in, nor an order on the layer left out of it.
+        """
+        subset = random.Random(f"{seed}/kept/{self.count}/{self.rule}/{batch}")
+        layers = tuple(range(depth)) if self.rule is None else layer_subset(depth, self.count, self.rule, subset)
+        if self.in_order:
+            return Plan.of(layers)
+        whole = replace(self, without=None).name
+        return shuffled_subset(layers, random.Random(f"{seed}/{whole}/{batch}"))
+
+
+def conditions(depth: int, grid: EvaluationGrid) -> Iterator[Condition]:
+    """Every condition of a survey, the plain ones first."""
+    if depth < 2:
+        raise MeasureError("a model of one layer has no order and nothing to leave out; take one of two or more layers")
+    yield Condition(depth, None, True)
+    yield Condition(depth, None, False)
+    for rule in grid.rules:
+        for count in grid.depths(depth):
+            yield Condition(count, rule, True)
+            if count > 1:
+                yield Condition(count, rule, False)
+    for layer in range(depth if grid.layers else 0):
+        yield Condition(depth, None, True, without=layer)
+        yield Condition(depth, None, False, without=layer)
+
+
+@dataclass(frozen=True, slots=True)
+class Identical:
+    """Random orders that happened to be the original one: how many of the draws, and the accuracy on their examples."""
+
+    draws: int
+    identical: int
+    accuracy: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey:
+    """What one model did: an outcome for each condition, the accuracy and loss under each fixed order.
+
+    In outcomes of random order, examples whose order happened to be the original one have `scored == 0`. Of a model
+    that predicts where its layers stand, `positions` has for every position how many answers were right and how many
+    there were, in each batch: (2, batches); of one trained in order `probed` has the same for a probe of its states.
+    """
+
+    depth: int
+    outcomes: Mapping[str, Predictions]
+    orders: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    identical: Mapping[str, Identical] = field(default_factory=dict)
+    positions: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    probed: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Write everything as one `.npz` of plain arrays."""
+        arrays: dict[str, Any] = {"depth": np.array(self.depth)}
+        for name, outcome in self.outcomes.items():
+            parts = {"hits": outcome.hits, "nll": outcome.nll, "scored": outcome.scored, "top5": outcome.hits_top5}
+            arrays |= {f"{name}|{part}": values for part, values in parts.items() if values is not None}
+        for plan, pair in self.orders.items():
+            arrays[f"{plan}|order"] = np.array(pair)
+        for name, identical in self.identical.items():
+            share = math.nan if identical.accuracy is None else identical.accuracy
+            arrays[f"{name}|identical"] = np.array([identical.draws, identical.identical, share])
+        for name, answers in (("position", self.positions), ("probed", self.probed)):
+            arrays |= {f"{place}|{name}": counts for place, counts in answers.items()}
+        draft = path.with_suffix(".draft.npz")
+        np.savez_compressed(draft, **arrays)
+        draft.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Survey:
+        """Read what `save` wrote. Raises `RunError` for a file that is damaged or holds something else."""
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return cls._of({name: arrays[name] for name in arrays.files})
+        except (OSError, EOFError, BadZipFile, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            raise RunError(
+                f"{path} does not hold the survey of a model ({type(error).__name__}: {error}); remove it, and the "
+                "model is surveyed anew"
+            ) from error
+
+    @classmethod
+    def _of(cls, arrays: Mapping[str, NDArray[Any]]) -> Survey:
+        """A survey from the arrays that `save` makes of it."""
+        names = [name.removesuffix("|hits") for name in arrays if name.endswith("|hits")]
+        outcomes = {
+            name: Predictions(
+                arrays[f"{name}|hits"], arrays.get(f"{name}|top5"), arrays[f"{name}|nll"], arrays[f"{name}|scored"]
+            )
+            for name in names
+        }
+        orders = {
+            name.removesuffix("|order"): (float(values[0]), float(values[1]))
+            for name, values in arrays.items()
+            if name.endswith("|order")
+        }
+        identical = {
+            name.removesuffix("|identical"): Identical(
+                int(values[0]), int(values[1]), None if math.isnan(values[2]) else float(values[2])
+            )
+            for name, values in arrays.items()
+            if name.endswith("|identical")
+        }
+        return cls(
+            int(arrays["depth"]), outcomes, orders, identical, _answers(arrays, "position"), _answers(arrays, "probed")
+        )
+
+
+def _answers(arrays: Mapping[str, NDArray[Any]], name: str) -> dict[int, NDArray[np.float64]]:
+    """The answers of a kind, by position; a survey that kept no more than their sums has them as one batch."""
+    return {
+        int(key.removesuffix(f"|{name}")): values.astype(np.float64).reshape(2, -1)
+        for key, values in arrays.items()
+        if key.endswith(f"|{name}")
+    }
+
+
+Progress = Callable[[int, int], None]
+"""Told how many conditions are done, and how many there are."""
+
+
+def survey(
+    stack: Stack,
+    examples: Any,
+    collate: Callable[[Sequence[Any]], dict[str, Tensor]],
+    grid: EvaluationGrid,
+    *,
+    only: Sequence[Condition] | None = None,
+    progress: Progress | None = None,
+) -> Survey:
+    """Ask one model all questions, or the conditions of `only` and no fixed orders. The model is run in place."""
+    chosen = tuple(conditions(stack.depth, grid)) if only is None else tuple(only)
+    orders = _fixed_orders(stack.depth, grid) if only is None else ()
+    total = len(chosen) + len(orders)
+    outcomes: dict[str, Predictions] = {}
+    identical: dict[str, Identical] = {}
+    by_order: dict[str, tuple[float, float]] = {}
+    for number, condition in enumerate(chosen):
+        outcome, apart = _evaluate_condition(stack, examples, collate, condition, grid)
+        outcomes[condition.name] = outcome
+        if apart is not None:
+            identical[condition.name] = apart
+        if progress is not None:
+            progress(number + 1, total)
+    for number, plan in enumerate(orders, start=len(chosen) + 1):
+        under = evaluate(stack, plan, examples, collate)
+        by_order[str(plan)] = (under.accuracy, under.mean_nll)
+        if progress is not None:
+            progress(number, total)
+    return Survey(stack.depth, outcomes, by_order, identical)
+
+
+def _evaluate_condition(
+    stack: Stack, examples: Any, collate: Any, condition: Condition, grid: EvaluationGrid
+) -> tuple[Predictions, Identical | None]:
+    if not condition.drawn:
+        return evaluate(stack, condition.plan(stack.depth, grid.seed, 0), examples, collate), None
+    size = grid.batch_size(len(examples))
+    plan_of = partial(condition.plan, stack.depth, grid.seed)
+    outcome = evaluate(stack, plan_of, examples, collate, batch_size=size)
+    if condition.in_order:
+        return outcome, None
+    orders = [condition.order(stack.depth, grid.seed, batch).order() for batch in range(-(-len(examples) // size))]
+    original = [list(order) == sorted(order) for order in orders]
+    return _apart(outcome, np.repeat(original, size)[: len(outcome.hits)], original)
+
+
+def _apart(outcome: Predictions, mask: Any, original: Sequence[bool]) -> tuple[Predictions, Identical]:
+    """The outcome without the examples of `mask`, and those by themselves."""
+    accuracy = float(outcome.hits[mask].sum() / outcome.scored[mask].sum()) if mask.any() else None
+    keep = ~mask
+    top5 = None if outcome.hits_top5 is None else outcome.hits_top5 * keep
+    rest = Predictions(outcome.hits * keep, top5, outcome.nll * keep, outcome.scored * keep)
+    return rest, Identical(len(original), sum(original), accuracy)
+
+
+def _fixed_orders(depth: int, grid: EvaluationGrid) -> tuple[Plan, ...]:
+    layers = tuple(range(depth))
+    drawn = (shuffled_subset(layers, random.Random(f"{grid.seed}/fixed/{n}")) for n in range(grid.orders))
+    return tuple(dict.fromkeys(drawn))  # of few layers there are few orders

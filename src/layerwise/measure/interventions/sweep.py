@@ -1,0 +1,281 @@
+"""The sweep: every plan on every window, each layer evaluation that plans share done once.
+
+A sweep is a pure function from a stack, plans and windows to `Loss` rows. What it will cost is known before it starts
+(`cost_estimate`), what is already in a run is left out, and each plan's rows are handed on the moment they exist, so
+that nothing finished can be lost. Batches depend on the text alone: a resumed sweep computes the very same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from layerwise.data.batches import AnyBatch
+from layerwise.data.text.corpus import Corpus
+from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.language.evaluation_data import EvalData, tokenize
+from layerwise.measure.language.loss import WindowLoss, window_losses
+from layerwise.plan import Plan
+from layerwise.plan.member import GIVEN, Member
+from layerwise.results.rows import Loss, PlanRecord
+from layerwise.stack import Stack
+from layerwise.stack.executors.graph import Graph, GraphExecutor, build
+from layerwise.stack.inputs import evaluating
+
+Sink = Callable[[Sequence[Loss]], None]
+Finished = Callable[[str, str, int], frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CostEstimate:
+    """What a sweep costs, known beforehand: layer evaluations and heads, each times the tokens they run on.
+
+    `evaluations` is the lower bound of one batch when nothing is finished yet (unique apply nodes of the graph),
+    `naive` what one plan at a time would take. `layer_tokens` and `head_tokens` are what is left to do over all
+    batches.
+    """
+
+    evaluations: int
+    naive: int
+    plans: int
+    layer_tokens: int
+    head_tokens: int
+
+
+@dataclass(slots=True)
+class CostMeter:
+    """What a sweep has done so far: layer evaluations (times tokens), heads (times tokens), and the seconds of each."""
+
+    layer_tokens: int = 0
+    head_tokens: int = 0
+    layer_seconds: float = 0.0
+    head_seconds: float = 0.0
+    most_live: int = 0
+
+    def add(self, tokens: int, evaluations: int, layer_seconds: float, head_seconds: float) -> None:
+        """Note one more plan's end: the layer evaluations that led to it, one head, and the seconds of each."""
+        self.layer_tokens += evaluations * tokens
+        self.head_tokens += tokens
+        self.layer_seconds += layer_seconds
+        self.head_seconds += head_seconds
+
+    def seconds_left(self, estimate: CostEstimate) -> float | None:
+        """The time to go at the measured cost of a layer and of a head; `None` before both are known."""
+        if not (self.layer_tokens and self.head_tokens):
+            return None
+        layers = (estimate.layer_tokens - self.layer_tokens) * self.layer_seconds / self.layer_tokens
+        heads = (estimate.head_tokens - self.head_tokens) * self.head_seconds / self.head_tokens
+        return layers + heads
+
+
+Progress = Callable[[CostMeter, CostEstimate], None]
+
+
+def sweep(
+    stack: Stack,
+    plans: Iterable[Plan | Member | str],
+    corpus: Corpus | EvalData,
+    *,
+    sink: Sink | None = None,
+    finished: Finished | None = None,
+    progress: Progress | None = None,
+) -> list[Loss]:
+    """The loss of every plan, and of the identity plan, on every window of `corpus`: one row each.
+
+    The identity plan is always measured, and before any other: differences to it are what a sweep is for, so that one
+    that is stopped has something to report. `sink` receives rows as soon as
+    they exist, `finished(task, document, window)` names the plans a window already has rows for (they are neither
+    computed nor returned). A `Corpus` is read with the default window and batch size; pass a `EvalData` for others.
+
+    Raises `MeasureError` when a plan gives non-finite logits: at once for the identity plan; for others at the end,
+    with their names, after every other row has been handed on.
+    """
+    data = corpus if isinstance(corpus, EvalData) else tokenize(stack, corpus)
+    work = _Work.of(with_identity(stack, plans), data, finished or _nothing)
+    return _Sweep(stack, work, sink or _ignore, progress or _silent).rows()
+
+
+def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
+    """The distinct plans to run, the identity first; each is checked against the model."""
+    distinct = {Plan.identity(stack.depth): None}
+    for item in plans:
+        plan = item.plan if isinstance(item, Member) else Plan.parse(item)
+        stack.check(plan)
+        distinct.setdefault(plan)
+    return tuple(distinct)
+
+
+def runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Member, ...], tuple[str, ...]]:
+    """The members whose plans the model can run, and a sentence for every family that others were left out of.
+
+    A plan that is there for itself (`GIVEN`) is not left out: what the model says against it is raised.
+    """
+    kept: list[Member] = []
+    reasons: dict[str, list[UnsupportedModel]] = {}
+    for member in members:
+        try:
+            stack.check(member.plan)
+        except UnsupportedModel as refusal:
+            if member.family == GIVEN:
+                raise
+            reasons.setdefault(member.family, []).append(refusal)
+        else:
+            kept.append(member)
+    left_out = tuple(
+        f"{len(messages)} plan{'s' * (len(messages) != 1)} of {family} left out: {messages[0]}"
+        for family, messages in reasons.items()
+    )
+    return tuple(kept), left_out
+
+
+def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
+    """Why each plan is in a sweep and what it costs, as rows."""
+    records = []
+    for member in members:
+        cost = member.plan.cost()
+        records.append(
+            PlanRecord(
+                str(member.plan), member.family, member.strategy, member.affected, member.draw,
+                cost.evaluations, cost.stages, cost.weights, cost.slots,
+            )
+        )  # fmt: skip
+    return records
+
+
+def cost_estimate(
+    stack: Stack, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None
+) -> CostEstimate:
+    """What a sweep of `plans` over `data` will cost, leaving out what is finished."""
+    return _Work.of(plans, data, finished or _nothing).estimate
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """One batch, the graph of the plans it still needs, and the plans that each of its windows has rows for."""
+
+    batch: AnyBatch
+    graph: Graph
+    done: tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a sweep has to do, batch by batch, and what that will cost."""
+
+    pieces: tuple[_Piece, ...]
+    estimate: CostEstimate
+
+    @classmethod
+    def of(cls, plans: Sequence[Plan], data: EvalData, finished: Finished) -> _Work:
+        graphs: dict[tuple[Plan, ...], Graph] = {tuple(plans): build(plans)}
+        pieces = []
+        for batch in data.batches:
+            done = tuple(finished(window.task, window.document, window.index) for window in batch.windows)
+            everywhere = frozenset.intersection(*done)
+            missing = tuple(plan for plan in plans if str(plan) not in everywhere) if everywhere else tuple(plans)
+            if missing not in graphs:
+                graphs[missing] = build(missing)
+            pieces.append(_Piece(batch, graphs[missing], done))
+        whole = graphs[tuple(plans)]
+        layer_tokens = sum(piece.graph.evaluations * piece.batch.size for piece in pieces)
+        head_tokens = sum(piece.graph.heads * piece.batch.size for piece in pieces)
+        return cls(tuple(pieces), CostEstimate(whole.evaluations, whole.naive, len(plans), layer_tokens, head_tokens))
+
+
+@dataclass
+class _Sweep:
+    """One sweep under way: its work, where its rows go, and what it has spent."""
+
+    stack: Stack
+    work: _Work
+    sink: Sink
+    progress: Progress
+    meter: CostMeter = field(default_factory=CostMeter)
+    broken: dict[Plan, str] = field(default_factory=dict)
+
+    def rows(self) -> list[Loss]:
+        self.progress(self.meter, self.work.estimate)
+        rows: list[Loss] = []
+        with evaluating(self.stack.model), torch.inference_mode():
+            first: Plan | None = Plan.identity(self.stack.depth)
+            for piece in self.work.pieces:
+                if piece.graph.ends:
+                    rows.extend(self._batch(piece, first))
+                    first = None
+        if self.broken:
+            plan, document = next(iter(self.broken.items()))
+            raise MeasureError(
+                f"{len(self.broken)} of {self.work.estimate.plans} plans gave non-finite losses, first {str(plan)!r} "
+                f"on {document!r}; they have no rows there. Every other row is kept: leave those plans "
+                "out, or use --dtype float32"
+            )
+        return rows
+
+    def _batch(self, piece: _Piece, first: Plan | None) -> list[Loss]:
+        """The rows of one batch; those of the plan `first` before the others."""
+        batch, graph = piece.batch, piece.graph
+        plans_at = defaultdict(list)
+        for plan, node in graph.ends.items():
+            plans_at[node].append(plan)
+        captured = self.stack.capture(**{name: value.to(self.stack.device) for name, value in batch.inputs.items()})
+        walk = GraphExecutor(
+            graph,
+            lambda layer, state, part, source: self.stack.apply(layer, state, captured, part, source),
+            captured.state,
+            first,
+        )
+        rows: list[Loss] = []
+        walked = 0
+        clock = time.perf_counter()
+        for node, state in walk.states():
+            reached = time.perf_counter()
+            losses = window_losses(self.stack, state, batch)
+            for plan in plans_at[node]:
+                fresh = self._rows(plan, piece, losses)
+                self.sink(fresh)
+                rows.extend(fresh)
+            done = time.perf_counter()
+            self.meter.add(batch.size, walk.evaluated - walked, reached - clock, done - reached)
+            walked, clock = walk.evaluated, done
+            self.progress(self.meter, self.work.estimate)
+        self.meter.most_live = max(self.meter.most_live, walk.most_live)
+        return rows
+
+    def _rows(self, plan: Plan, piece: _Piece, losses: Sequence[WindowLoss]) -> list[Loss]:
+        """The rows of one plan on one batch; none at all when one of its losses is not finite."""
+        text = str(plan)
+        rows = []
+        for window, done, loss in zip(piece.batch.windows, piece.done, losses, strict=True):
+            if not math.isfinite(loss.nll):
+                self._note_broken(plan, window.document)
+                return []
+            if text not in done:
+                rows.append(Loss(text, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits))
+        return rows
+
+    def _note_broken(self, plan: Plan, document: str) -> None:
+        if plan == Plan.identity(self.stack.depth):
+            raise MeasureError(
+                f"the model itself ({plan}) gives non-finite logits on document {document!r}, before "
+                "any plan changes it; "
+                "check the checkpoint, or use --dtype float32"
+            )
+        self.broken.setdefault(plan, document)
+
+
+def _ignore(rows: Sequence[Loss]) -> None:
+    """The sink of a sweep whose caller only wants the returned rows."""
+
+
+def _nothing(task: str, document: str, window: int) -> frozenset[str]:
+    """What is finished in a sweep that starts afresh."""
+    return frozenset()
+
+
+def _silent(meter: CostMeter, estimate: CostEstimate) -> None:
+    """The progress of a sweep that nobody watches."""

@@ -1,0 +1,1 @@
+"""Language: evaluation text, losses, and tests of what a language model knows."""

@@ -1,0 +1,102 @@
+"""The null of a language model: what a table of token pairs loses on the same text.
+
+A model that does not beat it has learned nothing that needs layers, and a comparison of ways to train its layers says
+nothing: what lets them rest wins. The table is counted on the text to train on, and smoothed towards single tokens as a
+hierarchical Dirichlet model smooths (MacKay and Peto 1995, "A hierarchical Dirichlet language model"):
+
+    p(b) = (n(b) + 1) / (n + V)          p(b | a) = (n(a b) + k p(b)) / (n(a) + k)
+
+with n the counts (n(a) of the tokens that another follows), V the greatest token id + 1, and k the one of `STRENGTHS`
+that loses least on the text to select on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerwise.errors import MeasureError
+
+STRENGTHS = tuple(float(4**power) for power in range(8))
+"""The values of k that are tried: from 1 to 16,384 tokens."""
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BigramModel:
+    """Counts of tokens and of pairs of neighbours, and the `strength` k of the smoothing.
+
+    `singles` has the shape (vocabulary,), and so has `followed`, which leaves out the last token of every text; `pairs`
+    are sorted keys, a * vocabulary + b, and `counts` theirs.
+    """
+
+    singles: Ids
+    followed: Ids
+    pairs: Ids
+    counts: Ids
+    strength: float
+
+    @classmethod
+    def of(cls, texts: Iterable[Sequence[int]], selecting: Iterable[Sequence[int]] = ()) -> BigramModel:
+        """Count the token ids of `texts`, and choose the strength by those of `selecting`; a middle one without any.
+
+        Raises `MeasureError` where no text has a pair.
+
+        >>> table = BigramModel.of([[0, 1, 0, 1, 0, 1]])
+        >>> table.singles.tolist(), table.counts.tolist()
+        ([3, 3], [3, 2])
+        """
+        sequences = [np.asarray(ids, dtype=np.int64) for ids in texts]
+        if not any(len(ids) > 1 for ids in sequences):
+            raise MeasureError("there is no pair of tokens to count: no text has two")
+        vocabulary = 1 + max(int(ids.max()) for ids in sequences if len(ids))
+        singles = np.bincount(np.concatenate(sequences), minlength=vocabulary)
+        followed = np.bincount(np.concatenate([ids[:-1] for ids in sequences]), minlength=vocabulary)
+        keys = np.concatenate([ids[:-1] * vocabulary + ids[1:] for ids in sequences])
+        pairs, counts = np.unique(keys, return_counts=True)
+        table = cls(singles, followed, pairs, counts, STRENGTHS[len(STRENGTHS) // 2])
+        before, after = _neighbours(selecting)
+        if not len(after):
+            return table
+        tried = [cls(singles, followed, pairs, counts, strength) for strength in STRENGTHS]
+        return min(tried, key=lambda each: float(each.nll(before, after).sum()))
+
+    def nll(self, before: Ids, after: Ids) -> NDArray[np.float64]:
+        """Nats of every token of `after`, given the one in `before`; both of one shape. Ids beyond the vocabulary are
+        as likely as those that never occurred."""
+        single = self.single_nll(after)
+        vocabulary = len(self.singles)
+        known = (before < vocabulary) & (after < vocabulary)
+        keys = np.where(known, before * vocabulary + after, -1)
+        places = np.minimum(np.searchsorted(self.pairs, keys), len(self.pairs) - 1)
+        together = np.where(self.pairs[places] == keys, self.counts[places], 0)
+        alone = self._counted(self.followed, before)
+        odds = (together + self.strength * np.exp(-single)) / (alone + self.strength)
+        return -np.log(odds)
+
+    def single_nll(self, tokens: Ids) -> NDArray[np.float64]:
+        """Nats of every token by its own frequency, in the shape of `tokens`."""
+        return -np.log((self._counted(self.singles, tokens) + 1) / (self.singles.sum() + len(self.singles)))
+
+    def _counted(self, counts: Ids, tokens: Ids) -> Ids:
+        last = len(counts) - 1
+        return np.where(tokens <= last, counts[np.minimum(tokens, last)], 0)
+
+
+def _neighbours(texts: Iterable[Sequence[int]]) -> tuple[Ids, Ids]:
+    """Every token that has one before it, and the one before it."""
+    both = list(_pairs(texts))
+    if not both:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate([ids[:-1] for ids in both]), np.concatenate([ids[1:] for ids in both])
+
+
+def _pairs(texts: Iterable[Sequence[int]]) -> Iterator[Ids]:
+    for ids in texts:
+        tokens = np.asarray(ids, dtype=np.int64)
+        if len(tokens) > 1:
+            yield tokens

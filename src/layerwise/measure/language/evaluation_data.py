@@ -1,0 +1,271 @@
+"""A reading: a corpus as one model sees it, cut and batched, with everything that fixes the numbers written down."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from layerwise.data.batches import AnyBatch, batches, regrouped
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.tokens import Objective, Window, windows
+from layerwise.errors import DataError, MeasureError
+from layerwise.measure.settings import BATCH_TOKENS
+from layerwise.measure.stats.grid import FEWEST_UNITS, Cell, resampling_unit
+from layerwise.stack import Stack
+from layerwise.stack.max_length import longest_input
+
+# A piece of text: task, document, and the window of it; or `WHOLE` for the whole document.
+Piece = tuple[str, str, int]
+WHOLE = -1
+
+# The longest window by default: long enough for context to matter, short enough for a laptop.
+WINDOW = 512
+
+FEWEST_DOCUMENTS = 16
+"""Below this a half would have too few documents for an interval, and windows take their place."""
+
+SHORTEST = 8
+"""Tokens below which no window is worth proposing: nothing can be said of a model that has read so little."""
+
+
+@dataclass(frozen=True)
+class EvalData:
+    """Batches of windows, the objective they are scored by, and the name and digest of the text they come from.
+
+    In `answer_tasks` of the corpus every document is a prompt with an answer, so that an exact match means something.
+    """
+
+    name: str
+    digest: str
+    length: int
+    objective: Objective | None
+    batches: tuple[AnyBatch, ...]
+    answer_tasks: tuple[str, ...] = ()
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """Every window, in the order of the batches."""
+        return tuple(window for batch in self.batches for window in batch.windows)
+
+    @property
+    def cells(self) -> frozenset[Cell]:
+        """What the losses of the windows are known by: task, document, index."""
+        return frozenset((window.task, window.document, window.index) for window in self.windows)
+
+    @property
+    def documents(self) -> int:
+        """How many documents are read."""
+        return len({(window.task, window.document) for window in self.windows})
+
+    @property
+    def units(self) -> int:
+        """How many documents, or where these are few windows, an interval can be taken over."""
+        return self.documents if resampling_unit(self.documents) == "document" else len(self.windows)
+
+    @property
+    def scored_answer_tasks(self) -> tuple[str, ...]:
+        """Those of `answer_tasks` of which a window is read: few tokens need not reach all of them."""
+        tasks = {window.task for window in self.windows}
+        return tuple(task for task in self.answer_tasks if task in tasks)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are scored."""
+        return sum(window.scored for window in self.windows)
+
+
+def tokenize(
+    stack: Stack,
+    corpus: Corpus,
+    *,
+    length: int | None = None,
+    tokens: int | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+    seed: int = 0,
+) -> EvalData:
+    """`corpus` as `stack` will read it: windows of at most `length` tokens, at most `tokens` scored in all.
+
+    Decoders are scored on the next token, masked language models on a seeded 15 % of masked tokens: only these are
+    scored, and `tokens` bounds them. Raises `DataError` for a model without a tokenizer, `MeasureError` for one that is
+    not a language model.
+    """
+    objective = objective_of(stack)
+    tokenizer = stack.tokenizer
+    if tokenizer is None:
+        raise DataError(
+            f"{stack.source.name} has no tokenizer beside it, so it cannot read text; give one with "
+            "--tokenizer FOLDER_OR_FILE"
+        )
+    positions = longest_input(stack.model)
+    length = length or min(WINDOW, positions or WINDOW)
+    cut = windows(corpus, tokenizer, length, tokens, seed, objective=objective, positions=positions)
+    padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
+    made = batches(cut, batch_tokens, padding, tokenizer.mask_token_id)
+    _refuse_foreign_tokens(stack, made)
+    answers = tuple(sorted({document.task for document in corpus.documents if document.answer_start is not None}))
+    return EvalData(corpus.name, _digest(corpus, cut, objective), length, objective, made, answers)
+
+
+def refuse_too_little(data: EvalData) -> None:
+    """Raise `MeasureError` for a text of too few documents and windows for any interval, and so for any conclusion."""
+    lacking = too_little(data)
+    if lacking is not None:
+        raise MeasureError(lacking)
+
+
+def too_little(data: EvalData, parts: int = 1) -> str | None:
+    """What is wrong with a text of fewer than 8 units, and what to give instead; `None` for one of enough.
+
+    `data` is one of so many equal `parts` into which the text was split.
+    """
+    if data.units >= FEWEST_UNITS:
+        return None
+    count = len(data.windows)
+    what = "the text" if parts == 1 else f"a part of {parts} of the text"
+    description = f"{data.name}: {what} makes {count} window{'s' * (count != 1)} of {data.tokens} scored tokens"
+    needed = f"an interval, and so any conclusion, needs at least {FEWEST_UNITS} windows or documents"
+    shorter = sum(window.scored_until - window.scored_from for window in data.windows) // FEWEST_UNITS
+    cut = f", or shorter windows (--max-length {shorter})" if shorter >= SHORTEST else ""
+    return f"{description}, and {needed}: give a text of {parts * FEWEST_UNITS * data.length:,} tokens or more{cut}"
+
+
+def pieces(data: EvalData, fewest: int = FEWEST_DOCUMENTS) -> dict[Piece, int]:
+    """What a reading can be split into, with its scored tokens: its documents, or windows where there are not `fewest`
+    of them.
+    """
+    whole = data.documents >= fewest
+    lengths: dict[Piece, int] = {}
+    for window in data.windows:
+        piece = (window.task, window.document, WHOLE if whole else window.index)
+        lengths[piece] = lengths.get(piece, 0) + window.scored
+    return lengths
+
+
+def portion(data: EvalData, chosen: Collection[Piece]) -> EvalData:
+    """The same reading of some of its pieces: the same windows, targets and masks, batched anew."""
+    wanted = frozenset(chosen)
+    kept = [
+        window
+        for window in data.windows
+        if not wanted.isdisjoint((window.task, window.document, index) for index in (WHOLE, window.index))
+    ]
+    return replace(data, batches=regrouped(data.batches, kept))
+
+
+def shuffled(chosen: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
+    """Pieces in a seeded order of which every beginning holds the tasks in nearly their shares."""
+    tasks: dict[str, list[Piece]] = {}
+    for piece in sorted(chosen):
+        tasks.setdefault(piece[0], []).append(piece)
+    ranked: list[tuple[float, Piece]] = []
+    for task, mine in tasks.items():
+        draw = random.Random(f"{seed}/{task}")
+        draw.shuffle(mine)
+        ranked += [((place + draw.random()) / len(mine), name) for place, name in enumerate(mine)]
+    return tuple(name for _, name in sorted(ranked))
+
+
+def split(data: EvalData, seed: int) -> tuple[EvalData, EvalData]:
+    """Two halves that share no document (no window, where documents are few), in the proportions of the tasks.
+
+    Raises `DataError` when there is a single window.
+    """
+    order = shuffled(pieces(data), seed)
+    if len(order) < 2:
+        raise DataError(
+            f"{data.name} is a single window of {data.tokens} tokens, and it has to be split in two halves: give "
+            "a longer text, or shorter windows with --max-length"
+        )
+    return portion(data, order[::2]), portion(data, order[1::2])
+
+
+def groups(data: EvalData, count: int, seed: int) -> tuple[EvalData, ...]:
+    """`count` parts that share no unit of resampling, in the proportions of the tasks; the whole where units are fewer
+    than `count`.
+    """
+    order = shuffled(pieces(data, FEWEST_UNITS), seed)
+    if len(order) < count:
+        return (data,)
+    # One run of the order after the other: every run of it holds the tasks in nearly their shares.
+    ends = [len(order) * number // count for number in range(count + 1)]
+    return tuple(portion(data, order[start:end]) for start, end in pairwise(ends))
+
+
+def sample(data: EvalData, tokens: int, seed: int) -> EvalData:
+    """A part of `data` with at most `tokens` scored tokens, of at least 8 units where the text has them.
+
+    It is spread over documents and tasks: one window of every document, then a second one, and so on. No window may
+    take more than an eighth of the tokens: of a longer one the beginning is read (answers are never cut), and its
+    document is called `<document>, windows of <scored>`, since the losses are others than those of whole windows.
+    """
+    if data.tokens <= tokens:
+        return data
+    cut = shortened(data, max(1, tokens // FEWEST_UNITS))
+    of_document: dict[Piece, list[Window]] = {}
+    for window in data.windows:
+        of_document.setdefault((window.task, window.document, WHOLE), []).append(window)
+    queue = [sorted(of_document[piece], key=lambda window: window.index) for piece in shuffled(of_document, seed)]
+    kept: list[Window] = []
+    spent = 0
+    while queue := [mine for mine in queue if mine]:
+        for mine in queue:
+            window = mine.pop(0)
+            scored = cut.get(window, window).scored
+            if kept and spent + scored > tokens:
+                return replace(data, batches=regrouped(data.batches, kept, cut))
+            kept.append(window)
+            spent += scored
+    return replace(data, batches=regrouped(data.batches, kept, cut))
+
+
+def shortened(data: EvalData, scored: int) -> dict[Window, Window]:
+    """What stands in for the windows of documents of which one scores more than `scored` tokens; answers stay whole.
+
+    Such a document is called `<document>, windows of <scored>`, since the losses are others than those of its windows.
+    """
+    long = {
+        (window.task, window.document)
+        for window in data.windows
+        if window.scored > scored and window.task not in data.answer_tasks
+    }
+    return {
+        window: replace(window.beginning(scored), document=f"{window.document}, windows of {scored}")
+        for window in data.windows
+        if (window.task, window.document) in long
+    }
+
+
+def _digest(corpus: Corpus, cut: Sequence[Window], objective: Objective) -> str:
+    """SHA-256 over the texts and over what the tokenizer and the settings made of them."""
+    digest = hashlib.sha256(f"{corpus.digest} {objective}\n".encode())
+    for window in cut:
+        whole = (window.document, window.index, window.ids, window.scored_from, window.scored_until)
+        digest.update(repr(whole if window.masked is None else (*whole, window.masked)).encode())
+    return digest.hexdigest()
+
+
+def objective_of(stack: Stack) -> Objective:
+    """What the model was trained to predict, read off the head that its class name states."""
+    name = type(stack.model).__name__
+    if name.endswith(("ForCausalLM", "LMHeadModel", "LMHead")):
+        return "next_token"
+    if name.endswith("ForMaskedLM"):
+        return "masked_token"
+    raise MeasureError(
+        f"{name} is not a language model with a head, so text has no loss under it; load a "
+        "...ForCausalLM or ...ForMaskedLM "
+        "checkpoint, or pass your own batches in Python"
+    )
+
+
+def _refuse_foreign_tokens(stack: Stack, made: Sequence[AnyBatch]) -> None:
+    vocabulary = int(stack.text_config.vocab_size)
+    largest = max(int(batch.inputs["input_ids"].max()) for batch in made)
+    if largest >= vocabulary:
+        raise DataError(
+            f"the tokenizer gives token id {largest}, but the model's vocabulary has {vocabulary}: "
+            "this tokenizer belongs to another model; give the right one with --tokenizer"
+        )

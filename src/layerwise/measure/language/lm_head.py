@@ -1,0 +1,118 @@
+"""The head of a language model apart from its body, so that logits exist for some tokens at a time.
+
+A vocabulary of 50,257 takes 201 kB a token for logits in float32, and several times that until they are a loss. The
+body, the part of the model that holds its blocks, is run once, in place under whatever plan there is, and its last
+states are kept; the model is then run on pieces of them, its body answering with the piece. That this gives the model's
+own logits is proved on random tokens, or there is no such head (`find_head`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from layerwise.stack import Stack
+from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LanguageModelHead:
+    """What `model` does with the last states of `body`, token by token."""
+
+    model: nn.Module
+    body: nn.Module
+
+    def states(self, inputs: Mapping[str, Any]) -> tuple[Tensor, Any]:
+        """The last states of the body, (batch, seq, width), and all that it returned; the head does not run."""
+        outputs: list[Any] = []
+
+        def read(module: nn.Module, args: Any, output: Any) -> None:
+            outputs.append(output)
+            raise _Read
+
+        handle = self.body.register_forward_hook(read)
+        try:
+            with suppress(_Read):
+                self.model(**accepted(self.model, inputs))
+        finally:
+            handle.remove()
+        return main_tensor(outputs[0]), outputs[0]
+
+    def logits(self, states: Tensor, output: Any, ids: Tensor) -> Tensor:
+        """The logits (rows, vocabulary) of `states` (rows, width) that are among those of `output`; `ids` (rows,)."""
+        with _answering(self.body, _with_states(output, states[None])):
+            predicted = main_tensor(self.model(**accepted(self.model, {"input_ids": ids[None]})))
+        return predicted[0]
+
+
+def find_head(stack: Stack) -> LanguageModelHead | None:
+    """The head of the model of `stack`, which runs no plan now; `None` where none is seen to act on every token alone.
+
+    Tried as its body is everything that holds the list of blocks, the outermost first.
+    """
+    model = stack.model
+    inputs = example_inputs(model)
+    if inputs is None or "input_ids" not in inputs:
+        return None
+    names = stack.path.split(".")[:-1]
+    with evaluating(model), torch.inference_mode():
+        own = main_tensor(model(**accepted(model, inputs)))
+        for count in range(1, len(names) + 1):
+            head = LanguageModelHead(model, model.get_submodule(".".join(names[:count])))
+            if own.ndim == 3 and _proved(head, inputs, own):
+                return head
+    return None
+
+
+def _proved(head: LanguageModelHead, inputs: Mapping[str, Tensor], own: Tensor) -> bool:
+    """Whether every third token alone, of both rows as one row, has the logits among the model's `own`."""
+    try:
+        states, output = head.states(inputs)
+        if own.shape[:2] != states.shape[:2]:
+            return False
+        some = torch.arange(0, own.shape[0] * own.shape[1], 3, device=own.device)
+        logits = head.logits(states.flatten(0, 1)[some], output, inputs["input_ids"].flatten()[some])
+    # A head that needs every token, or more of its body, fails in its own way.
+    except (RuntimeError, IndexError, TypeError, ValueError, KeyError, AttributeError):
+        return False
+    return _alike(logits, own.flatten(0, 1)[some])
+
+
+class _Read(Exception):
+    """Ends a forward pass when the body has returned."""
+
+
+@contextmanager
+def _answering(body: nn.Module, output: Any) -> Iterator[None]:
+    """Within the context `body` returns `output` for any input."""
+    own = body.__dict__.get("forward")
+    body.__dict__["forward"] = lambda *args, **kwargs: output
+    try:
+        yield
+    finally:
+        if own is None:
+            del body.__dict__["forward"]
+        else:
+            body.__dict__["forward"] = own
+
+
+def _with_states(output: Any, states: Tensor) -> Any:
+    """What a body returned, with other states and nothing that belongs to the old ones."""
+    if isinstance(output, Tensor):
+        return states
+    if isinstance(output, tuple):
+        return (states, *[None] * (len(output) - 1))
+    return type(output)(last_hidden_state=states)
+
+
+def _alike(actual: Tensor, own: Tensor) -> bool:
+    """Whether logits differ by rounding alone: a sum over the width errs by about a unit of rounding of its size."""
+    if actual.shape != own.shape:
+        return False
+    error, size = (torch.linalg.vector_norm(each.float()) for each in (actual - own, own))
+    return bool(error <= 16 * torch.finfo(own.dtype).eps * size)

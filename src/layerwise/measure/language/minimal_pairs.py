@@ -1,0 +1,268 @@
+"""Which sentence of a minimal pair a model prefers, as rows: accuracy by paradigm, by phenomenon and over all.
+
+A pair counts 1 where the acceptable text is the more likely one, 1/2 where both are equally likely, else 0; a model
+that knows nothing is right half the time. One paradigm is a proportion with Wilson's interval. Several are averaged
+with equal weight, as BLiMP is reported, whatever number of pairs each has, and so are their intervals (`interval`): the
+paradigms are what they are, their pairs are a sample. A bootstrap within paradigms says the same of a thousand pairs
+each; of few it is too narrow, and has no width at all where each paradigm's pairs agree with one another.
+
+A model can fail on a pair because it does not know the words, so the rows say how many words it knows: `coverage` is
+the share of words that hold no unknown token, `whole_words` the share that are one token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
+from layerwise.data.text.passages import Passage, words
+from layerwise.errors import MeasureError
+from layerwise.measure.language.pseudo_likelihood import BATCH_TOKENS, SentenceScorer, TooLong, log_likelihoods
+from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.statistics import wilson
+from layerwise.results.rows import Score
+
+CHANCE = 0.5
+ALL, PHENOMENON, PARADIGM = "all", "phenomenon:", "paradigm:"
+TIES, SKIPPED = "ties", "skipped"
+
+Preferences = NDArray[np.float64]
+"""One number a pair: 1 right, 0.5 undecided, 0 wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParadigmResult:
+    """How a model judged the pairs of one paradigm: `right`, `tied` and `wrong` of them; `skipped` were too long."""
+
+    paradigm: str
+    phenomenon: str
+    right: int
+    tied: int
+    wrong: int
+    skipped: int = 0
+
+    @property
+    def pairs(self) -> int:
+        """The pairs that were judged."""
+        return self.right + self.tied + self.wrong
+
+    @property
+    def accuracy(self) -> float:
+        """The share that was right, ties as half."""
+        return (self.right + 0.5 * self.tied) / self.pairs
+
+
+def preferences(
+    scorer: SentenceScorer,
+    pairs: Sequence[MinimalPair],
+    *,
+    temperature: float = 1.0,
+    batch_tokens: int = BATCH_TOKENS,
+    too_long: TooLong = "refuse",
+    progress: Callable[[float], None] | None = None,
+) -> Preferences:
+    """1, 0.5 or 0 for each pair, shape (pairs,), `nan` where one of its texts is too long and `too_long` is "skip".
+
+    A pair whose likelihoods differ by no more than rounding is undecided: the rows of one batch may round differently,
+    and a model that knows nothing would then prefer the text that comes first, or last.
+
+    Raises what `log_likelihoods` raises.
+    """
+    passages = [
+        passage
+        for pair in pairs
+        for passage in (Passage(pair.good, pair.good_start), Passage(pair.bad, pair.bad_start))
+    ]
+    likelihoods = log_likelihoods(
+        scorer, passages, temperature=temperature, batch_tokens=batch_tokens, too_long=too_long, progress=progress
+    )
+    good, bad = likelihoods.values[0::2], likelihoods.values[1::2]
+    # Each term is a logit less a log-sum-exp in float32: three roundings of half an epsilon each, in both texts.
+    rounding = 3 * np.finfo(np.float32).eps * np.maximum(np.abs(good), np.abs(bad))
+    preferred = np.where(np.abs(good - bad) > rounding, np.sign(good - bad), 0.0)
+    return np.where(np.isnan(good + bad), np.nan, 0.5 + 0.5 * preferred)
+
+
+def paradigm_result(pairs: Sequence[MinimalPair], judgements: Preferences) -> ParadigmResult:
+    """The judgements of one paradigm, counted. Raises `MeasureError` when not one of its pairs was judged."""
+    right, tied, wrong = (int((judgements == value).sum()) for value in (1.0, 0.5, 0.0))
+    if not right + tied + wrong:
+        raise MeasureError(
+            f"every pair of {pairs[0].paradigm!r} is longer than the model's positions; leave the suite out, or take "
+            "a model with more positions"
+        )
+    skipped = int(np.isnan(judgements).sum())
+    return ParadigmResult(pairs[0].paradigm, pairs[0].phenomenon, right, tied, wrong, skipped)
+
+
+def evaluate_pairs(
+    model: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    pairs: PairSet,
+    *,
+    subject: str,
+    temperature: float = 1.0,
+    batch_tokens: int = BATCH_TOKENS,
+    too_long: TooLong = "refuse",
+    done: Mapping[str, ParadigmResult] | None = None,
+    keep: Callable[[ParadigmResult], None] | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> list[Score]:
+    """The rows of `model` on `pairs` under `subject`: accuracies, chance, coverage, temperature.
+
+    `done` holds the verdicts of paradigms that are not judged again, `keep` is given each new one as it is made, and
+    `progress` the paradigm in work and the share of all that is done. See the module for the metrics.
+
+    >>> from layerwise.data.suites.generated_pairs import generated_pairs  # doctest: +SKIP
+    >>> evaluate_pairs(model, tokenizer, generated_pairs(), subject="elc/0")[0].metric      # doctest: +SKIP
+    'accuracy'
+    """
+    scorer = SentenceScorer.of(model, tokenizer)
+    results = dict(done or {})
+    paradigms = pairs.paradigms()
+    for number, (name, members) in enumerate(paradigms.items()):
+        if name in results:
+            continue
+
+        def report_progress(share: float, name: str = name, number: int = number) -> None:
+            if progress is not None:
+                progress(name, (number + share) / len(paradigms))
+
+        evaluated = preferences(
+            scorer,
+            members,
+            temperature=temperature,
+            batch_tokens=batch_tokens,
+            too_long=too_long,
+            progress=report_progress,
+        )
+        results[name] = paradigm_result(members, evaluated)
+        if keep is not None:
+            keep(results[name])
+    known = coverage(tokenizer, pairs)
+    measured = {"chance": CHANCE, "temperature": temperature, **known}
+    return [
+        *accuracy_rows(pairs.suite, subject, [results[name] for name in paradigms]),
+        *(Score(pairs.suite, subject, ALL, metric, value) for metric, value in measured.items()),
+    ]
+
+
+def accuracy_rows(suite: str, subject: str, verdicts: Sequence[ParadigmResult]) -> list[Score]:
+    """Accuracy over all paradigms, then of each phenomenon, then of each paradigm, with intervals and pairs."""
+    phenomena: dict[str, list[ParadigmResult]] = {}
+    for each in verdicts:
+        phenomena.setdefault(each.phenomenon, []).append(each)
+    groups = [(ALL, list(verdicts)), *((f"{PHENOMENON}{name}", members) for name, members in phenomena.items())]
+    rows = [_accuracy(suite, subject, task, members) for task, members in groups]
+    return [*rows, *(row for each in verdicts for row in paradigm_rows(suite, subject, each))]
+
+
+def paradigm_rows(suite: str, subject: str, result: ParadigmResult) -> list[Score]:
+    """The rows of one paradigm: its accuracy, the share of ties and, where there are any, the pairs skipped.
+
+    `stored_result` reads them back, so what is in a run's store need not be judged again.
+    """
+    task, pairs = f"{PARADIGM}{result.paradigm}", result.pairs
+    rows = [
+        _accuracy(suite, subject, task, [result]),
+        Score(suite, subject, task, TIES, result.tied / pairs, documents=pairs),
+    ]
+    if result.skipped:
+        rows.append(Score(suite, subject, task, SKIPPED, float(result.skipped)))
+    return rows
+
+
+def stored_result(rows: Sequence[Score], pairs: Sequence[MinimalPair]) -> ParadigmResult | None:
+    """The verdict on `pairs`, those of one paradigm, in the rows of one subject; `None` where it is not there."""
+    task = f"{PARADIGM}{pairs[0].paradigm}"
+    by_metric = {row.metric: row for row in rows if row.task == task}
+    accuracy, ties = by_metric.get("accuracy"), by_metric.get(TIES)
+    if accuracy is None or ties is None or accuracy.documents is None:
+        return None
+    tied = round(ties.value * accuracy.documents)
+    right = round(accuracy.value * accuracy.documents - tied / 2)
+    skipped = round(by_metric[SKIPPED].value) if SKIPPED in by_metric else 0
+    wrong = accuracy.documents - tied - right
+    return ParadigmResult(pairs[0].paradigm, pairs[0].phenomenon, right, tied, wrong, skipped)
+
+
+def _accuracy(suite: str, subject: str, task: str, members: Sequence[ParadigmResult]) -> Score:
+    value = float(np.mean([each.accuracy for each in members]))
+    low, high = interval(members)
+    return Score(suite, subject, task, "accuracy", value, low, high, documents=sum(each.pairs for each in members))
+
+
+def interval(verdicts: Sequence[ParadigmResult]) -> tuple[float, float]:
+    """The 95 % interval of the mean accuracy of paradigms, each a sample of its own: Wilson's intervals put together.
+
+        low = mean - sqrt(sum_k (accuracy_k - low_k)^2) / n        high = mean + sqrt(sum_k (high_k - accuracy_k)^2) / n
+
+    (Zou and Donner 2008, "method of variance estimates recovery".) Of one paradigm it is Wilson's own interval.
+    """
+    estimates = [wilson(each.accuracy * each.pairs, each.pairs) for each in verdicts]
+    shares, lows, highs = (
+        np.array([float(getattr(each, name)) for each in estimates]) for name in ("value", "low", "high")
+    )
+    mean, count = float(shares.mean()), len(verdicts)
+    below, above = np.square(shares - lows).sum(), np.square(highs - shares).sum()
+    return mean - float(np.sqrt(below)) / count, mean + float(np.sqrt(above)) / count
+
+
+def arm_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
+    """The rows of each arm from those of its seeds (`ARM/SEED`): the mean, with Student's interval over seeds.
+
+    An arm of one seed has that seed's interval. A row that some seed of the arm lacks is left out.
+    """
+    arms: dict[str, dict[str, dict[tuple[str, str], Score]]] = {}
+    for row in rows:
+        arm, slash, _ = row.subject.partition("/")
+        if slash and row.measure == suite:
+            arms.setdefault(arm, {}).setdefault(row.subject, {})[row.task, row.metric] = row
+    return [
+        _mean(suite, arm, [by_seed[key] for by_seed in seeds.values()])
+        for arm, seeds in arms.items()
+        for key in next(iter(seeds.values()))
+        if all(key in by_seed for by_seed in seeds.values())
+    ]
+
+
+def _mean(suite: str, arm: str, rows: Sequence[Score]) -> Score:
+    first, values = rows[0], [row.value for row in rows]
+    low, high = first.low, first.high
+    if len(values) > 1 and low is not None:
+        low, high = over_seeds(values, first.metric)
+    return Score(suite, arm, first.task, first.metric, float(np.mean(values)), low, high, documents=first.documents)
+
+
+def coverage(tokenizer: PreTrainedTokenizerBase, pairs: PairSet) -> dict[str, float]:
+    """Of the words in `pairs`, as often as they occur: the share without an unknown token, and that of one token."""
+    texts = list(dict.fromkeys(text for pair in pairs.pairs for text in (pair.good, pair.bad)))
+    counted = known = whole = 0
+    for tokens, unknown in _tokens_of_words(tokenizer, texts):
+        counted += 1
+        known += not unknown
+        whole += tokens == 1 and not unknown
+    return {"coverage": known / counted, "whole_words": whole / counted} if counted else {}
+
+
+def _tokens_of_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[tuple[int, bool]]:
+    """For every word of every text how many tokens it takes, and whether one of them is the unknown one."""
+    unknown = tokenizer.unk_token_id
+    if not tokenizer.is_fast:
+        for word in (text[start:end] for text in texts for start, end in words(text)):
+            ids = tokenizer(word, add_special_tokens=False, verbose=False)["input_ids"]
+            yield len(ids), unknown in ids
+        return
+    encoding = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    for text, ids, offsets in zip(texts, encoding["input_ids"], encoding["offset_mapping"], strict=True):
+        places = [(start, end, token) for (start, end), token in zip(offsets, ids, strict=True) if end > start]
+        for start, end in words(text):
+            # A byte-level token begins with the space before its word: what counts is that the two overlap.
+            inside = [token for first, last, token in places if first < end and last > start]
+            yield len(inside), unknown in inside

@@ -1,0 +1,312 @@
+"""How likely a sentence is: pseudo-log-likelihood of masked models, log-likelihood of causal ones, in nats.
+
+A masked model gives no probability of a sentence. What stands in for it (Wang and Cho 2019; Salazar et al. 2020,
+"Masked Language Model Scoring") is the sum, over its tokens, of how likely each is when it alone is masked:
+
+    PLL(w) = sum_t log softmax(logits(w with w_t masked)_t / T)[w_t]
+
+with temperature T, which is 1 unless it is said: published scores differ in it. There is no normalisation for length.
+A causal model gives sum_t log softmax(logits(w_<t) / T)[w_t], the first token after the start token where there is one.
+
+A sentence of n tokens takes n copies, so BLiMP is over a million short texts. They are made cheap by three things: a
+copy that several sentences share (those of a pair that differ in the masked word alone) is computed once; copies of
+one length run together, so nothing is padded; and the head sees the masked position alone, where that is proved to
+give the same logits.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.data.text.passages import EncodedPassage, Passage, encode
+from layerwise.data.text.tokenizer import masking_id
+from layerwise.data.text.tokens import Objective
+from layerwise.errors import DataError, MeasureError
+from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.stack.inputs import accepted, evaluating, main_tensor
+from layerwise.stack.max_length import longest_input
+from layerwise.stack.placement import device_of
+
+Numbers = NDArray[np.float64]
+TooLong = Literal["refuse", "skip"]
+
+BATCH_TOKENS = 8192
+"""Tokens that run together."""
+
+ENTRIES = 1 << 25
+"""Logits that are held together: 128 MiB as float32."""
+
+_UNLIMITED = 1_000_000
+"""Tokenizers that know no limit report a number far above this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Likelihoods:
+    """Nats of each passage, shape (passages,), `nan` for those that were too long; and what that took.
+
+    `copies` counts the texts that went through the model, `tokens` the scored tokens of all passages.
+    """
+
+    values: Numbers
+    copies: int
+    tokens: int
+
+    @property
+    def skipped(self) -> int:
+        """How many passages were longer than the model's positions."""
+        return int(np.isnan(self.values).sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SentenceScorer:
+    """A language model with its tokenizer, ready to score: what it was trained to predict, and how its head is read.
+
+    `body` is the part of the model whose last states can be narrowed to the masked positions before the head reads
+    them; `None` where that was not proved, and all logits are computed.
+    """
+
+    model: nn.Module
+    tokenizer: PreTrainedTokenizerBase
+    objective: Objective
+    body: nn.Module | None
+
+    @classmethod
+    def of(cls, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> SentenceScorer:
+        """Raises `MeasureError` for a model without a language head, `DataError` for a tokenizer without a mask."""
+        name = type(model).__name__
+        if name.endswith("ForMaskedLM"):
+            masking_id(tokenizer)
+            return cls(model, tokenizer, "masked_token", _proved_body(model))
+        if name.endswith(("ForCausalLM", "LMHeadModel", "LMHead")):
+            return cls(model, tokenizer, "next_token", None)
+        raise MeasureError(
+            f"{name} has no language head, so no sentence is likely under it; give a ...ForMaskedLM or "
+            "...ForCausalLM checkpoint"
+        )
+
+    @property
+    def positions(self) -> int | None:
+        """The longest text in tokens, as model and tokenizer say; `None` where neither does."""
+        known = [longest_input(self.model), getattr(self.tokenizer, "model_max_length", None)]
+        return min((each for each in known if isinstance(each, int) and 0 < each < _UNLIMITED), default=None)
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens have a logit."""
+        return int(self._config().vocab_size)
+
+    def _config(self) -> Any:
+        config: Any = self.model.config
+        return config.get_text_config()
+
+
+def log_likelihoods(
+    scorer: SentenceScorer,
+    passages: Sequence[Passage],
+    *,
+    temperature: float = 1.0,
+    batch_tokens: int = BATCH_TOKENS,
+    too_long: TooLong = "refuse",
+    progress: Callable[[float], None] | None = None,
+) -> Likelihoods:
+    """The (pseudo-)log-likelihood in nats of every passage under `speaker`; see the module for the formula.
+
+    `too_long="skip"` leaves out passages that are longer than the model's positions. `progress` receives the share that
+    is done.
+
+    Raises `MeasureError` for a temperature that is not positive and for logits that are not finite, `DataError` for
+    passages that are too long and for tokens that the model does not know.
+    """
+    if not temperature > 0:
+        raise MeasureError(f"a temperature of {temperature} was asked for; it must be positive, and 1 changes nothing")
+    lines = encode(scorer.tokenizer, passages, scorer.objective)
+    kept = _within(lines, passages, scorer.positions, too_long)
+    _check_vocabulary(kept, scorer.vocabulary)
+    score = _masked if scorer.objective == "masked_token" else _causal
+    by_line: dict[EncodedPassage, float] = {}
+    copies = 0
+    total = sum(len(line.ids) for line in kept)
+    with evaluating(scorer.model), torch.inference_mode(), _narrowed(scorer.body) as places:
+        for group in _by_length(kept):
+            values, made = score(_Pass(scorer, places, temperature, batch_tokens), group)
+            by_line |= dict(zip(group, values.tolist(), strict=True))
+            copies += made
+            if progress is not None:
+                progress(sum(len(line.ids) for line in by_line) / total)
+    values = np.array([by_line.get(line, np.nan) for line in lines])
+    if np.isnan([by_line[line] for line in kept]).any() or np.isinf(values).any():
+        raise MeasureError("some sentences have a likelihood that is not finite; run the model in float32")
+    return Likelihoods(values, copies, sum(len(line.scored) for line in lines if line in by_line))
+
+
+def _within(
+    lines: Sequence[EncodedPassage], passages: Sequence[Passage], positions: int | None, too_long: TooLong
+) -> tuple[EncodedPassage, ...]:
+    """The different lines that fit the model, in order."""
+    beyond = [place for place, line in enumerate(lines) if positions is not None and len(line.ids) > positions]
+    if beyond and too_long == "refuse":
+        worst = max(beyond, key=lambda place: len(lines[place].ids))
+        raise DataError(
+            f"{len(beyond):,} of {len(lines):,} sentences are longer than the model's {positions} positions: the "
+            f"longest has {len(lines[worst].ids)} tokens ({passages[worst].text[:60]!r}...); skip them (--too-long "
+            "skip), or take a model with more positions"
+        )
+    left_out = set(beyond)
+    return tuple(dict.fromkeys(line for place, line in enumerate(lines) if place not in left_out))
+
+
+def _check_vocabulary(lines: Sequence[EncodedPassage], vocabulary: int) -> None:
+    largest = max((max(line.ids) for line in lines), default=0)
+    if largest >= vocabulary:
+        raise DataError(
+            f"the tokenizer gives token id {largest}, but the model's vocabulary has {vocabulary}: "
+            "give the tokenizer that belongs to the model"
+        )
+
+
+def _by_length(lines: Sequence[EncodedPassage]) -> Iterator[tuple[EncodedPassage, ...]]:
+    """Lines with equally many tokens, the shortest first."""
+    groups: dict[int, list[EncodedPassage]] = defaultdict(list)
+    for line in lines:
+        groups[len(line.ids)].append(line)
+    for length in sorted(groups):
+        yield tuple(groups[length])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pass:
+    """How lines go through the model: with which head, temperature and size of a batch."""
+
+    scorer: SentenceScorer
+    places: list[Tensor]
+    temperature: float
+    batch_tokens: int
+
+    def rows(self, length: int, logits: int) -> int:
+        """How many texts of `length` tokens run together when each gives `logits` rows of logits."""
+        return max(1, min(self.batch_tokens // length, ENTRIES // (logits * self.scorer.vocabulary)))
+
+    def logits(self, ids: Tensor) -> Tensor:
+        """The logits of a batch (rows, length) of ids without padding."""
+        model = self.scorer.model
+        device = device_of(model)
+        return main_tensor(model(**accepted(model, {"input_ids": ids.to(device)})))
+
+    def log_probabilities(self, logits: Tensor, rows: Tensor, targets: Tensor) -> Tensor:
+        """Nats of `targets` (n,) under the rows (n,) of `logits` (rows, vocabulary) at the temperature."""
+        scaled = logits.float() / self.temperature if self.temperature != 1.0 else logits.float()
+        normaliser = scaled.logsumexp(dim=-1)
+        rows, targets = rows.to(scaled.device), targets.to(scaled.device)
+        return exact_on_cpu(scaled[rows, targets] - normaliser[rows])
+
+
+def _masked(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]:
+    """Pseudo-log-likelihoods of lines of one length, and how many copies that took."""
+    length = len(lines[0].ids)
+    owners = np.repeat(np.arange(len(lines)), [len(line.scored) for line in lines])
+    masked_at = np.concatenate([line.scored for line in lines])
+    copies = np.array([line.ids for line in lines], dtype=np.int32)[owners]
+    each = np.arange(len(owners))
+    targets = copies[each, masked_at].copy()
+    copies[each, masked_at] = masking_id(work.scorer.tokenizer)
+    # The position is part of what makes a copy: a text may hold the mask token itself.
+    different, copy_of = np.unique(np.column_stack([copies, masked_at]), axis=0, return_inverse=True)
+    order = np.argsort(copy_of, kind="stable")
+    sorted_copies = copy_of[order]
+    nats = np.empty(len(owners))
+    step = work.rows(length, 1 if work.scorer.body is not None else length)
+    for start in range(0, len(different), step):
+        batch = torch.from_numpy(different[start : start + step].astype(np.int64))
+        here = slice(*np.searchsorted(sorted_copies, (start, start + len(batch))))
+        logits = _logits_at(work, batch[:, :-1], batch[:, -1])
+        rows = torch.from_numpy(sorted_copies[here] - start)
+        wanted = torch.from_numpy(targets[order[here]].astype(np.int64))
+        nats[order[here]] = work.log_probabilities(logits, rows, wanted).numpy()
+    sums = np.zeros(len(lines))
+    np.add.at(sums, owners, nats)
+    return sums, len(different)
+
+
+def _logits_at(work: _Pass, ids: Tensor, positions: Tensor) -> Tensor:
+    """The logits (rows, vocabulary) at one position of each row."""
+    if work.scorer.body is not None:
+        work.places[:] = [positions]
+        return work.logits(ids)[:, 0]
+    logits = work.logits(ids)
+    return logits[torch.arange(len(ids), device=logits.device), positions.to(logits.device)]
+
+
+def _causal(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]:
+    """Log-likelihoods of lines of one length, and how many texts that took."""
+    length = len(lines[0].ids)
+    step = work.rows(length, length)
+    values = []
+    for start in range(0, len(lines), step):
+        some = lines[start : start + step]
+        ids = torch.tensor([line.ids for line in some])
+        rows = torch.tensor([row for row, line in enumerate(some) for _ in line.scored])
+        positions = torch.tensor([position for line in some for position in line.scored])
+        # The logits at a position are of the token that follows it.
+        flat = work.logits(ids).flatten(0, 1)
+        nats = work.log_probabilities(flat, rows * length + positions - 1, ids[rows, positions])
+        values.append(torch.zeros(len(some), dtype=torch.float64).index_add_(0, rows, nats))
+    return torch.cat(values).numpy(), len(lines)
+
+
+@contextmanager
+def _narrowed(body: nn.Module | None) -> Iterator[list[Tensor]]:
+    """Within the context the last states of `body` are those at the positions in the list that is handed out."""
+    places: list[Tensor] = []
+    if body is None:
+        yield places
+        return
+    handle = body.register_forward_hook(lambda module, arguments, output: _narrow(output, places[0]))
+    try:
+        yield places
+    finally:
+        handle.remove()
+
+
+def _narrow(output: Any, positions: Tensor) -> Any:
+    """The output of a body with its states (rows, length, width) cut to (rows, 1, width)."""
+    states = main_tensor(output)
+    rows = torch.arange(len(states), device=states.device)
+    chosen = states[rows, positions.to(states.device)].unsqueeze(1)
+    if isinstance(output, Tensor):
+        return chosen
+    if isinstance(output, tuple):
+        return (chosen, *output[1:])
+    return type(output)(last_hidden_state=chosen)
+
+
+def _proved_body(model: nn.Module) -> nn.Module | None:
+    """The body of a masked model whose head reads one position as it reads all, tried on random tokens."""
+    body = getattr(model, "base_model", None)
+    if not isinstance(body, nn.Module) or body is model:
+        return None
+    config: Any = model.config
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, int(config.get_text_config().vocab_size), (3, 7), generator=generator)
+    positions = torch.tensor([0, 3, 6])
+    ids = ids.to(device_of(model))
+    with evaluating(model), torch.inference_mode():
+        whole = main_tensor(model(input_ids=ids))
+        try:
+            with _narrowed(body) as places:
+                places[:] = [positions]
+                narrow = main_tensor(model(input_ids=ids))
+        # A head that needs every position fails in its own way; then all logits are computed.
+        except (RuntimeError, IndexError, TypeError, ValueError, KeyError, AttributeError):
+            return None
+    wanted = whole[torch.arange(3, device=whole.device), positions.to(whole.device)].unsqueeze(1)
+    return body if narrow.shape == wanted.shape and torch.allclose(narrow, wanted, atol=1e-4, rtol=1e-4) else None

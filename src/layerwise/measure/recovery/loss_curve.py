@@ -1,0 +1,114 @@
+"""The loss of a model while it is fine-tuned, and what is read off it: steps to recover, and the area above the twin.
+
+A damaged model is compared with its *twin*, the undamaged model trained on the same batches, so that what any model
+gains from the recovery text is not credited to the damage. With gap(t) = NLL_damaged(t) - NLL_twin(t):
+
+    steps   the first evaluation from which on gap stays within a tolerance, up to the end
+    area    the integral of gap over the steps, by trapezoids, in nat-steps
+
+A run that is not within the tolerance at its last evaluation is *censored*: its time is at least the cap. The mean of
+min(time, cap) over seeds is then the restricted mean survival time (Royston and Parmar 2013, section 2), which all
+runs share because all have the same cap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerwise.results.rows import Score
+
+RUNS = "recovery_run"
+"""The measure of the raw rows: one evaluation of one fine-tuning each. What `recovery` reports follows from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossCurveKey:
+    """Which fine-tuning: `subject` is the layer (`all` for the twin of the whole model), `task` is `<damage>/<scope>`
+    (`twin/<scope>` for the twin), `seed` counts the seeds from 0."""
+
+    subject: str
+    task: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class LossCurve:
+    """Evaluation NLL in nats a token at each of `steps`; fewer values than steps where the run diverged."""
+
+    steps: tuple[int, ...]
+    nll: tuple[float, ...]
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a loss that was not finite ended the run."""
+        return len(self.nll) < len(self.steps)
+
+
+def gaps(damaged: LossCurve, twin: LossCurve) -> tuple[float, ...]:
+    """NLL of the damaged run less that of its twin, evaluation by evaluation as long as both have one."""
+    return tuple(own - other for own, other in zip(damaged.nll, twin.nll, strict=False))
+
+
+def steps_to_recover(steps: Sequence[int], gap: Sequence[float], tolerance: float) -> int | None:
+    """The first of `steps` from which on `gap` is at most `tolerance`; `None` for a run that is censored.
+
+    >>> steps_to_recover([0, 4, 8, 12], [0.9, 0.0, 0.2, 0.01], tolerance=0.05)
+    12
+    >>> steps_to_recover([0, 4, 8], [0.9, 0.8, 0.7], tolerance=0.05) is None
+    True
+    """
+    if len(gap) < len(steps):
+        return None
+    recovered = None
+    for step, value in zip(reversed(steps), reversed(gap), strict=True):
+        if value > tolerance:
+            break
+        recovered = step
+    return recovered
+
+
+def area(steps: Sequence[int], gap: Sequence[float]) -> float | None:
+    """The integral of `gap` over `steps` by trapezoids, in nat-steps; `None` for a run that diverged.
+
+    >>> area([0, 2, 4], [1.0, 0.5, 0.0])
+    2.0
+    """
+    return float(np.trapezoid(gap, steps)) if len(gap) == len(steps) else None
+
+
+def as_rows(run: LossCurveKey, trajectory: LossCurve) -> list[Score]:
+    """The evaluations of one run as rows `nll:seed<seed>:<step>`; one that diverged ends with `diverged:seed<seed>`,
+    the first step without a finite loss."""
+    rows = [
+        Score(RUNS, run.subject, run.task, f"nll:seed{run.seed}:{step}", value)
+        for step, value in zip(trajectory.steps, trajectory.nll, strict=False)
+    ]
+    if trajectory.diverged:
+        first = float(trajectory.steps[len(trajectory.nll)])
+        rows.append(Score(RUNS, run.subject, run.task, f"diverged:seed{run.seed}", first))
+    return rows
+
+
+def from_rows(rows: Iterable[Score], steps: tuple[int, ...]) -> dict[LossCurveKey, LossCurve]:
+    """The runs that are complete in `rows`, evaluated at exactly `steps`; what belongs to other steps is left out."""
+    values: dict[LossCurveKey, dict[int, float]] = {}
+    ends: dict[LossCurveKey, int] = {}
+    for row in rows:
+        kind, seed, *step = row.metric.split(":")
+        if row.measure != RUNS:
+            continue
+        run = LossCurveKey(row.subject, row.task, int(seed.removeprefix("seed")))
+        by_step = values.setdefault(run, {})
+        if kind == "nll":
+            by_step[int(step[0])] = row.value
+        else:
+            ends[run] = int(row.value)
+    runs = {}
+    for run, by_step in values.items():
+        expected = tuple(step for step in steps if run not in ends or step < ends[run])
+        if tuple(sorted(by_step)) == expected and ends.get(run, steps[0]) in steps:
+            runs[run] = LossCurve(steps, tuple(by_step[step] for step in expected))
+    return runs

@@ -1,0 +1,312 @@
+"""Recovery: damage one layer, fine-tune, and see how long the loss stays above that of an undamaged twin.
+
+The founding experiment adds 50 % noise to a layer and counts steps back to the old perplexity. Four things make such a
+count say little, and each has its control here: an important layer starts further away (`equal_damage`, and
+correlations given the initial damage); a layer that the noise does not hurt has nothing to recover from (it is left
+out by rule: damage of no more than the recipe's `tolerance`, at the mean over seeds); any fine-tuning on text like that
+of the test lowers the loss (the *twin*, an undamaged model trained on the same batches, and recovery and evaluation
+text that share no document); and a cap on the steps hides who never came back (censoring is counted, and the area under
+the curve needs no first hit).
+
+Rows of measure `recovery`, for each layer as subject and `<damage>/<scope>` as task, over seeds of noise and batches:
+
+    initial_damage  nats a token above the twin before the first step; a layer that is left out has this row alone
+    steps           restricted mean of the steps to recover; never more than the cap
+    area            nat-steps above the twin, up to the cap
+    censored        share of seeds that had not recovered at the cap, with Wilson's interval
+    steps@twin      the same of the twin against the model before any step: what fine-tuning alone does
+    area@twin       (negative where the recovery text teaches the model something)
+
+and, with effects of ablation, those of `layerwise.measure.contrasts.recovery`, whose subject is `ablation`.
+
+`equal_damage` is tuned on the text on which recovery is judged, so that layers start equal *there*: a scale that was
+tuned on other text starts anywhere from half to twice its target, since the damage of one noise is known to no better
+than +-0.05 nats from some hundred tokens. `initial_damage` says what was reached. No training sees that text.
+
+Intervals are Student's, at 95 %, over seeds. A seed whose loss became non-finite is censored and has no area.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+from torch import Tensor
+
+from layerwise.errors import MeasureError, UnsupportedModel, near_matches
+from layerwise.measure.contrasts.recovery import Recovered, associations
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.recovery.damage import DAMAGES, PUBLISHED_SCALE, Damage, displaced, equal_scale, noise_direction
+from layerwise.measure.recovery.finetuning import SCOPES, RecoveryRecipe, RecoveryTraining, Scope
+from layerwise.measure.recovery.loss_curve import LossCurve, LossCurveKey, as_rows, from_rows
+from layerwise.measure.recovery.recovery_time import (
+    RecoveryTime,
+    damage_rows,
+    recovery_rows,
+    recovery_time,
+    twin_recovery_time,
+)
+from layerwise.measure.stats.depth import FEWEST_LAYERS
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.stack.weights import layer_weights, random_twin
+
+TREATMENTS = tuple(f"{damage}/{scope}" for damage in DAMAGES for scope in SCOPES)
+"""Every damage with every scope of the fine-tuning after it: the tasks of the rows."""
+
+DEFAULT_TREATMENTS = ("noise_50/layer", "equal_damage/layer")
+"""The published damage and its control. Training the whole model costs several times a layer, and answers less: the
+other layers help out."""
+
+DEFAULT_LAYERS = 12
+"""Layers that are studied unless others are named: spread evenly, the first and the last among them. A rank correlation
+over six of them is known to +-0.88, over twelve to +-0.57, and to +-0.38 over thirty."""
+
+
+@dataclass(frozen=True)
+class RecoveryCache:
+    """What is known already and where news goes: it makes a measurement of minutes resumable and watched.
+
+    `known` are rows of measure `recovery_run` from an earlier call with the same arguments; runs that are complete in
+    them are not computed again. `sink` receives the rows of one run as soon as it ends, `progress` the share that is
+    done, `say` a sentence about what had to be left out.
+    """
+
+    known: tuple[Score, ...] = ()
+    sink: Callable[[Sequence[Score]], None] = lambda rows: None
+    progress: Callable[[float], None] = lambda share: None
+    log: Callable[[str], None] = lambda text: None
+
+
+def recovery(
+    stack: Stack,
+    data: EvalData,
+    *,
+    layers: Sequence[int] | None = None,
+    treatments: Sequence[str] = DEFAULT_TREATMENTS,
+    seeds: int = 3,
+    recipe: RecoveryRecipe | None = None,
+    seed: int = 0,
+    effects: Sequence[Score] = (),
+    cache: RecoveryCache | None = None,
+) -> list[Score]:
+    """Damage `layers` one at a time, fine-tune on half of the documents of `data`, evaluate on the other half.
+
+    `treatments` are of `TREATMENTS`, a damage and what is trained after it. `effects` are rows of `ablation` to
+    correlate with (metric `skip`, task `all`). The module says which rows come back; they depend on the model, the
+    text, the recipe and `seed` alone. The model is not touched: all training happens in a float32 copy. `reinitialise`
+    is left out, and `cache.log` called, where nobody wrote down how the model is initialised; so is `equal_damage` in a
+    layer that no noise brings near the target.
+
+    Raises `MeasureError` for fewer than 4 layers, unknown names and weights that are not finite, `DataError` for fewer
+    than 2 documents.
+    """
+    chosen = _checked(stack, layers, treatments, seeds)
+    recipe = recipe or RecoveryRecipe()
+    cache = cache or RecoveryCache()
+    study = _Study(stack, data, recipe, seed, seeds, cache)
+    runs = study.runs(chosen, treatments)
+    times = _recovery_times(runs, recipe.tolerance)
+    rows: list[Score] = []
+    for task in dict.fromkeys([*times, *(task for task, _ in study.spared)]):
+        by_layer = times.get(task, {})
+        spared = {layer: damage for (of, layer), damage in study.spared.items() if of == task}
+        for layer, (damaged, twins) in by_layer.items():
+            rows += recovery_rows(str(layer), task, damaged, twins, recipe.steps, *study.evaluated)
+        for layer, damage in spared.items():
+            rows += damage_rows(str(layer), task, damage, *study.evaluated)
+        if spared:
+            cache.log(_left_out(task, spared, recipe.tolerance))
+        recovered = [_recovered(layer, damaged) for layer, (damaged, _) in by_layer.items()]
+        rows += associations(task, [*recovered, *map(Recovered.at_once, spared)], effects, seed)
+    return rows
+
+
+def evenly_spaced_layers(depth: int, count: int) -> tuple[int, ...]:
+    """At most `count` of the layers 0 to depth - 1, evenly spaced, the first and the last among them.
+
+    >>> evenly_spaced_layers(30, 4)
+    (0, 10, 19, 29)
+    """
+    return tuple(int(layer) for layer in np.unique(np.linspace(0, depth - 1, min(count, depth)).round()))
+
+
+@dataclass
+class _Study:
+    """The runs of one call: which there are, what each starts from, and those that are known."""
+
+    stack: Stack
+    data: EvalData
+    recipe: RecoveryRecipe
+    seed: int
+    seeds: int
+    cache: RecoveryCache
+    known: dict[LossCurveKey, LossCurve] = field(init=False)
+    initial: dict[tuple[int, int], dict[str, Tensor]] = field(default_factory=dict)
+    spared: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    """By treatment and layer, the damage of each seed where it is too small to recover from."""
+    tuning: RecoveryTraining = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.known = from_rows(self.cache.known, self.recipe.evaluations)
+        self.tuning = RecoveryTraining(self.stack, self.data, self.recipe, self.seed)
+
+    @property
+    def evaluated(self) -> tuple[int, int]:
+        """The documents and the scored tokens that every loss is a mean over."""
+        return self.tuning.evaluation.documents, self.tuning.evaluation.tokens
+
+    def runs(self, layers: Sequence[int], treatments: Sequence[str]) -> dict[LossCurveKey, LossCurve]:
+        """Every run, known or new, by layer, treatment and seed; a twin comes before those it is compared with."""
+        curves: dict[LossCurveKey, LossCurve] = {}
+        units = list(product(layers, self._possible(treatments, layers)))
+        for done, (layer, treatment) in enumerate(units):
+            self.cache.progress(done / len(units))
+            damage, scope = _parts(treatment)
+            twins = [_twin_of(layer, scope, number) for number in range(self.seeds)]
+            for twin_run in twins:
+                if twin_run not in curves:
+                    curves[twin_run] = self._run(twin_run, layer, scope, {})
+            curves |= self._damaged(layer, treatment, damage, scope, curves[twins[0]].nll[0])
+        self.cache.progress(1.0)
+        return curves
+
+    def _damaged(
+        self, layer: int, treatment: str, damage: Damage, scope: Scope, untouched: float
+    ) -> dict[LossCurveKey, LossCurve]:
+        """The runs of all seeds, those that cannot be damaged left out; none where there is nothing to recover from."""
+        runs = [LossCurveKey(str(layer), treatment, number) for number in range(self.seeds)]
+        if all(run in self.known for run in runs):
+            return {run: self.known[run] for run in runs}
+        weights = {run: self._weights(layer, damage, run.seed, untouched) for run in runs if run not in self.known}
+        there = {run: own for run, own in weights.items() if own is not None}
+        if damage != "equal_damage" and len(there) == len(runs):
+            losses = [self.tuning.loss(layer, own) - untouched for own in there.values()]
+            if all(map(math.isfinite, losses)) and float(np.mean(losses)) <= self.recipe.tolerance:
+                self.spared[treatment, layer] = losses
+                return {}
+        known = {run: self.known[run] for run in runs if run in self.known}
+        return known | {run: self._run(run, layer, scope, own) for run, own in there.items()}
+
+    def _run(self, run: LossCurveKey, layer: int, scope: Scope, weights: Mapping[str, Tensor]) -> LossCurve:
+        if run in self.known:
+            return self.known[run]
+        trajectory = self.tuning.trajectory(layer, scope, weights, (self.seed, run.seed))
+        if not trajectory.nll and run.task.startswith("twin"):
+            raise MeasureError(
+                "the model itself gives a loss that is not finite on the evaluation text, before anything is done to "
+                "it; check the checkpoint"
+            )
+        self.cache.sink(as_rows(run, trajectory))
+        return trajectory
+
+    def _weights(self, layer: int, damage: Damage, number: int, untouched: float) -> dict[str, Tensor] | None:
+        """What the layer starts from; `None` where the damage cannot be done."""
+        if damage == "reinitialise":
+            return self.initial[layer, number]
+        weights = layer_weights(self.stack, layer)
+        try:
+            direction = noise_direction(weights, (self.seed, layer, number))
+        except MeasureError as error:
+            raise MeasureError(f"layer {layer}: {error}") from error
+        if damage == "noise_50":
+            return displaced(weights, direction, PUBLISHED_SCALE)
+        scale = equal_scale(
+            lambda scale: self.tuning.loss(layer, displaced(weights, direction, scale)) - untouched,
+            self.recipe.equal_damage,
+            self.recipe.equal_tolerance,
+        )
+        if scale is None:
+            self.cache.log(
+                f"recovery: no noise in layer {layer} costs {self.recipe.equal_damage:g} nats a token (seed {number}), "
+                "so it has no run of equal damage there"
+            )
+            return None
+        return displaced(weights, direction, scale)
+
+    def _possible(self, treatments: Sequence[str], layers: Sequence[int]) -> Sequence[str]:
+        """The treatments that this model allows, with the initial weights that `reinitialise` needs drawn."""
+        if not any(_parts(treatment)[0] == "reinitialise" for treatment in treatments):
+            return treatments
+        try:
+            for number in range(self.seeds):
+                fresh = random_twin(self.stack, self.seed * self.seeds + number)
+                for layer in layers:
+                    self.initial[layer, number] = layer_weights(fresh, layer)
+        except UnsupportedModel as error:
+            self.cache.log(f"recovery: reinitialise is left out: {error}")
+            return [treatment for treatment in treatments if _parts(treatment)[0] != "reinitialise"]
+        return treatments
+
+
+def _parts(treatment: str) -> tuple[Damage, Scope]:
+    """The damage and the scope of one of `TREATMENTS`."""
+    return next((damage, scope) for damage in DAMAGES for scope in SCOPES if f"{damage}/{scope}" == treatment)
+
+
+def _twin_of(layer: int, scope: Scope, seed: int) -> LossCurveKey:
+    """The undamaged run that a damaged one is compared with; that of the whole model serves every layer."""
+    return LossCurveKey("all" if scope == "model" else str(layer), f"twin/{scope}", seed)
+
+
+RecoveryTimes = dict[str, dict[int, tuple[list[RecoveryTime], list[RecoveryTime]]]]
+
+
+def _recovery_times(runs: Mapping[LossCurveKey, LossCurve], tolerance: float) -> RecoveryTimes:
+    """By task and layer, over seeds: the damaged runs beside their twins, and the twins beside the untouched model."""
+    times: RecoveryTimes = {}
+    for run, trajectory in runs.items():
+        damage, _, scope = run.task.partition("/")
+        if damage == "twin":
+            continue
+        twin_task = f"twin/{scope}"
+        beside = (
+            runs.get(LossCurveKey(run.subject, twin_task, run.seed)) or runs[LossCurveKey("all", twin_task, run.seed)]
+        )
+        damaged, twins = times.setdefault(run.task, {}).setdefault(int(run.subject), ([], []))
+        damaged.append(recovery_time(trajectory, beside, tolerance))
+        twins.append(twin_recovery_time(beside, tolerance))
+    return times
+
+
+def _recovered(layer: int, times: Sequence[RecoveryTime]) -> Recovered:
+    """How a layer recovered, at the mean over its seeds."""
+    return Recovered(
+        layer,
+        damage=_mean(each.initial_damage for each in times),
+        area=_mean(each.area for each in times),
+        steps=_mean(each.steps for each in times),
+    )
+
+
+def _left_out(task: str, spared: Iterable[int], tolerance: float) -> str:
+    layers = ", ".join(map(str, sorted(spared)))
+    return (
+        f"{task} costs no more than {tolerance:g} nats a token in layers {layers}: they have nothing to recover from, "
+        "and are left out of the correlations"
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the values that there are, if any."""
+    there = [value for value in values if value is not None]
+    return float(np.mean(there)) if there else None
+
+
+def _checked(stack: Stack, layers: Sequence[int] | None, treatments: Sequence[str], seeds: int) -> tuple[int, ...]:
+    """The layers to study; raises `MeasureError` for anything that cannot be."""
+    if stack.depth < FEWEST_LAYERS:
+        raise MeasureError(f"recovery needs at least {FEWEST_LAYERS} layers; this model has {stack.depth}")
+    if seeds < 1:
+        raise MeasureError(f"recovery with {seeds} seeds has no runs: use 3 or more, so that intervals mean something")
+    for treatment in treatments:
+        if treatment not in TREATMENTS:
+            raise MeasureError(f"unknown treatment {treatment!r}; {near_matches(treatment, TREATMENTS)}")
+    chosen = evenly_spaced_layers(stack.depth, DEFAULT_LAYERS) if layers is None else tuple(sorted(set(layers)))
+    for layer in chosen:
+        if not 0 <= layer < stack.depth:
+            raise MeasureError(f"there is no layer {layer} to damage: this model has layers 0 to {stack.depth - 1}")
+    return chosen

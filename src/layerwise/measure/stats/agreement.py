@@ -1,0 +1,189 @@
+"""Agreement: do the scores of a diagnosis rank the layers alike, and more so than chance would?
+
+    spearman, kendall                    subject "a,b": rank correlation of scores a and b over the layers both rank
+    the same                             subject "a,random_score": the null, the band in which 95 % of random rankings
+                                         of as many layers lie around 0
+    spearman_halves, kendall_halves      subject "a,a": score a from one half of the documents against itself from the
+                                         other half; value, low and high over random halvings
+
+Intervals are percentiles of a bootstrap over layers: they say how much hangs on single layers, not what another text
+would give, which is what the halves are for. p is two-sided against random rankings, Holm's over all pairs of scores.
+A score that agrees with the measured skip no better than its own halves do with each other has nothing left to explain.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from layerwise.measure.stats.depth import FEWEST_LAYERS
+from layerwise.measure.stats.grid import arrange
+from layerwise.measure.stats.rankings import ABLATIONS, Ranking, rankings
+from layerwise.measure.stats.statistics import Numbers, holm
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss, Score
+
+AGREEMENT = "agreement"
+RANDOM = "random_score"
+METRICS = ("spearman", "kendall")
+
+
+RESAMPLES = 2000
+DRAWS = 10_000
+HALVINGS = 200
+
+_KEY = re.compile(r"(\d+)=([a-z_]+)")
+
+
+def agreement(scores: Iterable[Score], *, seed: int = 0, losses: Iterable[Loss] = ()) -> list[Score]:
+    """The agreement of all rankings found in `scores` (see `layerwise.measure.stats.rankings`).
+
+    `losses`, those of the ablation, add the agreement of its scores between halves of the documents. A pair that shares
+    fewer than 4 layers, or of which one does not vary, has no row. Depends on the rows and `seed` alone.
+    """
+    by_name = rankings(scores)
+    pairs = [_Pair.of(left, right, by_name) for left, right in itertools.combinations(by_name, 2)]
+    nulls = {
+        size: _random_band(size, seed) for size in {len(each) for each in by_name.values()} | {p.size for p in pairs}
+    }
+    rows = []
+    for metric in METRICS:
+        values = {pair: pair.value(metric) for pair in pairs if pair.size >= FEWEST_LAYERS}
+        known = {pair: value for pair, value in values.items() if np.isfinite(value)}
+        chances = [_chance(value, nulls[pair.size][metric]) for pair, value in known.items()]
+        adjusted = holm(chances) if chances else np.empty(0)
+        for (pair, value), p, corrected in zip(known.items(), chances, adjusted.tolist(), strict=True):
+            low, high = pair.interval(metric, seed)
+            rows.append(Score(AGREEMENT, pair.subject, "all", metric, value, low, high, p, corrected))
+        for name, ranking in by_name.items():
+            if len(ranking) >= FEWEST_LAYERS:
+                reach = float(np.quantile(nulls[len(ranking)][metric], 0.95))
+                rows.append(Score(AGREEMENT, f"{name},{RANDOM}", "all", metric, 0.0, -reach, reach))
+    return [*rows, *halves(losses, seed=seed)]
+
+
+def halves(losses: Iterable[Loss], *, seed: int = 0) -> list[Score]:
+    """How well each ablation of all layers ranks them alike on two halves of the documents, over random halvings.
+
+    Interventions that lack a layer, and losses without the untouched model, have no row.
+    """
+    by_key: dict[str, list[Loss]] = {}
+    for row in losses:
+        by_key.setdefault(row.plan, []).append(row)
+    arms = {key: match.groups() for key in by_key if (match := _KEY.fullmatch(key))}
+    depth = 1 + max((int(layer) for layer, _ in arms.values()), default=-1)
+    baseline = str(Plan.identity(depth)) if depth else ""
+    rows: list[Score] = []
+    for name in dict.fromkeys(name for _, name in arms.values()) if baseline in by_key else ():
+        keys = [f"{layer}={name}" for layer in range(depth)]
+        if depth >= FEWEST_LAYERS and all(len(by_key.get(key, ())) == len(by_key[baseline]) for key in keys):
+            rows += _between_halves(ABLATIONS.get(name, name), [baseline, *keys], by_key, seed)
+    return rows
+
+
+def rank_correlations(metric: str, left: Numbers, right: Numbers) -> Numbers:
+    """Row by row the rank correlation of two arrays of shape (rows, layers); not-a-number where a row does not vary.
+
+    `spearman` is Pearson's correlation of mean ranks, `kendall` is tau-b; both allow for ties.
+
+    >>> rank_correlations("kendall", np.array([[1.0, 2.0, 3.0]]), np.array([[1.0, 3.0, 2.0]])).round(3).tolist()
+    [0.333]
+    """
+    seen, other = (_ranks(each) if metric == "spearman" else _orders(each) for each in (left, right))
+    norms = np.sqrt(np.square(seen).sum(axis=1) * np.square(other).sum(axis=1))
+    products = (seen * other).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.clip(np.where(norms > 0, products, np.nan) / norms, -1.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two scores, and what each says of the layers that both rank."""
+
+    subject: str
+    left: tuple[float, ...]
+    right: tuple[float, ...]
+
+    @classmethod
+    def of(cls, left: str, right: str, rankings: dict[str, Ranking]) -> _Pair:
+        shared = sorted(rankings[left].keys() & rankings[right].keys())
+        one, other = (tuple(rankings[name][layer] for layer in shared) for name in (left, right))
+        return cls(f"{left},{right}", one, other)
+
+    @property
+    def size(self) -> int:
+        return len(self.left)
+
+    def value(self, metric: str) -> float:
+        return float(rank_correlations(metric, np.array([self.left]), np.array([self.right]))[0])
+
+    def interval(self, metric: str, seed: int) -> tuple[float, float]:
+        """Percentiles over resampled layers, all pairs of a size with the same resamples."""
+        drawn = np.random.default_rng([seed, self.size]).integers(0, self.size, size=(RESAMPLES, self.size))
+        values = rank_correlations(metric, np.array(self.left)[drawn], np.array(self.right)[drawn])
+        low, high = np.quantile(values[np.isfinite(values)], [0.025, 0.975])
+        return float(low), float(high)
+
+
+def _random_band(size: int, seed: int) -> dict[str, Numbers]:
+    """How strongly random rankings of `size` layers agree with a fixed one: |correlation| of every draw, by metric."""
+    if size < FEWEST_LAYERS:
+        return {}
+    draw = np.random.default_rng([seed, size, DRAWS])
+    drawn = draw.permuted(np.tile(np.arange(size, dtype=np.float64), (DRAWS, 1)), axis=1)
+    fixed = np.tile(np.arange(size, dtype=np.float64), (DRAWS, 1))
+    return {metric: np.abs(rank_correlations(metric, fixed, drawn)) for metric in METRICS}
+
+
+def _chance(value: float, null: Numbers) -> float:
+    """The share of random rankings that agree, or disagree, as strongly; rounding must not decide."""
+    return float((1 + (null >= abs(value) - 1e-12).sum()) / (1 + null.size))
+
+
+def _between_halves(name: str, keys: Sequence[str], by_key: dict[str, list[Loss]], seed: int) -> list[Score]:
+    grid = arrange(row for key in keys for row in by_key[key])
+    nll, tokens = grid.by_unit(grid.nll), grid.by_unit(grid.tokens)
+    rows = [grid.plans.index(key) for key in keys]
+    deltas = nll[rows[1:]] - nll[rows[0]]
+    units = tokens.size
+    if units < FEWEST_LAYERS:
+        return []
+    chosen = _halvings(units, seed)
+    first, second = (half @ deltas.T / (half @ tokens)[:, None] for half in (chosen, 1.0 - chosen))
+    scores = []
+    for metric in METRICS:
+        values = rank_correlations(metric, first, second)
+        values = values[np.isfinite(values)]
+        if values.size:
+            low, high = (float(bound) for bound in np.quantile(values, [0.025, 0.975]))
+            subject = f"{name},{name}"
+            scores.append(
+                Score(
+                    AGREEMENT, subject, "all", f"{metric}_halves", float(values.mean()), low, high,
+                    documents=grid.documents(), tokens=int(tokens.sum()),
+                )
+            )  # fmt: skip
+    return scores
+
+
+def _halvings(units: int, seed: int) -> Numbers:
+    """Random halves of the units: (halvings, units) of 1.0 for those in the first half and 0.0 for the others."""
+    order = np.random.default_rng([seed, units, HALVINGS]).permuted(np.tile(np.arange(units), (HALVINGS, 1)), axis=1)
+    return np.asarray(order < units // 2, dtype=np.float64)
+
+
+def _ranks(values: Numbers) -> Numbers:
+    """Centred mean ranks along each row."""
+    ranks = np.asarray(stats.rankdata(values, axis=1), dtype=np.float64)
+    return np.asarray(ranks - ranks.mean(axis=1, keepdims=True))
+
+
+def _orders(values: Numbers) -> Numbers:
+    """The order of every two layers, -1, 0 or 1: (rows, pairs of layers)."""
+    first, second = np.triu_indices(values.shape[1], k=1)
+    return np.asarray(np.sign(values[:, first] - values[:, second]))

@@ -1,0 +1,83 @@
+"""Paired differences of many arms against one baseline, as `Score` rows with their interval, p-value and null band.
+
+An *arm* is whatever was done to the model (`12=skip`, a plan); arms of one metric are compared on the same windows and
+corrected together, so "Holm over the layers" means exactly the layers of that metric. For every arm and task there are
+two rows:
+
+    <metric>             nats per token, arm minus baseline; interval, p, Holm's p over the metric's arms, mde
+    <metric>@no_effect   how far arms without any effect would stray, all of the metric at once: low and high around 0
+
+The statistics are those of `layerwise.measure.stats.effects`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from layerwise.measure.stats.effects import POOLED, effects
+from layerwise.results.rows import Loss, Score
+
+NO_EFFECT = "@no_effect"
+
+
+@dataclass(frozen=True, slots=True)
+class ArmLosses:
+    """The losses under `key` are reported as `metric` of `subject`."""
+
+    key: str
+    subject: str
+    metric: str
+
+
+def differences(
+    measure: str,
+    losses: Iterable[Loss],
+    baseline: str,
+    arms: Sequence[ArmLosses],
+    *,
+    seed: int,
+    by_task: bool = True,
+    resamples: int = 10_000,
+) -> list[Score]:
+    """Rows of `arms`, metric by metric in the order given; arms without losses on every window are left out.
+
+    Without `by_task` only the pooled rows (`all`) are made.
+    """
+    rows_of: dict[str, list[Loss]] = defaultdict(list)
+    for row in losses:
+        rows_of[row.plan].append(row if by_task else pooled(row))
+    of_metric: dict[str, list[ArmLosses]] = defaultdict(list)
+    for arm in arms:
+        if len(rows_of[arm.key]) == len(rows_of[baseline]):
+            of_metric[arm.metric].append(arm)
+    scores: list[Score] = []
+    for metric, group in of_metric.items():
+        chosen = [*rows_of[baseline], *(row for arm in group for row in rows_of[arm.key])]
+        rows = effects(chosen, baseline, seed=seed, resamples=resamples)
+        scores += _renamed(measure, metric, group, rows)
+    return scores
+
+
+def pooled(row: Loss) -> Loss:
+    """The same loss as one of the task `all`; the document's name keeps where it came from."""
+    return replace(row, task=POOLED, document=f"{row.task}: {row.document}")
+
+
+def _renamed(measure: str, metric: str, arms: Sequence[ArmLosses], rows: Sequence[Score]) -> list[Score]:
+    """The rows of `effects` in the words of the measure; one task alone is also its own pool."""
+    tasks = {score.task for score in rows}
+    if POOLED not in tasks:
+        rows = [*rows, *(replace(score, task=POOLED) for score in rows)]
+    subjects = {arm.key: arm.subject for arm in arms}
+    order = {key: place for place, key in enumerate(subjects)}
+    scores = []
+    for score in sorted((score for score in rows if score.subject in order), key=lambda score: order[score.subject]):
+        subject = subjects[score.subject]
+        if score.metric == "delta_nll":
+            scores.append(replace(score, measure=measure, subject=subject, metric=metric))
+        elif score.metric == "null_band":
+            band = replace(score, measure=measure, subject=subject, metric=f"{metric}{NO_EFFECT}")
+            scores.append(replace(band, value=0.0, low=-score.value, high=score.value))
+    return scores

@@ -1,0 +1,190 @@
+"""From losses to effects: what each plan costs against the baseline, with its interval, p-value and mde.
+
+`effects` compares every plan with one baseline on the same windows and returns tidy `Score` rows of measure `effect`,
+one per plan, task and metric:
+
+    delta_nll          nats per token, plan minus baseline; interval, p, Holm's p over the task's plans, mde
+    null_band          nats per token: how far from zero the plan could stray with no effect, all plans together
+    nll                nats per token of the plan itself, the baseline included; interval
+    token_accuracy     share of scored tokens that were the arg-max; interval
+    exact_match        share of windows with every token right (answer tasks only); interval
+    delta_exact_match  plan minus baseline (answer tasks only); interval, p, Holm's p, mde
+
+Intervals are at 95 % over documents, or over windows where a task has fewer than 8 documents (`resampling_unit`); with
+fewer than 8 windows too, a row keeps its value alone. `mde` is the minimum detectable effect at 80 % power and
+5 % after correction over the plans of the task: it completes the sentence "no effect detectable above X". With several
+tasks, all their documents are pooled as the task `all`, where each token counts the same. The statistics themselves
+are in `layerwise.measure.stats.statistics`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerwise.errors import MeasureError, near_matches
+from layerwise.measure.stats import statistics
+from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
+from layerwise.measure.stats.statistics import Estimate, Numbers, Seed
+from layerwise.results.rows import Loss, Score
+
+EFFECT = "effect"
+POOLED = "all"
+
+_FLIPS_PER_PLAN = 40
+"""Sign flips a plan: the smallest p is then small enough to survive Holm's correction."""
+
+
+def effects(
+    losses: Iterable[Loss],
+    baseline: str,
+    *,
+    seed: int = 0,
+    answer_tasks: Collection[str] = (),
+    resamples: int = 10_000,
+) -> list[Score]:
+    """Compare every plan in `losses` with the plan `baseline`; the module says which rows come back.
+
+    Rows are ordered by task (`all` last), metric and plan, and depend on the losses and the seed alone, not
+    on the order of the losses. Raises `MeasureError` when the baseline is missing, when a plan was not
+    measured on the same windows as the others (see `complete`), or when an answer task is unknown.
+    """
+    grid = arrange(losses)
+    if baseline not in grid.plans:
+        raise MeasureError(f"The baseline {baseline!r} is not among the plans: {near_matches(baseline, grid.plans)}.")
+    for task in answer_tasks:
+        if task not in grid.tasks():
+            raise MeasureError(f"There is no task {task!r}: {near_matches(task, grid.tasks())}.")
+    parts = {task: grid.of_task(task) for task in grid.tasks()}
+    if len(parts) > 1 and POOLED not in parts:
+        parts[POOLED] = grid
+    scores: list[Score] = []
+    for task, part in parts.items():
+        study = _Study(
+            task=task,
+            grid=part,
+            baseline=part.plans.index(baseline),
+            documents=part.documents(),
+            tokens=int(part.tokens.sum()),
+            # A task's rows must not depend on which other tasks there are: its name, not its place, goes in.
+            seed=(seed, zlib.crc32(task.encode())),
+            resamples=resamples,
+        )
+        scores += study.losses()
+        if task in answer_tasks:
+            scores += study.answers()
+    return scores
+
+
+@dataclass(frozen=True, slots=True)
+class _Study:
+    """One task's grid with what its rows have in common."""
+
+    task: str
+    grid: Grid
+    baseline: int
+    documents: int
+    tokens: int
+    seed: Seed
+    resamples: int
+
+    def losses(self) -> list[Score]:
+        """Rows of `delta_nll`, `null_band`, `nll` and `token_accuracy`."""
+        nll, hits, tokens = (self.grid.by_unit(values) for values in (self.grid.nll, self.grid.hits, self.grid.tokens))
+        # The difference is taken window by window before anything is summed, which keeps small effects exact.
+        deltas = self.grid.by_unit(self.grid.nll - self.grid.nll[self.baseline])
+        if tokens.size < FEWEST_UNITS:
+            total = tokens.sum()
+            return [
+                *self._bare("delta_nll", deltas.sum(axis=1) / total, self._others()),
+                *self._bare("nll", nll.sum(axis=1) / total),
+                *self._bare("token_accuracy", hits.sum(axis=1) / total),
+            ]
+        return [
+            *self._compared("delta_nll", deltas, self._bootstrap(deltas, tokens), band_over=tokens),
+            *self._estimated("nll", statistics.student_interval(nll, tokens)),
+            *self._estimated("token_accuracy", statistics.student_interval(hits, tokens)),
+        ]
+
+    def answers(self) -> list[Score]:
+        """Rows of `exact_match` and `delta_exact_match`: a window is right when all its tokens are."""
+        right = (self.grid.hits == self.grid.tokens).astype(np.float64)
+        exact, windows = self.grid.by_unit(right), self.grid.by_unit(np.ones(len(self.grid.cells)))
+        changes = exact - exact[self.baseline]
+        if windows.size < FEWEST_UNITS:
+            total = windows.sum()
+            return [
+                *self._bare("exact_match", exact.sum(axis=1) / total),
+                *self._bare("delta_exact_match", changes.sum(axis=1) / total, self._others()),
+            ]
+        if (windows == 1).all():
+            # One answer a unit: closed forms for proportions, which stay honest when all answers agree.
+            own = statistics.wilson(exact.sum(axis=1), windows.size)
+            gained, lost = (changes > 0).sum(axis=1), (changes < 0).sum(axis=1)
+            difference = statistics.paired_proportions(gained, lost, windows.size)
+        else:
+            own, difference = self._bootstrap(exact, windows), self._bootstrap(changes, windows)
+        return [
+            *self._estimated("exact_match", own),
+            *self._compared("delta_exact_match", changes, difference),
+        ]
+
+    def _compared(
+        self, metric: str, changes: Numbers, estimate: Estimate, band_over: Numbers | None = None
+    ) -> list[Score]:
+        others = self._others()
+        if not others:
+            return []
+        flips = max(self.resamples, _FLIPS_PER_PLAN * len(others))
+        test = statistics.sign_flips(changes[others], seed=self.seed, flips=flips)
+        adjusted = statistics.holm(test.p)
+        units = changes.shape[1]
+        errors = estimate.standard_error[others]
+        mde = statistics.minimum_detectable_effect(errors, units, comparisons=len(others))
+        scores = [
+            self._score(
+                metric,
+                plan,
+                estimate.value[plan],
+                low=float(estimate.low[plan]),
+                high=float(estimate.high[plan]),
+                p=float(test.p[place]),
+                p_adjusted=float(adjusted[place]),
+                mde=float(mde[place]),
+            )
+            for place, plan in enumerate(others)
+        ]
+        if band_over is not None and np.isfinite(test.critical):
+            scores += self._bare("null_band", statistics.null_band(test, changes, band_over), others)
+        return scores
+
+    def _estimated(self, metric: str, estimate: Estimate) -> list[Score]:
+        return [
+            self._score(metric, plan, estimate.value[plan], low=float(low), high=float(high))
+            for plan, (low, high) in enumerate(zip(estimate.low, estimate.high, strict=True))
+        ]
+
+    def _bare(self, metric: str, values: Numbers, plans: Iterable[int] | None = None) -> list[Score]:
+        chosen = range(len(self.grid.plans)) if plans is None else plans
+        return [self._score(metric, plan, values[plan]) for plan in chosen]
+
+    def _score(self, metric: str, plan: int, value: float, **evidence: float) -> Score:
+        return Score(
+            EFFECT,
+            self.grid.plans[plan],
+            self.task,
+            metric,
+            float(value),
+            documents=self.documents,
+            tokens=self.tokens,
+            **evidence,
+        )
+
+    def _others(self) -> list[int]:
+        return [plan for plan in range(len(self.grid.plans)) if plan != self.baseline]
+
+    def _bootstrap(self, numerators: Numbers, denominators: Numbers) -> Estimate:
+        return statistics.paired_bootstrap(numerators, denominators, seed=self.seed, resamples=self.resamples)

@@ -1,0 +1,127 @@
+"""Ridge regression of many targets at once, solved in the smaller of its two dimensions.
+
+With X (n, p) and Y (n, d) centred at their means, the fit at penalty `lambda` is
+
+    B = (X^T X + lambda I)^-1 X^T Y = X^T (X X^T + lambda I)^-1 Y          prediction = mean(Y) + (x - mean(X)) B
+
+(Hoerl and Kennard 1970). The penalty is given as a *share* of the mean eigenvalue of X^T X, so that one grid of shares
+does for matrices of any scale and any number of rows. `Moments` are the sums behind a fit: they add up over layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+SHARES = (0.1, 1.0, 10.0)
+"""Penalties that are tried, as shares of the mean eigenvalue: from light to nearly the mean alone."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A fitted map: coefficients (p, d) with the means that it starts from, (p,) and (d,)."""
+
+    coefficients: Tensor
+    x_mean: Tensor
+    y_mean: Tensor
+
+    def predict(self, x: Tensor) -> Tensor:
+        """The predictions for rows (n, p): (n, d)."""
+        # Folding the mean of x into the intercept saves a copy of x.
+        return x @ self.coefficients + (self.y_mean - self.x_mean @ self.coefficients)
+
+    def residual(self, x: Tensor, y: Tensor) -> Residual:
+        """How far the predictions for `x` are from `y`, and how far the training mean is."""
+        return Residual(_squares(y - self.predict(x)), _squares(y - self.y_mean))
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """Sums of squares: of the errors of a prediction, and of the errors of the training mean. R2 = 1 - one by other."""
+
+    errors: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """The sums of a regression: rows, sums of x and y, X^T X and X^T Y; not centred, so that they add up."""
+
+    count: int
+    x: Tensor
+    y: Tensor
+    xx: Tensor
+    xy: Tensor
+
+    @staticmethod
+    def of(x: Tensor, y: Tensor) -> Moments:
+        """The moments of x (n, p) and y (n, d)."""
+        return Moments(len(x), x.sum(dim=0), y.sum(dim=0), x.T @ x, x.T @ y)
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(
+            self.count + other.count, self.x + other.x, self.y + other.y, self.xx + other.xx, self.xy + other.xy
+        )
+
+    def fits(self, shares: Sequence[float]) -> list[Fit]:
+        """The fit at every penalty."""
+        x_mean, y_mean = self.x / self.count, self.y / self.count
+        xx = self.xx - self.count * torch.outer(x_mean, x_mean)
+        xy = self.xy - self.count * torch.outer(x_mean, y_mean)
+        return [Fit(_solved(xx, xy, _penalty(xx, share, len(xx))), x_mean, y_mean) for share in shares]
+
+
+def fits(x: Tensor, y: Tensor, shares: Sequence[float]) -> list[Fit]:
+    """The fit of y (n, d) on x (n, p) at every penalty in `shares`, float64.
+
+    >>> x = torch.arange(6, dtype=torch.float64).view(3, 2)
+    >>> round(fits(x, x[:, :1], [1e-9])[0].predict(x)[2].item(), 3)
+    4.0
+    """
+    if len(x) >= x.shape[1]:
+        return Moments.of(x, y).fits(shares)
+    x_mean, y_mean = x.mean(dim=0), y.mean(dim=0)
+    centred = x - x_mean
+    kernel = centred @ centred.T
+    models = []
+    for share in shares:
+        dual = _solved(kernel, y - y_mean, _penalty(kernel, share, x.shape[1]))
+        models.append(Fit(centred.T @ dual, x_mean, y_mean))
+    return models
+
+
+def best_share(x: Tensor, y: Tensor, shares: Sequence[float] = SHARES) -> float:
+    """The penalty that predicts the last fifth of the rows best when fitted to the others."""
+    kept = inner_rows(len(x))
+    errors = [fit.residual(x[kept:], y[kept:]).errors for fit in fits(x[:kept], y[:kept], shares)]
+    return shares[errors.index(min(errors))]
+
+
+def inner_rows(rows: int) -> int:
+    """How many of `rows` are fitted when a fifth is held out.
+
+    >>> inner_rows(10)
+    8
+    """
+    return rows - max(1, rows // 5)
+
+
+def _penalty(square: Tensor, share: float, predictors: int) -> float:
+    """`share` of the mean eigenvalue of X^T X, whose trace X X^T has too."""
+    return share * float(square.trace()) / predictors
+
+
+def _solved(square: Tensor, right: Tensor, penalty: float) -> Tensor:
+    if penalty <= 0:
+        # Predictors that do not vary predict nothing.
+        return torch.zeros_like(right)
+    shifted = square.clone()
+    shifted.diagonal().add_(penalty)
+    return torch.cholesky_solve(right, torch.linalg.cholesky(shifted))
+
+
+def _squares(errors: Tensor) -> float:
+    return float(errors.square().sum())

@@ -1,0 +1,76 @@
+"""Two arms compared over seeds: what another training of each would give, not what another test set would.
+
+Both arms are trained with the same seeds, and a seed decides the first weights, the order of the text and the masks. So
+seeds are paired: the difference is taken within each, and the interval and the test are Student's over those
+differences, of which a study has few. With n seeds and differences d_s,
+
+    value = mean d_s        low, high = value -+ t(n - 1, 97.5 %) * sd(d) / sqrt(n)        p = two-sided Student's t
+
+`mde` is the difference that a study with this spread and this many seeds would have found in four of five cases:
+a difference that is smaller than that was not to be seen, whatever its value. The spread of few seeds is less than the
+true one on the mean, which is allowed for (`layerwise.measure.stats.statistics.deviation_bias`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special, stats
+
+from layerwise.errors import MeasureError
+from layerwise.measure.stats.statistics import deviation_bias, minimum_detectable_effect
+
+RANGES = {"accuracy": (0.0, 1.0), "accuracy_top5": (0.0, 1.0), "f1": (0.0, 1.0), "mcc": (-1.0, 1.0)}
+"""What a metric can be, where that is bounded."""
+
+
+def over_seeds(values: Sequence[float], metric: str = "") -> tuple[float, float]:
+    """Student's 95 % interval of the mean of several seeds, cut to what the metric can be (`RANGES`).
+
+    >>> [round(bound, 3) for bound in over_seeds([0.9, 1.0, 0.95], "accuracy")]
+    [0.826, 1.0]
+    """
+    mean, error = float(np.mean(values)), float(stats.sem(values))
+    reach = float(stats.t(len(values) - 1).ppf(0.975)) * error
+    least, most = RANGES.get(metric, (-np.inf, np.inf))
+    return max(least, mean - reach), min(most, mean + reach)
+
+
+@dataclass(frozen=True, slots=True)
+class SeedDifference:
+    """A mean difference over paired seeds, in the unit of what was compared; without a spread the rest is `None`."""
+
+    value: float
+    seeds: int
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    mde: float | None = None
+
+
+def seed_difference(values: Mapping[int, float], others: Mapping[int, float], *, level: float = 0.95) -> SeedDifference:
+    """The mean over seeds of `values - others`, over the seeds that both have.
+
+    Raises `MeasureError` when no seed is in both. One seed gives a value and nothing else.
+
+    >>> found = seed_difference({0: 2.0, 1: 3.0, 2: 4.0}, {0: 1.0, 1: 2.1, 2: 2.9})
+    >>> round(found.value, 6), found.seeds, round(found.low, 3), round(found.high, 3)
+    (1.0, 3, 0.752, 1.248)
+    """
+    seeds = sorted(set(values) & set(others))
+    if not seeds:
+        raise MeasureError(
+            f"no seed was trained in both arms: one has {sorted(values)}, the other {sorted(others)}; train both with "
+            "the same seeds"
+        )
+    differences = np.array([values[seed] - others[seed] for seed in seeds])
+    mean, count = float(differences.mean()), len(seeds)
+    if count == 1:
+        return SeedDifference(mean, count)
+    error = float(differences.std(ddof=1)) / count**0.5
+    reach = float(special.stdtrit(count - 1, (1 + level) / 2)) * error
+    mde = float(minimum_detectable_effect(error, count, alpha=1 - level)) / deviation_bias(count - 1)
+    p = float(2 * stats.t.sf(abs(mean) / error, count - 1)) if error > 0 else float(mean == 0)
+    return SeedDifference(mean, count, mean - reach, mean + reach, p, mde)

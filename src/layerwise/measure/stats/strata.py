@@ -1,0 +1,109 @@
+"""Strata: a text of several tasks is a fixed mix, and an estimate from part of it has to keep that mix.
+
+Documents of a book and one-word answers differ by a hundredfold in length and in what a layer is worth to them. A few
+documents drawn from all of them may miss a task altogether, and an interval from those is confidently wrong. So effects
+are estimated task by task and put together with the tasks' shares of all tokens:
+
+    effect = sum_h w_h * effect_h            se^2 = sum_h w_h^2 * se_h^2
+
+with Student's quantile at Satterthwaite's degrees of freedom (Cochran 1977, section 5.4). Tasks with too few documents
+for an interval of their own are taken together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from layerwise.measure.language.evaluation_data import Piece
+from layerwise.measure.stats.grid import FEWEST_UNITS, Grid
+from layerwise.measure.stats.statistics import ratio, standard_error
+
+REST = "the rest"
+
+
+@dataclass(frozen=True, slots=True)
+class Strata:
+    """Which stratum each task belongs to, and the share of all tokens that each stratum holds."""
+
+    of_task: Mapping[str, str]
+    weight: Mapping[str, float]
+
+    @classmethod
+    def of(cls, lengths: Mapping[Piece, int]) -> Strata:
+        """The strata of pieces of text with their scored tokens: tasks with enough pieces for two halves, and the rest.
+
+        >>> Strata.of({("a", str(n), -1): 3 for n in range(16)} | {("b", "0", -1): 3}).of_task
+        {'a': 'the rest', 'b': 'the rest'}
+        """
+        counts: dict[str, int] = {}
+        for task, _, _ in lengths:
+            counts[task] = counts.get(task, 0) + 1
+        large = {task for task, count in counts.items() if count >= 2 * FEWEST_UNITS}
+        small = sum(count for task, count in counts.items() if task not in large)
+        if 0 < small < 2 * FEWEST_UNITS:
+            large = set()
+        of_task = {task: task if task in large else REST for task in sorted(counts)}
+        total = sum(lengths.values())
+        weight = dict.fromkeys(dict.fromkeys(of_task.values()), 0.0)
+        for (task, _, _), tokens in lengths.items():
+            weight[of_task[task]] += tokens / total
+        return cls(of_task, weight)
+
+    def pooled(self, least: float) -> Strata:
+        """The same text with every stratum that holds less than `least` of the tokens in the rest.
+
+        >>> Strata({"a": "a", "b": "b", "c": "c"}, {"a": 0.8, "b": 0.1, "c": 0.1}).pooled(0.25).weight
+        {'a': 0.8, 'the rest': 0.2}
+        """
+        names = {name: name if share >= least else REST for name, share in self.weight.items()}
+        weight = dict.fromkeys(dict.fromkeys(names.values()), 0.0)
+        for name, share in self.weight.items():
+            weight[names[name]] += share
+        return Strata({task: names[name] for task, name in self.of_task.items()}, weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """An effect in nats per token with its interval, its standard error and the degrees of freedom behind it."""
+
+    value: float
+    low: float
+    high: float
+    error: float
+    freedom: float
+
+    def p(self) -> float:
+        """The two-sided p-value of Student's test against no effect."""
+        if self.error == 0:
+            return 1.0 if self.value == 0 else 0.0
+        return float(2 * stats.t(self.freedom).sf(abs(self.value) / self.error))
+
+
+def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, level: float) -> list[Effect]:
+    """The effect of each plan against the baseline with its Student interval at `level`, in the order given.
+
+    The grid may hold part of the text; its strata are weighted as in the whole. Strata it has nothing of are left out
+    of the mix.
+    """
+    origin = grid.nll[grid.plans.index(baseline)]
+    changes = grid.nll[[grid.plans.index(plan) for plan in plans]] - origin
+    values, variances, squares = (np.zeros(len(plans)) for _ in range(3))
+    owners = np.array([strata.of_task[task] for task, _, _ in grid.cells])
+    present = {name: share for name, share in strata.weight.items() if (owners == name).any()}
+    for name, share in present.items():
+        part = grid.part(owners == name)
+        tokens = part.by_unit(part.tokens)
+        deltas = part.by_unit(changes[:, owners == name])
+        weight = share / sum(present.values())
+        variance = np.square(weight * standard_error(deltas, tokens))
+        values += weight * ratio(deltas, tokens)
+        variances += variance
+        squares += np.square(variance) / (tokens.size - 1)
+    freedom = np.divide(np.square(variances), squares, out=np.full(len(plans), 1e6), where=squares > 0)
+    reach = stats.t(freedom).ppf(0.5 + level / 2) * np.sqrt(variances)
+    columns = (values, values - reach, values + reach, np.sqrt(variances), freedom)
+    return [Effect(*(float(column[place]) for column in columns)) for place in range(len(plans))]

@@ -1,0 +1,193 @@
+"""Verdicts on layers: does a layer matter, is nothing there, is the model better without it, or is it not resolvable?
+
+A score is not a verdict. Four decisions are made from the paired differences of skipping each layer, all L layers
+together at a family-wise error rate `alpha`:
+
+    matters     its interval lies above 0, and not wholly inside the margin
+    no_effect   its interval lies inside the margin on both sides: an effect that counts is shown not to be there
+    harmful     its effect is below 0 on one half of the documents, and again on the other half, which had no say in
+                choosing it: the smallest of many noisy scores is negative by chance alone
+    unresolved  anything else: the interval holds zero and an effect that counts
+
+`harmful` goes first: harm that was confirmed is harm, however small. Absence of significance is never `no_effect`.
+
+Intervals are Student's over documents, task by task (`layerwise.measure.stats.strata`), at level `1 - alpha / L`
+(Bonferroni), so that all of them hold together. A layer becomes a candidate on the first half at one-sided 5 %, by
+itself, because that decides nothing; the k candidates are confirmed on the second half at `alpha` over all of them
+(Holm). Where documents are few, windows take their place.
+
+`mde` is what stands behind the decision: of `no_effect` the X of "no effect above X nats", the further end of
+the interval; of the others the harm that 80 of 100 such runs would have found and confirmed, which is more than the
+effect of the other sign that they would have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, stats
+
+from layerwise.errors import MeasureError
+from layerwise.measure.language.evaluation_data import FEWEST_DOCUMENTS, WHOLE, Piece, shuffled
+from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
+from layerwise.measure.stats.statistics import holm, minimum_detectable_effect
+from layerwise.measure.stats.strata import Effect, Strata, stratified
+from layerwise.measure.stats.verdict_criterion import Decision, VerdictCriterion
+from layerwise.results.rows import Loss, Score
+
+VERDICT = "verdict"
+MARGIN = "margin"
+"""The metric of the row that keeps the margin beside the verdicts of a run; its subject is `all`."""
+
+SELECTION = 0.05
+"""The one-sided level at which a layer becomes a candidate, each by itself: lower, and true harm is not looked at."""
+
+POWER = 0.8
+
+
+def verdicts(
+    losses: Iterable[Loss],
+    baseline: str,
+    keys: Mapping[int, str],
+    *,
+    seed: int = 0,
+    rule: VerdictCriterion | None = None,
+) -> list[Score]:
+    """One row of measure `verdict` for every layer of `keys` (layer to the key of its losses), the task `all`.
+
+    The metric is the decision; `value`, `low` and `high` are the effect of skipping the layer with its simultaneous
+    interval, `p_adjusted` Bonferroni's, `mde` what the module says.
+    Raises `MeasureError` where there are too few windows for any interval, and says how many are needed.
+    """
+    rule = rule or VerdictCriterion()
+    wanted = {baseline, *keys.values()}
+    grid = arrange(row for row in losses if row.plan in wanted)
+    refuse_too_little(grid)
+    strata = Strata.of(_lengths(grid))
+    level = 1 - rule.alpha / len(keys)
+    layer_effects = dict(zip(keys, stratified(grid, baseline, list(keys.values()), strata, level), strict=True))
+    harm = HarmTest.of(*_halves(grid, seed), baseline, keys, strata, rule)
+    scores = []
+    for layer, effect in layer_effects.items():
+        decision: Decision = "harmful" if layer in harm.harmful else rule.concludes(effect)
+        scores.append(
+            Score(
+                VERDICT, str(layer), "all", decision, effect.value, effect.low, effect.high,
+                p_adjusted=min(1.0, len(keys) * effect.p()), mde=mde(effect, decision, harm, layer, rule),
+                documents=grid.documents(), tokens=int(grid.tokens.sum()),
+            )
+        )  # fmt: skip
+    return scores
+
+
+def mde(effect: Effect, decision: Decision, harm: HarmTest, layer: int, rule: VerdictCriterion) -> float:
+    """What stands behind a decision: how small an effect was excluded, or how great a harm would have been found."""
+    if decision == "no_effect":
+        return max(abs(effect.low), abs(effect.high))
+    return max(detectable(effect, harm.layers, rule), harm.detectable(layer, rule.alpha))
+
+
+def detectable(effect: Effect, comparisons: float, rule: VerdictCriterion) -> float:
+    """The effect that one of `comparisons` intervals at `alpha` together distinguishes from zero with 80 % power."""
+    units = max(2, round(effect.freedom) + 1)
+    return float(minimum_detectable_effect(effect.error, units, comparisons=comparisons, alpha=rule.alpha))
+
+
+@dataclass(frozen=True, slots=True)
+class HarmTest:
+    """The two halves of the search for harm: the candidates of the first, and those that the second confirms.
+
+    `first` and `second` hold the effect of every layer on each half, empty where a half is too small for any interval.
+    """
+
+    first: Mapping[int, Effect]
+    second: Mapping[int, Effect]
+    candidates: tuple[int, ...]
+    harmful: frozenset[int]
+    layers: int
+
+    @classmethod
+    def of(
+        cls, first: Grid, second: Grid, baseline: str, keys: Mapping[int, str], strata: Strata, rule: VerdictCriterion
+    ) -> HarmTest:
+        """Choose candidates on one half, confirm them on the other."""
+        if min(part.by_unit(part.tokens).size for part in (first, second)) < FEWEST_UNITS:
+            return cls({}, {}, (), frozenset(), len(keys))
+        before, after = (
+            dict(zip(keys, stratified(part, baseline, list(keys.values()), strata, 1 - rule.alpha), strict=True))
+            for part in (first, second)
+        )
+        candidates = tuple(layer for layer, effect in before.items() if below_zero(effect) < SELECTION)
+        return cls(before, after, candidates, confirmed({each: after[each] for each in candidates}, rule), len(keys))
+
+    def detectable(self, layer: int, alpha: float) -> float:
+        """The harm to `layer` that is chosen and confirmed with 80 % power, in nats; 0 without a test.
+
+            P(T1 < d / s1 - t1[1 - SELECTION]) * P(T2 < d / s2 - t2[1 - alpha / k]) = 0.8        solved for d
+
+        with k candidates, this layer among them, and s1, s2 its standard errors on the halves.
+        """
+        if not self.first:
+            return 0.0
+        candidates = len({*self.candidates, layer})
+        halves = [
+            (each.error, stats.t(each.freedom), stats.t(each.freedom).ppf(1 - level))
+            for each, level in ((self.first[layer], SELECTION), (self.second[layer], alpha / candidates))
+        ]
+        widest = max(error for error, _, _ in halves)
+        if widest == 0.0:
+            return 0.0
+
+        def power(size: float) -> float:
+            shares = [law.cdf(size * widest / error - bound) if error else 1.0 for error, law, bound in halves]
+            return float(np.prod(shares)) - POWER
+
+        return float(optimize.brentq(power, 0.0, 1e3)) * widest
+
+
+def below_zero(effect: Effect) -> float:
+    """The one-sided p-value of Student's test against an effect of zero or more."""
+    if effect.error == 0:
+        return 0.0 if effect.value < 0 else 1.0
+    return float(stats.t(effect.freedom).cdf(effect.value / effect.error))
+
+
+def confirmed(candidates: Mapping[int, Effect], rule: VerdictCriterion) -> frozenset[int]:
+    """The candidates whose effect on fresh text is below 0 too, one-sided, at `alpha` over all of them (Holm)."""
+    if not candidates:
+        return frozenset()
+    adjusted = holm([below_zero(effect) for effect in candidates.values()])
+    return frozenset(layer for layer, p in zip(candidates, adjusted, strict=True) if p < rule.alpha)
+
+
+def refuse_too_little(grid: Grid) -> None:
+    """Raise `MeasureError` where there are too few windows for any interval."""
+    units = grid.by_unit(grid.tokens).size
+    if units < FEWEST_UNITS:
+        shorter = max(2, int(grid.tokens.sum() / FEWEST_UNITS))
+        raise MeasureError(
+            f"the text makes {units} window{'s' * (units != 1)} and no verdict can be given on fewer than "
+            f"{FEWEST_UNITS}: give a longer text, or shorter windows (--max-length {shorter})"
+        )
+
+
+def _lengths(grid: Grid) -> dict[Piece, int]:
+    lengths: dict[Piece, int] = {}
+    for owner, tokens in zip(_owners(grid), grid.tokens, strict=True):
+        lengths[owner] = lengths.get(owner, 0) + int(tokens)
+    return lengths
+
+
+def _halves(grid: Grid, seed: int) -> tuple[Grid, Grid]:
+    """Two halves of the cells that share no document (no window, where documents are few), drawn from `seed`."""
+    owners = _owners(grid)
+    first = frozenset(shuffled(set(owners), seed)[::2])
+    return grid.part([owner in first for owner in owners]), grid.part([owner not in first for owner in owners])
+
+
+def _owners(grid: Grid) -> list[Piece]:
+    """The piece of text that each cell belongs to."""
+    whole = grid.documents() >= FEWEST_DOCUMENTS
+    return [(task, document, WHOLE if whole else window) for task, document, window in grid.cells]

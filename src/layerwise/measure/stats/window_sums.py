@@ -1,0 +1,84 @@
+"""Means over tokens that are gathered window by window, and their intervals over documents.
+
+Most measures of hidden states are of this kind: a pass over a batch gives, for each of many subjects (a layer, a pair
+of layers, a gate), one sum over the tokens of each window, and the number is
+
+    value[subject] = sum_w numerator[subject, w] / sum_w denominator[w]
+
+Windows of one document err together, so a document with all its windows is one unit; with fewer than 8 documents the
+windows are the units, as in `layerwise.measure.stats.grid`, and with fewer than 8 windows too there is no interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from layerwise.data.text.tokens import Window
+from layerwise.errors import MeasureError
+from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
+from layerwise.measure.stats.statistics import Numbers, student_interval
+from layerwise.results.rows import Score
+
+
+class WindowSums:
+    """Sums of many subjects over the same windows, fed batch by batch; only sums are kept."""
+
+    def __init__(self) -> None:
+        self._above: list[Numbers] = []
+        self._below: list[Numbers] = []
+        self._windows: list[Window] = []
+
+    def add(self, numerators: Tensor, denominators: Tensor, windows: Sequence[Window]) -> None:
+        """Gather one batch: numerators of shape (subjects, windows), denominators of shape (windows,)."""
+        self._above.append(exact_on_cpu(numerators).numpy())
+        self._below.append(exact_on_cpu(denominators).numpy())
+        self._windows.extend(windows)
+
+    @property
+    def documents(self) -> int:
+        """How many documents the windows are from."""
+        return len({(window.task, window.document) for window in self._windows})
+
+    @property
+    def tokens(self) -> int:
+        """The sum of the denominators: what the mean is over, usually tokens."""
+        return round(sum(float(part.sum()) for part in self._below))
+
+    def units(self) -> tuple[Numbers, Numbers]:
+        """Numerators (subjects, units) and denominators (units,), one unit a document or a window; see the module.
+
+        A unit whose denominator is 0 has nothing to say and is left out.
+        """
+        above, below = np.concatenate(self._above, axis=1), np.concatenate(self._below)
+        if resampling_unit(self.documents) == "document":
+            owners = [(window.task, window.document) for window in self._windows]
+            place = {owner: number for number, owner in enumerate(sorted(set(owners)))}
+            member = np.zeros((len(owners), len(place)))
+            member[np.arange(len(owners)), [place[owner] for owner in owners]] = 1.0
+            above, below = above @ member, below @ member
+        kept = below > 0
+        return above[:, kept], below[kept]
+
+    def scores(self, measure: str, metric: str, subjects: Sequence[str]) -> list[Score]:
+        """One row a subject, with Student's interval where there are enough units.
+
+        Raises `MeasureError` where no token at all is left to take a mean over.
+        """
+        above, below = self.units()
+        if not below.size:
+            raise MeasureError(f"{metric} has no token to be measured on: give a longer text")
+        values = above.sum(axis=1) / below.sum()
+        bounds: list[tuple[float | None, float | None]] = [(None, None)] * len(values)
+        if below.size >= FEWEST_UNITS:
+            estimate = student_interval(above, below)
+            bounds = list(zip(estimate.low.tolist(), estimate.high.tolist(), strict=True))
+        return [
+            Score(
+                measure, subject, "all", metric, float(value), low, high, documents=self.documents, tokens=self.tokens
+            )
+            for subject, value, (low, high) in zip(subjects, values, bounds, strict=True)
+        ]

@@ -1,0 +1,228 @@
+"""Do weights oscillate from layer to layer? The correlation of successive weight differences, with its exact null.
+
+Let D_l = W_{l+1} - W_l be the difference of one tensor type between neighbouring layers. At lag k
+
+    correlation(k) = sum_l <D_l, D_{l+k}> / sum_l (|D_l|^2 + |D_{l+k}|^2) / 2            in -1..1
+
+pooled over all entries and layers. At lag 1 this is negative for weights that have nothing to do with each other: W_2
+enters D_1 with a plus and D_2 with a minus sign, so *independent layers of equal variance give exactly -1/2*, also when
+they all share a common matrix (it cancels). With g_k the autocovariance over depth at lag k,
+
+    correlation(1) = (2 g_1 - g_0 - g_2) / (2 (g_0 - g_1))
+
+which is -(1 - rho)/2 for an AR(1) process, 0 for a random walk, +1 for linear drift, and below -1/2 only for a true
+alternation of period 2. Above lag 1 independent layers give 0. So -0.50 is the finding "no lag structure", and not
+the finding "oscillation".
+
+Rows of measure `deltas`, subject the lag `1`..`5`, task the tensor type or `all`:
+
+    correlation     as above. Nulls: `@independent`, the exact line; `@shuffled`, the same layers in random orders (mean
+                    and 2.5..97.5 %); `@random_twin`, the model before training
+    autocovariance  mean over layers and entries of the product of W_l and W_{l+k}, each less its mean over depth, as a
+                    share of the same at lag 0. Null: `@shuffled`
+    smooth, no_lag_structure, oscillating, unresolved
+                    the verdict, at lag 1 alone: its value is the correlation of layers of norm 1 less that of the same
+                    layers in random orders (`excess`). A stack is smooth or oscillating where the interval leaves out
+                    0, without lag structure where the margin of 0.1 holds the interval, else not resolved
+
+-1/2 is the value of layers of *equal* variance only: independent layers of which the first has three times the norm of
+the others give another one. So the verdict does not compare with -1/2.
+
+Other intervals are Student's over pairs of differences, for `all` over tensor types times pairs; every tensor type
+weighs the same in `all` (`layerwise.measure.stats.ratio_of_sums`). Everything follows from one Gram matrix a tensor
+type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from layerwise.measure.stats.ratio_of_sums import ALL, Parts, Pooled, pooled
+from layerwise.measure.stats.statistics import Numbers
+from layerwise.measure.weights.shuffled_layers import Orders, bands, shuffled_orders
+from layerwise.measure.weights.tensors import StackTensors, Tensors, gram, tensor_types, twin_tensors
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+
+DELTAS = "deltas"
+LAGS = (1, 2, 3, 4, 5)
+INDEPENDENT = -0.5
+"""The correlation of neighbouring differences of independent layers."""
+
+MARGIN = 0.1
+"""The smallest excess of the correlation that counts as lag structure; stated before anything is measured."""
+
+FEWEST_ORDERS = 40
+"""Of fewer orders none is beyond 2.5 % at either end."""
+
+_ROUNDING = 1e-12
+"""What rounding leaves of identical layers, as a share of their square, is no difference.
+
+The rounding of a sum of n products grows with the root of n: this is that of twenty million entries in float64.
+"""
+
+Grams = Mapping[str, Numbers]
+PartsOfLag = Callable[[Numbers, int], Parts]
+
+
+def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
+    """Lag structure of the weights of `stack` over depth; the module says which rows come back.
+
+    `seed` draws the shuffled orders and the random twin; where a model has no twin its rows are left out. Lags that a
+    shallow stack does not have are left out too. Raises `MeasureError` for fewer than 4 layers, for layers without a
+    weight matrix of equal shape, and for weights that are not finite.
+    """
+    return list(delta_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
+
+
+def delta_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) -> Iterator[Score]:
+    """The rows of `deltas` for any source of weights, and those of its random twin where there is one."""
+    grams = _grams(tensors)
+    twin_grams = _grams(twin) if twin is not None else {}
+    orders = shuffled_orders(tensors.depth, seed)
+    for lag in LAGS:
+        if lag > tensors.depth - 2:
+            break
+        correlations = _of_lag(grams, lag, correlation_parts)
+        shuffled = _bands(grams, correlations, orders, lag, correlation_parts)
+        line = INDEPENDENT if lag == 1 else 0.0
+        yield from _rows(lag, "correlation", correlations)
+        yield from _rows(lag, "correlation@independent", {task: Pooled(line, line, line) for task in correlations})
+        yield from _rows(lag, "correlation@shuffled", shuffled)
+        yield from _rows(lag, "correlation@random_twin", _of_lag(twin_grams, lag, correlation_parts))
+        covariance = _of_lag(grams, lag, autocovariance_parts)
+        yield from _rows(lag, "autocovariance", covariance)
+        yield from _rows(lag, "autocovariance@shuffled", _bands(grams, covariance, orders, lag, autocovariance_parts))
+        if lag == 1:
+            yield from _verdicts(excess(grams, orders))
+
+
+def correlation_parts(products: Numbers, lag: int) -> Parts:
+    """The summands of `correlation(lag)` over pairs of differences, from the layers' inner products.
+
+    `products` is (..., depth, depth), the summands are (..., depth - 1 - lag).
+    """
+    # <D_i, D_j> for all pairs of differences at once.
+    inner = np.diff(np.diff(products, axis=-2), axis=-1)
+    squares = np.diagonal(inner, axis1=-2, axis2=-1)
+    squares = np.where(squares > _ROUNDING * _size(products), squares, 0.0)
+    ends = squares.shape[-1] - lag
+    return Parts(np.diagonal(inner, lag, -2, -1), (squares[..., :ends] + squares[..., lag:]) / 2)
+
+
+def autocovariance_parts(products: Numbers, lag: int) -> Parts:
+    """The summands of the autocovariance at `lag` as a share of lag 0: (..., depth, depth) -> (..., depth - lag)."""
+    centred = products - products.mean(axis=-1, keepdims=True) - products.mean(axis=-2, keepdims=True)
+    centred = centred + products.mean(axis=(-2, -1), keepdims=True)
+    variance = np.diagonal(centred, axis1=-2, axis2=-1).mean(axis=-1, keepdims=True)
+    inner = np.diagonal(centred, lag, -2, -1)
+    return Parts(inner, np.broadcast_to(np.where(variance > _ROUNDING * _size(products), variance, 0.0), inner.shape))
+
+
+def _size(products: Numbers) -> Numbers:
+    """The mean square of the layers, (..., 1)."""
+    size: Numbers = np.diagonal(products, axis1=-2, axis2=-1).mean(axis=-1, keepdims=True)
+    return size
+
+
+def excess(grams: Grams, orders: Orders) -> dict[str, Excess]:
+    """How far the correlation at lag 1 lies from that of the same layers in random orders, by tensor type and `all`.
+
+    Every layer is first divided by its norm: a layer of three times the norm would move the correlation by where it
+    stands, whatever it holds. Without an order that means something, the true order is one of the random ones, so
+    their spread around their mean is that of the value:
+
+        low = value - (upper 2.5 % point - mean)        high = value + (mean - lower 2.5 % point)
+
+    There are no bounds where so few layers have fewer than 40 orders.
+    """
+    values: dict[str, tuple[Numbers, float]] = {}
+    for name, products in grams.items():
+        norms = np.sqrt(np.diagonal(products))
+        if (norms > 0).all():
+            unit = products / np.outer(norms, norms)
+            own = _lag_one(unit)
+            if np.isfinite(own):
+                values[name] = (_lag_one(unit[orders[:, :, None], orders[:, None, :]]), float(own))
+    if not values:
+        return {}
+    shuffled, own_values = zip(*values.values(), strict=True)
+    values[ALL] = (np.mean(shuffled, axis=0), float(np.mean(own_values)))
+    few = math.factorial(orders.shape[1]) // 2 < FEWEST_ORDERS  # an order and its reversal have one correlation
+    return {name: _centred(value, null, few) for name, (null, value) in values.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A correlation less the mean of its shuffled orders, its interval, and their standard deviation."""
+
+    value: float
+    low: float | None
+    high: float | None
+    deviation: float
+
+    @property
+    def mde(self) -> float | None:
+        """The excess that 80 of 100 stacks would show: (z[.975] + z[.8]) standard deviations."""
+        return None if self.low is None else float((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * self.deviation)
+
+
+def verdict(interval: Excess) -> str:
+    """Smooth, oscillating, shown to be neither (inside the margin), or not resolvable."""
+    if interval.low is None or interval.high is None:
+        return "unresolved"
+    if interval.low > -MARGIN and interval.high < MARGIN:
+        return "no_lag_structure"
+    return "smooth" if interval.low > 0 else "oscillating" if interval.high < 0 else "unresolved"
+
+
+def _lag_one(products: Numbers) -> Numbers:
+    """The correlation at lag 1 of layers with these inner products, (..., depth, depth) -> (...)."""
+    parts = correlation_parts(products, 1)
+    below = parts.denominators.sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(below > 0, parts.numerators.sum(axis=-1) / below, np.nan))
+
+
+def _centred(value: float, null: Numbers, few: bool) -> Excess:
+    middle, deviation = float(null.mean()), float(null.std(ddof=1))
+    if few:
+        return Excess(value - middle, None, None, deviation)
+    lower, upper = (float(bound) for bound in np.quantile(null, (0.025, 0.975)))
+    return Excess(value - middle, value - upper, value - lower, deviation)
+
+
+def _grams(tensors: Tensors) -> Grams:
+    return {kind.name: gram(tensors, kind) for kind in tensor_types(tensors, DELTAS)}
+
+
+def _of_lag(grams: Grams, lag: int, parts: PartsOfLag) -> dict[str, Pooled]:
+    return pooled({name: parts(products, lag) for name, products in grams.items()})
+
+
+def _bands(
+    grams: Grams, pooled_by_type: Mapping[str, Pooled], orders: Orders, lag: int, parts: PartsOfLag
+) -> dict[str, Pooled]:
+    """What the tasks of `found` come to when the layers stand in random orders."""
+    values: dict[str, Numbers] = {}
+    for name in [task for task in pooled_by_type if task != ALL]:
+        each = parts(grams[name][orders[:, :, None], orders[:, None, :]], lag)
+        values[name] = each.numerators.sum(axis=1) / each.denominators.sum(axis=1)
+    return bands(values)
+
+
+def _verdicts(by_type: Mapping[str, Excess]) -> Iterator[Score]:
+    for task, each in by_type.items():
+        yield Score(
+            DELTAS, "1", task, verdict(each), each.value, each.low, each.high, mde=each.mde
+        )  # fmt: skip
+
+
+def _rows(lag: int, metric: str, by_type: Mapping[str, Pooled]) -> Iterator[Score]:
+    for task, each in by_type.items():
+        yield Score(DELTAS, str(lag), task, metric, each.value, each.low, each.high)

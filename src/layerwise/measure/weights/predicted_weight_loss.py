@@ -1,0 +1,141 @@
+"""What it costs to *use* predicted weights: the model is run with them, one layer at a time and many together.
+
+A high R2 is not yet a good replacement, and a bad loss is not yet a bad prediction: any error of that size may do the
+same harm. So every prediction is run beside a random error of the same norm, tensor by tensor,
+
+    W + E,   E Gaussian with ||E|| = ||W_predicted - W||
+
+which shares the size of the prediction's error and nothing else. Rows of measure `predictability`, nats per token more
+than the model as it is:
+
+    predicted_weight_loss                    subject the layer, or `set:k` for k layers replaced together
+    predicted_weight_loss@same_norm_random   the random error's cost, with its interval
+    predicted_weight_loss@no_effect          how far arms without any effect would stray
+
+Sets are spread evenly over the inner layers, never neighbours where that can be avoided: every layer is predicted from
+the true neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+
+import torch
+from torch import Tensor
+
+from layerwise.errors import MeasureError
+from layerwise.measure.interventions.intervention import (
+    Apply,
+    Intervention,
+    InterventionContext,
+    ResultCache,
+    intervention_losses,
+)
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.stats.differences import NO_EFFECT, ArmLosses, differences
+from layerwise.measure.stats.float64 import exact
+from layerwise.measure.weights.prediction import predict_layer
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss, Score
+from layerwise.stack import Stack
+from layerwise.stack.weights import Weights, layer_weights, substituted
+
+METRIC = "predicted_weight_loss"
+NULL = f"{METRIC}@same_norm_random"
+_PREDICTED, _RANDOM = "predicted", "same_norm_random"
+
+Replacement = Callable[[int], Weights]
+"""The weights that stand in for those of a layer."""
+
+
+def predicted_weight_loss(
+    stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache | None = None
+) -> list[Score]:
+    """The cost of running predicted layers on `data`, singly for every inner layer and for sets; see the module.
+
+    `seed` draws the random errors. `cache` makes it resumable: its keys are `12=predicted`, `set:4=predicted` and so
+    on. Raises what `predict_layer` and `intervention_losses` raise.
+    """
+    cache = cache or ResultCache()
+    chosen = joint_sets(stack.depth)
+    # Both replacements need the prediction; the largest set is held in memory anyway.
+    predicted = lru_cache(maxsize=max(map(len, chosen.values())))(partial(predict_layer, stack))
+    methods: dict[str, Replacement] = {_PREDICTED: predicted, _RANDOM: partial(_misled, stack, seed, predicted)}
+    inner = range(1, stack.depth - 1)
+    singles = [
+        Intervention(layer, name, partial(_prepare, method)) for layer in inner for name, method in methods.items()
+    ]
+    losses = intervention_losses(stack, singles, data, cache)
+    for subject, layers in chosen.items():
+        for name, method in methods.items():
+            losses += _joint(stack, data, f"{subject}={name}", layers, method, cache)
+    arms = [
+        ArmLosses(f"{subject}={name}", subject, metric)
+        for name, metric in ((_PREDICTED, METRIC), (_RANDOM, NULL))
+        for subject in (*map(str, inner), *chosen)
+    ]
+    rows = differences("predictability", losses, str(Plan.identity(stack.depth)), arms, seed=seed, by_task=False)
+    # The null's own null says nothing that the metric's does not.
+    return [row for row in rows if row.metric != f"{NULL}{NO_EFFECT}"]
+
+
+def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:
+    """Which inner layers are replaced together, by subject: 2, 4, 8, ... of them, at most half, spread evenly.
+
+    >>> joint_sets(12)
+    {'set:2': (1, 10), 'set:4': (1, 4, 7, 10)}
+    """
+    inner = depth - 2
+    sets: dict[str, tuple[int, ...]] = {}
+    size = 2
+    while size <= max(2, inner // 2):
+        sets[f"set:{size}"] = tuple(1 + round(place * (inner - 1) / (size - 1)) for place in range(size))
+        size *= 2
+    return sets
+
+
+def random_error(prediction: Weights, own: Weights, seed: int) -> dict[str, Tensor]:
+    """`own` plus a Gaussian error of the norm that the prediction's has, tensor by tensor."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = {}
+    for name, value in prediction.items():
+        weight = exact(own[name])
+        direction = torch.randn(weight.shape, generator=generator, dtype=torch.float64).to(weight.device)
+        size = (exact(value) - weight).norm() / direction.norm()
+        weights[name] = (weight + size * direction).to(own[name].dtype).to(own[name].device)
+    return weights
+
+
+def _misled(stack: Stack, seed: int, predicted: Replacement, layer: int) -> Weights:
+    """The layer's own weights with a random error as large as the prediction's."""
+    return random_error(predicted(layer), layer_weights(stack, layer), seed * stack.depth + layer)
+
+
+def _prepare(method: Replacement, context: InterventionContext) -> Apply:
+    """An intervention that gives its layer other weights."""
+    return context.with_weights(method(context.layer))
+
+
+def _joint(
+    stack: Stack, data: EvalData, key: str, layers: Sequence[int], method: Replacement, cache: ResultCache
+) -> list[Loss]:
+    """The losses with all of `layers` replaced together; none where they are not finite."""
+    windows = data.cells
+    known = {_cell(row): row for row in cache.known if row.plan == key and _cell(row) in windows}
+    if known.keys() == windows:
+        return list(known.values())
+    replaced = {layer: method(layer) for layer in layers}
+    try:
+        with substituted(stack, replaced):
+            rows = [replace(row, plan=key) for row in intervention_losses(stack, (), data)]
+    except MeasureError:
+        cache.log(f"{key} gives a loss that is not finite and is left out; --dtype float32 may help")
+        return []
+    cache.sink([row for row in rows if _cell(row) not in known])
+    return rows
+
+
+def _cell(row: Loss) -> tuple[str, str, int]:
+    return (row.task, row.document, row.window)

@@ -1,0 +1,285 @@
+"""Are learned layer weights a finding, or chance? Their agreement across seeds, and the groups of layers claimed.
+
+Layer weights are a matrix alpha of (readers, sources): reader n weighs the sources 0..n, where source 0 is the
+embedding and source k + 1 the output of layer k. Two metrics compare several seeds of one arm.
+
+**Do the seeds agree?** The statistic is the mean, over rows of at least three sources and over pairs of seeds, of the
+rank (Spearman) correlation of the two rows. Two traps are in the way:
+
+- *The start is shared.* Weights that begin with a preference for the previous layer correlate across seeds before the
+  first step. So the deviation from the initial weights is compared too, as log(alpha / initial) where all weights are
+  positive (what training added to the raw scalars of a softmax, up to a constant of the row), else as the plain
+  difference. A row that has not moved agrees with nothing.
+- *The rows of one seed are not independent.* If one layer's output came out large in a seed, all its readers weigh it
+  alike. A null that permutes each row by itself then takes one accident for many: with such rows, drawn independently
+  for each of 3 seeds, it called 10 to 20 of 100 alike at a level of 5 %. So the sources of a whole seed are permuted
+  together, as a Mantel test does (Mantel 1967); a cell whose source the reader cannot read drops out, and correlations
+  are taken over the cells that stay. On the same draws it stayed near its level, at a little less power.
+
+**Does a grouping of layers show?** The ELC-BERT paper (Charpentier and Samuel 2023, section 5.3) posits that the first
+five of twelve layers care for surface information found in the embedding and the next five for linguistic features. If
+so, readers should weigh sources of their own group more than the other's. The statistic is the mean of
+(sources in the row) * alpha over pairs within a group minus that across groups; the null shuffles the labels of the
+layers. Near sources tend to weigh more and groups are contiguous, so any two halves would win: the same is measured
+after the mean over all pairs of equal distance was taken off.
+
+p is one-sided, (1 + draws that reach the statistic) / (1 + draws): only more than chance is the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
+
+from layerwise.errors import MeasureError
+from layerwise.results.rows import Score
+
+Numbers = NDArray[np.float64]
+Label = Literal["surface", "linguistic"]
+
+SEED_AGREEMENT = "seed_agreement"
+FEWEST = 3
+"""Sources a row must have: two can only agree or not."""
+
+DRAWS = 2_000
+"""Permutations that a null is made of."""
+
+UNMOVED = 1e-6
+"""Deviations below this are rounding of single-precision weights, which all seeds share."""
+
+_TIES = 1e-9
+_BLOCK = 250
+
+
+@dataclass(frozen=True, slots=True)
+class SeedAgreement:
+    """A statistic beside its null: `chance` is the null's mean, `low` and `high` hold 95 % of it, `p` is one-sided."""
+
+    value: float
+    chance: float
+    low: float
+    high: float
+    p: float
+
+
+def seed_agreement(
+    alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0, whole: bool = True
+) -> SeedAgreement:
+    """How alike the seeds' weights are: (seeds, readers, sources) -> mean pairwise rank correlation with its null.
+
+    With `initial`, (readers, sources), the deviations from it are compared. `whole` permutes the sources of a seed
+    together; otherwise each row is permuted by itself, which is right only for rows that are independent.
+
+    Raises `MeasureError` for fewer than two seeds, no row of three sources, or weights that are not finite.
+    """
+    weights = _checked(alphas)
+    ranks, readable = _ranked(weights if initial is None else _moved(weights, np.asarray(initial, dtype=np.float64)))
+    observed = float(_agreement(ranks[None], readable[None])[0])
+    random = np.random.default_rng(seed)
+    null = [
+        _agreement(*_permuted(ranks, readable, min(_BLOCK, draws - start), random, whole))
+        for start in range(0, draws, _BLOCK)
+    ]
+    return _judged(observed, np.concatenate(null))
+
+
+def group_agreement(
+    alphas: ArrayLike,
+    labels: Sequence[Label | None],
+    *,
+    beyond_distance: bool = False,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> SeedAgreement:
+    """Whether readers prefer sources of their own group: (seeds, readers, sources) -> within minus across groups.
+
+    `labels` has one entry a layer, `None` for a layer in no group; the embedding counts as surface. The unit is the
+    weight as a multiple of that of a uniform row. Raises `MeasureError` where both groups are not there.
+    """
+    weights = _checked(alphas, fewest=1).mean(axis=0)
+    depth = weights.shape[1] - 1
+    if len(labels) != depth or not {"surface", "linguistic"} <= set(labels):
+        raise MeasureError(
+            f"a grouping needs a label for each of {depth} layers, and both surface and linguistic layers; found"
+            f" {len(labels)} labels with {labels.count('surface')} surface and {labels.count('linguistic')} linguistic"
+        )
+    pairs = _preference(weights, beyond_distance)
+    signs = np.array([1.0 if label == "surface" else -1.0 if label else 0.0 for label in labels])
+    random = np.random.default_rng(seed)
+    grouped = np.flatnonzero(signs)
+    shuffled = np.tile(signs, (draws, 1))
+    shuffled[:, grouped] = random.permuted(shuffled[:, grouped], axis=1)
+    return _judged(float(_contrast(pairs, signs[None])[0]), _contrast(pairs, shuffled))
+
+
+def posited_groups(depth: int) -> tuple[Label | None, ...]:
+    """The groups of the paper for a stack of any depth: 5 of 12 layers surface, the next 5 of 12 linguistic.
+
+    >>> posited_groups(6)
+    ('surface', 'surface', 'surface', 'linguistic', 'linguistic', None)
+    """
+    first, last = (int(share * depth / 12 + 0.5) for share in (5, 10))
+    return tuple("surface" if n < first else "linguistic" if n < last else None for n in range(depth))
+
+
+def seed_agreement_scores(
+    arm: str, alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
+) -> list[Score]:
+    """Rows of measure `seed_agreement` of one arm: each statistic, and `@shuffled` with the mean and the band of its
+    null.
+
+    Tasks `seeds` and (with `initial`) `seeds beyond the start` have metric `correlation`; `grouping` and `grouping
+    beyond distance` have `contrast`. What the weights are too few for (one seed, a shallow stack) has no row.
+    """
+    weights = np.asarray(alphas, dtype=np.float64)
+    labels = posited_groups(weights.shape[2] - 1)
+    rows: list[Score] = []
+    if len(weights) > 1 and weights.shape[1] >= FEWEST:
+        rows += _rows(arm, "seeds", "correlation", seed_agreement(weights, draws=draws, seed=seed))
+        if initial is not None:
+            moved = seed_agreement(weights, initial=initial, draws=draws, seed=seed)
+            rows += _rows(arm, "seeds beyond the start", "correlation", moved)
+    if {"surface", "linguistic"} <= set(labels):
+        rows += _rows(arm, "grouping", "contrast", group_agreement(weights, labels, draws=draws, seed=seed))
+        beyond = group_agreement(weights, labels, beyond_distance=True, draws=draws, seed=seed)
+        rows += _rows(arm, "grouping beyond distance", "contrast", beyond)
+    return rows
+
+
+def weights_by_seed(scores: Iterable[Score], arm: str) -> Numbers:
+    """The rows of measure `alpha` of one arm as (seeds, readers, sources), zero where a reader cannot read.
+
+    Raises `MeasureError` for an arm without such rows, and for seeds of different shapes.
+    """
+    cells: dict[str, dict[tuple[str, int], float]] = {}
+    for score in scores:
+        if score.measure == "alpha" and score.subject.rpartition("/")[0] == arm:
+            cells.setdefault(score.subject, {})[score.task, int(score.metric)] = score.value
+    if not cells:
+        raise MeasureError(f"no layer weights of an arm {arm!r}: rows of measure alpha have other subjects")
+    if len({frozenset(of) for of in cells.values()}) > 1:
+        raise MeasureError(f"the seeds of {arm!r} have layer weights of different shapes; compare one wiring at a time")
+    readers = {reader for of in cells.values() for reader, _ in of}
+    depth = 1 + max((int(reader) for reader in readers if reader != "out"), default=-1)
+    weights = np.zeros((len(cells), depth + ("out" in readers), depth + 1))
+    for at, of in enumerate(cells.values()):
+        for (reader, source), value in of.items():
+            weights[at, depth if reader == "out" else int(reader), source] = value
+    return weights
+
+
+def _checked(alphas: ArrayLike, fewest: int = 2) -> Numbers:
+    weights = np.asarray(alphas, dtype=np.float64)
+    if weights.ndim != 3 or len(weights) < fewest or min(weights.shape[1:]) < FEWEST:
+        raise MeasureError(
+            f"seed agreement needs layer weights of at least {fewest} seeds and {FEWEST} layers, as (seeds, readers,"
+            f" sources); found an array of shape {weights.shape}. Train more seeds, or a deeper model"
+        )
+    if not np.isfinite(weights).all():
+        raise MeasureError("layer weights that are not finite cannot be compared; look at the training that made them")
+    return weights
+
+
+def _readable(readers: int, sources: int) -> NDArray[np.bool_]:
+    """(readers, sources): which cells count, those of rows of at least `FEWEST` sources."""
+    row, source = np.arange(readers)[:, None], np.arange(sources)[None, :]
+    return np.asarray((source <= row) & (row >= FEWEST - 1))
+
+
+def _moved(weights: Numbers, initial: Numbers) -> Numbers:
+    """The deviations from the initial weights: log ratios where all are positive; zero where nothing moved."""
+    if initial.shape != weights.shape[1:]:
+        raise MeasureError(f"the initial weights have shape {initial.shape}, those of a seed {weights.shape[1:]}")
+    still = np.abs(weights - initial) < UNMOVED
+    read = _readable(*initial.shape)
+    if (weights[:, read] > 0.0).all() and (initial[read] > 0.0).all():
+        ratio = np.divide(weights, initial, out=np.ones_like(weights), where=read)
+        return np.where(still, 0.0, np.log(ratio, out=np.zeros_like(ratio), where=read))
+    return np.where(still, 0.0, weights - initial)
+
+
+def _ranked(weights: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Ranks within each row, centred, of norm one; zero in rows of equal values and in cells that do not count."""
+    read = np.broadcast_to(_readable(*weights.shape[1:]), weights.shape)
+    ranks = np.zeros_like(weights)
+    for row in range(FEWEST - 1, weights.shape[1]):
+        centred = rankdata(weights[:, row, : row + 1], axis=1) - (row + 2) / 2
+        norm = np.linalg.norm(centred, axis=1, keepdims=True)
+        ranks[:, row, : row + 1] = np.divide(centred, norm, out=np.zeros_like(centred), where=norm > 0.0)
+    return ranks, read
+
+
+def _agreement(ranks: Numbers, read: NDArray[np.bool_]) -> Numbers:
+    """(draws, seeds, readers, sources) -> (draws,): mean correlation over pairs of seeds and rows they share."""
+    _, seeds, _, _ = ranks.shape
+    pairs = []
+    for left in range(seeds):
+        for right in range(left):
+            shared = read[:, left] & read[:, right]
+            first, second = ranks[:, left] * shared, ranks[:, right] * shared
+            norms = np.sqrt(np.square(first).sum(axis=2) * np.square(second).sum(axis=2))
+            products = (first * second).sum(axis=2)
+            correlations = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0.0)
+            enough = shared.sum(axis=2) >= FEWEST
+            pairs.append((correlations * enough).sum(axis=1) / np.maximum(enough.sum(axis=1), 1))
+    return np.mean(pairs, axis=0)
+
+
+def _permuted(
+    ranks: Numbers, read: NDArray[np.bool_], draws: int, random: np.random.Generator, whole: bool
+) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Draws of the null; the first seed stays, for only how seeds lie to each other matters."""
+    shape = (draws, *ranks.shape)
+    if whole:
+        keys = np.broadcast_to(random.random((*shape[:2], 1, shape[3])), shape).copy()
+    else:  # what cannot be read keeps its place behind what can
+        keys = np.where(read, random.random(shape), 1.0 + np.arange(shape[3]))
+    keys[:, 0] = np.arange(shape[3])
+    order = keys.argsort(axis=3)
+    return (
+        np.take_along_axis(np.broadcast_to(ranks, shape), order, axis=3),
+        np.take_along_axis(np.broadcast_to(read, shape), order, axis=3),
+    )
+
+
+def _preference(weights: Numbers, beyond_distance: bool) -> Numbers:
+    """(layers, sources): each weight as a multiple of that of a uniform row; NaN where there is no pair to count."""
+    depth = weights.shape[1] - 1
+    read = _readable(depth, depth + 1)
+    pairs = np.where(read, weights[:depth] * (1.0 + np.arange(depth))[:, None], np.nan)
+    if beyond_distance:
+        distance = np.arange(depth)[:, None] - np.arange(depth + 1)[None, :]
+        for apart in np.unique(distance[read]):
+            along = read & (distance == apart)
+            pairs[along] -= pairs[along].mean()
+    return pairs
+
+
+def _contrast(pairs: Numbers, signs: Numbers) -> Numbers:
+    """(layers, sources), (draws, layers) -> (draws,): mean within groups minus mean across, the embedding surface."""
+    sources = np.concatenate([np.ones((len(signs), 1)), signs], axis=1)
+    kinds = signs[:, :, None] * sources[:, None, :] * np.isfinite(pairs)
+    values = np.nan_to_num(pairs)
+    within, across = (
+        (values * (kinds == sign)).sum(axis=(1, 2)) / np.maximum((kinds == sign).sum(axis=(1, 2)), 1)
+        for sign in (1.0, -1.0)
+    )
+    return np.asarray(within - across)
+
+
+def _judged(observed: float, null: Numbers) -> SeedAgreement:
+    reached = int((null >= observed - _TIES).sum())
+    low, high = np.quantile(null, [0.025, 0.975])
+    return SeedAgreement(observed, float(null.mean()), float(low), float(high), (1 + reached) / (1 + len(null)))
+
+
+def _rows(arm: str, task: str, metric: str, agreement: SeedAgreement) -> list[Score]:
+    return [
+        Score(SEED_AGREEMENT, arm, task, metric, agreement.value, p=agreement.p),
+        Score(SEED_AGREEMENT, arm, task, f"{metric}@shuffled", agreement.chance, agreement.low, agreement.high),
+    ]

@@ -1,0 +1,235 @@
+"""The weights of a stack, read one tensor type at a time and never more than two layers at once.
+
+A *tensor type* is a weight of two or more axes by its path inside the block (`mlp.gate_proj.weight`): the same matrix
+in every layer. Measures of weights ask for the types that all layers have in one shape (`tensor_types`), and then read
+each in one of two ways, in float64 whatever it is stored in:
+
+- as numbers: `gram` gives the inner products of all pairs of layers, (depth, depth), from thin slices of every layer
+  in turn. Norms, cosines, differences between layers, their lags and every shuffled order follow from it alone;
+- as units: `units` gives the matrix of one layer as (units, width), where the columns are residual-stream coordinates.
+  The residual stream is the one basis that layers share. Which axis that is, is read off the shapes (`stream_width`):
+  the length that most tensor types have.
+
+`Tensors` is the interface of a source of weights; `StackTensors` reads the parameters of a loaded model in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.stats.depth import FEWEST_LAYERS
+from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.stack import Stack
+from layerwise.stack.weights import layer_weights, random_twin
+
+_CELLS = 1 << 20
+"""Numbers of all layers' slices together while a Gram matrix is summed: 8 MiB as float64."""
+
+_WIDEST = 1024
+"""Coordinates of the residual stream that are read as units at most; above, they are sampled."""
+
+_MOST_UNITS = 4096
+"""Units that are read at most; above, they are sampled."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """One weight of the block: its path inside it, and the shape it has in every layer."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def entries(self) -> int:
+        """How many numbers one layer has of it."""
+        return math.prod(self.shape)
+
+
+class Tensors(Protocol):
+    """Where weights are read from: a loaded model, or anything that can hand out slices of its layers."""
+
+    @property
+    def depth(self) -> int:
+        """How many layers there are."""
+        ...
+
+    def shapes(self, layer: int) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of the layer's weights of two or more axes, by their path inside the block."""
+        ...
+
+    def rows(self, layer: int, name: str, start: int, stop: int) -> Tensor:
+        """`tensor[start:stop]` along the first axis, as stored."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StackTensors:
+    """The weights of a loaded model, sliced where they are."""
+
+    stack: Stack
+
+    @property
+    def depth(self) -> int:
+        """How many layers the stack has."""
+        return self.stack.depth
+
+    def shapes(self, layer: int) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of the layer's floating-point parameters of two or more axes."""
+        weights = layer_weights(self.stack, layer)
+        return {name: tuple(w.shape) for name, w in weights.items() if w.ndim >= 2 and w.is_floating_point()}
+
+    def rows(self, layer: int, name: str, start: int, stop: int) -> Tensor:
+        """A view into the parameter; nothing is copied."""
+        return layer_weights(self.stack, layer)[name][start:stop]
+
+
+def twin_tensors(stack: Stack, seed: int) -> Tensors | None:
+    """The weights of the randomly initialised twin of `stack`; `None` where it has none (see `stack.weights.twin`)."""
+    try:
+        return StackTensors(random_twin(stack, seed))
+    except UnsupportedModel:
+        return None
+
+
+def require_depth(tensors: Tensors, measure: str) -> None:
+    """Raise `MeasureError` for a stack too shallow to speak of structure over depth."""
+    if tensors.depth < FEWEST_LAYERS:
+        raise MeasureError(
+            f"{measure} needs at least {FEWEST_LAYERS} layers to compare, and this model has {tensors.depth}: "
+            "leave it out for this model"
+        )
+
+
+def tensor_types(tensors: Tensors, measure: str) -> tuple[TensorType, ...]:
+    """The tensor types that every layer has in the same shape, in the order of the first layer.
+
+    `measure` is named in the message. Raises `MeasureError` for fewer than 4 layers, and where no type is left.
+    """
+    require_depth(tensors, measure)
+    first = tensors.shapes(0)
+    others = [tensors.shapes(layer) for layer in range(1, tensors.depth)]
+    types = tuple(
+        TensorType(name, shape)
+        for name, shape in first.items()
+        if math.prod(shape) and all(each.get(name) == shape for each in others)
+    )
+    if not types:
+        shapes = [f"layer {layer}: {dict(tensors.shapes(layer))}" for layer in (0, 1)]
+        raise MeasureError(
+            f"{measure} compares weights between layers, and no weight matrix has the same name and shape in all "
+            f"{tensors.depth} layers ({'; '.join(shapes)}): leave it out for this model"
+        )
+    return types
+
+
+def gram(tensors: Tensors, kind: TensorType) -> NDArray[np.float64]:
+    """The inner products of all pairs of layers, sum over entries of W_i * W_j: (depth, depth), float64.
+
+    Streams: slices of every layer that together are no larger than one layer's tensor. Raises `MeasureError` for
+    weights that are not finite, naming layer and tensor.
+    """
+    length = kind.shape[0]
+    by_row = kind.entries // length
+    step = max(1, min(length // tensors.depth, _CELLS // (tensors.depth * by_row)))
+    total = np.zeros((tensors.depth, tensors.depth))
+    for start in range(0, length, step):
+        stop = min(start + step, length)
+        # Filled in place: a list of slices and their stack would be twice the memory.
+        part = torch.empty(tensors.depth, (stop - start) * by_row, dtype=torch.float64)
+        for layer in range(tensors.depth):
+            part[layer] = tensors.rows(layer, kind.name, start, stop).reshape(-1).cpu()
+        total += (part @ part.T).numpy()
+    for layer in range(tensors.depth):
+        if not np.isfinite(total[layer, layer]):
+            raise not_finite(layer, kind.name)
+    return total
+
+
+def stream_width(types: Sequence[TensorType]) -> int:
+    """The width of the residual stream by the shapes: the axis length that most types have.
+
+    Of several the smallest, which is then also the fewest predictors.
+
+    >>> stream_width([TensorType("q", (8, 8)), TensorType("k", (2, 8)), TensorType("down", (8, 24))])
+    8
+    """
+    lengths = Counter(length for kind in types for length in set(kind.shape))
+    return min(lengths, key=lambda length: (-lengths[length], length))
+
+
+def stream_axis(shape: Sequence[int], width: int) -> int:
+    """The axis that runs along the residual stream: the last one of that length, else the last."""
+    return max((axis for axis, length in enumerate(shape) if length == width), default=len(shape) - 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitSample:
+    """Which units, and which coordinates of the residual stream, of a tensor type are read: the same in every layer.
+
+    The units stand in random order, so that the first of them are a random share of them all.
+    """
+
+    kind: TensorType
+    width: int
+    rows: Tensor
+    columns: Tensor
+
+
+def unit_sample(kind: TensorType, width: int, seed: int) -> UnitSample:
+    """All units and coordinates of `kind` for a residual stream of `width`; of larger tensors a random sample.
+
+    Above `_WIDEST` coordinates so many are drawn, and the same share of the units, at most `_MOST_UNITS`: cost stays
+    bounded, and a matrix keeps its proportions.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    across = kind.shape[stream_axis(kind.shape, width)]
+    along = kind.entries // across
+    columns = torch.randperm(across, generator=generator)[:_WIDEST].sort().values
+    most = min(_MOST_UNITS, -(-along * len(columns) // across))
+    return UnitSample(kind, width, torch.randperm(along, generator=generator)[:most], columns)
+
+
+def units(tensors: Tensors, layer: int, sample: UnitSample) -> Tensor:
+    """The sampled entries of one layer's tensor, (units, coordinates) in float64.
+
+    Raises `MeasureError` for weights that are not finite.
+    """
+    stored = as_units(tensors.rows(layer, sample.kind.name, 0, sample.kind.shape[0]), sample.width)
+    chosen = stored[sample.rows.to(stored.device)]
+    if len(sample.columns) < stored.shape[1]:
+        chosen = chosen[:, sample.columns.to(stored.device)]
+    matrix = exact_on_cpu(chosen)
+    if not matrix.isfinite().all():
+        raise not_finite(layer, sample.kind.name)
+    return matrix
+
+
+def as_units(tensor: Tensor, width: int) -> Tensor:
+    """`tensor` as (units, width); where the tensor has no axis of that length, by its last one."""
+    axis = stream_axis(tensor.shape, width)
+    return tensor.movedim(axis, -1).reshape(-1, tensor.shape[axis])
+
+
+def from_units(matrix: Tensor, shape: Sequence[int], width: int) -> Tensor:
+    """The inverse of `as_units`: (units, width) back into a tensor of `shape`."""
+    axis = stream_axis(shape, width)
+    turned = [length for place, length in enumerate(shape) if place != axis]
+    return matrix.reshape(*turned, shape[axis]).movedim(-1, axis)
+
+
+def not_finite(layer: int, name: str) -> MeasureError:
+    """The refusal of weights that hold infinities or not-a-numbers."""
+    return MeasureError(
+        f"{name} of layer {layer} holds values that are not finite, so nothing can be said of its weights: "
+        "the checkpoint is broken, or was saved in a dtype too narrow for it"
+    )

@@ -1,0 +1,46 @@
+"""The two halves of a layer, which a plan may run on their own.
+
+A layer usually adds twice to the residual stream: once from a branch that mixes tokens, called `attn` whether it is
+attention or a state-space mixer, and once from a branch that acts on every token alone, called `mlp` whether it is
+dense or a mixture of experts. `12.attn` is `x + branch(x)` with the first of them and the other one silent; `12.mlp`
+the reverse. Layers that norm before each branch and run one after the other, as in Llama, are their halves in turn:
+`12.attn 12.mlp` is `12`. Layers whose branches read the same state, as in GPT-J, are the sum of them:
+`(12.attn|12.mlp):sum` is `12`. Whether a model can be split is found out when the plan meets it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+from layerwise.errors import PlanError, near_matches
+from layerwise.plan.checks import shown
+
+Sublayer: TypeAlias = Literal["attn", "mlp"]
+
+SUBLAYERS: tuple[Sublayer, ...] = get_args(Sublayer)
+
+
+def check_sublayer(sublayer: object) -> None:
+    """Raise `PlanError` unless `sublayer` is one of `SUBLAYERS`."""
+    if sublayer not in SUBLAYERS:
+        raise PlanError(f"unknown half {shown(sublayer)} of a layer; {near_matches(str(sublayer)[:30], SUBLAYERS)}")
+
+
+def other_sublayer(sublayer: Sublayer) -> Sublayer:
+    """The other half of a layer.
+
+    >>> other_sublayer("attn")
+    'mlp'
+    """
+    check_sublayer(sublayer)
+    return "mlp" if sublayer == "attn" else "attn"
+
+
+def named(layer: int, sublayer: Sublayer | None, source: str | None = None) -> str:
+    """A layer or one of its halves, of the model at hand or of a named one, as a plan's text has it.
+
+    >>> named(12, None), named(12, "attn"), named(12, "attn", "a")
+    ('12', '12.attn', 'a:12.attn')
+    """
+    whole = str(layer) if source is None else f"{source}:{layer}"
+    return whole if sublayer is None else f"{whole}.{sublayer}"

@@ -1,0 +1,1 @@
+"""The claims about how unlike the layers of one model are."""

@@ -1,0 +1,1 @@
+"""The claims of the LayerShuffle paper (Freiberger et al. 2024)."""

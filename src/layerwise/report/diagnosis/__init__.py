@@ -1,0 +1,1 @@
+"""The report of a diagnosis: every measure by layer, with its nulls."""

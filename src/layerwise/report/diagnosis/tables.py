@@ -1,0 +1,49 @@
+"""What each layer is, in words and as a table, shared by the page and the Markdown."""
+
+from __future__ import annotations
+
+from layerwise.report.claims.power import needed
+from layerwise.report.diagnosis.lookup import DiagnosisScores
+from layerwise.report.page.number_format import between, probability, tidy
+from layerwise.report.page.table import Table
+from layerwise.results.rows import Score
+
+WORDS = {"matters": "matters", "no_effect": "without effect", "harmful": "harmful", "unresolved": "not resolvable"}
+
+
+def in_words(score: Score, margin: float | None = None) -> str:
+    """A verdict as it is read, with what stands behind it: what was excluded, or what could have been seen.
+
+    >>> in_words(Score("verdict", "3", "all", "no_effect", 0.001, mde=0.008))
+    'no effect above 0.00800 nats'
+    >>> in_words(Score("verdict", "3", "all", "unresolved", 0.01, mde=0.05, tokens=1000), margin=0.01)
+    'not resolvable below 0.0500 nats; about 34,000 tokens would decide'
+    """
+    if score.mde is None or score.metric not in ("no_effect", "unresolved"):
+        return WORDS.get(score.metric, score.metric)
+    limit = tidy(score.mde)
+    if score.metric == "no_effect":
+        return f"no effect above {limit} nats"
+    return f"not resolvable below {limit} nats{needed(score, margin) if margin is not None else ''}"
+
+
+def margin_of(run: DiagnosisScores) -> float | None:
+    """The smallest effect that counts in this run, in nats per token; `None` for runs that did not keep it."""
+    score = run.score("verdict", "all", "margin")
+    return score.value if score is not None else None
+
+
+def verdict_rows(run: DiagnosisScores) -> Table:
+    """A row a layer: the verdict, the effect of skipping it with its interval, the p-value and the tokens read."""
+    margin = margin_of(run)
+    body = [
+        (
+            str(layer),
+            in_words(score, margin),
+            between(score.value, score.low, score.high, signed=True),
+            probability(score.p_adjusted),
+            "–" if score.tokens is None else f"{score.tokens:,}",
+        )
+        for layer, score in run.verdicts().items()
+    ]
+    return Table(("layer", "verdict", "Δ NLL of skipping", "adjusted p", "tokens"), tuple(body))

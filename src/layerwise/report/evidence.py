@@ -1,0 +1,189 @@
+"""What a report is made of: the manifest of a run, its plans and its scores, and the questions asked of them.
+
+`ReportData` is the input, plain rows. `Evidence` is the same rows looked up by plan, task and metric, so that figures,
+tables and sentences all read one source. Nothing here measures anything: a number that is not in the rows is not in
+the report.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from layerwise.errors import PlanError, RunError
+from layerwise.plan import Plan
+from layerwise.plan.checks import LAYER_LIMIT
+from layerwise.report.diagnosis.lookup import ORDER, DiagnosisScores, depth_of
+from layerwise.report.growth.lookup import GrowthScores
+from layerwise.report.page.number_format import verdict
+from layerwise.report.pretraining.lookup import PretrainingScores
+from layerwise.report.robustness.lookup import RobustnessScores
+from layerwise.report.robustness.lookup import depth_of as stated_depth
+from layerwise.results.rows import Loss, Note, PlanRecord, Score
+from layerwise.results.units import resampling_unit
+
+ALL_TASKS = "all"
+DELTA = "delta_nll"
+_DIGITS = re.compile(r"\d{300}")
+"""More digits than the name of a row has: the number of a layer, of a step or of a seed, or the name of a file."""
+
+PRUNING = "pruning"
+"""The family of the plans that a diagnosis runs to judge its scores; they are no plans of a sweep."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """The rows of one run.
+
+    `manifest` is printed whole in the provenance; `model`, `corpus` and `depth` are also read for the title. `losses`
+    are optional: with them, two plans are compared document by document, without them by their two intervals. `notes`
+    say what a measure had to leave out; each stands in its chapter. `level` is the significance level of every verdict.
+    """
+
+    manifest: Mapping[str, object]
+    plans: tuple[PlanRecord, ...]
+    scores: tuple[Score, ...]
+    losses: tuple[Loss, ...] = ()
+    notes: tuple[Note, ...] = ()
+    level: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The rows of a report, looked up: build it with `Evidence.of`.
+
+    `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
+    first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis and
+    `robustness` those of a robustness run, `pretraining` those of pre-trained models, `growth` those of a growth run.
+    The plans of `data` are those of a sweep: the pruned models of a diagnosis are left to its own chapters.
+    """
+
+    data: ReportData
+    depth: int
+    tasks: tuple[str, ...]
+    records: Mapping[str, PlanRecord]
+    schedules: Mapping[str, Plan]
+    diagnosis: DiagnosisScores = field(repr=False)
+    robustness: RobustnessScores = field(repr=False)
+    pretraining: PretrainingScores = field(repr=False)
+    growth: GrowthScores = field(repr=False)
+    _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
+
+    @classmethod
+    def of(cls, data: ReportData) -> Evidence:
+        """Look the rows up once.
+
+        Raises `RunError` for rows of more layers than a model has, or with a number too long to be read.
+        """
+        _refuse_impossible(data.scores)
+        pretraining = PretrainingScores.of(data.scores, data.level)
+        growth = GrowthScores.of(data.scores, data.level)
+        depth = _depth(data) or pretraining.depth or growth.depth
+        if depth > LAYER_LIMIT:
+            raise RunError(
+                f"the rows of this run are of {depth:,} layers, and no model has more than {LAYER_LIMIT:,}; restore "
+                "the run from a copy"
+            )
+        data = replace(data, plans=tuple(record for record in data.plans if record.family != PRUNING))
+        effects = {
+            (score.subject, score.task, score.metric): score for score in data.scores if score.measure == "effect"
+        }
+        records: dict[str, PlanRecord] = {}
+        for record in data.plans:
+            records.setdefault(record.plan, record)
+        named = dict.fromkeys(task for _, task, _ in effects)
+        tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
+        diagnosis = DiagnosisScores.of(data.scores, depth, data.level)
+        robustness = RobustnessScores.of(data.scores, depth, data.level)
+        schedules = _schedules(records)
+        return cls(data, depth, tasks, records, schedules, diagnosis, robustness, pretraining, growth, effects)
+
+    @property
+    def named_tasks(self) -> tuple[str, ...]:
+        """The tasks themselves, without their union "all"."""
+        return tuple(task for task in self.tasks if task != ALL_TASKS)
+
+    @property
+    def main_task(self) -> str | None:
+        """The task shown first: "all" where it was measured."""
+        return self.tasks[0] if self.tasks else None
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Families in the order in which the run lists them."""
+        return tuple(dict.fromkeys(record.family for record in self.data.plans))
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """Strategies in the order in which the run lists them."""
+        return tuple(dict.fromkeys(record.strategy for record in self.data.plans))
+
+    @property
+    def is_diagnosis(self) -> bool:
+        """Whether the run diagnosed anything: it has rows of such a measure, or asked whether order matters."""
+        return bool(self.diagnosis.measures) or ORDER in self.families
+
+    @property
+    def units(self) -> str:
+        """What the intervals over the text are over: "documents", or "windows" where the text has few documents."""
+        documents = self.data.manifest.get("documents")
+        return f"{resampling_unit(documents)}s" if isinstance(documents, int) else "documents"
+
+    def effect(self, plan: str, task: str, metric: str = DELTA) -> Score | None:
+        """The effect of one plan on one task, or `None` where it was not measured."""
+        return self._effects.get((plan, task, metric))
+
+    def verdict(self, plan: str) -> str:
+        """The verdict on a plan on the main task, in words.
+
+        Effects are differences to the untouched model, so that one has none itself: it is the baseline.
+        """
+        score = self.effect(plan, self.main_task) if self.main_task else None
+        if score is None and self.depth and self.schedules.get(plan) == Plan.identity(self.depth):
+            return "the baseline"
+        return verdict(score, self.data.level)
+
+    def scores(self, measure: str) -> tuple[Score, ...]:
+        """Every score of one measure, in row order."""
+        return tuple(score for score in self.data.scores if score.measure == measure)
+
+    def has(self, task: str, metric: str) -> bool:
+        """Whether any plan has this metric on this task."""
+        return any(key[1] == task and key[2] == metric for key in self._effects)
+
+    def baseline(self, task: str, metric: str) -> float | None:
+        """What the untouched model scores: the metric of the identity plan, when the run measured it."""
+        score = self.effect(str(Plan.identity(self.depth)), task, metric) if self.depth else None
+        return score.value if score is not None and math.isfinite(score.value) else None
+
+
+def _refuse_impossible(scores: Iterable[Score]) -> None:
+    """Raise `RunError` for a name with a number that has too many digits to be read as one."""
+    for name in {name for score in scores for name in (score.subject, score.task, score.metric)}:
+        if _DIGITS.search(name):
+            raise RunError(
+                f"a row of this run is of {name[:40]!r}..., which is beyond any layer, step or seed; restore the run "
+                "from a copy"
+            )
+
+
+def _schedules(records: Iterable[str]) -> dict[str, Plan]:
+    schedules: dict[str, Plan] = {}
+    for text in records:
+        try:
+            schedules[text] = Plan.parse(text)
+        except PlanError:  # a row of a foreign store: it stays in the table and has no picture
+            continue
+    return schedules
+
+
+def _depth(data: ReportData) -> int:
+    """The depth the manifest states, else what a robustness run states or the deepest layer that any row names."""
+    stated = data.manifest.get("depth")
+    if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
+        return stated
+    plans = _schedules(record.plan for record in data.plans).values()
+    planned = 1 + max((max(plan.layers(), default=-1) for plan in plans), default=-1)
+    return max(planned, depth_of(data.scores), stated_depth(data.scores))

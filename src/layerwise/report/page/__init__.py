@@ -1,0 +1,1 @@
+"""The page: HTML, Markdown, tables, numbers and colours that the reports of all kinds share."""

@@ -1,0 +1,116 @@
+"""How the report writes numbers: three significant digits, a true minus sign, the interval beside the value.
+
+One number and its interval share their decimals, so that they can be compared by eye.
+"""
+
+from __future__ import annotations
+
+import math
+
+from layerwise.results.rows import Score
+
+SIGNIFICANT = 3
+
+
+def decimals(*values: float) -> int:
+    """Decimals that show the largest of `values` with three significant digits.
+
+    >>> decimals(0.0123), decimals(1.5, 0.2), decimals(250.0)
+    (4, 2, 0)
+    """
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if largest == 0.0:
+        return SIGNIFICANT - 1
+    return max(0, SIGNIFICANT - 1 - math.floor(math.log10(largest)))
+
+
+def fixed(value: float, places: int, *, signed: bool = False) -> str:
+    """`value` with so many decimals, thousands set apart, and `−` for minus.
+
+    >>> fixed(-1234.5678, 1), fixed(0.5, 2, signed=True), fixed(float("nan"), 2)
+    ('−1,234.6', '+0.50', 'not finite')
+    """
+    if not math.isfinite(value):
+        return "not finite"
+    text = f"{value:+,.{places}f}" if signed else f"{value:,.{places}f}"
+    if not any(digit in "123456789" for digit in text):
+        text = text.lstrip("+-")
+    return text.replace("-", "−")
+
+
+def tidy(value: float, *, signed: bool = False) -> str:
+    """`value` with three significant digits; whole numbers stay whole.
+
+    >>> tidy(0.012345), tidy(12345), tidy(-0.5), tidy(1e-7)
+    ('0.0123', '12,345', '−0.500', '1.00×10^−7')
+    """
+    if not math.isfinite(value):
+        return "not finite"
+    if value == int(value) and abs(value) < 1e12:
+        return fixed(value, 0, signed=signed)
+    if abs(value) < 1e-4:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{mantissa}×10^{int(exponent)}".replace("-", "−")
+    return fixed(value, decimals(value), signed=signed)
+
+
+def between(value: float, low: float | None, high: float | None, *, signed: bool = False) -> str:
+    """The value and its interval: `0.412 [0.380, 0.451]`; the value alone when there is no interval.
+
+    >>> between(0.4123, 0.38, 0.4512, signed=True)
+    '+0.412 [+0.380, +0.451]'
+    """
+    if low is None or high is None:
+        return tidy(value, signed=signed)
+    places = min(decimals(value, low, high), 5)
+    inner = f"{fixed(low, places, signed=signed)}, {fixed(high, places, signed=signed)}"
+    return f"{fixed(value, places, signed=signed)} [{inner}]"
+
+
+def probability(p: float | None) -> str:
+    """A p-value as it is read aloud.
+
+    >>> probability(0.00002), probability(0.0321), probability(None)
+    ('<0.001', '0.032', '–')
+    """
+    if p is None or not math.isfinite(p):
+        return "–"
+    return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def percent(value: float) -> str:
+    """A share of one as a percentage.
+
+    >>> percent(0.9234)
+    '92.3 %'
+    """
+    return "not finite" if not math.isfinite(value) else f"{100 * value:.1f} %".replace("-", "−")
+
+
+def is_resolved(score: Score, level: float) -> bool:
+    """Whether an effect is distinguished from zero: by its corrected p, else its p, else its interval."""
+    p = score.p_adjusted if score.p_adjusted is not None else score.p
+    if p is not None:
+        return p < level
+    if score.low is None or score.high is None:
+        return False
+    return score.low > 0.0 or score.high < 0.0
+
+
+def verdict(score: Score | None, level: float) -> str:
+    """A loss difference in words: `worse`, `better`, or what could not have been seen.
+
+    >>> verdict(Score("effect", "0-2", "all", "delta_nll", 0.001, p=0.4, mde=0.02), 0.05)
+    'no effect detectable above 0.0200 nats'
+    """
+    if score is None:
+        return "not measured"
+    if not math.isfinite(score.value):
+        return "not finite"
+    if score.p is None and score.p_adjusted is None and score.low is None:
+        return "no interval"
+    if is_resolved(score, level):
+        return "worse" if score.value > 0 else "better"
+    if score.mde is None:
+        return "no effect detectable"
+    return f"no effect detectable above {tidy(score.mde)} nats"

@@ -1,0 +1,57 @@
+"""The chapters of pre-trained models, in four groups: how they were trained, what they know, whether it is worth it,
+and what each edge of their wiring is worth.
+
+A run of `layerwise train` with layer weights is the first; `layerwise evaluate` adds the second to it or stands alone;
+a study adds the third; a wiring that was measured and pruned is the fourth.
+"""
+
+from __future__ import annotations
+
+from layerwise.report.claims.chapter import claims
+from layerwise.report.evidence import Evidence
+from layerwise.report.page.group import ChapterGroup, arm_tiles, incomplete
+from layerwise.report.pretraining.chapters.benchmarks import benchmarks
+from layerwise.report.pretraining.chapters.costs import costs
+from layerwise.report.pretraining.chapters.edges import edges
+from layerwise.report.pretraining.chapters.layer_weights import weights
+from layerwise.report.pretraining.chapters.minimal_pairs import pairs
+from layerwise.report.pretraining.chapters.outcome import outcome
+from layerwise.report.pretraining.chapters.seed_agreement import seed_agreement
+from layerwise.report.pretraining.chapters.study import study
+from layerwise.report.robustness.chapters.training import training
+
+
+def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
+    run = evidence.pretraining
+    return arm_tiles(run.arms, run.seeds) if run.arms else ()
+
+
+def _unfinished(evidence: Evidence) -> str | None:
+    return incomplete((evidence.robustness.unfinished, "training"))
+
+
+STUDIED = ChapterGroup(
+    "study",
+    (study, claims),
+    present=lambda evidence: evidence.pretraining.is_studied,
+    tiles=_tiles,
+)
+PRETRAINED = ChapterGroup(
+    "pretraining",
+    (outcome, claims, weights, seed_agreement, training, costs),
+    present=lambda evidence: evidence.pretraining.is_pretrained,
+    tiles=_tiles,
+    unfinished=_unfinished,
+)
+EVALUATED = ChapterGroup(
+    "evaluation",
+    (pairs, benchmarks),
+    present=lambda evidence: evidence.pretraining.is_evaluated,
+    tiles=_tiles,
+)
+WIRED = ChapterGroup(
+    "wiring",
+    (weights, edges),
+    present=lambda evidence: evidence.pretraining.is_wired,
+    tiles=_tiles,
+)

@@ -1,0 +1,27 @@
+"""What the arms cost: parameters, tokens, seconds, memory and the time of a forward pass, against the backbone."""
+
+from __future__ import annotations
+
+from layerwise.report.evidence import Evidence
+from layerwise.report.page.chapter import Chapter, Heading, lead, note
+from layerwise.report.pretraining.tables import cost_rows
+
+HEADING = Heading("costs", "What it cost", "Cost")
+
+
+def costs(evidence: Evidence) -> Chapter:
+    """One table, a row an arm."""
+    rows = cost_rows(evidence.pretraining)
+    if not rows.body or len(rows.head) < 2:
+        return HEADING.missing("Time, memory and size of the trainings were not noted (training).")
+    against = evidence.pretraining.reference
+    body = (
+        lead("What a gain must be weighed against: at equal tokens a slower arm has had more machine."),
+        rows.html(),
+        note(
+            "Means over seeds."
+            + (f" In brackets, as a multiple of {against}." if against else "")
+            + " Times are of the machine in the manifest, and of nothing else."
+        ),
+    )
+    return HEADING.chapter(body)

@@ -1,0 +1,112 @@
+"""The training record of a model: its base model, its recipe and its data; `training.json` beside the weights.
+
+A folder with a training record is an ordinary model folder that plain transformers loads. The file is written last, so
+a folder without one is a training that did not end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from layerwise.errors import RunError
+from layerwise.results.checked_json import read, value_of
+from layerwise.results.run import write_whole
+
+FILE = "training.json"
+
+FORMAT = 2
+"""Version of the JSON layout; raised when a field changes its name or its meaning."""
+
+RETRAINED = "retrained"
+"""The arm of models that were refined for fewer layers than they have; `retrained-6` for those with six."""
+
+MODEL = "model"
+"""The folder of the finished model inside that of its training."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A loss noted after `step` optimiser steps, in nats: of training since the note before, or of validation."""
+
+    step: int
+    kind: str
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRecord:
+    """Where a trained model comes from.
+
+    `base` is the weight hash of the model that the training began from, `data` the digest of the splits, `recipe`
+    everything that decided the training, `examples` the number of examples that it read. `best_step` is the step whose
+    checkpoint was kept. `seconds` is the training time over all sessions, with validation. `figures` are further
+    numbers by name, which depend on the kind of training, such as the tokens of a pretraining.
+    """
+
+    arm: str
+    seed: int
+    base: str
+    data: str
+    data_name: str
+    recipe: Mapping[str, Any]
+    steps: int
+    epochs: float
+    examples: int
+    seconds: float
+    best_step: int
+    history: tuple[LogEntry, ...] = field(default=(), repr=False)
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        """Write the record beside the weights, whole or not at all, with the version of the layout in `format`."""
+        content = {"format": FORMAT, **asdict(self)}
+        write_whole(folder / FILE, (json.dumps(content, indent=1) + "\n").encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> TrainingRecord | None:
+        """The record in `folder`, or `None` for a model that has none.
+
+        Raises `RunError` if it cannot be read, and for one that a layerwise of another layout wrote.
+        """
+        path = folder / FILE
+        return cls.of(read(path), str(path)) if path.exists() else None
+
+    @classmethod
+    def of(cls, content: object, what: str) -> TrainingRecord:
+        """The record that `write` made this JSON of; `what` is its name in a refusal. Raises `RunError`."""
+        if isinstance(content, dict):
+            version = content.get("format")
+            if version != FORMAT:
+                raise RunError(
+                    f"{what} has format {version if type(version) is int else 'unknown'}; this layerwise reads format "
+                    f"{FORMAT}. Read it with the version of layerwise that wrote it, or train in another folder."
+                )
+            content = {name: value for name, value in content.items() if name != "format"}
+        return value_of(cls, content, what)
+
+
+def refined_at(arm: str) -> int | None:
+    """The number of layers that the models of an arm were refined for, or `None` for those that have all.
+
+    >>> refined_at("retrained-6"), refined_at("layershuffle")
+    (6, None)
+    """
+    match = re.fullmatch(rf"{RETRAINED}-(\d{{1,9}})", arm, re.ASCII)
+    return None if match is None else int(match[1])
+
+
+def trained_models(run: Path) -> tuple[Path, ...]:
+    """The folders of the finished models in a training run, `RUN/ARM/seed-N/model`, sorted by arm and seed."""
+    models = [path.parent for path in run.glob(f"*/seed-*/{MODEL}/{FILE}") if _seed(path.parent) is not None]
+    return tuple(sorted(models, key=lambda model: (model.parts[-3], _seed(model) or 0)))
+
+
+def _seed(model: Path) -> int | None:
+    """The seed in the path of a model; `None` where a folder is called otherwise, which no training has written."""
+    match = re.fullmatch(r"seed-(\d{1,18})", model.parts[-2], re.ASCII)
+    return None if match is None else int(match[1])

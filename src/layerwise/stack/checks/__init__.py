@@ -1,0 +1,1 @@
+"""Checks: what a model or a checkpoint must show before its layers may be re-planned."""

@@ -1,0 +1,76 @@
+"""Whether layers of several models can run in one: the models must be alike in everything that a block reads.
+
+Blocks fit each other when they are of one class, with parameters of one shape, under one configuration, in one dtype
+and on one device. What belongs to the shell alone (the vocabulary, the classes of a head, rates of dropout) may differ:
+only the first model's embedding, norm and head run. That the models are of one base is not asked here; layers of
+strangers run, and compute noise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from layerwise.errors import ModelError
+from layerwise.plan.source import check_source
+from layerwise.stack.blocks import block_list
+
+if TYPE_CHECKING:
+    from layerwise.stack.stack import Stack
+
+# Entries of a configuration that no block computes with: names, vocabularies, classes, and what only training reads.
+_OF_THE_HOST = re.compile(
+    r"^_|version|architectures|label|vocab|token_id|problem_type|dropout|drop_path|drop_rate|pdrop|use_cache"
+    r"|initializer|^dtype$|classifier|finetuning_task|output_|return_dict|task_specific_params|tie_word_embeddings"
+)
+
+
+def check_compatible(sources: Mapping[str, Stack]) -> None:
+    """Raise `ModelError`, naming the first difference, unless the layers of all `sources` can run in the first.
+
+    Raises `PlanError` for a name that no plan could write.
+    """
+    if not sources:
+        raise ModelError('a plan over several models needs them by name: Stack.with_sources({"a": stack, "b": stack})')
+    for name in sources:
+        check_source(name)
+    (first, host), *others = sources.items()
+    for name, stack in others:
+        for what, own, other in _traits(host, stack):
+            if own != other:
+                raise ModelError(
+                    f"layers of {name} ({stack.source.name}) cannot run in {first} ({host.source.name}): "
+                    f"{what} is {other}, not {own}; layers of two models can be combined when both have the same "
+                    "configuration"
+                )
+
+
+def _traits(host: Stack, stack: Stack) -> Iterator[tuple[str, Any, Any]]:
+    """What must be equal, the largest things first: what it is, that of the shell, that of the other."""
+    yield "the number of layers", host.depth, stack.depth
+    ours, result = (_configuration(each.model) for each in (host, stack))
+    yield "hidden_size", ours.get("hidden_size"), result.get("hidden_size")
+    blocks = [block_list(each.model, each.path) for each in (host, stack)]
+    for layer, (mine, other) in enumerate(zip(*blocks, strict=True)):
+        yield f"the class of layer {layer}", type(mine).__name__, type(other).__name__
+        shapes = [_shapes(block) for block in (mine, other)]
+        for name in sorted({*shapes[0], *shapes[1]}):
+            yield f"the shape of {name} in layer {layer}", shapes[0].get(name), shapes[1].get(name)
+    for name in sorted({*ours, *result}):
+        yield f"{name} in its configuration", ours.get(name), result.get(name)
+    yield "the dtype", host.dtype, stack.dtype
+    yield "the device", host.device, stack.device
+
+
+def _configuration(model: nn.Module) -> dict[str, Any]:
+    """The entries of a model's configuration that its blocks may read; a module without one has none."""
+    config = getattr(model, "config", None)
+    entries: dict[str, Any] = {} if config is None else config.get_text_config().to_dict()
+    return {name: value for name, value in entries.items() if _OF_THE_HOST.search(name) is None}
+
+
+def _shapes(block: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in (*block.named_parameters(), *block.named_buffers())}

@@ -1,0 +1,226 @@
+"""What a model does with its blocks, observed once on a real forward pass rather than assumed.
+
+`trace_blocks` runs the model untouched and watches every block: in which container it returns the hidden state, and
+whether the plain picture holds (each block called once, in order, each fed exactly what the one before returned,
+nothing else handed along, nothing changed in place). A model that breaks the picture is refused here, by name and with
+the reason, because a plan on it would be silently wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from layerwise.errors import UnsupportedModel
+from layerwise.stack.executors.state import read_state, returned_state
+from layerwise.stack.history.tracker import reads_history
+from layerwise.stack.rounding import same
+
+
+@dataclass(frozen=True)
+class BlockTrace:
+    """The container each block returns its state in (`None`: the bare tensor), and the model's own output.
+
+    `mixes` says that blocks are called with a `Record`: they read states from before the last one.
+    """
+
+    containers: tuple[tuple[type, int] | None, ...]
+    output: Any
+    mixes: bool = False
+
+
+@dataclass(frozen=True)
+class _Handed:
+    """A tensor that a block was handed, `name` in words, and what tells whether the block wrote on it.
+
+    Versions count what is written through torch, and are not kept in inference mode; values show what reached the
+    memory by another way.
+    """
+
+    name: str
+    tensor: Tensor
+    version: int | None
+    values: Tensor
+
+    @classmethod
+    def of(cls, name: str, tensor: Tensor) -> _Handed:
+        return cls(name, tensor, _version(tensor), tensor.clone())
+
+    def is_changed(self) -> bool:
+        return self.version != _version(self.tensor) or not same(self.tensor, self.values)
+
+
+@dataclass
+class _Call:
+    """One call of one block, as it was made."""
+
+    layer: int
+    state: Tensor
+    arguments: list[Tensor]
+    shared: list[tuple[Mapping[Any, Any], frozenset[Any]]]
+    handed: list[_Handed]
+    output: Any = None
+    writes: bool = False
+    mixes: bool = False
+    changed: str | None = None
+
+
+@dataclass
+class _Watch:
+    """The calls of one forward pass, in order."""
+
+    calls: list[_Call] = field(default_factory=list)
+
+    def before(self, layer: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        state = read_state(args, kwargs)
+        others = [value for value in (*args, *kwargs.values()) if value is not state]
+        shared: list[tuple[Mapping[Any, Any], frozenset[Any]]] = [
+            (value, frozenset(value)) for value in others if type(value) is dict
+        ]
+        arguments = [(f"its argument {name}", value) for name, value in kwargs.items()]
+        arguments += [(f"its argument at place {place}", value) for place, value in enumerate(args)]
+        named = [("the hidden state" if value is state else name, value) for name, value in arguments]
+        handed = [_Handed.of(name, tensor) for name, value in named for tensor in tensors(value)]
+        mixes = reads_history(kwargs)
+        self.calls.append(_Call(layer, state, list(tensors(others)), shared, handed, mixes=mixes))
+
+    def after(self, output: Any) -> None:
+        call = self.calls[-1]
+        call.output = output
+        call.writes = any(frozenset(mapping) != keys for mapping, keys in call.shared)
+        call.changed = next((handed.name for handed in call.handed if handed.is_changed()), None)
+        call.handed = []
+
+
+def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[str, Any]) -> BlockTrace:
+    """Run `model(**inputs)` untouched and report how it uses `blocks`.
+
+    Raises `UnsupportedModel` with the reason when blocks share parameters, are not each called once and in order,
+    change in place what they are handed, hand each other more than the hidden state, or when the model changes the
+    state between two of them.
+    """
+    _refuse_shared_parameters(model, blocks)
+    watch = _Watch()
+    hooks = []
+    for layer, block in enumerate(blocks):
+        hooks.append(block.register_forward_pre_hook(_before(watch, layer), with_kwargs=True))
+        hooks.append(block.register_forward_hook(_after(watch)))
+    try:
+        output = model(**inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    _refuse_other_order(model, watch.calls, len(blocks))
+    _refuse_changed_arguments(model, watch.calls)
+    for earlier, later in zip(watch.calls, watch.calls[1:], strict=False):
+        _refuse_changed_state(model, earlier, later)
+    _refuse_threaded_state(model, watch.calls)
+    containers = tuple(_container(call.output) for call in watch.calls)
+    return BlockTrace(containers, output, mixes=any(call.mixes for call in watch.calls))
+
+
+def tensors(value: Any) -> Iterator[Tensor]:
+    """Every tensor inside nested tuples, lists and mappings, in order; anything else is passed over."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors(item)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from tensors(item)
+
+
+def _before(watch: _Watch, layer: int) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        watch.before(layer, args, kwargs)
+
+    return hook
+
+
+def _after(watch: _Watch) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        watch.after(output)
+
+    return hook
+
+
+def _version(tensor: Tensor) -> int | None:
+    """How often torch has written on the memory of a tensor; `None` where it does not count."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def _container(output: Any) -> tuple[type, int] | None:
+    return (type(output), len(output)) if isinstance(output, tuple | list) else None
+
+
+def _refuse_shared_parameters(model: nn.Module, blocks: Sequence[nn.Module]) -> None:
+    owner: dict[int, int] = {}
+    for layer, block in enumerate(blocks):
+        for parameter in block.parameters():
+            first = owner.setdefault(id(parameter), layer)
+            if first != layer:
+                raise UnsupportedModel(
+                    f"{type(model).__name__}: blocks {first} and {layer} share parameters, so the list does not "
+                    "number its layers; shared-parameter stacks are not supported"
+                )
+
+
+def _refuse_other_order(model: nn.Module, calls: Sequence[_Call], depth: int) -> None:
+    order = [call.layer for call in calls]
+    if order == list(range(depth)):
+        return
+    counts = {layer: order.count(layer) for layer in range(depth)}
+    repeated = [f"block {layer} {count} times" for layer, count in counts.items() if count != 1]
+    difference = f"it calls {', '.join(repeated[:3])}" if repeated else f"it calls them as {order}"
+    raise UnsupportedModel(
+        f"{type(model).__name__} does not run its {depth} blocks once each and in order: {difference}; "
+        "stacks that share, skip or reorder blocks by themselves are not supported"
+    )
+
+
+def _refuse_changed_arguments(model: nn.Module, calls: Sequence[_Call]) -> None:
+    for call in calls:
+        if call.changed is not None:
+            raise UnsupportedModel(
+                f"{type(model).__name__}: block {call.layer} changes {call.changed} in place, and a plan hands that "
+                "tensor to other layers too; make a new one in its forward: x = x + f(x), not x += f(x)"
+            )
+
+
+def _refuse_changed_state(model: nn.Module, earlier: _Call, later: _Call) -> None:
+    state = returned_state(earlier.output)
+    if not isinstance(state, Tensor) or state.shape != earlier.state.shape:
+        raise UnsupportedModel(
+            f"{type(model).__name__}: block {earlier.layer} changes the shape of the hidden state, so "
+            "its layers cannot "
+            "change places; address the blocks of one stage with layers='path.to.blocks'"
+        )
+    if state is not later.state and not (state.shape == later.state.shape and torch.equal(state, later.state)):
+        raise UnsupportedModel(
+            f"{type(model).__name__} changes the hidden state between blocks {earlier.layer} and {later.layer}; "
+            "a plan could not say where that step belongs"
+        )
+
+
+def _refuse_threaded_state(model: nn.Module, calls: Sequence[_Call]) -> None:
+    handed: dict[int, int] = {}
+    for call in calls:
+        for argument in call.arguments:
+            if id(argument) in handed:
+                raise UnsupportedModel(
+                    f"{type(model).__name__}: block {handed[id(argument)]} hands block {call.layer} "
+                    "more than the hidden "
+                    "state (a position bias, an index, another stream), so layers depend on who ran before them"
+                )
+        if call.writes:
+            raise UnsupportedModel(
+                f"{type(model).__name__}: block {call.layer} writes keys or values that later blocks read "
+                "(KV sharing), so a plan could skip the writer and break the readers"
+            )
+        if isinstance(call.output, tuple | list):
+            handed.update({id(extra): call.layer for extra in tensors(call.output[1:])})

@@ -1,0 +1,84 @@
+"""What a model must show before its layers may be re-planned: four questions, each answered by running it.
+
+None of them knows an architecture. The first three refuse a model with the reason; the last only finds out whether
+norm and head can be called on some of the tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from layerwise.errors import UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.stack.inputs import main_tensor
+from layerwise.stack.precision import in_float32
+from layerwise.stack.rounding import compare, same
+
+if TYPE_CHECKING:
+    from layerwise.stack.stack import Stack
+
+
+def prove_repeatable(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> None:
+    """Raise `UnsupportedModel` unless the model gives its `own` output on `inputs` again."""
+    if not same(main_tensor(stack.model(**inputs)), own):
+        raise UnsupportedModel(
+            f"{type(stack.model).__name__} gives different outputs for the same input in evaluation mode, "
+            "so nothing that is done to its layers could be distinguished from chance"
+        )
+
+
+def prove_identity(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> None:
+    """Raise `UnsupportedModel` unless the identity plan gives the model's `own` output to the bit."""
+    ours = stack.logits(Plan.identity(stack.depth), **inputs)
+    if not same(ours, own):
+        raise UnsupportedModel(
+            f"{type(stack.model).__name__}: the identity plan over {stack.path} does not give the model's own output "
+            f"(they differ by up to {(ours - own).abs().max().item():.3g}); "
+            "the model does more with its layers than run them in order"
+        )
+
+
+def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
+    """Raise `UnsupportedModel` unless another order gives the same in place as step by step.
+
+    The last layer runs first, and the first layer twice: a cache slot, an index or a live cache in the wrong place
+    shows.
+    """
+    moved = Plan.of([*range(stack.depth - 1, -1, -1), 0])
+
+    def both(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, int]:
+        captured = stack.capture(**inputs)
+        stepwise = main_tensor(stack.finish(stack.run(moved, captured), captured.inputs))
+        with stack.under(moved):
+            return main_tensor(stack.model(**inputs)), stepwise, captured.state.shape[-1]
+
+    inside, stepwise, width = in_float32(stack, inputs, both)
+    agreement = compare(inside, stepwise, width, stack.depth + 1)
+    if not agreement.holds:
+        raise UnsupportedModel(
+            f"{type(stack.model).__name__}: its blocks compute something else when their position changes "
+            f"(outputs are {agreement}), so a plan would not mean the same in place and step by step"
+        )
+
+
+def head_acts_by_token(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> bool:
+    """Whether norm and head give a part of the tokens what they give it among all tokens."""
+    ids = inputs.get("input_ids")
+    if ids is None or own.shape[:2] != ids.shape or own.ndim != 3 or ids.shape[1] < 3:
+        return False
+
+    def agree(inputs: Mapping[str, Any]) -> bool:
+        captured = stack.capture(**inputs)
+        state = stack.run(Plan.identity(stack.depth), captured)
+        whole = main_tensor(stack.finish(state, captured.inputs))
+        try:
+            some = stack.changed(state, lambda each: each[:1, 1:-1])
+            sublayer = main_tensor(stack.finish(some, {"input_ids": ids[:1, 1:-1]}))
+        except (RuntimeError, ValueError, IndexError):
+            return False
+        return compare(sublayer, whole[:1, 1:-1], state.shape[-1], visits=1).holds
+
+    return in_float32(stack, inputs, agree)

@@ -1,0 +1,143 @@
+"""Running a model's own code around its blocks: once before them (`capture`), once after them (`finish`).
+
+Neither knows an architecture. Both run the model's own forward with stand-ins in the list of blocks: to capture, each
+stand-in notes the arguments of its call and returns the hidden state unchanged; to finish, the last one returns the
+state that a plan arrived at, so that the model's own norm, pooler and head do the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from layerwise.stack.checks.forward_trace import BlockTrace
+from layerwise.stack.executors.entries import entries, own_blocks
+from layerwise.stack.executors.state import read_state
+from layerwise.stack.history.tracker import HistoryStep
+
+Answer = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments a block receives from its model; the hidden state among them is replaced at every use."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What a batch brings to the blocks: the state `x_0` before the first, and each layer's own call.
+
+    `state` is `(batch, seq, width)` in nearly every model. The calls hold each layer's own mask and rotary embedding,
+    so that a sliding-window layer keeps its window wherever a plan puts it.
+    """
+
+    state: Tensor
+    calls: tuple[Call, ...]
+    inputs: Mapping[str, Any]
+
+
+class Probe(nn.Module):
+    """Stands in the list for a block: answers its calls, and is asked for its attributes as if it were the block.
+
+    `attributes` are its own, before those of the block.
+    """
+
+    def __init__(self, block: nn.Module, container: tuple[type, int] | None, answer: Answer, **attributes: Any) -> None:
+        super().__init__()
+        self.__dict__.update(attributes)
+        # Kept out of the module tree: a stand-in owns no parameters.
+        self.__dict__["_block"] = block
+        self.__dict__["_container"] = container
+        self.__dict__["_answer"] = answer
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.__dict__["_block"], name)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        state = self.__dict__["_answer"](args, kwargs)
+        container = self.__dict__["_container"]
+        if container is None:
+            return state
+        kind, length = container
+        return kind((state, *[None] * (length - 1)))
+
+
+def capture(model: nn.Module, blocks: nn.ModuleList, trace: BlockTrace, inputs: Mapping[str, Any]) -> Capture:
+    """Run `model(**inputs)` up to and through its blocks, and note what it would have called them with.
+
+    The pass ends at the last block: a head on a large vocabulary would cost more than all the rest, for nothing.
+    """
+    states: list[Tensor] = []
+    calls: list[Call] = []
+
+    def note(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        state = read_state(args, kwargs)
+        states.append(state)
+        calls.append(Call(args, kwargs))
+        if len(calls) == len(blocks):
+            raise _Noted
+        return state
+
+    stand_ins = [
+        Probe(block, container, note) for block, container in zip(own_blocks(blocks), trace.containers, strict=True)
+    ]
+    with entries(blocks, stand_ins), suppress(_Noted):
+        model(**inputs)
+    return Capture(states[0], tuple(calls), inputs)
+
+
+class _Noted(Exception):
+    """Ends a forward pass whose last block has been reached."""
+
+
+def finish(model: nn.Module, blocks: nn.ModuleList, trace: BlockTrace, inputs: Mapping[str, Any], state: Tensor) -> Any:
+    """Run `model(**inputs)` as if its blocks had arrived at `state`; returns what the model returns."""
+
+    def inject(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        return state
+
+    answers: Sequence[Answer] = [read_state] * (len(blocks) - 1) + [inject]
+    stand_ins = [
+        Probe(block, container, answer)
+        for block, container, answer in zip(own_blocks(blocks), trace.containers, answers, strict=True)
+    ]
+    with entries(blocks, stand_ins):
+        return model(**inputs)
+
+
+def finish_recorded(
+    model: nn.Module,
+    blocks: nn.ModuleList,
+    trace: BlockTrace,
+    inputs: Mapping[str, Any],
+    way: HistoryStep,
+    state: Tensor,
+) -> Any:
+    """`finish` for a model that may read, behind its last block, what all of them left behind on the `way` to `state`.
+
+    One stand-in for every source of the record answers with what that source left behind: the embedding as if a layer
+    -1 had returned it, and last of all the layer that arrived at `state`.
+    """
+    record = way.to(state)
+    left = {source - 1: kept for source, kept in zip(record.sources, record.states, strict=True)}
+    left[way.layer] = left.pop(way.layer)
+
+    def answering(kept: Tensor) -> Answer:
+        return lambda args, kwargs: kept
+
+    own = own_blocks(blocks)
+    stand_ins = [
+        Probe(own[layer], trace.containers[layer], answering(kept), number=layer) for layer, kept in left.items()
+    ]
+    with entries(blocks, stand_ins):
+        return model(**inputs)

@@ -1,0 +1,186 @@
+"""A second module over the state of a first one: the same in everything but where it stands.
+
+A visit of a plan must run a block with a cache slot of its own. What the block has is the visit's too, now and later:
+parameters, buffers, hooks, flags such as `training`, adapters that somebody adds. So a clone holds nothing but the
+dictionaries of parameters and hooks, which are the block's very own, and looks up everything else in the block whenever
+it is asked. What differs is the position under which a cache is asked (`layer_idx`), the configuration where the block
+is borrowed from another model, and what becomes of the output. What a clone sets while it runs stays with it: a
+recurrent state that a model keeps in an attribute is that of one visit.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any, cast
+
+from torch import nn
+
+from layerwise.errors import ModelError
+
+# The names under which submodules keep their position in the stack.
+INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_num")
+
+Then = Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
+"""What a call returns, from its positional and keyword arguments and from what the module returned for them."""
+
+# The dictionaries of a module that are its clones' as well; the last is asked for submodules, which clones wrap.
+_SHARED = (
+    "_parameters", "_non_persistent_buffers_set", "_backward_hooks", "_backward_pre_hooks", "_forward_hooks",
+    "_forward_hooks_always_called", "_forward_hooks_with_kwargs", "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks", "_modules",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Own:
+    """What a clone has of its own: the module it is a clone of, and in what it differs."""
+
+    module: nn.Module
+    shift: int
+    host: nn.Module | None
+    then: Mapping[str, Then]
+    forward: Any
+    children: dict[str, tuple[nn.Module, nn.Module]] = field(default_factory=dict)
+
+    def child(self, name: str, module: nn.Module) -> nn.Module:
+        """The clone of the submodule `name`, or the submodule itself where no visit could differ from another."""
+        known = self.children.get(name)
+        if known is None or known[0] is not module:
+            inner = {path.partition(".")[2]: then for path, then in self.then.items() if path.partition(".")[0] == name}
+            host = None if self.host is None else self.host.get_submodule(name)
+            known = module, clone(module, self.shift, host, inner) if inner or _differs(module) else module
+            self.children[name] = known
+        return known[1]
+
+
+def clone(
+    module: nn.Module, shift: int, host: nn.Module | None = None, then: Mapping[str, Then] | None = None
+) -> nn.Module:
+    """A module over the state of `module` whose cache slots are `shift` further on.
+
+    `host` is the block of the same layer in the model that runs it, where that is another model: its configuration is
+    read instead. `then` says what becomes of the output of the submodule at each path; `""` is the module itself, after
+    its hooks.
+    """
+    made = object.__new__(_kind(cast(Hashable, type(module))))
+    state = vars(module)
+    vars(made).update({name: state[name] for name in _SHARED if name in state}, _buffers={})
+    if "forward" in state:
+        vars(made)["forward"] = _rebound(state["forward"], module, made)
+    object.__setattr__(made, "_own", _Own(module, shift, host, then or {}, state.get("forward")))
+    return made
+
+
+def indices(module: nn.Module) -> list[int]:
+    """The positions that a module and its submodules say they have."""
+    values = (vars(each).get(name) for each in module.modules() for name in INDEX_NAMES)
+    return [index for index in values if type(index) is int]
+
+
+def _differs(module: nn.Module) -> bool:
+    """Whether a visit may run `module` otherwise than another: torch's own modules know no position and keep no state
+    of a pass, anybody else's might.
+    """
+    return any(not type(each).__module__.startswith("torch.nn.modules.") for each in module.modules())
+
+
+def _rebound(value: Any, module: nn.Module, made: nn.Module) -> Any:
+    """A method, or a partial call, of `module` as one of its clone; any other value as it is."""
+    if isinstance(value, types.MethodType) and value.__self__ is module:
+        return types.MethodType(value.__func__, made)
+    if isinstance(value, partial) and any(argument is module for argument in value.args):
+        return partial(value.func, *(made if each is module else each for each in value.args), **value.keywords)
+    return value
+
+
+def _looked_up(self: Any, name: str, value: Any) -> Any:
+    """The `value` that the attribute `name` has in the module, as its clone has it."""
+    own: _Own = self._own
+    if name in INDEX_NAMES and type(value) is int:
+        return value + own.shift
+    if name == "config" and own.host is not None:
+        return own.host.config
+    return _rebound(value, own.module, self)
+
+
+@cache
+def _kind(kind: Any) -> Any:
+    """The class of clones of modules of class `kind`."""
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        own: _Own = self._own
+        if vars(own.module).get("forward") is not own.forward:
+            raise ModelError(
+                f"the forward of a {kind.__name__} was replaced while its model runs a plan in place, which its visits "
+                "cannot follow: leave that `with stack.under(...)`, replace it, and enter again"
+            )
+        output = kind.__call__(self, *args, **kwargs)
+        then = own.then.get("")
+        return output if then is None else then(args, kwargs, output)
+
+    def __getattr__(self: Any, name: str) -> Any:
+        own: _Own = self._own
+        state = vars(own.module)
+        if name in state:
+            return _looked_up(self, name, state[name])
+        module = state["_modules"].get(name)
+        if module is not None:
+            return own.child(name, module)
+        if name in state["_buffers"]:
+            return state["_buffers"][name]
+        return kind.__getattr__(self, name)
+
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        raise ModelError(
+            "a visit of a plan cannot be copied or pickled: it has no state but that of its layer. Leave the "
+            "`with stack.under(...)` and copy the layer"
+        )
+
+    namespace = {
+        "__slots__": ("_own",), "__module__": kind.__module__, "__qualname__": kind.__qualname__,
+        "__call__": __call__, "__getattr__": __getattr__, "__reduce_ex__": __reduce_ex__,
+    }  # fmt: skip
+    made: Any = type(kind.__name__, (kind,), namespace)
+    # A value of the class must not hide that of the module. Set afterwards, past what `kind` does to new subclasses.
+    for name in _class_values(kind):
+        setattr(made, name, property(partial(_read, name, getattr(kind, name)), partial(_write, name)))
+    made._modules = property(_submodules)
+    made._buffers = property(_all_buffers)
+    return made
+
+
+def _class_values(kind: type) -> list[str]:
+    """The attributes of a class that instances may hide by values of their own: flags and defaults, not methods.
+
+    A compiled call is no such flag: it is one of the module itself, and its clones run uncompiled.
+    """
+    values = {name: value for base in kind.__mro__ for name, value in vars(base).items() if not name.startswith("__")}
+    return [
+        name
+        for name, value in values.items()
+        if not callable(value) and not hasattr(type(value), "__get__") and name != "_compiled_call_impl"
+    ]
+
+
+def _read(name: str, default: Any, self: Any) -> Any:
+    if name in vars(self):
+        return vars(self)[name]
+    state = vars(self._own.module)
+    return _looked_up(self, name, state[name]) if name in state else default
+
+
+def _write(name: str, self: Any, value: Any) -> None:
+    vars(self)[name] = value
+
+
+def _submodules(self: Any) -> dict[str, nn.Module | None]:
+    modules: dict[str, nn.Module | None] = vars(self._own.module)["_modules"]
+    return {name: None if each is None else self._own.child(name, each) for name, each in modules.items()}
+
+
+def _all_buffers(self: Any) -> dict[str, Any]:
+    return cast(dict[str, Any], vars(self._own.module)["_buffers"])

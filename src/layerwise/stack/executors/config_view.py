@@ -1,0 +1,209 @@
+"""A model's configuration as a plan sees it: every per-layer list in visit order, every layer count the plan's.
+
+Models choose masks by position from lists such as `config.layer_types`, slice `layers[: config.num_hidden_layers]`, and
+build their caches from the same configuration. While a plan is in place they must read the plan's order. The
+configuration keeps its own values all the time, so that whoever writes it down (`to_dict`, `save_pretrained`, a
+trainer's checkpoint) writes the model and not the plan; for the while its class answers those names in visit order.
+"""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+import re
+import threading
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from typing import Any, cast
+
+from torch import nn
+
+# The names under which configurations count their layers.
+_COUNTS = frozenset(
+    {
+        "num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth", "encoder_layers", "decoder_layers",
+        "num_encoder_layers", "num_decoder_layers",
+    }
+)  # fmt: skip
+
+# Lists that number the layers one entry each; lists of layer *indices* (`..._ids`, `..._idxs`) are another thing.
+_PER_LAYER = re.compile(r"layer|block|types|pattern|kv_source|intermediate_size")
+_INDEX_LISTS = re.compile(r"(ids|idxs|indices|indexes)$")
+
+
+# What each holder answers at the moment, by its identity and the class that answers.
+_ANSWERS: dict[tuple[int, type], dict[str, Any]] = {}
+
+_COPYING = threading.local()
+
+# Set in the flags of classes that were made by a class statement (CPython's Py_TPFLAGS_HEAPTYPE).
+_HEAP_TYPE = 1 << 9
+
+
+@contextmanager
+def visit_order(
+    model: nn.Module, path: str, order: Sequence[int], depth: int, settings: Mapping[str, Any] | None = None
+) -> Iterator[None]:
+    """Within the context, every configuration that describes the blocks at `path` reads in visit order.
+
+    `order` gives the layer of each visit, `depth` the number of layers the model was built with. `settings` are read
+    from the configuration of the blocks' owner instead of its own, where it has them. Values that are set inside under
+    a name that reads otherwise are forgotten on exit.
+    """
+    holders = _holders(model, path)
+    # All are read before any answers otherwise: a computed list may have the length of a count that changes.
+    read = [
+        {**_reordered(vars(holder), path, order, depth), **_reordered_properties(holder, path, order, depth)}
+        for holder in holders
+    ]
+    owner = model.get_submodule(path.rpartition(".")[0])
+    config_owner = getattr(owner, "config", None) or owner
+    for holder, values in zip(holders, read, strict=True):
+        if holder is config_owner:
+            values.update({name: value for name, value in (settings or {}).items() if name in vars(holder)})
+    with ExitStack() as answers:
+        for holder, values in zip(holders, read, strict=True):
+            if any(getattr(holder, name) != value for name, value in values.items()):
+                answers.enter_context(_answering(holder, values))
+        yield
+
+
+def configuration_in_order(model: Any, path: str, order: Sequence[int], depth: int) -> Any:
+    """A copy of the model's configuration in visit order, as a model of its own would have it."""
+    with visit_order(model, path, order, depth), _copied_as_read():
+        return copy.deepcopy(model.config)
+
+
+@contextmanager
+def _answering(holder: Any, values: dict[str, Any]) -> Iterator[None]:
+    """Within the context the attributes of `holder` named in `values` read as those."""
+    own = type(holder)
+    if not own.__flags__ & _HEAP_TYPE:
+        # The class of a `types.SimpleNamespace` cannot be exchanged: it holds other values for the while.
+        before = {name: vars(holder)[name] for name in values}
+        vars(holder).update(values)
+        try:
+            yield
+        finally:
+            vars(holder).update(before)
+        return
+    kind = _view(cast(Hashable, own), frozenset(values))
+    _ANSWERS[id(holder), kind] = values
+    holder.__class__ = kind
+    try:
+        yield
+    finally:
+        holder.__class__ = own
+        del _ANSWERS[id(holder), kind]
+
+
+@contextmanager
+def _copied_as_read() -> Iterator[None]:
+    """Within the context a copy of a configuration, made by this thread, has for its own what the original answers."""
+    before, _COPYING.as_read = getattr(_COPYING, "as_read", False), True
+    try:
+        yield
+    finally:
+        _COPYING.as_read = before
+
+
+@cache
+def _view(kind: Any, names: frozenset[str]) -> Any:
+    """The class of holders of class `kind` that answer these names; one that answers nothing is as those of `kind`."""
+
+    def answers(self: Any) -> dict[str, Any]:
+        return _ANSWERS.get((id(self), view), {})
+
+    def read(name: str, self: Any) -> Any:
+        for values in (answers(self), vars(self)):
+            if name in values:
+                return values[name]
+        return getattr(super(view, self), name)
+
+    def write(name: str, self: Any, value: Any) -> None:
+        now = answers(self)
+        (now if name in now else vars(self))[name] = value
+
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
+        now = answers(self) if getattr(_COPYING, "as_read", False) else {}
+        computed = {name: _constant(value) for name, value in now.items() if name not in vars(self)}
+        made = object.__new__(_subclass(kind, computed) if computed else kind)
+        memo[id(self)] = made
+        vars(made).update(copy.deepcopy({**vars(self), **{n: v for n, v in now.items() if n in vars(self)}}, memo))
+        return made
+
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        return copyreg._reconstructor, (kind, object, None), dict(vars(self))  # type: ignore[attr-defined]
+
+    def get_text_config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # For one side of an encoder-decoder this is a copy, from which that side's cache is built.
+        with _copied_as_read():
+            return super(view, self).get_text_config(*args, **kwargs)
+
+    view = _subclass(kind, {name: property(partial(read, name), partial(write, name)) for name in names})
+    view.__deepcopy__, view.__reduce_ex__ = __deepcopy__, __reduce_ex__
+    if hasattr(kind, "get_text_config"):
+        view.get_text_config = get_text_config
+    return view
+
+
+def _subclass(kind: Any, properties: Mapping[str, property]) -> Any:
+    """A subclass that passes for `kind`; its properties are set afterwards, past what `kind` does to new subclasses."""
+    made = type(kind.__name__, (kind,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
+    for name, answer in properties.items():
+        setattr(made, name, answer)
+    return made
+
+
+def _constant(value: Any) -> property:
+    return property(lambda _: value)
+
+
+def _holders(model: nn.Module, path: str) -> list[Any]:
+    """The blocks' owner, and every configuration held between the root and the blocks' own submodules."""
+    owners = [model]
+    for name in path.split(".")[:-1]:
+        owners.append(owners[-1].get_submodule(name))
+    holders: dict[int, Any] = {id(owners[-1]): owners[-1]}
+    for module in (*owners, *model.get_submodule(path).modules()):
+        config = getattr(module, "config", None)
+        if config is not None and hasattr(config, "__dict__"):
+            holders[id(config)] = config
+    return list(holders.values())
+
+
+def _reordered_properties(holder: Any, path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
+    """The per-layer lists that a configuration computes, in visit order."""
+    if isinstance(holder, nn.Module):
+        return {}  # what a module computes, it computes from what it holds
+    per_layer = {name: getattr(holder, name, None) for name in _computed_per_layer(cast(Hashable, type(holder)))}
+    return _reordered(per_layer, path, order, depth)
+
+
+@cache
+def _computed_per_layer(kind: Any) -> tuple[str, ...]:
+    """The properties of a class of configurations that speak of layers."""
+    names = (name for name in dir(kind) if isinstance(getattr(kind, name, None), property))
+    return tuple(name for name in names if _PER_LAYER.search(name))
+
+
+def _reordered(values: Mapping[str, Any], path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
+    """Those of `values` that have to do with layers, as they should read while the plan is in place."""
+    changed = {name: _in_order(name, value, path, order, depth) for name, value in values.items()}
+    return {name: value for name, value in changed.items() if value is not None}
+
+
+def _in_order(name: str, value: Any, path: str, order: Sequence[int], depth: int) -> Any | None:
+    """What the attribute should read while the plan is in place, or `None` when it has nothing to do with layers."""
+    if name in _COUNTS and type(value) is int and value == depth and not _other_side(name, path):
+        return len(order)
+    per_layer = isinstance(value, list | tuple) and len(value) == depth and not isinstance(value, str)
+    if per_layer and _PER_LAYER.search(name) and not _INDEX_LISTS.search(name):
+        return type(value)(value[layer] for layer in order)
+    return None
+
+
+def _other_side(name: str, path: str) -> bool:
+    """Whether the count belongs to the other half of an encoder-decoder."""
+    return ("encoder" in name and "decoder" in path) or ("decoder" in name and "encoder" in path)

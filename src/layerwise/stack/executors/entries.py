@@ -1,0 +1,110 @@
+"""What a list of blocks answers with while something else than its own blocks is to run.
+
+The modules of a model stay where they are. Only what the list gives to those who walk it (iteration, length, index,
+slice) is another sequence; whatever walks the tree of modules (`state_dict`, `parameters`, `to`, `train`, adapters,
+recording hooks) finds the model's own blocks under their own names. The entries hold for every thread (a plan in
+place), or for the thread that set them alone (a capture), so that passes of other threads go on undisturbed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from threading import get_ident
+from typing import Any, cast
+
+from torch import nn
+
+from layerwise.errors import ModelError
+
+Entries = tuple[nn.Module, ...]
+
+_KEY = "_layerwise_entries"
+_CHANGING = threading.RLock()
+
+
+@dataclass(slots=True)
+class _Answers:
+    """The entries for everyone, and those of single threads, which come first."""
+
+    kind: type[nn.ModuleList]
+    everyone: list[Entries] = field(default_factory=list)
+    threads: dict[int, list[Entries]] = field(default_factory=dict)
+
+    def now(self) -> Entries | None:
+        """What the calling thread is to be answered with; `None` for the blocks themselves."""
+        own = self.threads.get(get_ident())
+        return own[-1] if own else self.everyone[-1] if self.everyone else None
+
+
+@contextmanager
+def entries(blocks: nn.ModuleList, listed: Sequence[nn.Module], *, everyone: bool = False) -> Iterator[None]:
+    """Within the context whoever walks `blocks` meets the modules `listed` instead of the blocks themselves.
+
+    That holds for the calling thread, or for `everyone`. The blocks stay the list's submodules all the time. The list
+    can be neither changed nor copied meanwhile: both raise `ModelError`.
+    """
+    chosen = tuple(listed)
+    with _CHANGING:
+        answers: _Answers = vars(blocks).setdefault(_KEY, _Answers(type(blocks)))
+        mine = answers.everyone if everyone else answers.threads.setdefault(get_ident(), [])
+        mine.append(chosen)
+        blocks.__class__ = _listing(cast(Hashable, answers.kind))
+    try:
+        yield
+    finally:
+        with _CHANGING:
+            mine.remove(chosen)
+            if not everyone and not mine:
+                answers.threads.pop(get_ident(), None)
+            if not answers.everyone and not answers.threads:
+                blocks.__class__ = answers.kind
+                vars(blocks).pop(_KEY, None)
+
+
+def own_blocks(blocks: nn.ModuleList) -> Entries:
+    """The blocks themselves, whatever the list answers with at the moment."""
+    return tuple(blocks._modules.values())
+
+
+def _listed(blocks: nn.ModuleList) -> Entries:
+    answers: _Answers | None = vars(blocks).get(_KEY)
+    now = None if answers is None else answers.now()
+    return own_blocks(blocks) if now is None else now
+
+
+@cache
+def _listing(kind: Any) -> Any:
+    """The class of a list of the class `kind` that answers with its entries."""
+
+    def __iter__(self: nn.ModuleList) -> Iterator[nn.Module]:
+        return iter(_listed(self))
+
+    def __len__(self: nn.ModuleList) -> int:
+        return len(_listed(self))
+
+    def __getitem__(self: nn.ModuleList, index: Any) -> Any:
+        entry = _listed(self)[index]
+        return nn.ModuleList(entry) if isinstance(index, slice) else entry
+
+    walks: dict[str, Any] = {"__iter__": __iter__, "__len__": __len__, "__getitem__": __getitem__}
+    changes = ("__setitem__", "__delitem__", "__iadd__", "append", "extend", "insert", "pop")
+    refusals = {name: _refusing("change the list of blocks") for name in changes}
+    named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    return type(kind.__name__, (kind,), {**named, **walks, **refusals, **REFUSED_COPIES})
+
+
+def _refusing(wish: str) -> Callable[..., Any]:
+    def refuse(self: nn.Module, *_: Any, **__: Any) -> Any:
+        raise ModelError(
+            f"cannot {wish} while its layers run by a plan: leave that `with stack.under(...)` first; "
+            "to keep the model of a plan, write it with layerwise.checkpoint.save"
+        )
+
+    return refuse
+
+
+REFUSED_COPIES = {name: _refusing("copy or pickle the model") for name in ("__reduce_ex__", "__deepcopy__", "__copy__")}

@@ -1,0 +1,166 @@
+"""A plan in place: the model's own forward, `generate` and training loop run it unchanged.
+
+Every visit of the plan is one entry of what the model meets when it walks its list of blocks. It is a clone of the
+block (see `layerwise.stack.executors.clone`): it has the block's own state and, of its own, only a cache slot
+(`layer_idx` is the visit's position, so slot 0 is always written). Groups need no second mechanism: the first member
+notes the state it was given, each later branch starts from the noted state, and the last member hands on the merge, so
+the model's loop never knows. The merge comes after the hooks of the block: they see what they see when the plan runs
+step by step. A half of a layer is a clone whose other branch returns zeros.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import nn
+
+from layerwise.errors import ModelError
+from layerwise.plan import Plan, Step
+from layerwise.plan.sublayer import other_sublayer
+from layerwise.stack.blocks import block_list
+from layerwise.stack.branches import Branches
+from layerwise.stack.executors import occupancy
+from layerwise.stack.executors.clone import Then, clone, indices
+from layerwise.stack.executors.config_view import visit_order
+from layerwise.stack.executors.entries import REFUSED_COPIES, entries, own_blocks
+from layerwise.stack.executors.passes import Passes
+from layerwise.stack.executors.state import returned_state, with_returned_state
+
+if TYPE_CHECKING:
+    from layerwise.stack.stack import Stack
+
+# The keywords under which models are handed a cache of earlier tokens.
+_CACHES = ("past_key_values", "past_key_value", "cache_params", "mems")
+
+# The attribute of a model's module that holds the passes it is in.
+_PASSES = "_layerwise_passes"
+
+
+@contextmanager
+def in_place(
+    stack: Stack, plan: Plan, branches: Branches | None = None, *, single_pass: bool = False
+) -> Iterator[None]:
+    """Within the context the model of `stack` runs `plan`; it is exactly as before afterwards, come what may.
+
+    A plan with halves needs the `branches` of the blocks. In a `single_pass` no cache outlives a forward pass, so that
+    a layer needs no slot of its own: one that is visited once, outside every group, is entered as the block itself.
+    """
+    model, path = stack.model, stack.path
+    blocks = block_list(model, path)
+    steps = plan.steps()
+    passes = Passes(len(steps))
+    with ExitStack() as entered:
+        entered.enter_context(occupancy.in_place(model, path, stack.source.name, plan))
+        own = own_blocks(blocks)
+        once = _visited_once(steps) if single_pass else frozenset()
+        stride = _slots_per_block(own) if len(once) < len(steps) else 1
+        listed = [
+            own[step.layer]
+            if slot in once
+            else _visit(stack, step, slot, (slot - step.layer) * stride, passes, branches)
+            for slot, step in enumerate(steps)
+        ]
+        for slot in once:
+            counted = listed[slot].register_forward_hook(partial(_visited, passes, slot))
+            entered.callback(counted.remove)
+        # Blocks entered as themselves share slots with the clones of others, and one that stands before its own place
+        # would write behind the last slot: a model that was not told otherwise makes no cache.
+        settings = {"use_cache": False} if single_pass else {}
+        entered.enter_context(visit_order(model, path, plan.order(), len(own), settings))
+        entered.enter_context(_in_passes(_runner(model, path), passes, single_pass))
+        entered.enter_context(entries(blocks, listed, everyone=True))
+        entered.callback(passes.wait)
+        yield
+
+
+@contextmanager
+def _in_passes(runner: nn.Module, passes: Passes, single_pass: bool) -> Iterator[None]:
+    """Within the context every call of `runner`, whose forward walks the blocks, is one of the `passes`."""
+    kind = type(runner)
+    vars(runner)[_PASSES] = passes, single_pass
+    runner.__class__ = _running(cast(Hashable, kind))
+    try:
+        yield
+    finally:
+        runner.__class__ = kind
+        del vars(runner)[_PASSES]
+
+
+@cache
+def _running(kind: Any) -> Any:
+    """The class of modules of class `kind` whose calls are passes of a plan in place."""
+
+    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if _PASSES not in vars(self):
+            return kind.__call__(self, *args, **kwargs)
+        passes, single_pass = vars(self)[_PASSES]
+        if single_pass:
+            _refuse_cache(kwargs)
+        with passes.one():
+            return kind.__call__(self, *args, **kwargs)
+
+    named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind,), {**named, **REFUSED_COPIES, "__call__": __call__})
+
+
+def _refuse_cache(kwargs: Mapping[str, Any]) -> None:
+    """Raise `ModelError` for a call that reads or fills a cache, inside a plan that was promised there is none."""
+    if kwargs.get("use_cache") or any(kwargs.get(name) is not None for name in _CACHES):
+        raise ModelError(
+            "a cache of earlier tokens was asked for in a single pass, where layers have no slots of their own: enter "
+            "`stack.under(plan)` without single_pass=True, or call generate(..., use_cache=False)"
+        )
+
+
+def _runner(model: nn.Module, path: str) -> nn.Module:
+    """The innermost module around the blocks that has a forward, which therefore is the one that walks them."""
+    name = path
+    while "." in name:
+        name = name.rpartition(".")[0]
+        module = model.get_submodule(name)
+        if type(module).forward is not nn.Module.forward:
+            return module
+    return model
+
+
+def _visited(passes: Passes, slot: int, *_: Any) -> None:
+    passes.visited(slot)
+
+
+def _visit(stack: Stack, step: Step, slot: int, shift: int, passes: Passes, branches: Branches | None) -> nn.Module:
+    """The entry at `slot`, which runs a block for one visit, `shift` cache slots away from its own."""
+    then: dict[str, Then] = {"": partial(passes.handed_on, slot, step)}
+    if step.sublayer is not None:
+        assert branches is not None, "whoever runs halves in place has found the branches"
+        then[branches.paths[step.layer][other_sublayer(step.sublayer)]] = _silence
+    host = None if step.source is None else stack.block(step.layer)
+    return clone(stack.block(step.layer, step.source), shift, host, then)
+
+
+def _silence(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    """What a branch that is to add nothing returns."""
+    return with_returned_state(output, torch.zeros_like(returned_state(output)))
+
+
+def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
+    """The places of the steps that run a whole layer, which no other step runs, outside the seams of groups.
+
+    Layers of another model are not among them: its blocks hold its own configuration, which is not in visit order.
+    """
+    times = Counter(step.layer for step in steps if step.source is None)
+    return frozenset(
+        slot
+        for slot, step in enumerate(steps)
+        if step.source is None and times[step.layer] == 1 and step.sublayer is None and not (step.opens or step.closes)
+    )
+
+
+def _slots_per_block(blocks: Sequence[nn.Module]) -> int:
+    """How many cache slots a block owns: one, except where a block holds several attentions that number on."""
+    first = [min(indices(block), default=0) for block in blocks[:2]]
+    return max(1, first[-1] - first[0])

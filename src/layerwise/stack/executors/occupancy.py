@@ -1,0 +1,152 @@
+"""Who may run a model's layers at this moment: one plan in place, or one examination, or any number of captures.
+
+A plan in place changes what everybody who calls the model computes, so two Stacks over one model, or one Stack in two
+threads, must know of each other. They do by the objects that are changed: the list of blocks, and the configurations
+that its model reads. A plan may be in place for long, so whoever comes meanwhile is refused; captures and examinations
+(proofs, laws, the search for halves) are short, and are waited for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import get_ident
+
+from torch import nn
+
+from layerwise.errors import ModelError
+from layerwise.plan import Plan
+from layerwise.stack.blocks import block_list
+
+
+@dataclass(slots=True)
+class _Use:
+    """How one object is used: the plans in place over it, innermost last; captures and examinations of each thread."""
+
+    plans: list[tuple[int, Plan]] = field(default_factory=list)
+    captures: Counter[int] = field(default_factory=Counter)
+    examinations: Counter[int] = field(default_factory=Counter)
+
+
+# By the identity of the object, which is alive as long as it is used.
+_USES: defaultdict[int, _Use] = defaultdict(_Use)
+_CHANGED = threading.Condition()
+
+
+def running(blocks: nn.ModuleList) -> Plan | None:
+    """The plan that the list of blocks runs in place at this moment, in whatever thread it was entered."""
+    with _CHANGED:
+        plans = _USES[id(blocks)].plans if id(blocks) in _USES else []
+        return plans[-1][1] if plans else None
+
+
+def refuse_while_running(blocks: nn.ModuleList, name: str, wish: str) -> None:
+    """Raise `ModelError` if the model called `name` runs a plan over `blocks` in place."""
+    plan = running(blocks)
+    if plan is not None:
+        raise ModelError(
+            f"cannot {wish}: {name} is running {plan} in place; leave that `with stack.under(...)` first, or use "
+            "another copy of the model"
+        )
+
+
+@contextmanager
+def in_place(model: nn.Module, path: str, name: str, plan: Plan) -> Iterator[None]:
+    """Within the context the blocks of `model` at `path` are taken by `plan`.
+
+    Raises `ModelError` when they run a plan already, when a part of the model that `plan` changes is taken by another
+    thread, and when the calling thread is in the middle of a capture.
+    """
+    wish, mine = f"run {plan}", (get_ident(), plan)
+    with _CHANGED:
+        used = _free(model, path, name, wish, captures=True)
+        _refuse_other_parts(used[1:], name, wish)
+        for key in used:
+            _USES[key].plans.append(mine)
+    try:
+        yield
+    finally:
+        _release(used, lambda use: use.plans.remove(mine))
+
+
+@contextmanager
+def inspecting(model: nn.Module, path: str, name: str) -> Iterator[None]:
+    """Within the context the calling thread may change how single blocks run, and no other runs a plan or a capture.
+
+    Raises `ModelError` while the model runs a plan, and in the middle of a capture.
+    """
+    with _CHANGED:
+        used = _free(model, path, name, "examine its layers", captures=True)
+        for key in used:
+            _USES[key].examinations[get_ident()] += 1
+    try:
+        yield
+    finally:
+        _release(used, lambda use: use.examinations.subtract([get_ident()]))
+
+
+@contextmanager
+def capturing(model: nn.Module, path: str, name: str, wish: str) -> Iterator[None]:
+    """Within the context the calling thread runs the model step by step; raises `ModelError` while it runs a plan."""
+    with _CHANGED:
+        used = _free(model, path, name, wish, captures=False)
+        for key in used:
+            _USES[key].captures[get_ident()] += 1
+    try:
+        yield
+    finally:
+        _release(used, lambda use: use.captures.subtract([get_ident()]))
+
+
+def _free(model: nn.Module, path: str, name: str, wish: str, *, captures: bool) -> list[int]:
+    """What is to be used, as soon as no other thread examines it, nor captures if `captures` are in the way too."""
+    blocks, used = block_list(model, path), _changed(model, path)
+    refuse_while_running(blocks, name, wish)
+    kept = [_USES[key] for key in used if key in _USES]
+    if captures and any(use.captures[get_ident()] for use in kept):
+        raise ModelError(f"cannot {wish}: a batch of {name} is being captured; do it after the capture")
+
+    def alone() -> bool:
+        now = [_USES[key] for key in used if key in _USES]
+        return not any(_elsewhere(use.examinations) or (captures and _elsewhere(use.captures)) for use in now)
+
+    _CHANGED.wait_for(alone)
+    refuse_while_running(blocks, name, wish)
+    return used
+
+
+def _refuse_other_parts(used: list[int], name: str, wish: str) -> None:
+    """Raise `ModelError` if another thread runs a plan that changes what this one is about to change."""
+    entered = [each for key in used if key in _USES for each in _USES[key].plans]
+    others = [plan for thread, plan in entered if thread != get_ident()]
+    if others:
+        raise ModelError(
+            f"cannot {wish}: another part of {name} is running {others[-1]} in place in another thread; "
+            "wait until it has left that `with stack.under(...)`, or use another copy of the model"
+        )
+
+
+def _changed(model: nn.Module, path: str) -> list[int]:
+    """The identities of what a plan in place changes: the list of blocks first, then the configurations above it."""
+    parts = path.split(".")
+    owners = [model, *(model.get_submodule(".".join(parts[:length])) for length in range(1, len(parts)))]
+    configs = [config for owner in owners if (config := getattr(owner, "config", None)) is not None]
+    return [id(block_list(model, path)), *dict.fromkeys(map(id, configs))]
+
+
+def _elsewhere(threads: Counter[int]) -> bool:
+    """Whether threads other than this one are counted."""
+    return any(count and thread != get_ident() for thread, count in threads.items())
+
+
+def _release(used: list[int], give_back: Callable[[_Use], None]) -> None:
+    with _CHANGED:
+        for key in used:
+            use = _USES[key]
+            give_back(use)
+            if not use.plans and not any(use.captures.values()) and not any(use.examinations.values()):
+                del _USES[key]
+        _CHANGED.notify_all()

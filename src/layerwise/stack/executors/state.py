@@ -1,0 +1,103 @@
+"""Where the hidden state sits in a block's call, and how the states of several branches become one.
+
+Blocks of different families take the hidden state first or by keyword, and return it bare or at the head of a tuple.
+The four functions here are the only place that knows; `Merger` is the only place that knows what a merge rule means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from layerwise.plan import Reduction, Step
+
+
+def state_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | str:
+    """The place of the hidden state in a block's call: a position, or the name of a keyword."""
+    if args and isinstance(args[0], Tensor):
+        return 0
+    if isinstance(kwargs.get("hidden_states"), Tensor):
+        return "hidden_states"
+    for name, value in kwargs.items():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return name
+    raise TypeError("a block was called without a hidden state: no floating-point tensor among its arguments")
+
+
+def read_state(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+    """The hidden state of a block's call."""
+    key = state_key(args, kwargs)
+    return args[key] if isinstance(key, int) else kwargs[key]
+
+
+def with_state(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], state: Tensor
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same call with another hidden state."""
+    key = state_key(args, kwargs)
+    if isinstance(key, int):
+        return (*args[:key], state, *args[key + 1 :]), dict(kwargs)
+    return args, {**kwargs, key: state}
+
+
+def returned_state(output: Any) -> Tensor:
+    """The hidden state in what a block returned: the output itself, or the head of a tuple."""
+    return output[0] if isinstance(output, tuple | list) else output
+
+
+def with_returned_state(output: Any, state: Tensor) -> Any:
+    """What a block returned, in the same container, with another hidden state."""
+    return type(output)((state, *output[1:])) if isinstance(output, tuple | list) else state
+
+
+class Merger:
+    """Folds the branches of a group into one state, one branch at a time, so that none has to be kept.
+
+    With `delta_m = out_m - base` over M branches the result is `base + scale * sum(delta_m)`, where `scale` is `1/M`
+    for mean, `1` for sum and `g/M` for gain `g`. Half-precision states are folded in float32. Every executor folds in
+    the order of the plan's text, so all of them give the same bits.
+    """
+
+    __slots__ = ("_base", "_count", "_total")
+
+    def __init__(self, base: Tensor) -> None:
+        self._base = base
+        self._count = 0
+        self._total: Tensor | None = None
+
+    @property
+    def base(self) -> Tensor:
+        """The state every branch starts from."""
+        return self._base
+
+    def add(self, output: Tensor) -> None:
+        """Fold in the output of the next branch."""
+        wide = torch.promote_types(output.dtype, torch.float32)
+        delta = output.to(wide) - self._base.to(wide)
+        self._total = delta if self._total is None else self._total + delta
+        self._count += 1
+
+    def result(self, merge: Reduction) -> Tensor:
+        """The merged state, in the dtype of the base."""
+        if self._total is None:
+            raise ValueError("a group was merged before any of its branches ran")
+        scale = merge.weight(self._count)
+        return (self._base.to(self._total.dtype) + scale * self._total).to(self._base.dtype)
+
+
+def follow(step: Step, state: Tensor, output: Tensor, groups: list[Merger]) -> Tensor:
+    """The state after `step`, from the state it received and what its layer returned.
+
+    `groups` holds the open groups, innermost last. This is the whole meaning of groups, shared by every executor that
+    works on states: a step opens its groups at the state it received; at each end of a branch the output is folded and
+    the next branch starts again from the noted state; the last end returns the merge.
+    """
+    groups.extend(Merger(state) for _ in range(step.opens))
+    current = output
+    for close in step.closes:
+        groups[-1].add(current)
+        current = groups[-1].base if close is None else groups.pop().result(close)
+    return current

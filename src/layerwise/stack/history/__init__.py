@@ -1,0 +1,1 @@
+"""History: the earlier states that models with learned layer weights read."""

@@ -1,0 +1,67 @@
+"""The longest text a model can read: what its configuration says, and what its table of positions has rows for.
+
+The two are not one number. RoBERTa and its kin count positions from the row behind the padding's, so that a table of
+514 rows serves 512 tokens, while the configuration says 514; other families begin at another row, or know no table.
+Where a model looks its positions up is therefore seen, on a short text, and no architecture is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from layerwise.stack.inputs import accepted, evaluating
+
+_TOKENS = 7
+
+
+def longest_input(model: nn.Module) -> int | None:
+    """How many tokens a text may have for `model`; `None` where neither its configuration nor a table limits it."""
+    config: Any = getattr(model, "config", None)
+    if config is None:
+        return None
+    text = config.get_text_config()
+    lengths = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions")]
+    known = next((each for each in lengths if isinstance(each, int) and each > 0), None)
+    reads = getattr(model, "main_input_name", None) == "input_ids"
+    seen = _rows_for_positions(model, int(text.vocab_size)) if reads else None
+    return min((each for each in (known, seen) if each is not None), default=None)
+
+
+def _rows_for_positions(model: nn.Module, vocabulary: int) -> int | None:
+    """The rows of the smallest table that is asked for consecutive rows, from the first that a token gets on."""
+    device = next(model.parameters()).device
+    # One token again and again: consecutive rows are then of positions. Not a small id, which may be the padding's.
+    ids = torch.full((1, _TOKENS), vocabulary // 2, device=device)
+    lookups = _Lookups()
+    # A model may want more than text; what it looked up before it failed counts.
+    with evaluating(model), torch.no_grad(), suppress(Exception), lookups:
+        model(**accepted(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}))
+    return min(lookups.limits, default=None)
+
+
+class _Lookups(TorchFunctionMode):
+    """Notes the tables of which consecutive tokens get consecutive rows, by how many tokens they have rows for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits: list[int] = []
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is functional.embedding:
+            self._note(*args[:2])
+        return func(*args, **(kwargs or {}))
+
+    def _note(self, rows: Tensor, table: Tensor) -> None:
+        # Behind the tokens there may be padding that the model adds by itself (Longformer).
+        positions = rows.reshape(-1, rows.shape[-1])[0, :_TOKENS] if rows.ndim else rows
+        if positions.shape == (_TOKENS,) and bool((positions.diff() == 1).all()):
+            self.limits.append(len(table) - int(positions[0]))

@@ -1,0 +1,106 @@
+"""Replay: what is drawn when training examples are read, decided by where they are read and not by what came before.
+
+Augmentation draws from torch's global generator when an example is read, and a data loader reads ahead: at a checkpoint
+the generator has moved past images that no step has seen yet, and a run that resumes there would see others. A
+`ReproducibleDataset` example is drawn with a generator that is seeded by (seed, epoch, number of the example), and the
+global generator is left as it was. So a resumed training sees the images it would have seen, however many processes and
+workers read them; and dropout, which also draws from the global generator, does not depend on the augmentation.
+
+The order in which an epoch reads its examples, a `LengthGroupedSampler`, is drawn by (seed, epoch) for the same reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from random import Random
+from typing import Any
+
+import torch
+from torch.utils.data import Sampler
+from transformers import TrainerCallback
+
+from layerwise.data.splits import Example, Examples
+
+_BYTES = 8
+_POOL = 50
+"""Examples of like length are looked for among those of so many batches."""
+
+
+class ReproducibleDataset(Examples):
+    """`examples`, each drawn by (seed, epoch, number) alone; `set_epoch` sets the epoch."""
+
+    def __init__(self, examples: Examples, seed: int) -> None:
+        self.examples = examples
+        self.seed = seed
+        # Shared memory: workers that outlive an epoch must learn of the next.
+        self._epoch = torch.zeros((), dtype=torch.int64)
+        self._epoch.share_memory_()  # type: ignore[no-untyped-call]
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose examples are read now."""
+        return int(self._epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """From now on examples are those of `epoch`."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, index: int) -> Example:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Example]:
+        """The examples of one batch; the name is that which torch's data loader looks for."""
+        before = torch.get_rng_state()
+        try:
+            return [self._drawn(index) for index in indices]
+        finally:
+            torch.set_rng_state(before)
+
+    def _drawn(self, index: int) -> Example:
+        place = sha256(f"{self.seed}/{self.epoch}/{index}".encode()).digest()
+        torch.default_generator.manual_seed(int.from_bytes(place[:_BYTES], "big") >> 1)
+        return self.examples[index]
+
+
+class LengthGroupedSampler(Sampler[int]):
+    """The numbers of `examples` in the order of their present epoch, each once.
+
+    With `alike`, the examples of a batch, texts have much the same length in every `alike` numbers that follow each
+    other: they are padded to the longest of their batch.
+    """
+
+    def __init__(self, examples: ReproducibleDataset, alike: int | None = None) -> None:
+        self.examples = examples
+        self.alike = alike
+        self._lengths = [len(examples[number]["input_ids"]) for number in range(len(examples))] if alike else []
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __iter__(self) -> Iterator[int]:
+        chance = Random(f"{self.examples.seed}/{self.examples.epoch}")
+        order = list(range(len(self)))
+        chance.shuffle(order)
+        return iter(order if self.alike is None else self._by_length(order, self.alike, chance))
+
+    def _by_length(self, order: list[int], batch: int, chance: Random) -> Iterator[int]:
+        pools = (order[start : start + _POOL * batch] for start in range(0, len(order), _POOL * batch))
+        row = [number for pool in pools for number in sorted(pool, key=self._lengths.__getitem__)]
+        batches = [row[start : start + batch] for start in range(0, len(row), batch)]
+        rest = batches.pop() if len(row) % batch else []  # a batch that is not full must stay the last
+        chance.shuffle(batches)
+        return (number for batch in (*batches, rest) for number in batch)
+
+
+class Epochs(TrainerCallback):
+    """Tells the examples of a training which epoch begins."""
+
+    def __init__(self, examples: ReproducibleDataset) -> None:
+        self.examples = examples
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.examples.set_epoch(int(state.epoch or 0.0))

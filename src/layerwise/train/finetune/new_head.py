@@ -1,0 +1,36 @@
+"""A model with a new classification head: the layers as they were, the last matrix drawn anew for other classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import transformers
+
+from layerwise.errors import CheckpointError
+from layerwise.stack import Stack, load
+from layerwise.stack.checks.completeness import check_complete
+
+
+def with_new_head(place: str, classes: tuple[str, ...], *, device: str = "auto", revision: str | None = None) -> Stack:
+    """The image classifier on the checkpoint at `place` (a folder or a hub id) with a random head for `classes`.
+
+    The head is drawn from torch's global generator, so that it follows the seed of a training. Raises
+    `CheckpointError` when the checkpoint is not one of an image model.
+    """
+    names: dict[str, Any] = {
+        "num_labels": len(classes),
+        "id2label": dict(enumerate(classes)),
+        "label2id": {name: label for label, name in enumerate(classes)},
+    }
+    try:
+        model, report = transformers.AutoModelForImageClassification.from_pretrained(
+            place, ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32", revision=revision,
+            output_loading_info=True, **names,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{place} cannot be given a head for {len(classes)} classes: {error}\n"
+            "a new head needs the checkpoint of an image model, as a folder or a hub id"
+        ) from error
+    check_complete(place, model, report, new_head=True)
+    return load(model, device=device)

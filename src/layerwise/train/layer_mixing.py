@@ -1,0 +1,222 @@
+"""Layer weights for any stack: every layer reads a learned mix of all states before it, not the last one alone.
+
+With h_0 the embedding output and h_{i+1} the output of layer i, layer n of the plan in place reads
+
+    x_n = sum_{i<=n} alpha[n, i] h_i          one scalar a pair, shared by tokens, channels and heads
+
+instead of the state it is handed. Two kinds, as the literature has them:
+
+    softmax    alpha = softmax(a): rows sum to one (ELC-BERT, Charpentier and Samuel 2023). At first a is 1 for the
+               previous layer and 0 else ("biased"), or 0 ("zero"), so a model that was trained without is not itself
+    free       alpha = a, of any sign, at first the identity, and what follows the last layer reads a mix too
+               (DenseFormer, Pagliardini et al. 2024): at first the model is exactly the model it was
+
+Layer 0 reads the embedding as it is. A block keeps its own residual path: the mix replaces what it is handed.
+
+Which layers have run decides what can be read (`layerwise.stack.history.depth_history`). Where a plan has left one out,
+its weight is spread over the others of the row in their proportion (softmax), or falls to the newest state before it
+(free, whose rows have no sum to keep: an identity row would lose its all), which is what the stream of a skipped layer
+carries.
+
+The module is part of the model that it is attached to, as a `PositionEncoding` is. `set_edges` freezes it to a sparse
+wiring: edges that were cut stay cut in further training, and while nothing is learned a state is let go after its last
+reader.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softmax
+
+from layerwise.errors import PlanError, TrainError
+from layerwise.plan import LayerWeights, Plan
+from layerwise.stack import Stack
+from layerwise.stack.blocks import block_list
+from layerwise.stack.executors.state import read_state, returned_state, with_returned_state, with_state
+from layerwise.stack.history.depth_history import DepthHistory
+from layerwise.train.methods.layer_weights import LayerMixingOptions
+from layerwise.train.position import position_of
+
+NAME = "layer_wiring"
+"""The submodule's name in the model, and the beginning of its parameters' names."""
+
+
+class LayerMixing(nn.Module):
+    """The weights alpha of `depth` layers: raw scalars (readers, depth + 1), and which of them are edges at all.
+
+    `raw` has a row for every layer and, of the free kind, one for the output; `kept` is its mask of the same shape.
+    """
+
+    raw: nn.Parameter
+    kept: Tensor
+
+    def __init__(self, depth: int, options: LayerMixingOptions) -> None:
+        super().__init__()
+        self.depth = depth
+        self.options = options
+        readers = depth + (options.kind == "free")
+        eye = torch.eye(depth + 1)[:readers]
+        self.raw = nn.Parameter(torch.zeros_like(eye) if options.initialisation == "zero" else eye)
+        self.register_buffer("kept", torch.ones_like(eye, dtype=torch.bool).tril())
+
+    @property
+    def renormalises(self) -> bool:
+        """Whether rows are means, which a cut edge must leave means."""
+        return self.options.kind == "softmax"
+
+    def layer_weights(self) -> Tensor:
+        """alpha, of shape (readers, depth + 1): lower triangular, zero where nothing is read; differentiable."""
+        if self.options.kind == "free":
+            return self.raw * self.kept
+        return softmax(self.raw.masked_fill(~self.kept, -torch.inf), dim=-1)
+
+    def own_rate(self) -> tuple[list[nn.Parameter], float]:
+        """The raw weights, and the factor of the learning rate for them."""
+        return [self.raw], self.options.rate
+
+    def edges(self) -> LayerWeights:
+        """The wiring as it is now, as a value."""
+        return LayerWeights.of(self.layer_weights().tolist(), self.depth)
+
+    @torch.no_grad()
+    def set_edges(self, edges: LayerWeights) -> None:
+        """Take the weights of `edges` and no other edge.
+
+        Raises `PlanError` for a wiring of another shape, and for weights that no softmax gives.
+        """
+        if (edges.depth, len(edges.rows)) != (self.depth, len(self.raw)):
+            raise PlanError(
+                f"a wiring of {edges.depth} layers and {len(edges.rows)} readers does not fit a model of {self.depth} "
+                f"layers and {len(self.raw)} readers"
+            )
+        matrix = torch.tensor(edges.matrix(), dtype=torch.float64)
+        kept = torch.zeros(matrix.shape, dtype=torch.bool)
+        for edge in edges:
+            kept[edge] = True
+        if self.options.kind == "softmax":
+            if (matrix[kept] <= 0).any() or ((matrix.sum(dim=1) - 1).abs() > 1e-3).any():
+                raise PlanError("rows of a softmax are positive and sum to 1: renormalise the rows that lost an edge")
+            matrix = matrix.log()
+        elif matrix[0, 0] != 1:
+            raise PlanError(f"layer 0 reads the embedding as it is, with weight 1 and not {matrix[0, 0]:g}")
+        self.raw.copy_(matrix.masked_fill(~kept, 0.0))
+        self.kept.copy_(kept)
+
+    def read(self, alpha: Tensor, reader: int, record: DepthHistory) -> Tensor:
+        """What `reader` reads of a record, by the rows of `alpha`."""
+        if reader == 0:
+            return record.states[0]
+        weights = alpha[reader, : reader + 1].to(record.states[0].dtype)
+        present = [source for source in record.sources if source <= reader]
+        return record.read(weights, "inherit" if self._inherits(reader, present) else "renormalise")
+
+    def _inherits(self, reader: int, present: list[int]) -> bool:
+        """Whether a missing source's weight falls to the state before it: nothing else is left to spread it over."""
+        return self.options.kind == "free" or not bool(self.kept[reader, present].any())
+
+
+class _Pass(threading.local):
+    """The forward pass in flight of each thread: what has been left behind in it, and the weights it is read with."""
+
+    def __init__(self, stack: Stack, wiring: LayerMixing) -> None:
+        self.stack = stack
+        self.wiring = wiring
+        self.alpha: Tensor | None = None
+        self.record: DepthHistory | None = None
+        self.needed: tuple[int | None, ...] | None = None
+
+    def begin(self, *_: Any) -> None:
+        """A pass begins: forget the one before. Raises `TrainError` for a plan that a record cannot follow."""
+        plan = self.stack.running
+        if plan is not None:
+            refuse_groups(plan, self.stack)
+        self.alpha, self.record = self.wiring.layer_weights(), None
+        in_order = plan is None or plan == Plan.identity(self.stack.depth)
+        self.needed = self.wiring.edges().last_readers() if in_order and not torch.is_grad_enabled() else None
+
+    def end(self, *_: Any) -> None:
+        """The pass is over, by whatever way; what its gradient needs, its graph holds."""
+        self.alpha = self.record = None
+
+    def before(self, layer: int, handed: Tensor) -> Tensor:
+        """What `layer` reads instead of the state it was handed."""
+        if self.alpha is None:
+            raise TrainError(
+                f"layer {layer} of {self.stack.source.name} reads a learned mix of the states before it, which are "
+                "known within the model's own forward alone: run plans with `stack.under(plan)`, not step by step"
+            )
+        if self.record is None:
+            self.record = DepthHistory.of(handed)
+        return self.wiring.read(self.alpha, layer, self.record)
+
+    def after(self, layer: int, block: nn.Module, returned: Tensor) -> Tensor:
+        """What goes on from `layer`: its output, or behind the last visit the mix that the output reads."""
+        assert self.alpha is not None, "a block that was let run is in a pass"
+        assert self.record is not None, "a block that was let run has been handed a state"
+        self.record = self._still_needed(self.record.then(layer, returned), layer)
+        last = position_of(self.stack, block) == len(block_list(self.stack.model, self.stack.path)) - 1
+        if not last or len(self.alpha) == self.stack.depth:
+            return returned
+        return self.wiring.read(self.alpha, self.stack.depth, self.record)
+
+    def _still_needed(self, record: DepthHistory, layer: int) -> DepthHistory:
+        """The record without the states that no later reader reads; all of it while a gradient may be asked for."""
+        if self.needed is None:
+            return record
+        kept = [
+            (source, state)
+            for source, state in zip(record.sources, record.states, strict=True)
+            if (self.needed[source] or 0) > layer
+        ]
+        return DepthHistory(tuple(source for source, _ in kept), tuple(state for _, state in kept))
+
+
+def attach(stack: Stack, options: LayerMixingOptions) -> LayerMixing:
+    """Make a new learned wiring part of the model of `stack`; from now on every run in place reads by it.
+
+    Step-by-step runs know no record, and refuse: use `stack.under`. So do parallel groups and halves of layers.
+    """
+    wiring = LayerMixing(stack.depth, options).to(stack.device, stack.dtype)
+    stack.model.add_module(NAME, wiring)
+    flight = _Pass(stack, wiring)
+    owner = stack.model.get_submodule(stack.path.rpartition(".")[0])
+    owner.register_forward_pre_hook(flight.begin)
+    owner.register_forward_hook(flight.end, always_call=True)
+    for layer, block in enumerate(block_list(stack.model, stack.path)):
+        _rewire(stack, flight, layer, block)
+    return wiring
+
+
+def of(model: nn.Module) -> LayerMixing | None:
+    """The wiring that is attached to a model, if one is."""
+    result = getattr(model, NAME, None)
+    return result if isinstance(result, LayerMixing) else None
+
+
+def refuse_groups(plan: Plan, stack: Stack) -> None:
+    """Raise `TrainError` for a plan with parallel groups or halves: a record holds one whole output a layer."""
+    if plan.has_sublayers() or any(step.opens for step in plan.steps()):
+        raise TrainError(
+            f"{stack.source.name} has learned layer weights, which read whole layers one after another: {plan} has "
+            "parallel groups or halves of layers; write a plan of whole layers, such as 0-3 6-11"
+        )
+
+
+def _rewire(stack: Stack, flight: _Pass, layer: int, block: nn.Module) -> None:
+    def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        if position_of(stack, module) is None:
+            raise TrainError(
+                f"layer {layer} of {stack.source.name} reads by the learned wiring of its own model, and another model "
+                "runs it: layers that were trained with layer weights cannot be merged"
+            )
+        return with_state(args, kwargs, flight.before(layer, read_state(args, kwargs)))
+
+    def after(module: nn.Module, args: Any, output: Any) -> Any:
+        return with_returned_state(output, flight.after(layer, module, returned_state(output)))
+
+    block.register_forward_pre_hook(before, with_kwargs=True)
+    block.register_forward_hook(after)

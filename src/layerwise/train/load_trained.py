@@ -1,0 +1,109 @@
+"""A trained model opened again: its stack, what its variant added to it, and its training record."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from safetensors import safe_open
+from torch import Tensor, nn
+
+import layerwise.models  # noqa: F401  (registers the architectures that trainings leave)
+from layerwise.errors import CheckpointError, UnsupportedModel
+from layerwise.plan import LayerWeights
+from layerwise.results.checked_json import value_of
+from layerwise.results.training_record import FILE, TrainingRecord
+from layerwise.stack import Stack, load
+from layerwise.train import layer_mixing
+from layerwise.train.layer_mixing import LayerMixing
+from layerwise.train.methods.layer_weights import LayerMixingOptions
+from layerwise.train.prediction import PositionPrediction
+from layerwise.train.variant import VARIANTS, Variant
+
+Options = TypeVar("Options", bound=Variant)
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A model with its training record, and the module that its variant added to it, if it added one."""
+
+    stack: Stack
+    record: TrainingRecord | None
+    added: nn.Module | None = None
+
+    @property
+    def prediction(self) -> PositionPrediction | None:
+        """The position prediction of its layers, for models that have one."""
+        return self.added if isinstance(self.added, PositionPrediction) else None
+
+    @property
+    def wiring(self) -> LayerMixing | None:
+        """The learned layer weights, for models that have them."""
+        return self.added if isinstance(self.added, LayerMixing) else None
+
+
+def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> Trained:
+    """The model in `folder` as it was trained: with the module that the variant of its recipe adds, if it adds one.
+
+    Raises `CheckpointError` when the weights of that module are not in the folder.
+    """
+    record = TrainingRecord.read(folder)
+    kind = _kind(record)
+    module = None if kind is None else kind.MODULE
+    needed = (module,) if kind is not None and kind.ADDED and module else ()
+    stack = load(folder, device=device, dtype=dtype, adding=needed)
+    if record is None or kind is None or module is None:
+        # Pretraining names variants of an architecture, which its own class brings with it.
+        return Trained(stack, record)
+    with suppress(UnsupportedModel):
+        # The branches are proved on the plain blocks, before any module is attached in between.
+        stack.branches()
+    added = _options(kind, record, folder).attach(stack)
+    assert added is not None, "a variant that names a module attaches it"
+    _fill(added, folder, module)
+    return Trained(stack, record, added)
+
+
+def saved_edges(folder: Path) -> LayerWeights | None:
+    """The learned wiring of the model in `folder`, read without opening the model; `None` for a model without one."""
+    record = TrainingRecord.read(folder)
+    if record is None or _kind(record) is not LayerMixingOptions:
+        return None
+    raw = _added(folder, layer_mixing.NAME).get("raw")
+    wired = LayerMixing(1 if raw is None else raw.shape[1] - 1, _options(LayerMixingOptions, record, folder))
+    _fill(wired, folder, layer_mixing.NAME)
+    return wired.edges()
+
+
+def _kind(record: TrainingRecord | None) -> type[Variant] | None:
+    """The variant that a model was trained with; `None` for one that this library attaches nothing for."""
+    return None if record is None else VARIANTS.get(str(record.recipe.get("variant")))
+
+
+def _options(kind: type[Options], record: TrainingRecord, folder: Path) -> Options:
+    """The options of the variant that a model was trained with. Raises `RunError` for what does not belong there."""
+    return value_of(kind, record.recipe.get("options"), f"options in the recipe of {folder / FILE}")
+
+
+def _added(folder: Path, name: str) -> dict[str, Tensor]:
+    """The tensors of an added module in a model folder, by their names in the module."""
+    result: dict[str, Tensor] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as tensors:
+            keys = [key for key in tensors.keys() if key.startswith(f"{name}.")]  # noqa: SIM118  (it is no mapping)
+            result |= {key.removeprefix(f"{name}."): tensors.get_tensor(key) for key in keys}
+    return result
+
+
+def _fill(module: nn.Module, folder: Path, name: str) -> None:
+    """Load the tensors of an added module from a model folder."""
+    added = _added(folder, name)
+    missing = sorted(set(module.state_dict()) - set(added))
+    if missing:
+        raise CheckpointError(
+            f"{folder} says that its layers were trained with {name}, but {len(missing)} of its weights are missing "
+            f"(the first is {name}.{missing[0]}); train it again, or take another model"
+        )
+    module.load_state_dict(added)

@@ -1,0 +1,62 @@
+"""Learned layer weights: every layer reads a learned mix of all states before it; in order, for all epochs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from layerwise.errors import TrainError
+from layerwise.train.methods.method import Options, register
+from layerwise.train.recipe import Recipe
+from layerwise.train.variant import Variant
+
+if TYPE_CHECKING:
+    from layerwise.stack import Stack
+    from layerwise.train.layer_mixing import LayerMixing
+
+
+@dataclass(frozen=True, slots=True)
+class LayerMixingOptions(Variant):
+    """The layer weights of a learned wiring (see `layerwise.train.layer_mixing`).
+
+    `kind` is how raw scalars become weights, `initialisation` where they begin: at 1 for the previous layer and 0 else
+    ("biased", for "free" weights the identity), or at 0. `rate` multiplies the learning rate for them alone: they are
+    few, each a sum over all tokens, and those of ELC-BERT learn at 1e-2. They never decay.
+
+    Raises `TrainError` for free weights that begin at 0: such a model computes nothing.
+    """
+
+    NAME: ClassVar[str] = "wiring"
+    MODULE: ClassVar[str | None] = "layer_wiring"
+    ADDED: ClassVar[str | None] = "learned layer weights"
+
+    kind: Literal["softmax", "free"] = "softmax"
+    initialisation: Literal["biased", "zero"] = "biased"
+    rate: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.kind == "free" and self.initialisation == "zero":
+            raise TrainError(
+                "free layer weights of 0 pass nothing on; begin with the initialisation biased, which is the plain "
+                "model, or take the kind softmax"
+            )
+
+    def attach(self, stack: Stack) -> LayerMixing:
+        """Every layer of the model reads a learned mix from now on."""
+        from layerwise.train import layer_mixing
+
+        return layer_mixing.attach(stack, self)
+
+
+# Layer weights change what layers read, and not which orders they work in.
+@register("wiring-softmax", is_compared=False, place=40)
+def wiring_softmax(options: Options, depth: int) -> Recipe:
+    """Every layer reads a softmax mean of all states before it, as in ELC-BERT (Charpentier and Samuel 2023)."""
+    return Recipe("wiring-softmax", options.settings, variant=LayerMixingOptions("softmax"))
+
+
+@register("wiring-identity", is_compared=False, place=41)
+def wiring_identity(options: Options, depth: int) -> Recipe:
+    """Every layer, and the head, reads a sum of all states before it with weights of any sign, which begins as the
+    plain model, as in DenseFormer (Pagliardini et al. 2024)."""
+    return Recipe("wiring-identity", options.settings, variant=LayerMixingOptions("free"))

@@ -1,0 +1,87 @@
+"""LayerShuffle (Freiberger et al. 2024): a uniform permutation of the layers for every batch.
+
+layershuffle             section 3.2
+layershuffle-position    the same, and every layer is given its current position (section 3.3)
+layershuffle-predict     the same, and every layer predicts its current position (section 3.4)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from layerwise.plan.samplers import Shuffle
+from layerwise.train.methods.method import Options, register
+from layerwise.train.recipe import Recipe
+from layerwise.train.variant import Variant
+
+if TYPE_CHECKING:
+    from layerwise.stack import Stack
+    from layerwise.train.position import PositionEncoding
+    from layerwise.train.prediction import PositionPrediction
+
+
+@dataclass(frozen=True, slots=True)
+class PositionOptions(Variant):
+    """The layer-position encoding of LayerShuffle-position.
+
+    `features` is the width of the learned embedding; `table` says whether each layer learns its own, as in the paper,
+    or all share one, as in its published code.
+    """
+
+    NAME: ClassVar[str] = "position"
+    MODULE: ClassVar[str | None] = "layer_positions"
+    ADDED: ClassVar[str | None] = "a position encoding"
+
+    features: int = 32
+    table: Literal["per-layer", "shared"] = "per-layer"
+    dropout: float = 0.0
+
+    def attach(self, stack: Stack) -> PositionEncoding:
+        """Every layer of the model is given its position from now on."""
+        from layerwise.train import position
+
+        return position.attach(stack, self)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionOptions(Variant):
+    """The position prediction of LayerShuffle-predict.
+
+    `total` says whether the layers' cross-entropies are summed, as in the paper, or averaged, as in its published
+    code; `reads` whether the position is predicted from the first token (the class token of a ViT) or by the mean of
+    all.
+    """
+
+    NAME: ClassVar[str] = "predict"
+    MODULE: ClassVar[str | None] = "layer_predictions"
+
+    total: Literal["sum", "mean"] = "sum"
+    reads: Literal["first", "mean"] = "first"
+
+    def attach(self, stack: Stack) -> PositionPrediction:
+        """Every layer of the model predicts its position from now on."""
+        from layerwise.train import prediction
+
+        return prediction.attach(stack, self)
+
+
+@register("layershuffle", ("max_shift", "drop_sync"), place=10)
+def layershuffle(options: Options, depth: int) -> Recipe:
+    """A random permutation of all layers for every batch, in training and in validation."""
+    shuffle = Shuffle(options.max_shift)
+    return Recipe("layershuffle", options.settings, shuffle, shuffle)
+
+
+@register("layershuffle-position", ("max_shift", "drop_sync", "position_table"), place=11)
+def layershuffle_position(options: Options, depth: int) -> Recipe:
+    """LayerShuffle whose layers are given their current position."""
+    variant = options.variant(PositionOptions)
+    return replace(layershuffle(options, depth), arm="layershuffle-position", variant=variant)
+
+
+@register("layershuffle-predict", ("max_shift", "drop_sync", "prediction_loss", "prediction_token"), place=12)
+def layershuffle_predict(options: Options, depth: int) -> Recipe:
+    """LayerShuffle whose layers predict their current position from their own output."""
+    variant = options.variant(PredictionOptions)
+    return replace(layershuffle(options, depth), arm="layershuffle-predict", variant=variant)

@@ -1,0 +1,70 @@
+"""A method of training: how it is called, the recipe that it makes, and the options that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeVar
+
+from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.variant import Variant
+
+DropSync = Literal["shared", "per-rank", "masked"]
+DROP_RATE = 0.2
+"""The share of layers dropped that LayerDrop's authors recommend, and LayerShuffle's compare with."""
+
+Chosen = TypeVar("Chosen", bound=Variant)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What all methods of one run are trained with; each reads what concerns it.
+
+    `drop_rate` is the share of layers (or nodes) that some methods leave out, `max_shift` how far a shuffled layer may
+    move (anywhere if `None`). `drop_sync` says which layers are left out where several processes train: the same on all
+    of them (`shared`), each its own (`per-rank`), or none, their updates being masked (`masked`). `variants` replace
+    the default options of their kind.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    drop_rate: float = DROP_RATE
+    max_shift: int | None = None
+    drop_sync: DropSync = "shared"
+    variants: tuple[Variant, ...] = ()
+
+    def variant(self, kind: type[Chosen]) -> Chosen:
+        """The options of a variant: those that were given, or its defaults."""
+        return next((each for each in self.variants if isinstance(each, kind)), None) or kind()
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain values."""
+        return {**asdict(self), "variants": {each.NAME: each.to_json() for each in self.variants}}
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method: the recipe that it makes of options for a model of some depth, and the options that it `reads`.
+
+    `is_compared` says whether LayerShuffle is compared with it. Methods are listed by their `place`.
+    """
+
+    recipe: Callable[[Options, int], Recipe]
+    reads: tuple[str, ...] = ()
+    is_compared: bool = True
+    place: int = 100
+
+
+REGISTERED: dict[str, Method] = {}
+"""The methods that have been registered, by name."""
+
+
+def register(
+    name: str, reads: tuple[str, ...] = (), *, is_compared: bool = True, place: int = 100
+) -> Callable[[Callable[[Options, int], Recipe]], Callable[[Options, int], Recipe]]:
+    """Register the decorated function as the method of this name."""
+
+    def decorate(make: Callable[[Options, int], Recipe]) -> Callable[[Options, int], Recipe]:
+        REGISTERED[name] = Method(make, reads, is_compared, place)
+        return make
+
+    return decorate

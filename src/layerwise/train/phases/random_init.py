@@ -1,0 +1,145 @@
+"""A decoder with random weights, built from a configuration: the base model of trainings without a checkpoint.
+
+Where a checkpoint is opened, its weights are what every training begins from. A model from random weights has none:
+they are drawn when it is opened, by torch's generator as it stands, and a training sets that by its seed first. So
+every seed begins from weights of its own, and all arms of one seed begin from the same.
+
+`tiny` is a configuration of ours for studies that take minutes: six layers, so that phases differ
+apart, of a width that two cores can train. It is a Granite, which is a Llama with multipliers: word embeddings as small
+as Llama's drown, at this width, in what the first layers add, and uniform training then ends above the loss of a table
+of token pairs, which every schedule beats that lets most layers rest (docs/log.md). A study needs a baseline that
+learns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import GraniteConfig, PreTrainedTokenizerBase
+from transformers.initialization import no_init_weights
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
+
+from layerwise.bounded import shortened, size_in_words
+from layerwise.errors import CheckpointError, DataError, ModelError
+from layerwise.stack import Stack, load
+from layerwise.stack.checks.checkpoint_files import check_counts, numbers_of
+from layerwise.stack.checks.checkpoint_files import read_config as read_settings
+from layerwise.stack.load import EMBEDDED, resolve_device
+from layerwise.train.training import Base
+
+TINY = "tiny-granite"
+"""What the model of `tiny` is called."""
+
+VOCABULARY = 512
+"""Tokens that are learned for `tiny`: so few that a megabyte of text shows each of them often."""
+
+_CONFIG = "config.json"
+_WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, "pytorch_model.bin", "pytorch_model.bin.index.json")
+_WHEREABOUTS = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})
+_MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
+
+
+def tiny(tokenizer: PreTrainedTokenizerBase) -> GraniteConfig:
+    """Six layers of width 64 for the vocabulary of `tokenizer`; the embedding, times 10, and the head are apart."""
+    return GraniteConfig(
+        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=176, num_hidden_layers=6, num_attention_heads=4,
+        attention_multiplier=0.25, embedding_multiplier=10.0, max_position_embeddings=512, tie_word_embeddings=False,
+        use_cache=False, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+
+
+def has_weights(model: str, revision: str | None = None) -> bool:
+    """Whether a folder or a hub id holds weights, and not a configuration alone.
+
+    Pickled weights count: they are refused when the model is opened, and must not be passed over for random ones.
+    """
+    if model in EMBEDDED:
+        return True
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return any(any(folder.glob(pattern)) for pattern in ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.ckpt"))
+    if folder.exists() or model.startswith((".", "/", "~")):
+        return True  # no folder and no hub id: opening it says what is wrong
+    try:
+        there = {name for name in (*_WEIGHTS, _CONFIG) if cached_file(model, name, revision=revision, **_MAY_BE_ABSENT)}
+    except (OSError, ValueError):
+        return True  # no hub id that can be reached: opening it says so
+    return there != {_CONFIG}
+
+
+def read_config(model: str, revision: str | None = None) -> Any:
+    """The configuration in a folder or of a hub id. Raises `CheckpointError` where it cannot be read."""
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        check_counts(folder, read_settings(folder))
+    try:
+        return transformers.AutoConfig.from_pretrained(str(Path(model).expanduser()), revision=revision)
+    except Exception as error:  # transformers raises many kinds for files, network and configurations
+        raise CheckpointError(
+            f"the configuration of {model} could not be read: {str(error).strip().partition(chr(10))[0]}; give a "
+            "folder with a config.json, or a hub id that this machine can reach"
+        ) from error
+
+
+def random_model(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, *, device: str = "auto") -> Base:
+    """What trainings of a model with this configuration begin from: random weights, drawn when it is opened.
+
+    `weights` of the base is a digest of the configuration and the vocabulary, which is all that there is. Raises
+    `ModelError` for a configuration without a decoder, and `DataError` for a tokenizer with more tokens than the model
+    has embeddings.
+    """
+    room = config.get_text_config().vocab_size
+    if len(tokenizer) > room:
+        raise DataError(
+            f"the tokenizer has {len(tokenizer):,} tokens, and {name} has embeddings for {room:,}; write vocab_size: "
+            f"{len(tokenizer)} in its {_CONFIG}, or name another tokenizer with --tokenizer"
+        )
+    _check_room(config, name)
+    return Base(partial(_drawn, config, tokenizer, name, device), _digest(config, tokenizer))
+
+
+def _check_room(config: Any, name: str) -> None:
+    """Raise `ModelError` for a model whose weights alone take more memory than the machine has."""
+    numbers = 0
+    with (
+        suppress(Exception),
+        torch.device("meta"),
+        no_init_weights(),
+    ):  # what cannot be drawn up says why when it is drawn
+        numbers = numbers_of(transformers.AutoModelForCausalLM.from_config(config))
+    needed, room = numbers * torch.float32.itemsize, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > room:
+        raise ModelError(
+            f"{name} describes a model of {numbers:,} numbers, which take {size_in_words(needed)}, and this machine "
+            f"has {size_in_words(room)} of memory; write smaller sizes in its {_CONFIG}"
+        )
+
+
+def _drawn(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, device: str) -> Stack:
+    try:
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    except Exception as error:  # wrong sizes make each architecture trip over something else
+        reason = shortened(str(error).strip().partition("\n")[0], 160)
+        raise ModelError(
+            f"{name} describes a {config.model_type}, of which transformers makes no model that predicts the next "
+            f"token ({reason}); give the configuration of one that has a ...ForCausalLM"
+        ) from error
+    stack = load(model.float().to(resolve_device(device)).eval(), tokenizer=tokenizer)
+    stack.source = replace(stack.source, name=name)
+    return stack
+
+
+def _digest(config: Any, tokenizer: PreTrainedTokenizerBase) -> str:
+    written = {name: value for name, value in config.to_dict().items() if name not in _WHEREABOUTS}
+    content = json.dumps([written, sorted(tokenizer.get_vocab().items())], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()

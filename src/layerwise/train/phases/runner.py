@@ -1,0 +1,268 @@
+"""Growth training: a schedule of phases, carried out in the Hugging Face Trainer.
+
+At the first step of a phase, and only there, what the schedule says is done once: weights are copied, drawn anew and
+scaled, and the optimiser forgets. A checkpoint is written behind a step and resumed before the next, so a training that
+resumes at the very border does it too, and one that resumes inside the phase finds it in its weights. Before every step
+the weights that do not learn are frozen: torch then computes no gradient of them, and none at all below the lowest that
+learns; without a gradient the optimiser passes them over, weight decay included, so they stay as they are to the bit.
+Everything else follows from the step alone (`StepSchedule`).
+
+All weights can learn when the optimiser and the distributed wrapper are made, so that both know all of them; which ones
+do is then a matter of the step, and DistributedDataParallel looks for those that do not.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import TrainerCallback
+
+from layerwise.data.splits import Splits
+from layerwise.errors import TrainError
+from layerwise.plan import Plan
+from layerwise.schedule import Phase
+from layerwise.schedule.cost import ModelCost, flops_per_token
+from layerwise.stack import Stack
+from layerwise.stack.weights import random_twin
+from layerwise.train.phases.embeddings_and_head import EmbeddingsAndHead, find_embeddings_and_head
+from layerwise.train.phases.prefix_cache import NUMBER, PrefixCache, Substitution, extent_of
+from layerwise.train.phases.step_schedule import StepSchedule
+from layerwise.train.recipe import GrowthVariant
+
+Weights = tuple[nn.Parameter, ...]
+
+
+class GrowthRunner(TrainerCallback):
+    """Carries a timetable out on the weights of `stack`, and says what the pass in flight runs.
+
+    `around` is what stands around the layers; `cache`, where there is one, keeps the states of cached phases.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        step_schedule: StepSchedule,
+        cost: ModelCost,
+        around: EmbeddingsAndHead,
+        cache: PrefixCache | None,
+    ) -> None:
+        self.stack = stack
+        self.step_schedule = step_schedule
+        self.cost = cost
+        self.cache = cache
+        self.before = _learnable(around.before)
+        self.behind = _learnable(around.behind)
+        self.layers = [_learnable(stack.block(layer).parameters()) for layer in range(stack.depth)]
+        self.phase: Phase | None = None
+        self.running: Phase | None = None
+        self._kept: Substitution | None = None
+
+    # -- what the Trainer calls ----------------------------------------------------------------------------------
+
+    def at(self, step: int, number_of_pass: int = 0) -> Plan:
+        """The plan of a training pass; without the prefix where its states are kept."""
+        running = self.step_schedule.resolve(step, number_of_pass)
+        layers = running.running(self.stack.depth)
+        if self._kept is not None and self._kept.rows is not None:
+            layers = tuple(layer for layer in layers if layer >= self._behind_prefix)
+            running = replace(running, present=layers)
+        self.running = running
+        return Plan.of(layers)
+
+    def flops(self, inputs: Mapping[str, Any]) -> float:
+        """What the pass in flight costs on a batch, of which every position is computed, padding included."""
+        assert self.running is not None, "a pass is counted after it was planned"
+        first = next(iter(inputs.values()))
+        units = inputs["input_ids"].numel() if "input_ids" in inputs else len(first)
+        return flops_per_token(self.running, self.cost) * units
+
+    @contextmanager
+    def reading(self, inputs: dict[str, Any], step: int) -> Iterator[None]:
+        """Within the context a pass of `step` on `inputs` goes on from the states that are kept, if its phase keeps
+        them.
+        """
+        numbers = inputs.pop(NUMBER, None)
+        if self.cache is None or self.phase is None or not self.phase.cached:
+            yield
+            return
+        mask = inputs.get("attention_mask")
+        lengths = [self.cache.extent.positions] * len(numbers) if mask is None else mask.sum(dim=1).tolist()
+        self._kept = Substitution(self.cache, numbers.tolist(), lengths, step)
+        try:
+            with self._kept.at(self.stack.block(self._behind_prefix)):
+                yield
+        finally:
+            self._kept = None
+
+    @property
+    def _behind_prefix(self) -> int:
+        assert self.phase is not None
+        return behind_prefix(self.phase, self.stack.depth)
+
+    # -- what happens when --------------------------------------------------------------------------------------
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        """Begin the phase if this is its first step, and let learn what learns at this step."""
+        step = state.global_step
+        phase = self.step_schedule.phase(step)
+        if self.step_schedule.begins(step):
+            self._enter(phase, optimizer)
+        if phase is not self.phase:
+            self._begin_phase(phase, step)
+        learning = self.step_schedule.learning(step)
+        for layer, weights in enumerate(self.layers):
+            _let_learn(weights, layer in learning)
+        _let_learn(self.before, phase.embedding)
+        _let_learn(self.behind, phase.head)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        """Let the log take a note where a phase ends, so that no entry covers two phases."""
+        if self.step_schedule.ends(state.global_step - 1):
+            control.should_log = True
+        return control
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note the phase, and the operations so far, beside what was logged."""
+        if state.global_step:
+            entry = state.log_history[-1]
+            entry["phase"] = self.step_schedule.phase(state.global_step - 1).name
+            entry["flops"] = float(state.total_flos)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Leave the model as it came: with weights that can all learn, and nothing kept."""
+        for weights in (self.before, self.behind, *self.layers):
+            _let_learn(weights, True)
+        if self.cache is not None:
+            self.cache.close()
+
+    # -- a phase begins -----------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _enter(self, phase: Phase, optimizer: Any) -> None:
+        """What is done once: copy, draw anew, scale, forget. Weights that are new have no moments in any case."""
+        block = self.stack.block
+        sources = {source: [weight.clone() for weight in block(source).parameters()] for _, source in phase.copies}
+        for layer, source in phase.copies:
+            _assign(block(layer), sources[source])
+        if phase.redraw:
+            fresh = random_twin(self.stack, seed_of(self.step_schedule.seed, phase))
+            for layer in phase.redraw:
+                _assign(block(layer), fresh.block(layer).parameters())
+        for layer, factor in phase.scale:
+            for weight in block(layer).parameters():
+                if weight.ndim > 1:
+                    weight.mul_(factor)
+        forgotten = [*phase.redraw, *(layer for layer, _ in phase.copies)]
+        groups = [self.layers[layer] for layer in forgotten]
+        if phase.optimizer == "drop":
+            groups += [self.layers[layer] for layer in phase.trains]
+            groups += [self.before] * phase.embedding + [self.behind] * phase.head
+        for weights in groups:
+            for weight in weights:
+                optimizer.state.pop(weight, None)
+
+    def _begin_phase(self, phase: Phase, step: int) -> None:
+        """Open and close what is kept."""
+        self.phase = phase
+        if self.cache is None:
+            return
+        self.cache.close()
+        if phase.cached:
+            prefix = [self.layers[layer] for layer in phase.prefix(self.stack.depth)]
+            self.cache.open(phase.name, _hash([self.before, *prefix]), step)
+
+
+def growth_runner(
+    stack: Stack, growth: GrowthVariant, splits: Splits, training: Mapping[str, Any], states: Path
+) -> GrowthRunner:
+    """What carries `growth` out on `stack`; refuses what the model, the data or the disk does not allow.
+
+    `training` is the configuration of the training (see `layerwise.train.checkpoint_dir.acquire`), `states` where
+    cached phases keep states. Raises `PlanError` for a schedule of another depth, `TrainError` for tied weights that a
+    phase trains as one and freezes as the other, for layers that cannot take each other's weights, and where states
+    cannot be kept; also what `layerwise.stack.weights.random_twin` raises, where a phase draws new weights.
+    """
+    growth.schedule.check(stack.depth)
+    batch = {key: value.to(stack.device) for key, value in splits.collate([splits.train[0]]).items()}
+    around = find_embeddings_and_head(stack, batch)
+    step_schedule = StepSchedule(growth.schedule, growth.steps, int(training["seed"]))
+    for phase in growth.schedule.phases:
+        if around.tied and phase.embedding != phase.head:
+            learns, rests = ("embedding", "head") if phase.embedding else ("head", "embedding")
+            raise TrainError(
+                f"phase {phase.name}: the {learns} learns and the {rests} does not, but in {stack.source.name} they "
+                f"share {around.tied[0]}; train both or neither"
+            )
+        for layer, source in phase.copies:
+            if _shapes(stack, layer) != _shapes(stack, source):
+                phase.refuse(f"layer {layer} is not built as layer {source} is, and cannot take its weights")
+    if any(phase.redraw for phase in growth.schedule.phases):
+        random_twin(stack, step_schedule.seed)  # what cannot be drawn is refused now, and not when the phase begins
+    return GrowthRunner(stack, step_schedule, growth.cost, around, _cache(stack, growth, splits, training, states))
+
+
+def behind_prefix(phase: Phase, depth: int) -> int:
+    """The first layer of a cached phase that runs in every pass: the lowest that learns, or the last of all where only
+    the head does.
+    """
+    return phase.trains[0] if phase.trains else phase.running(depth)[-1]
+
+
+def seed_of(seed: int, phase: Phase) -> int:
+    """The seed of the new weights of a phase."""
+    return random.Random(f"{seed}/{phase.name}/weights").getrandbits(32)
+
+
+def _cache(
+    stack: Stack, growth: GrowthVariant, splits: Splits, training: Mapping[str, Any], states: Path
+) -> PrefixCache | None:
+    """What keeps the states of the cached phases, if there are any."""
+    cached = [phase for phase in growth.schedule.phases if phase.cached]
+    if not cached:
+        return None
+    augmentation = training["recipe"]["settings"]["augmentation"]
+    if augmentation != "none":
+        cached[0].refuse(f"cached needs examples that stay the same, and augmentation is {augmentation}; write none")
+    examples = splits.train
+    longest = max(range(len(examples)), key=lambda number: len(examples[number].get("input_ids", ())))
+    batch = {key: value.to(stack.device) for key, value in splits.collate([examples[longest]]).items()}
+    extents = [
+        extent_of(stack, Plan.of(phase.running(stack.depth)), behind_prefix(phase, stack.depth), batch, len(examples))
+        for phase in cached
+    ]
+    return PrefixCache(states, {**training, "schedule": growth.schedule.to_json()}, extents[0])
+
+
+def _learnable(weights: Iterable[nn.Parameter]) -> Weights:
+    return tuple(weight for weight in weights if weight.requires_grad)
+
+
+def _let_learn(weights: Weights, learns: bool) -> None:
+    for weight in weights:
+        weight.requires_grad_(learns)
+
+
+def _assign(block: nn.Module, values: Iterable[Tensor]) -> None:
+    for weight, value in zip(block.parameters(), values, strict=True):
+        weight.copy_(value)
+
+
+def _shapes(stack: Stack, layer: int) -> list[tuple[str, tuple[int, ...]]]:
+    return [(name, tuple(weight.shape)) for name, weight in stack.block(layer).named_parameters()]
+
+
+def _hash(groups: Iterable[Weights]) -> str:
+    """SHA-256 over the values of weights."""
+    digest = sha256()
+    for weight in (weight for weights in groups for weight in weights):
+        flat = weight.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""Pretraining: masked language models from random weights."""

@@ -1,0 +1,74 @@
+"""What a way of training adds to a model or to its Trainer, beyond a sampler of plans.
+
+A variant is a frozen value with its own options, registered under its `NAME` by being defined. `Recipe` holds one;
+`layerwise.train.training` and `layerwise.train.load_trained` attach what it says, and know no variant by name. This
+module needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from layerwise.stack import Stack
+
+VARIANTS: dict[str, type[Variant]] = {}
+"""Every variant by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The plain variant adds nothing; subclasses override what they add.
+
+    `MODULE` is the name of the submodule that `attach` adds to the model. `ADDED` says in words what the layers were
+    trained with and no other model has; `None` where the layers work without it. `TRAINING_ARGUMENTS` replace those of
+    every training.
+    """
+
+    NAME: ClassVar[str] = "plain"
+    MODULE: ClassVar[str | None] = None
+    ADDED: ClassVar[str | None] = None
+    TRAINING_ARGUMENTS: ClassVar[Mapping[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        VARIANTS[cls.NAME] = cls
+
+    def attach(self, stack: Stack) -> nn.Module | None:
+        """Make what the variant adds part of the model of `stack`; returns it."""
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """The options of the variant in plain values."""
+        return asdict(self)
+
+
+@runtime_checkable
+class AddsLoss(Protocol):
+    """An attached module whose loss is optimised beside that of the task."""
+
+    def loss(self) -> Tensor:
+        """The loss of the last forward pass."""
+        ...
+
+
+@runtime_checkable
+class HasOwnRate(Protocol):
+    """An attached module whose parameters learn at a rate of their own, and do not decay."""
+
+    def own_rate(self) -> tuple[list[nn.Parameter], float]:
+        """The parameters, and the factor of the learning rate."""
+        ...
+
+
+def added_by(variant: object) -> str | None:
+    """What the layers of a model trained with the variant of this name cannot do without, in words.
+
+    >>> added_by("plain") is None
+    True
+    """
+    kind = VARIANTS.get(str(variant))
+    return None if kind is None else kind.ADDED

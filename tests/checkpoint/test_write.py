@@ -1,0 +1,216 @@
+"""Plans as checkpoints: plain transformers loads them to the plan's own logits, or nothing is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from torch import nn
+from transformers import AutoTokenizer
+
+from conftest import tiny_llama
+from contracts.specimen import Specimen, build, inputs
+from contracts.zoo import SUPPORTED
+from layerwise.checkpoint import Origin, save, write
+from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.stack import Stack, load, weight_hash
+from layerwise.stack.inputs import main_tensor
+from rounding import realigned
+from stack.test_blocks import Residual
+from tiny_tokenizers import character_tokenizer
+
+IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
+KINDS = ("bert", "distilbert", "dinov2", "gemma3_text", "gpt2", "gpt_oss", "llama", "mamba", "mixtral", "qwen3", "vit")
+
+
+def reloaded(folder: Path, one: Specimen) -> nn.Module:
+    return getattr(transformers, one.model_class).from_pretrained(folder).eval()
+
+
+@pytest.mark.parametrize("one", [one for one in SUPPORTED if one.model_type in KINDS], ids=str)
+@pytest.mark.parametrize("text", ["0 1 3 4", "4 0*2 3 1", "[0-2]*2 4 3"])
+def test_plain_transformers_loads_the_logits_of_the_plan(one: Specimen, text: str, tmp_path: Path) -> None:
+    model = build(one)
+    stack, plan, batch = load(model), Plan.parse(text), inputs(one, model)
+    origin = save(stack, plan, tmp_path / "merged", inputs=batch)
+    loaded = reloaded(tmp_path / "merged", one)
+    with torch.inference_mode():
+        expected = stack.logits(plan, **batch)
+        assert torch.equal(main_tensor(realigned(loaded)(**batch)), expected)
+        assert (expected - stack.logits(Plan.identity(5), **batch)).abs().max() > 1e-2
+    sizes = [sum(p.numel() for p in stack.block(layer).parameters()) for layer in range(5)]
+    rest = sum(p.numel() for p in model.parameters()) - sum(sizes)
+    counted = rest + sum(sizes[layer] for layer in plan.order())
+    assert sum(p.numel() for p in loaded.parameters()) == counted == origin.parameters
+
+
+def test_the_zoo_has_what_is_tested_here() -> None:
+    assert {one.model_type for one in SUPPORTED} >= set(KINDS)
+
+
+def two_models() -> Stack:
+    return Stack.with_sources({name: load(tiny_llama(seed=seed)) for seed, name in enumerate("ab")})
+
+
+def test_layers_of_several_models_and_where_they_are_from(tmp_path: Path) -> None:
+    stack, plan = two_models(), Plan.parse("a:0-2 b:3 5")
+    origin = save(stack, plan, tmp_path / "merged")
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()
+    with torch.inference_mode():
+        assert torch.equal(realigned(loaded)(IDS).logits, stack.logits(plan, input_ids=IDS))
+    layers = loaded.model.layers
+    assert torch.equal(layers[3].mlp.up_proj.weight, stack.block(3, "b").mlp.up_proj.weight)
+    hashes = {name: weight_hash(source.model) for name, source in stack.sources.items()}
+    assert origin.weights == {"shell": hashes["a"], **hashes}
+    assert Origin(**json.loads((tmp_path / "merged" / write.FILE).read_text())) == origin
+    again = load(tmp_path / "merged")
+    assert again.depth == 5
+    prompt = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS), "max_new_tokens": 5, "do_sample": False}
+    with stack.under(plan):
+        expected = stack.model.generate(**prompt)
+    assert torch.equal(loaded.generate(**prompt), expected)
+
+
+def test_the_model_at_hand_is_left_as_it_was(tmp_path: Path) -> None:
+    model = tiny_llama()
+    stack, before = load(model), weight_hash(model)
+    save(stack, Plan.parse("5-0"), tmp_path / "reversed")
+    assert weight_hash(model) == before
+    assert all(not parameter.is_meta for parameter in model.parameters())
+
+
+def test_layers_keep_their_types_in_visit_order(tmp_path: Path) -> None:
+    one = next(one for one in SUPPORTED if one.model_type == "gemma3_text")
+    model = build(one)
+    types = list(model.config.layer_types)
+    save(load(model), Plan.parse("4 3 2 0"), tmp_path / "m")
+    written = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert written["layer_types"] == [types[layer] for layer in (4, 3, 2, 0)]
+    assert written["num_hidden_layers"] == 4
+    assert model.config.layer_types == types
+
+
+def test_tied_weights_stay_tied(tmp_path: Path) -> None:
+    model = tiny_llama()
+    model.config.tie_word_embeddings = True
+    model.tie_weights()
+    save(load(model), Plan.parse("0 1"), tmp_path / "m")
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "m")
+    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
+
+
+def test_tokenizer_and_preprocessing_go_along(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    tiny_llama(vocabulary=120).save_pretrained(home)
+    character_tokenizer().save_pretrained(home)
+    (home / "preprocessor_config.json").write_text('{"image_mean": [0.5]}')
+    save(load(home), Plan.parse("0 2"), tmp_path / "m")
+    assert AutoTokenizer.from_pretrained(tmp_path / "m")("ab").input_ids == character_tokenizer()("ab").input_ids
+    assert (tmp_path / "m" / "preprocessor_config.json").read_text() == '{"image_mean": [0.5]}'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0 (1|2) 3", r"has a group: .* in turn, as in 0-3"),
+        ("0 (1):gain=0.5", "has a group"),
+        ("0 1.attn 2", r"the plan runs 1\.attn"),
+        ("0 7", "visits layer 7"),
+        ("b:0", "from 'b'"),
+    ],
+)
+def test_what_no_checkpoint_can_say_is_refused(text: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=reason):
+        save(load(tiny_llama()), Plan.parse(text), tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deliberate wrong answer: a checkpoint with two blocks exchanged is found out, and nothing is left of it."""
+    weights = write._weights
+    monkeypatch.setattr(write, "_weights", lambda stack, plan: weights(stack, Plan.parse("1 0 2")))
+    with pytest.raises(UnsupportedModel, match="and the plan's are apart by"):
+        save(load(tiny_llama()), Plan.parse("0-2"), tmp_path / "m")
+    monkeypatch.setattr(write, "_weights", lambda stack, plan: weights(stack, Plan.parse("0 1")))
+    with pytest.raises(UnsupportedModel, match=r"cannot say what 0-2 does.*in place"):
+        save(load(tiny_llama()), Plan.parse("0-2"), tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_a_model_is_replaced_and_only_when_asked(tmp_path: Path) -> None:
+    stack, folder = load(tiny_llama()), tmp_path / "m"
+    save(stack, Plan.parse("0-2"), folder)
+    with pytest.raises(CheckpointError, match=r"holds a model already; .*--overwrite"):
+        save(stack, Plan.parse("0 1"), folder)
+    save(stack, Plan.parse("0 1"), folder, overwrite=True)
+    assert load(folder).depth == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("dear")
+    with pytest.raises(CheckpointError, match="is not a model, so it stays"):
+        save(stack, Plan.parse("0"), tmp_path / "home", overwrite=True)
+    assert (tmp_path / "home" / "letter.txt").read_text() == "dear"
+
+
+def test_other_modules_have_no_checkpoint_and_other_inputs_are_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Plain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList(Residual() for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    with pytest.raises(UnsupportedModel, match="not a transformers model"):
+        save(load(Plain()), Plan.parse("0"), tmp_path / "m")
+    stack = load(tiny_llama())
+    monkeypatch.setattr(write, "example_inputs", lambda model: None)
+    with pytest.raises(ModelError, match="pass a batch"):
+        save(stack, Plan.parse("0"), tmp_path / "m")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_attention_scaled_by_position_is_refused_in_every_precision(tmp_path: Path, dtype: torch.dtype) -> None:
+    """What the plan runs, each layer with the scale of its own place, no configuration of GPT-2 can say."""
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=50, n_embd=16, n_layer=5, n_head=2, n_positions=32, scale_attn_by_inverse_layer_idx=True,
+        initializer_range=0.5, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    stack = load(transformers.GPT2LMHeadModel(config).to(dtype).eval())
+    with pytest.raises(UnsupportedModel, match=r"apart by 0\.\d+ of their size, rounding may leave 3"):
+        save(stack, Plan.parse("0 2 4"), tmp_path / "m")
+    assert save(stack, Plan.parse("0-4"), tmp_path / "m").gap < 3e-6
+
+
+def test_weights_of_several_dtypes_are_compared_as_they_are_held(tmp_path: Path) -> None:
+    """Norms in float32 among weights in bfloat16: what is loaded in one dtype is held in both again."""
+    model = build(next(one for one in SUPPORTED if one.model_type == "gpt2")).bfloat16()
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.float()
+            module.weight.data.add_(1e-3)
+    assert save(load(model), Plan.parse("0 2 4"), tmp_path / "m").gap < 3e-6
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("longformer", "configuration of LongformerForMaskedLM cannot say what 0 2 4 does"),
+        ("qwen3_next", "does not run"),
+    ],
+)
+def test_what_the_written_model_cannot_do_is_refused_in_a_sentence(kind: str, reason: str, tmp_path: Path) -> None:
+    """A list of the configuration that no plan re-orders; a cache without a layer that counts tokens."""
+    model = build(next(one for one in SUPPORTED if one.model_type == kind))
+    with pytest.raises(UnsupportedModel, match=f"{reason}.*in place with stack.under"):
+        save(load(model), Plan.parse("0 2 4"), tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []

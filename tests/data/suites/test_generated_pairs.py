@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from layerwise.data.suites.generated_pairs import NOUNS, PAIRS, PARADIGMS, generated_pairs, paradigm_pairs, vocabulary
+from layerwise.data.text.python_stdlib import documents
+from layerwise.errors import DataError
+
+RAREST = 20
+"""So often at least a word stands in the prose of the standard library that models are trained on."""
+
+
+def words(sentence: str) -> list[str]:
+    return re.findall(r"[a-z]+", sentence.lower())
+
+
+@pytest.mark.parametrize("uid", PARADIGMS)
+def test_a_pair_differs_as_its_paradigm_claims(uid: str) -> None:
+    pairs = paradigm_pairs(uid)
+    assert len({(pair.good, pair.bad) for pair in pairs}) == PAIRS
+    for pair in pairs:
+        good, bad = words(pair.good), words(pair.bad)
+        differing = [place for place, (one, other) in enumerate(zip(good, bad, strict=True)) if one != other]
+        if PARADIGMS[uid].difference == "word":
+            assert len(differing) == 1
+        else:
+            assert Counter(good) == Counter(bad)
+            assert len(differing) == 2
+            assert differing[1] == differing[0] + 1
+        assert pair.good[0].isupper()
+        assert pair.good.endswith(".")
+        assert (pair.paradigm, pair.term) == (uid, PARADIGMS[uid].term)
+
+
+def test_draws_are_decided_by_the_seed() -> None:
+    assert generated_pairs(5).digest == generated_pairs(5).digest
+    assert generated_pairs(5).digest != generated_pairs(5, seed=1).digest
+    assert paradigm_pairs("article_noun", 9)[:4] == paradigm_pairs("article_noun", 4)
+
+
+def test_the_good_sentence_is_the_grammatical_one() -> None:
+    """An independent reading of a few rules, word by word."""
+    number = {noun: place for pair in NOUNS for place, noun in enumerate(pair)}
+    for pair in paradigm_pairs("copula_across_attractor", 100):
+        said = words(pair.good)
+        assert said[5] == ("is", "are")[number[said[1]]]
+        assert number[said[4]] != number[said[1]]
+    for uid in ("article_noun", "article_adjective"):
+        for pair in paradigm_pairs(uid, 100):
+            said = words(pair.good)
+            article = next(place for place, word in enumerate(said) if word in ("a", "an"))
+            assert (said[article] == "an") == (said[article + 1][0] in "aeiou")
+    for pair in paradigm_pairs("subject_does_do", 100):
+        said = words(pair.good)
+        assert said[2] == ("does", "do")[number[said[1]]]
+    for pair in paradigm_pairs("determiner_plural_noun", 100):
+        said = words(pair.good)
+        place = next(place for place, word in enumerate(said) if word in ("these", "all", "several"))
+        assert number[said[place + 1]] == 1
+
+
+@pytest.mark.slow
+def test_every_word_is_frequent_where_models_learn() -> None:
+    counted = Counter(word for document in documents("train", "prose") for word in words(document.text))
+    assert {word: counted[word] for word in vocabulary() if counted[word] < RAREST} == {}
+
+
+def test_sentences_use_the_vocabulary_and_all_of_it() -> None:
+    used = {word for pair in generated_pairs().pairs for text in (pair.good, pair.bad) for word in words(text)}
+    assert used == vocabulary()
+
+
+def test_unknown_paradigms_and_empty_wishes_are_refused() -> None:
+    with pytest.raises(DataError, match="did you mean article_noun"):
+        paradigm_pairs("article_nouns")
+    with pytest.raises(DataError, match="at least 1"):
+        paradigm_pairs("article_noun", 0)

@@ -1,0 +1,250 @@
+"""GLUE from local files: both forms, real splits, and every fault named with its file, line and column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.glue_files import BABYLM, YEARS, example, names, write
+from data.glue_files import lines as _lines
+from layerwise.data.suites import glue
+from layerwise.data.suites.classification import Labelled
+from layerwise.data.suites.glue import read_tasks
+from layerwise.errors import DataError
+
+
+def _pairs(name: str, count: int, start: int = 0) -> list[dict[str, Any]]:
+    form = glue.FORMS[name]
+    return [
+        {form.text: f"left {number}", str(form.pair): f"right {number}", "label": number % len(form.labels), "idx": 0}
+        for number in range(start, start + count)
+    ]
+
+
+def _folder(folder: Path, name: str = "rte", ending: str = "jsonl") -> Path:
+    _lines(folder / f"{name}.train.{ending}", _pairs(name, 40))
+    _lines(folder / f"{name}.valid.{ending}", _pairs(name, 10, start=100))
+    return folder
+
+
+def _table(path: Path, rows: Sequence[Sequence[str]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def _cola(folder: Path) -> Path:
+    for part, count in (("in_domain_train", 40), ("in_domain_dev", 6), ("out_of_domain_dev", 4)):
+        _table(
+            folder / f"{part}.tsv",
+            [("gj04", str(row % 2), "*" * (1 - row % 2), f'{part} said "{row}') for row in range(count)],
+        )
+    return folder
+
+
+def _sst2(folder: Path, parts: Sequence[str] = ("train", "dev", "test")) -> Path:
+    for part in parts:
+        _table(folder / f"{part}.tsv", [(f"{part} {row}", str(row % 2)) for row in range(20)])
+    return folder
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz"])
+@pytest.mark.parametrize("name", ["mrpc", "rte", "mnli", "qqp"])
+def test_pairs_are_read_and_the_published_validation_is_only_reported_on(
+    name: str, ending: str, tmp_path: Path
+) -> None:
+    (task,) = read_tasks([_folder(tmp_path, name, ending)])
+    assert task.name == name
+    assert task.test == tuple(
+        Labelled(f"left {row}", f"right {row}", row % len(task.labels)) for row in range(100, 110)
+    )
+    train, selection = ({row.text for row in rows} for rows in (task.train, task.selection))
+    assert not train & selection
+    assert train | selection == {f"left {row}" for row in range(40)}
+    assert {row.label for row in task.selection} == set(range(len(task.labels)))
+    assert f"reported on {name}.valid.{ending}" in task.source
+
+
+@pytest.mark.parametrize("year", YEARS)
+def test_every_task_of_babylm_is_read_as_it_is_distributed(year: str, tmp_path: Path) -> None:
+    for name in BABYLM:
+        write(tmp_path / "glue_filtered", name, year)
+    tasks = {task.name: task for task in read_tasks([tmp_path / "glue_filtered"])}
+    assert set(tasks) == set(BABYLM) == set(glue.FORMS)
+    for name, task in tasks.items():
+        assert len(task.train) + len(task.selection) == 40
+        assert [row.label for row in task.test] == [
+            example(name, number)["label"] for number in range(200 if name == "mnli-mm" else 100, 210)[:10]
+        ]
+        train, valid = names(name, year)
+        assert task.source.startswith(f"taught on {train}, ")
+        assert task.source.endswith(f"reported on {valid}")
+    assert {(row.text, row.pair) for row in tasks["mnli-mm"].test}.isdisjoint(row.content for row in tasks["mnli"].test)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pair"),
+    [
+        ("qnli", "question", "sentence"),
+        ("boolq", "question", "passage"),
+        ("mnli-mm", "premise", "hypothesis"),
+    ],
+)
+def test_which_column_is_which_text(name: str, text: str, pair: str, tmp_path: Path) -> None:
+    row = example(name, 200 if name == "mnli-mm" else 100)
+    (task,) = read_tasks([write(tmp_path, name)], [name])
+    assert task.test[0] == Labelled(row[text], row[pair], row["label"])
+
+
+def test_multirc_asks_of_an_answer_whether_it_is_right(tmp_path: Path) -> None:
+    row = example("multirc", 100)
+    (task,) = read_tasks([write(tmp_path, "multirc")])
+    assert task.test[0] == Labelled(f"Question: {row['question']} Answer: {row['answer']}", row["paragraph"], 0)
+    assert task.labels == ("false", "true")
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("qnli", "sentence"), ("boolq", "passage"), ("multirc", "answer"), ("multirc", "paragraph")]
+)
+def test_a_field_that_is_missing_is_named(name: str, column: str, tmp_path: Path) -> None:
+    write(tmp_path, name)
+    rows = [example(name, number) for number in range(3)]
+    del rows[1][column]
+    _lines(tmp_path / f"{name}.train.jsonl", rows)
+    with pytest.raises(DataError, match=rf"{name}\.train\.jsonl, line 2: there is no column '{column}'"):
+        read_tasks([tmp_path])
+
+
+def test_the_metrics_are_those_of_the_field() -> None:
+    others = {name: form.metrics[0] for name, form in glue.FORMS.items() if form.metrics[0] != "accuracy"}
+    assert others == {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}
+
+
+def test_the_seed_alone_cuts_the_selection_set(tmp_path: Path) -> None:
+    folder = _folder(tmp_path)
+    assert read_tasks([folder], seed=1) == read_tasks([folder], seed=1)
+    assert read_tasks([folder], seed=1)[0].selection != read_tasks([folder], seed=2)[0].selection
+
+
+def test_cola_is_reported_on_both_of_its_development_files(tmp_path: Path) -> None:
+    (task,) = read_tasks([_cola(tmp_path)])
+    assert len(task.train) + len(task.selection) == 40
+    assert [row.text for row in task.test] == [
+        *(f'in_domain_dev said "{row}' for row in range(6)),
+        *(f'out_of_domain_dev said "{row}' for row in range(4)),
+    ]
+    assert task.labels[task.test[1].label] == "acceptable"
+
+
+def test_sst2_selects_on_its_development_file_where_a_test_file_is_there(tmp_path: Path) -> None:
+    (task,) = read_tasks([_sst2(tmp_path / "three")])
+    assert [len(rows) for rows in task.sets.values()] == [20, 20, 20]
+    assert {row.text.split()[0] for row in task.selection} == {"dev"}
+    assert {row.text.split()[0] for row in task.test} == {"test"}
+    (task,) = read_tasks([_sst2(tmp_path / "two", ("train", "dev"))])
+    assert {row.text.split()[0] for row in task.selection} == {"train"}
+    assert {row.text.split()[0] for row in task.test} == {"dev"}
+
+
+def test_tasks_are_found_in_folders_of_their_names_in_the_tables_order(tmp_path: Path) -> None:
+    _cola(tmp_path / "public" / "cola")
+    _sst2(tmp_path / "public" / "sst2")
+    _folder(tmp_path / "filtered", "qqp")
+    _folder(tmp_path / "filtered", "rte")
+    folders = [tmp_path / "public", tmp_path / "filtered"]
+    assert [task.name for task in read_tasks(folders)] == ["cola", "sst2", "rte", "qqp"]
+    assert [task.name for task in read_tasks(folders, ["qqp", "cola"])] == ["cola", "qqp"]
+
+
+def test_a_training_text_that_is_reported_on_is_left_out_and_counted(tmp_path: Path) -> None:
+    rows = _pairs("rte", 40)
+    _lines(tmp_path / "rte.train.jsonl", rows)
+    _lines(tmp_path / "rte.valid.jsonl", [{**rows[3], "label": 0}, *_pairs("rte", 4, start=100)])
+    (task,) = read_tasks([tmp_path])
+    assert len(task.train) + len(task.selection) == 39
+    assert "1 training example(s) left out" in task.source
+    assert "left 3" not in {row.text for row in (*task.train, *task.selection)}
+
+
+def _winograd(**changes: Any) -> dict[str, Any]:
+    text = "He saw Pete, and Mark told him that he was late."
+    return {
+        "text": text, "span1_text": "Mark", "span1_index": 4, "span2_text": "he", "span2_index": 8, "label": True,
+        **changes,
+    }  # fmt: skip
+
+
+def test_a_winograd_pair_resolves_the_pronoun_at_its_place(tmp_path: Path) -> None:
+    _lines(tmp_path / "wsc.train.jsonl", [_winograd(text=f"{row} saw Pete, and Mark told him that he was late.",
+                                                    label=row % 2) for row in range(20)])  # fmt: skip
+    last = _winograd(span1_text="Pete", span2_text="him", span2_index=6, label=0)
+    _lines(tmp_path / "wsc.valid.jsonl", [_winograd(), last])
+    (task,) = read_tasks([tmp_path])
+    text = "He saw Pete, and Mark told him that he was late."
+    assert task.test == (
+        Labelled(text, "Mark was late.", 1),
+        Labelled(text, "Pete that he was late.", 0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"span2_index": 90}, r"line 2: column 'span2_index' holds 90; it must be the number of a word"),
+        ({"span2_index": 2}, r"line 2: column 'span2_text' is 'he', but word 2 of 'text' is 'Pete,'"),
+        ({"span1_text": ""}, r"line 2: column 'span1_text' holds ''"),
+    ],
+)
+def test_winograd_spans_that_are_none_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    _lines(tmp_path / "wsc.train.jsonl", [_winograd(), _winograd(**changes)])
+    _lines(tmp_path / "wsc.valid.jsonl", [_winograd()])
+    with pytest.raises(DataError, match=message):
+        read_tasks([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"sentence1": "a", "label": 0}, r"rte\.train\.jsonl, line 2: there is no column 'sentence2'; did you mean"),
+        ({"sentence1": "a", "sentence2": " ", "label": 0}, r"line 2: column 'sentence2' holds ' '"),
+        ({"sentence1": "a", "sentence2": "b"}, r"line 2: there is no column 'label'"),
+        ({"sentence1": "a", "sentence2": "b", "label": 7}, r"'label' holds 7; it must be one of 0 \(entailment\), 1"),
+        ({"sentence1": "a", "sentence2": "b", "label": -1}, r"'label' holds -1"),
+    ],
+)
+def test_a_fault_is_named_by_file_line_and_column(row: dict[str, Any], message: str, tmp_path: Path) -> None:
+    good = {"sentence1": "a", "sentence2": "b", "label": "not_entailment"}
+    _lines(tmp_path / "rte.train.jsonl", [good, row])
+    _lines(tmp_path / "rte.valid.jsonl", [good])
+    with pytest.raises(DataError, match=message):
+        read_tasks([tmp_path])
+
+
+def test_a_table_with_other_columns_is_refused(tmp_path: Path) -> None:
+    _cola(tmp_path)
+    _table(tmp_path / "in_domain_dev.tsv", [("gj04", "1", "", "Fine."), ("gj04", "1", "Two tabs are missing.")])
+    with pytest.raises(DataError, match=r"in_domain_dev\.tsv, line 2: 3 columns, but cola has 4 \(source, label"):
+        read_tasks([tmp_path])
+
+
+def test_a_table_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    _sst2(tmp_path)
+    (tmp_path / "dev.tsv").write_bytes("entrée\t1\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"dev\.tsv is not UTF-8"):
+        read_tasks([tmp_path])
+
+
+def test_what_is_not_there_is_said_with_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="unknown GLUE task 'colla'; did you mean cola"):
+        read_tasks([tmp_path], ["colla"])
+    with pytest.raises(DataError, match=r"no files of cola in .*; it needs cola\.train and .*; or in_domain_train"):
+        read_tasks([_folder(tmp_path)], ["rte", "cola"])
+    with pytest.raises(DataError, match=r"no files of mnli-mm.*mnli\.train and mnli-mm\.valid or .*mismatched"):
+        read_tasks([write(tmp_path / "one", "mnli")], ["mnli-mm"])
+    with pytest.raises(DataError, match="there is no folder"):
+        read_tasks([tmp_path / "nowhere"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no GLUE task in"):
+        read_tasks([tmp_path / "empty"])

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from layerwise.data.suites import blimp
+from layerwise.data.suites.minimal_pairs import SUPPLEMENT, MinimalPair, PairSet, find_pairs, read_pairs
+from layerwise.errors import DataError
+
+
+def row(uid: str = "adjunct_island", good: str = "He sees her.", bad: str = "He see her.") -> dict[str, str]:
+    return {"sentence_good": good, "sentence_bad": bad, "field": "syntax", "linguistics_term": "islands", "UID": uid}
+
+
+def lines(rows: Sequence[Mapping[str, object]]) -> str:
+    return "".join(json.dumps(each) + "\n" for each in rows)
+
+
+def written(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(lines(rows))
+    return path
+
+
+WORLD = {"Context1": "It fell.", "Context2": "It rose.", "Target1": "It is low.", "Target2": "It is high."}
+
+
+def test_blimp_has_67_paradigms_in_13_terms() -> None:
+    assert len(blimp.PARADIGMS) == 67
+    assert sum(map(len, blimp.PHENOMENA.values())) == 67
+    assert len(blimp.PHENOMENA) == 13
+
+
+def test_only_blimps_own_names_are_called_blimp(tmp_path: Path) -> None:
+    whole = [row(uid, good=f"{n} good") for uid in sorted(blimp.PARADIGMS) for n in range(blimp.PAIRS)]
+    found = read_pairs([written(tmp_path / "all.jsonl", whole)])
+    assert (found.suite, found.origin, len(found.pairs)) == ("blimp", "BLiMP", 67_000)
+    part = read_pairs([written(tmp_path / "part.jsonl", whole[:1500])])
+    assert (part.suite, part.origin) == ("blimp", "a part of BLiMP: 2 of 67 paradigms, 1,500 of 67,000 pairs")
+    foreign = read_pairs([written(tmp_path / "blimp.jsonl", [*whole[:3], row("my_own")])])
+    assert foreign.suite == "pairs blimp.jsonl"
+    bare = [{"sentence_good": "a b", "sentence_bad": "b a"}]
+    assert read_pairs([written(tmp_path / "mine.jsonl", bare)]).suite == "pairs mine.jsonl"
+
+
+def test_pairs_keep_what_they_test(tmp_path: Path) -> None:
+    pair = read_pairs([written(tmp_path / "x.jsonl", [row()])]).pairs[0]
+    assert pair == MinimalPair("He sees her.", "He see her.", "adjunct_island", "islands", "syntax")
+    assert pair.phenomenon == "islands"
+    assert MinimalPair("a", "b", "own").phenomenon == "own"
+
+
+def test_a_users_csv_needs_two_columns_only(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text('sentence_good,sentence_bad\n"One, two.","Two, one."\n')
+    found = read_pairs([path])
+    assert found.pairs == (MinimalPair("One, two.", "Two, one.", "mine"),)
+    path.write_text("sentence_good,bad\nx,y\n")
+    with pytest.raises(DataError, match=r"mine.csv, line 2: there is no column 'sentence_bad'"):
+        read_pairs([path])
+
+
+def test_the_supplement_is_named_by_its_files(tmp_path: Path) -> None:
+    for name in SUPPLEMENT:
+        written(tmp_path / "deep" / "supplement" / f"{name}.jsonl", [{"sentence_good": "a", "sentence_bad": "b"}])
+    found = find_pairs("supplement", tmp_path)
+    assert (found.suite, found.origin) == ("supplement", "the supplement to BLiMP")
+    assert set(found.paradigms()) == SUPPLEMENT
+    (tmp_path / "deep" / "supplement" / "hypernym.jsonl").unlink()
+    assert "4 of 5 files" in find_pairs("supplement", tmp_path).origin
+
+
+def test_ewok_compares_a_target_with_itself_under_the_other_context(tmp_path: Path) -> None:
+    path = tmp_path / "ewok.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ewok/spatial.jsonl", lines([{**WORLD, "Domain": "spatial"}]))
+    found = find_pairs("ewok", tmp_path)
+    assert found.suite == "ewok"
+    first, second = found.pairs
+    assert (first.good, first.bad) == ("It fell. It is low.", "It rose. It is low.")
+    assert (second.good, second.bad) == ("It rose. It is high.", "It fell. It is high.")
+    assert first.good[first.good_start :] == first.bad[first.bad_start :] == "It is low."
+    assert first.phenomenon == "spatial"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ewok.zip"], "nothing is unpacked"
+
+
+def locked(content: bytes, password: bytes) -> bytes:
+    """A zip archive with one file under PKWARE's old cipher, which Python reads and does not write."""
+    from zlib import crc32
+
+    plain = io.BytesIO()
+    with zipfile.ZipFile(plain, "w") as archive:
+        archive.writestr("ewok/spatial.jsonl", content)
+    keys = [0x12345678, 0x23456789, 0x34567890]
+
+    def step(value: int, byte: int) -> int:
+        return (crc32(bytes([byte]), value ^ 0xFFFFFFFF) ^ 0xFFFFFFFF) & 0xFFFFFFFF
+
+    def feed(byte: int) -> None:
+        keys[0] = step(keys[0], byte)
+        keys[1] = ((keys[1] + (keys[0] & 0xFF)) * 134775813 + 1) & 0xFFFFFFFF
+        keys[2] = step(keys[2], keys[1] >> 24)
+
+    for byte in password:
+        feed(byte)
+    cipher = bytearray()
+    for byte in bytes(11) + bytes([crc32(content) >> 24]) + content:
+        temporary = (keys[2] | 2) & 0xFFFF
+        cipher.append(byte ^ (((temporary * (temporary ^ 1)) >> 8) & 0xFF))
+        feed(byte)
+    raw = bytearray(plain.getvalue())
+    start = raw.index(content)
+    directory = raw.index(b"PK\x01\x02") + 12
+    raw[start : start + len(content)] = cipher
+    size = len(cipher).to_bytes(4, "little")
+    raw[6] |= 1
+    raw[18:22] = size
+    raw[directory + 8] |= 1
+    raw[directory + 20 : directory + 24] = size
+    raw[-6:-2] = directory.to_bytes(4, "little")
+    return bytes(raw)
+
+
+def test_a_locked_archive_opens_with_its_word_alone(tmp_path: Path) -> None:
+    path = tmp_path / "ewok_filtered.zip"
+    path.write_bytes(locked(lines([{**WORLD, "Domain": "spatial"}]).encode(), b"secret"))
+    assert len(find_pairs("ewok", tmp_path, password="secret").pairs) == 2
+    with pytest.raises(DataError, match="is locked: give the word"):
+        find_pairs("ewok", tmp_path)
+    with pytest.raises(DataError, match=r"does not open with this --password|cannot be read"):
+        find_pairs("ewok", tmp_path, password="wrong")
+
+
+def test_a_world_without_a_domain_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="line 1: there is no column 'Domain'"):
+        read_pairs([written(tmp_path / "x.jsonl", [WORLD])])
+
+
+def test_blimp_is_found_in_one_file_or_in_many(tmp_path: Path) -> None:
+    written(tmp_path / "a" / "wh_island.jsonl", [row("wh_island")])
+    written(tmp_path / "a" / "causative.jsonl", [row("causative")])
+    written(tmp_path / "a" / "other.jsonl", [{"x": 1}])
+    assert set(find_pairs("blimp", tmp_path).paradigms()) == {"wh_island", "causative"}
+    written(tmp_path / "b" / "blimp.jsonl", [row("passive_1")])
+    assert set(find_pairs("blimp", tmp_path).paradigms()) == {"passive_1"}
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no blimp in or below .*looked for blimp.jsonl"):
+        find_pairs("blimp", tmp_path)
+    with pytest.raises(DataError, match=r"looked for hypernym.jsonl, qa"):
+        find_pairs("supplement", tmp_path)
+    with pytest.raises(DataError, match=r"looked for ewok.zip"):
+        find_pairs("ewok", tmp_path)
+    with pytest.raises(DataError, match="did you mean blimp"):
+        find_pairs("blmp", tmp_path)
+    with pytest.raises(DataError, match="is no folder"):
+        find_pairs("blimp", tmp_path / "none")
+    written(tmp_path / "blimp.jsonl", [{"sentence_good": "a", "sentence_bad": "b"}])
+    with pytest.raises(DataError, match="is named like blimp, but"):
+        find_pairs("blimp", tmp_path)
+
+
+def test_a_limit_takes_the_first_of_each_paradigm_and_says_so() -> None:
+    pairs = tuple(MinimalPair(f"{n}", "no", uid) for uid in "ab" for n in range(3))
+    short = PairSet("mine", "mine", pairs).first(2)
+    assert [pair.good for pair in short.pairs] == ["0", "1", "0", "1"]
+    assert short.origin == "mine, the first 2 pairs of each paradigm (4 of 6)"
+    assert PairSet("mine", "mine", pairs).first(3).origin == "mine"
+
+
+def test_the_digest_sees_every_part_of_a_pair() -> None:
+    base = MinimalPair("a", "b", "u", "t", "f", 0, 0)
+    others = [MinimalPair("x", "b", "u", "t", "f"), MinimalPair("a", "b", "u", "t", "f", 1), MinimalPair("a", "b", "v")]
+    digests = {PairSet("s", "o", (pair,)).digest for pair in (base, *others)}
+    assert len(digests) == 4
+
+
+def test_equal_texts_are_counted_not_refused() -> None:
+    found = PairSet("s", "o", (MinimalPair("a", "a", "u"), MinimalPair("a", "b", "u")))
+    assert found.equal == 1
+    with pytest.raises(DataError, match="holds no pair"):
+        PairSet("s", "nothing", ())

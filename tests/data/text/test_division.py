@@ -1,0 +1,116 @@
+"""Which documents are held out: what was asked for, none twice, and no file whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from data import babylm
+from layerwise.data.splits import SPLITS
+from layerwise.data.text.chunks import joined
+from layerwise.data.text.corpus import Corpus, read_corpus
+from layerwise.data.text.division import LARGE, Division, division
+from layerwise.data.text.documents import Document
+from layerwise.errors import DataError
+
+
+def texts(found: Division) -> dict[str, list[str]]:
+    return {split: [each.text for each in found.parts[split]] for split in SPLITS}
+
+
+def check_apart(found: Division) -> None:
+    train, validation, test = (set(part) for part in texts(found).values())
+    assert train
+    assert validation
+    assert test
+    assert not train & validation | train & test | validation & test
+
+
+def test_given_texts_are_held_out_and_nothing_else_is(tmp_path: Path) -> None:
+    folders = babylm.write(tmp_path)
+    train, validation, test = (read_corpus(folders[split]) for split in ("train", "dev", "test"))
+    found = division(train, validation, test)
+    check_apart(found)
+    assert found.parts["train"] == train.documents
+    assert texts(found)["validation"] == [each.text for each in validation.documents]
+    assert texts(found)["test"] == [each.text for each in test.documents]
+    assert found.notes == ()
+    assert {each.part_of for part in ("validation", "test") for each in found.parts[part]} == {None}
+
+
+def test_half_of_a_validation_text_alone_is_reported(tmp_path: Path) -> None:
+    folders = babylm.write(tmp_path)
+    train, validation = read_corpus(folders["train"]), read_corpus(folders["dev"])
+    found = division(train, validation)
+    check_apart(found)
+    assert found.parts["train"] == train.documents
+    counts = [len(found.parts[split]) for split in ("validation", "test")]
+    assert sum(counts) == len(validation.documents)
+    assert abs(counts[0] - counts[1]) <= len(babylm.LAYOUTS)
+    assert found.notes == ("one half of dev is looked at on the way, the other half is reported",)
+
+
+def test_beside_a_test_text_a_tenth_is_looked_at(tmp_path: Path) -> None:
+    folders = babylm.write(tmp_path)
+    train, test = read_corpus(folders["train"]), read_corpus(folders["test"])
+    found = division(train, test=test)
+    check_apart(found)
+    assert texts(found)["test"] == [each.text for each in test.documents]
+    assert sorted(texts(found)["train"] + texts(found)["validation"]) == sorted(each.text for each in train.documents)
+
+
+@pytest.mark.parametrize("ending", [".train", ".txt"])
+def test_a_share_is_drawn_within_every_file_and_the_rest_is_trained_on(ending: str, tmp_path: Path) -> None:
+    folder = babylm.write(tmp_path)["train"]
+    whole = {}
+    for file in folder.iterdir():
+        whole[file.stem] = file.read_text()
+        file.rename(file.with_suffix(ending))
+    found = division(read_corpus(folder))
+    check_apart(found)
+    assert sorted(each.id for each in joined(found.parts["train"])) == sorted(name + ending for name in whole)
+    for name, text in whole.items():
+        shares = {
+            split: sum(len(each.text) for each in part if each.id.startswith(name)) / len(text)
+            for split, part in found.parts.items()
+        }
+        assert sum(shares.values()) == pytest.approx(1)
+        assert shares["train"] > 0.7
+        assert 0.02 < shares["validation"] < 0.15
+        assert 0.02 < shares["test"] < 0.15
+
+
+def test_documents_that_are_small_beside_the_text_are_held_out_whole() -> None:
+    many = Corpus("many", tuple(Document(str(number), f"{number} is a line\n" * 40) for number in range(40)))
+    assert LARGE > 1 / 40
+    found = division(many)
+    assert [len(found.parts[split]) for split in SPLITS] == [32, 4, 4]
+    assert {each.part_of for each in found.parts["train"]} == {None}
+
+
+def test_a_file_too_short_to_be_cut_is_trained_on(tmp_path: Path) -> None:
+    folder = babylm.write(tmp_path)["train"]
+    (folder / "tiny.train").write_text("A line.\nAnother.\n")
+    for seed in range(5):
+        found = division(read_corpus(folder), seed=seed)
+        assert "tiny.train" in {each.id for each in found.parts["train"]}
+
+
+def test_a_held_out_text_within_the_training_text_is_not_trained_on(tmp_path: Path) -> None:
+    folders = babylm.write(tmp_path)
+    (tmp_path / "notes.txt").write_text("A note of some words.\n" * 30)
+    found = division(read_corpus(tmp_path), read_corpus(folders["dev"]), read_corpus(tmp_path / "notes.txt"))
+    check_apart(found)
+    names = {each.part_of for each in found.parts["train"]}
+    assert not any(name is not None and name.endswith(".dev") for name in names)
+    assert "A note of some words.\n" * 30 not in texts(found)["train"]
+    assert any("are held out, and not trained on" in note for note in found.notes)
+    with pytest.raises(DataError, match="give texts of which none is a part of another"):
+        division(read_corpus(folders["dev"]), read_corpus(folders["dev"]))
+
+
+def test_the_seed_decides_what_is_drawn(tmp_path: Path) -> None:
+    corpus = read_corpus(babylm.write(tmp_path)["train"])
+    assert division(corpus, seed=1) == division(corpus, seed=1)
+    assert division(corpus, seed=1).parts["test"] != division(corpus, seed=2).parts["test"]

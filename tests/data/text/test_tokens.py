@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.data.text.tokens import Window, windows
+from layerwise.errors import DataError
+from tiny_tokenizers import CharactersWithoutOffsets, character_tokenizer, word_tokenizer
+
+WITH_START = character_tokenizer()
+WITHOUT_START = character_tokenizer(start=False)
+WORDS = word_tokenizer(["the", "cat", "sat"])
+
+texts = st.text("abcdef \n", min_size=2, max_size=40)
+
+
+def corpus(*texts: str) -> Corpus:
+    return Corpus("test", tuple(Document(f"d{number}", text) for number, text in enumerate(texts)))
+
+
+def scored(window: Window) -> tuple[int, ...]:
+    return window.ids[window.scored_from : window.scored_until]
+
+
+def ids(text: str) -> tuple[int, ...]:
+    return tuple(WITH_START(text, add_special_tokens=False)["input_ids"])
+
+
+@given(st.lists(texts, min_size=1, max_size=4), st.integers(2, 12))
+@settings(deadline=None)
+def test_with_a_start_token_every_token_of_the_text_is_scored_once(texts: list[str], length: int) -> None:
+    cut = windows(corpus(*texts), WITH_START, length)
+    assert all(2 <= len(window.ids) <= length and window.ids[0] == WITH_START.bos_token_id for window in cut)
+    for number, text in enumerate(texts):
+        own = [window for window in cut if window.document == f"d{number}"]
+        assert [window.index for window in own] == list(range(len(own)))
+        assert sum((scored(window) for window in own), ()) == ids(text)
+
+
+@given(texts, st.integers(2, 12))
+@settings(deadline=None)
+def test_without_a_start_token_all_but_each_first_token_is_scored(text: str, length: int) -> None:
+    cut = windows(corpus(text), WITHOUT_START, length)
+    whole = tuple(WITHOUT_START(text)["input_ids"])
+    pieces = [whole[start : start + length] for start in range(0, len(whole), length)]
+    assert [window.ids for window in cut] == [piece for piece in pieces if len(piece) > 1]
+    assert all(scored(window) == window.ids[1:] for window in cut)
+
+
+def test_a_window_knows_its_document_and_counts_what_it_scores() -> None:
+    (window,) = windows(Corpus("test", (Document("d", "abc", "letters"),)), WITH_START, 9)
+    assert window == Window("d", "letters", 0, (1, *ids("abc")), 1, 4)
+    assert window.scored == 3
+
+
+@pytest.mark.parametrize("tokenizer", [WITH_START, WITHOUT_START, CharactersWithoutOffsets()])
+def test_an_answer_is_scored_from_its_first_character(tokenizer: Any) -> None:
+    document = Document("sum", "12+3=15", answer_start=5)
+    (window,) = windows(Corpus("sums", (document,)), tokenizer, 8)
+    assert tokenizer.decode(list(scored(window))).replace(" ", "") == "15"
+    assert window.scored_until == len(window.ids)
+
+
+def test_a_token_that_straddles_the_border_belongs_to_the_answer() -> None:
+    document = Document("d", "the cat sat", answer_start=5)  # inside "cat"
+    (window,) = windows(Corpus("test", (document,)), WORDS, 8)
+    assert WORDS.decode(list(scored(window))) == "cat sat"
+
+
+def test_answers_are_never_cut_and_the_refusal_counts_them() -> None:
+    sums = [Document(f"d{size}", "1" * size + "=1", answer_start=size + 1) for size in (2, 7, 9)]
+    assert len(windows(Corpus("sums", tuple(sums)), WITH_START, 12)) == 3
+    with pytest.raises(DataError, match=r"2 of 3 documents .* the longest, 'd9', needs 12.*--max-length 12"):
+        windows(Corpus("sums", tuple(sums)), WITH_START, 9)
+
+
+def test_an_answer_that_the_tokenizer_drops_is_refused() -> None:
+    document = Document("d", "the cat  ", answer_start=7)
+    with pytest.raises(DataError, match="answer of document 'd'"):
+        windows(Corpus("test", (document,)), WORDS, 8)
+
+
+def test_masked_windows_are_wrapped_and_only_the_text_is_scored() -> None:
+    text = "the cat sat " * 3
+    cut = windows(corpus(text), WORDS, 6, objective="masked_token")
+    assert [WORDS.decode(list(window.ids)) for window in cut] == [
+        "[CLS] the cat sat the [SEP]",
+        "[CLS] cat sat the cat [SEP]",
+        "[CLS] sat [SEP]",
+    ]
+    assert " ".join(WORDS.decode(list(scored(window))) for window in cut) == text.strip()
+
+
+def test_only_what_is_masked_counts_as_scored() -> None:
+    """A limit of scored tokens, too: of a masked language model's text most is read and not scored."""
+    texts = corpus(*["the cat sat " * 20] * 10)
+    whole = windows(texts, WORDS, 62, objective="masked_token")
+    assert all(window.scored == len(window.masked or ()) > 0 for window in whole)
+    assert 50 < sum(window.scored for window in whole) < 150
+    some = windows(texts, WORDS, 62, 40, objective="masked_token")
+    assert 25 < sum(window.scored for window in some) <= 40
+    assert set(some) < set(whole)
+    assert windows(texts, WORDS, 62, objective="masked_token", seed=1) != whole
+
+
+def test_a_limit_of_masked_tokens_is_reached_in_a_long_document() -> None:
+    """What is tokenised of it is bounded, and most of that is not scored."""
+    (long,) = corpus("the cat sat on the mat " * 4000).documents
+    some = windows(Corpus("test", (long,)), WORDS, 30, 300, objective="masked_token")
+    assert 280 < sum(window.scored for window in some) <= 300
+
+
+def test_a_text_of_one_token_is_refused_by_name() -> None:
+    with pytest.raises(DataError, match=r"'d1' has 1 token"):
+        windows(corpus("abc", "a"), WITH_START, 8)
+
+
+@pytest.mark.parametrize("tokenizer", [WITH_START, WITHOUT_START])
+def test_a_window_without_room_is_refused(tokenizer: Any) -> None:
+    with pytest.raises(DataError, match="at least 2"):
+        windows(corpus("abc"), tokenizer, 1)
+    with pytest.raises(DataError, match="at least 3"):
+        windows(corpus("the cat"), WORDS, 2, objective="masked_token")
+
+
+def test_a_window_longer_than_the_model_is_refused() -> None:
+    assert windows(corpus("abc"), WITH_START, 16, positions=16)
+    with pytest.raises(DataError, match="has 16 positions: use --max-length 16"):
+        windows(corpus("abc"), WITH_START, 17, positions=16)
+
+
+MANY = corpus(*("abcde " * (2 + number % 7) for number in range(30)))
+
+
+@pytest.mark.parametrize("limit", [8, 50, 100, 400])
+def test_a_limit_takes_whole_windows_spread_over_documents(limit: int) -> None:
+    everything = set(windows(MANY, WITH_START, 9))
+    chosen = windows(MANY, WITH_START, 9, limit, seed=3)
+    assert set(chosen) <= everything
+    assert limit - 8 < sum(window.scored for window in chosen) <= limit
+    per_document = Counter(window.document for window in chosen)
+    assert len(per_document) == min(30, len(chosen))
+    order = [(int(window.document[1:]), window.index) for window in chosen]
+    assert order == sorted(order)
+
+
+def test_a_limit_is_drawn_from_its_seed() -> None:
+    draws = [windows(MANY, WITH_START, 9, 60, seed=seed) for seed in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_a_limit_takes_windows_from_anywhere_in_a_document() -> None:
+    draws = [windows(corpus("abcde" * 8), WITH_START, 9, 8, seed=seed) for seed in range(20)]
+    assert {window.index for cut in draws for window in cut} == set(range(5))
+
+
+def test_a_limit_beyond_the_corpus_keeps_everything() -> None:
+    assert windows(MANY, WITH_START, 9, 10_000) == windows(MANY, WITH_START, 9)
+
+
+def test_a_limit_reads_an_excerpt_of_a_long_text_from_a_line_start() -> None:
+    lines = [f"line {number} of the long text" for number in range(4000)]
+    chosen = windows(corpus("\n".join(lines)), WITH_START, 40, 200, seed=5)
+    assert 160 < sum(window.scored for window in chosen) <= 200
+    text = "\n".join(lines)
+    for window in chosen:
+        assert "".join(WITH_START.convert_ids_to_tokens(list(scored(window)))) in text
+
+
+def test_a_limit_below_one_window_says_the_least() -> None:
+    with pytest.raises(DataError, match="use --tokens 8 or more"):
+        windows(MANY, WITH_START, 9, 7)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from layerwise.data.vision.images import read_images
+from layerwise.data.vision.pixels import Pixels
+from layerwise.data.vision.preprocessing import Preprocessing
+from layerwise.errors import DataError
+
+SMALL = Preprocessing(8, 8)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+
+
+def png(seed: int) -> bytes:
+    noise = numpy.random.default_rng(seed).integers(0, 256, (12, 10, 3), dtype=numpy.uint8)
+    content = BytesIO()
+    Image.fromarray(noise).save(content, "png")
+    return content.getvalue()
+
+
+def table(rows: int, seed: int, label: Any = None, **columns: list[Any]) -> datasets.Dataset:
+    """`rows` images of noise under two classes, in turn."""
+    label = label or datasets.ClassLabel(names=["cat", "dog"])
+    named = isinstance(label, datasets.ClassLabel)
+    values = [row % 2 if named else ("tulip", "rose")[row % 2] for row in range(rows)]
+    made = datasets.Dataset.from_dict(
+        {"picture": [{"bytes": png(seed + row), "path": None} for row in range(rows)], "kind": values, **columns}
+    )
+    return made.cast_column("picture", datasets.Image()).cast_column("kind", label)
+
+
+def served(monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
+    """The hub answers with `found`."""
+
+    def load(name: str) -> Any:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+
+
+def test_a_saved_dataset_is_read_by_the_types_of_its_columns(tmp_path: Path) -> None:
+    datasets.DatasetDict({"train": table(20, 0), "test": table(6, 100)}).save_to_disk(tmp_path / "pets")
+    found = read_images(tmp_path / "pets", preprocessing=SMALL)
+    assert (found.name, found.classes) == ("pets", ("cat", "dog"))
+    assert [len(part) for part in (found.train, found.validation, found.test)] == [18, 2, 6]
+    assert isinstance(found.test, Pixels)
+    assert found.test.labels.tolist() == [0, 1] * 3
+    assert torch.equal(found.test.pixels[3], SMALL.pixels(Image.open(BytesIO(png(103)))))
+
+
+def test_parquet_files_are_a_dataset(tmp_path: Path) -> None:
+    (tmp_path / "pets" / "data").mkdir(parents=True)
+    table(20, 0).to_parquet(tmp_path / "pets" / "data" / "train-00000-of-00001.parquet")
+    found = read_images(tmp_path / "pets", preprocessing=SMALL)
+    assert [len(part) for part in (found.train, found.validation, found.test)] == [16, 2, 2]
+    assert found.classes == ("cat", "dog")
+
+
+def test_a_dataset_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    served(monkeypatch, datasets.DatasetDict({"train": table(20, 0), "val": table(4, 50), "test": table(4, 100)}))
+    found = read_images("owner/pets", preprocessing=SMALL)
+    assert found.name == "owner/pets"
+    assert [len(part) for part in (found.train, found.validation, found.test)] == [20, 4, 4]
+
+
+def test_withheld_labels_are_a_missing_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = table(4, 100).map(lambda row: {"kind": -1})
+    served(monkeypatch, datasets.DatasetDict({"train": table(20, 0), "test": hidden}))
+    found = read_images("pets", preprocessing=SMALL)
+    assert [len(part) for part in (found.train, found.validation, found.test)] == [16, 2, 2]
+
+
+def test_labels_may_be_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = table(20, 0, datasets.Value("string")).rename_column("kind", "label")
+    served(monkeypatch, datasets.DatasetDict({"train": words}))
+    found = read_images("flowers", preprocessing=SMALL)
+    assert found.classes == ("rose", "tulip")
+    assert isinstance(found.train, Pixels)
+    assert found.train.labels.bincount().tolist() == [8, 8]
+    tulip = SMALL.pixels(Image.open(BytesIO(png(0))))
+    place = next(place for place, pixels in enumerate(found.train.pixels) if torch.equal(pixels, tulip))
+    assert found.train.labels[place] == 1
+
+
+def test_several_columns_of_labels_are_told_apart_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = table(20, 0, size=[0] * 10 + [1] * 10).cast_column("size", datasets.ClassLabel(names=["large", "small"]))
+    served(monkeypatch, datasets.DatasetDict({"train": both}))
+    with pytest.raises(DataError, match=r"several columns of labels \(kind, size\).*name it, as in pets:kind"):
+        read_images("pets", preprocessing=SMALL)
+    assert read_images("pets:size", preprocessing=SMALL).classes == ("large", "small")
+    with pytest.raises(DataError, match="no column 'sise'; did you mean size"):
+        read_images("pets:sise", preprocessing=SMALL)
+
+
+def test_rows_without_a_picture_are_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = table(20, 0).map(lambda row, index: {"picture": None} if index == 3 else row, with_indices=True)
+    served(monkeypatch, datasets.DatasetDict({"train": broken}))
+    with pytest.raises(DataError, match=r"1 of 20 .*\n  train\[3\]: there is no image in this row"):
+        read_images("pets", preprocessing=SMALL)
+    assert read_images("pets", preprocessing=SMALL, unreadable="skip").skipped == ("train[3]",)
+
+
+def test_labels_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    served(monkeypatch, datasets.DatasetDict({"train": table(20, 0).remove_columns("kind")}))
+    with pytest.raises(DataError, match="no column of labels; its columns are picture"):
+        read_images("pets", preprocessing=SMALL)
+    some = table(20, 0).map(lambda row, index: {"kind": None if index == 5 else row["kind"]}, with_indices=True)
+    served(monkeypatch, datasets.DatasetDict({"train": some}))
+    with pytest.raises(DataError, match="1 of 20 images of the train split have no label, first row 5"):
+        read_images("pets", preprocessing=SMALL)
+
+
+def test_images_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    served(monkeypatch, datasets.DatasetDict({"train": table(20, 0).remove_columns("picture")}))
+    with pytest.raises(DataError, match="no column of images; its columns are kind"):
+        read_images("pets", preprocessing=SMALL)
+
+
+def test_a_train_split_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    served(monkeypatch, datasets.DatasetDict({"test": table(20, 0)}))
+    with pytest.raises(DataError, match="has no train split; its splits are test"):
+        read_images("pets", preprocessing=SMALL)
+
+
+def test_a_dataset_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    served(monkeypatch, ConnectionError("the hub is out of reach\nand so on"))
+    with pytest.raises(DataError, match=r"no folder 'pets' .* nor a dataset .*the hub is out of reach; give --images"):
+        read_images("pets", preprocessing=SMALL)

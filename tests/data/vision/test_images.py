@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from layerwise.data.splits import Splits
+from layerwise.data.vision import images
+from layerwise.data.vision.digits import digits
+from layerwise.data.vision.images import ImageDataset, read_images
+from layerwise.data.vision.pixels import Pixels
+from layerwise.data.vision.preprocessing import Preprocessing
+from layerwise.errors import DataError
+
+SMALL = Preprocessing(8, 8)
+
+
+def draw(folder: Path, count: int, seed: int, suffix: str = ".png") -> None:
+    """`count` images of noise, each another one."""
+    folder.mkdir(parents=True)
+    generator = numpy.random.default_rng(seed)
+    for number in range(count):
+        noise = generator.integers(0, 256, (12, 10, 3), dtype=numpy.uint8)
+        Image.fromarray(noise).save(folder / f"{number:02}{suffix}")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Twenty cats and thirty dogs, not yet split."""
+    draw(tmp_path / "pets" / "cat", 20, seed=1)
+    draw(tmp_path / "pets" / "dog", 30, seed=2, suffix=".JPEG")
+    return tmp_path / "pets"
+
+
+@pytest.fixture
+def split_folder(tmp_path: Path) -> Path:
+    """The same animals in train/, val/ and test/."""
+    for place, (split, count) in enumerate((("train", 6), ("val", 2), ("test", 3))):
+        draw(tmp_path / "pets" / split / "cat", count, seed=2 * place)
+        draw(tmp_path / "pets" / split / "dog", count, seed=2 * place + 1)
+    return tmp_path / "pets"
+
+
+def parts(splits: Splits) -> list[Pixels]:
+    found = [splits.train, splits.validation, splits.test]
+    assert all(isinstance(part, Pixels) for part in found)
+    return [part for part in found if isinstance(part, Pixels)]
+
+
+def test_a_folder_of_classes_is_split_by_class(folder: Path) -> None:
+    found = read_images(folder, preprocessing=SMALL)
+    assert (found.name, found.classes, found.skipped) == ("pets", ("cat", "dog"), ())
+    counts = [Counter(part.labels.tolist()) for part in parts(found)]
+    assert counts == [{0: 16, 1: 24}, {0: 2, 1: 3}, {0: 2, 1: 3}]
+    shown = {tuple(image.flatten().tolist()) for part in parts(found) for image in part.pixels}
+    assert len(shown) == 50
+
+
+def test_the_seed_decides_the_split(folder: Path) -> None:
+    digests = [read_images(folder, preprocessing=SMALL, seed=seed).digest for seed in (0, 0, 1)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_the_digest_is_of_the_files(folder: Path) -> None:
+    before = read_images(folder, preprocessing=SMALL).digest
+    assert read_images(folder, preprocessing=Preprocessing(6, 6), augmentation="crop").digest == before
+    draw(folder.parent / "other", 1, seed=9)
+    shutil.copy(folder.parent / "other" / "00.png", folder / "cat" / "00.png")
+    assert read_images(folder, preprocessing=SMALL).digest != before
+
+
+def test_splits_of_its_own_are_kept(split_folder: Path) -> None:
+    found = read_images(split_folder, preprocessing=SMALL)
+    assert [len(part) for part in parts(found)] == [12, 4, 6]
+    first = Image.open(split_folder / "val" / "cat" / "00.png")
+    assert torch.equal(parts(found)[1].pixels[0], SMALL.pixels(first))
+
+
+@pytest.mark.parametrize(("kept", "sizes"), [(["test"], [10, 2, 6]), (["val"], [10, 4, 2]), ([], [8, 2, 2])])
+def test_missing_splits_are_cut_from_train(split_folder: Path, kept: list[str], sizes: list[int]) -> None:
+    for name in {"val", "test"} - set(kept):
+        shutil.rmtree(split_folder / name)
+    assert [len(part) for part in parts(read_images(split_folder, preprocessing=SMALL))] == sizes
+
+
+def test_a_class_may_be_called_test(tmp_path: Path) -> None:
+    draw(tmp_path / "test", 5, seed=0)
+    draw(tmp_path / "practice", 5, seed=1)
+    assert read_images(tmp_path, preprocessing=SMALL).classes == ("practice", "test")
+
+
+def test_images_too_many_for_memory_are_decoded_when_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = read_images(folder, preprocessing=SMALL, augmentation="crop+flip")
+    monkeypatch.setattr(images, "MEMORY", 50 * SMALL.bytes - 1)
+    decoded = read_images(folder, preprocessing=SMALL, augmentation="crop+flip")
+    assert isinstance(kept.train, Pixels)
+    assert isinstance(decoded.train, ImageDataset)
+    assert decoded.digest == kept.digest
+    for one, other in ((kept.train, decoded.train), (kept.validation, decoded.validation)):
+        assert len(one) == len(other)
+        for index in range(len(one)):
+            torch.manual_seed(index)
+            first = one[index]
+            torch.manual_seed(index)
+            second = other[index]
+            assert torch.equal(first["pixel_values"], second["pixel_values"])
+            assert int(first["labels"]) == int(second["labels"])
+
+
+def test_only_training_images_are_augmented(folder: Path) -> None:
+    found = read_images(folder, preprocessing=SMALL, augmentation="crop+flip")
+    assert [part.augmentation for part in parts(found)] == ["crop+flip", "none", "none"]
+
+
+def test_a_limit_is_spread_over_the_classes(folder: Path) -> None:
+    found = read_images(folder, preprocessing=SMALL, limit=4)
+    assert [Counter(part.labels.tolist()) for part in parts(found)] == [{0: 2, 1: 2}] * 3
+    assert read_images(folder, preprocessing=SMALL, limit=4, seed=0).digest == found.digest
+    with pytest.raises(DataError, match="less than one for each of the 2 classes"):
+        read_images(folder, preprocessing=SMALL, limit=1)
+
+
+def damage(folder: Path) -> dict[str, str]:
+    """Three files that cannot be read, and why."""
+    whole = (folder / "cat" / "03.png").read_bytes()
+    (folder / "cat" / "03.png").write_bytes(whole[: len(whole) // 2])
+    (folder / "dog" / "05.JPEG").write_text("not an image")
+    Image.fromarray(numpy.zeros((9, 9), dtype=numpy.uint16)).save(folder / "dog" / "99.png")
+    return {"cat/03.png": "", "dog/05.JPEG": "not an image of a known format", "dog/99.png": "more than 8 bits"}
+
+
+def test_unreadable_images_are_refused_by_name(folder: Path) -> None:
+    wanted = damage(folder)
+    with pytest.raises(DataError, match="3 of 51 images of 'pets' cannot be read") as caught:
+        read_images(folder, preprocessing=SMALL)
+    for name, reason in wanted.items():
+        assert name in str(caught.value)
+        assert reason in str(caught.value)
+    assert "--on-bad-image skip" in str(caught.value)
+
+
+def test_a_long_list_of_unreadable_images_is_cut(folder: Path) -> None:
+    for number in range(8):
+        (folder / "cat" / f"{number:02}.png").write_bytes(b"")
+    with pytest.raises(DataError, match="8 of 50") as caught:
+        read_images(folder, preprocessing=SMALL)
+    assert str(caught.value).count("cat/0") == 5
+    assert "and 3 more" in str(caught.value)
+
+
+def test_unreadable_images_can_be_left_out(folder: Path) -> None:
+    wanted = damage(folder)
+    found = read_images(folder, preprocessing=SMALL, unreadable="skip")
+    assert set(found.skipped) == set(wanted)
+    assert sum(len(part) for part in parts(found)) == 48
+
+
+def test_an_image_in_two_splits_stays_in_the_one_that_reports(split_folder: Path) -> None:
+    cats = {split: split_folder / split / "cat" for split in ("train", "val", "test")}
+    shutil.copy(cats["test"] / "00.png", cats["train"] / "90.png")
+    shutil.copy(cats["test"] / "01.png", cats["val"] / "91.png")
+    shutil.copy(cats["val"] / "00.png", cats["train"] / "92.png")
+    shutil.copy(cats["train"] / "00.png", cats["train"] / "93.png")
+    found = read_images(split_folder, preprocessing=SMALL)
+    assert set(found.copies) == {"train/cat/90.png", "val/cat/91.png", "train/cat/92.png"}
+    assert found.skipped == ()
+    assert [len(part) for part in parts(found)] == [13, 4, 6]
+
+
+def test_progress_counts_every_image(folder: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    read_images(folder, preprocessing=SMALL, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(done, 50) for done in range(1, 51)]
+
+
+def test_digits_come_by_name() -> None:
+    own = Preprocessing(8, 8, 1, (0.5,), (0.5,))
+    assert read_images("digits", preprocessing=own, seed=3).digest == digits().digest
+    large = read_images("digits", preprocessing=Preprocessing(16, 16), augmentation="crop")
+    assert large.digest == digits().digest
+    example = large.test[0]["pixel_values"]
+    assert example.shape == (3, 16, 16)
+    assert torch.equal(example[0], example[2])
+    assert -1 <= example.min() < -0.7 < 0.7 < example.max() <= 1
+
+
+def test_no_such_folder() -> None:
+    with pytest.raises(DataError, match="there is no folder no/such/place"):
+        read_images("no/such/place", preprocessing=SMALL)
+
+
+def test_a_file_instead_of_a_folder(folder: Path) -> None:
+    with pytest.raises(DataError, match="is a file"):
+        read_images(folder / "cat" / "00.png", preprocessing=SMALL)
+
+
+def test_images_without_classes(folder: Path) -> None:
+    with pytest.raises(DataError, match="holds 20 images and no subfolders"):
+        read_images(folder / "cat", preprocessing=SMALL)
+
+
+def test_one_class(folder: Path) -> None:
+    shutil.rmtree(folder / "dog")
+    with pytest.raises(DataError, match=r"1 class\(es\) \(cat\)"):
+        read_images(folder, preprocessing=SMALL)
+
+
+def test_a_class_without_images(folder: Path) -> None:
+    (folder / "fox" / "empty").mkdir(parents=True)
+    (folder / "fox" / ".hidden.png").write_bytes(b"")
+    with pytest.raises(DataError, match="fox holds no image"):
+        read_images(folder, preprocessing=SMALL)
+
+
+def test_too_few_images_to_split(folder: Path) -> None:
+    draw(folder / "fox", 2, seed=3)
+    with pytest.raises(DataError, match=r"'fox' has 2 example\(s\), too few to split into 3"):
+        read_images(folder, preprocessing=SMALL)
+
+
+def test_a_test_folder_without_a_train_folder(split_folder: Path) -> None:
+    shutil.rmtree(split_folder / "train")
+    with pytest.raises(DataError, match="holds test/, val/ but no train/"):
+        read_images(split_folder, preprocessing=SMALL)
+
+
+def test_two_folders_for_one_split(split_folder: Path) -> None:
+    shutil.copytree(split_folder / "val", split_folder / "validation")
+    with pytest.raises(DataError, match="val/ and validation/, which mean the same split"):
+        read_images(split_folder, preprocessing=SMALL)
+
+
+def test_a_class_that_train_does_not_have(split_folder: Path) -> None:
+    draw(split_folder / "test" / "fox", 2, seed=40)
+    with pytest.raises(DataError, match="fox is a class that the training images do not have"):
+        read_images(split_folder, preprocessing=SMALL)
+
+
+def test_nothing_left_of_a_class(split_folder: Path) -> None:
+    for file in (split_folder / "train" / "cat").iterdir():
+        file.write_bytes(b"")
+    with pytest.raises(DataError, match="no image of cat to train on"):
+        read_images(split_folder, preprocessing=SMALL, unreadable="skip")
+
+
+def test_an_unknown_way_to_treat_unreadable_images(folder: Path) -> None:
+    with pytest.raises(DataError, match="did you mean skip"):
+        read_images(folder, preprocessing=SMALL, unreadable="skipp")

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from transformers import ViTConfig
+
+from layerwise.data.splits import Examples, Splits
+from layerwise.data.vision.labels import check_labels
+from layerwise.errors import DataError
+
+
+def splits(*classes: str) -> Splits:
+    return Splits("pets", "", Examples(), Examples(), Examples(), classes)
+
+
+def head(*names: str) -> ViTConfig:
+    return ViTConfig(id2label=dict(enumerate(names)), label2id={name: place for place, name in enumerate(names)})
+
+
+@pytest.mark.parametrize("config", [head("cat", "sea_lion"), head("Cat", "sea lion"), ViTConfig(num_labels=2)])
+def test_labels_that_agree(config: ViTConfig) -> None:
+    assert check_labels(splits("cat", "sea lion"), config) == ()
+
+
+def test_another_number_of_outputs_is_refused() -> None:
+    with pytest.raises(
+        DataError,
+        match=r"'pets' has 3 classes .* 5 outputs: give it a new one with `layerwise train robust \.\.\. --new-head`",
+    ):
+        check_labels(splits("cat", "dog", "fox"), ViTConfig(num_labels=5))
+
+
+def test_other_names_are_noted() -> None:
+    (note,) = check_labels(splits("cat", "dog"), head("cat", "wolf"))
+    assert "other names" in note
+    assert "output 1 is 'wolf' there and 'dog' here" in note
+
+
+def test_another_order_is_noted() -> None:
+    (note,) = check_labels(splits("cat", "dog"), head("dog", "cat"))
+    assert "the same names in another order" in note
+
+
+def test_texts_have_no_labels_to_check() -> None:
+    assert check_labels(splits(), ViTConfig(num_labels=5)) == ()

@@ -1,0 +1,146 @@
+"""`layerwise diagnose` as a newcomer uses it: claims on the output, a report, refusals in words, and no loss."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cli.command import layerwise, refused
+from cli.conftest import save_llama, save_texts
+from layerwise import diagnose, load
+from layerwise.experiments.diagnosis.context import TIMES
+from layerwise.experiments.files import read_experiment
+from layerwise.experiments.reporter import Silent
+from layerwise.results import Run, Score
+
+PARTS = "proxies,structure,deltas,ablation,racing,order,agreement,pruning"
+CLAIMS = (
+    "Weights oscillate", "Core layers", "Anti-layers", "Importance spans orders of magnitude",
+    "Redundant layers are redundant together", "Five metrics agree",
+)  # fmt: skip
+"""Those that the parts below decide, in the order of their paper."""
+
+
+def scores_of(folder: Path) -> list[Score]:
+    """Every row but the times."""
+    with Run.open(folder) as run:
+        return [score for score in run.store.scores() if score.measure != TIMES]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A six-layer model and twenty short texts."""
+    place = tmp_path_factory.mktemp("diagnose")
+    save_llama(place / "model", depth=6)
+    save_texts(place / "texts", count=20, characters=80)
+    return place
+
+
+@pytest.fixture(scope="module")
+def diagnosed(place: Path) -> tuple[Path, str, str]:
+    """The run folder of a diagnosis, and what it wrote."""
+    ended = layerwise("diagnose", place / "model", "--text", place / "texts", "--parts", PARTS, "--run", place / "run")
+    assert ended.code == 0, ended.err
+    return place / "run", ended.out, ended.err
+
+
+def test_it_ends_with_what_became_of_each_claim(diagnosed: tuple[Path, str, str]) -> None:
+    folder, out, err = diagnosed
+    lines = out.splitlines()
+    assert [line.partition(":")[0].removeprefix("- ") for line in lines[:-1]] == list(CLAIMS)
+    verdicts = "supported|explained by the null|contradicted|not resolvable"
+    assert all(re.match(rf"- [^:]+: ({verdicts})\.", line) for line in lines[:-1])
+    assert lines[-1] == f"report: {folder / 'report.html'}"
+    assert "pruning (8 of 8)" in err
+
+
+def test_the_report_holds_its_chapters(diagnosed: tuple[Path, str, str]) -> None:
+    page = (diagnosed[0] / "report.html").read_text()
+    for anchor in ("claims", "ablation", "racing", "deltas", "proxies", "structure", "agreement", "pruning"):
+        assert f'id="{anchor}"' in page
+
+
+def test_asked_again_it_computes_nothing(diagnosed: tuple[Path, str, str], place: Path) -> None:
+    before = scores_of(diagnosed[0])
+    arguments = ("diagnose", place / "model", "--text", place / "texts", "--parts", PARTS, "--run", place / "run")
+    ended = layerwise(*arguments)
+    assert ended.out == diagnosed[1]
+    assert " of 8)" not in ended.err
+    assert scores_of(diagnosed[0]) == before
+
+
+def test_report_and_export_know_a_diagnosis(diagnosed: tuple[Path, str, str], tmp_path: Path) -> None:
+    folder, out, _ = diagnosed
+    assert (
+        layerwise("report", folder, "--output", tmp_path / "page.html").out.splitlines()[:-1] == out.splitlines()[:-1]
+    )
+    assert "explained" in layerwise("report", folder, "--markdown").out
+    assert layerwise("export", folder, "--output", tmp_path / "rows").code == 0
+
+
+def test_a_file_of_an_experiment_is_the_same_as_its_options(
+    diagnosed: tuple[Path, str, str], place: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "diagnosis.yaml"
+    file.write_text(
+        f"experiment: diagnose\nmodel: {place / 'model'}\ntext: {place / 'texts'}\nrun: {diagnosed[0]}\n"
+        f"parts: [{PARTS}]\n"
+    )
+    assert read_experiment(file) == read_experiment(diagnosed[0])
+
+
+def test_a_dry_run_prints_the_cost_and_makes_no_folder(place: Path, tmp_path: Path) -> None:
+    ended = layerwise("diagnose", place / "model", "--text", place / "texts", "--run", tmp_path / "run", "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "cost: about " in ended.out
+    assert not (tmp_path / "run").exists()
+
+
+def test_python_has_the_verb_too(place: Path, tmp_path: Path) -> None:
+    model = load(place / "model")
+    result = diagnose(model, place / "texts", reporter=Silent(), parts=("deltas",), run=tmp_path / "run")
+    table = result.table("deltas")
+    assert len(table) > 0
+    assert set(table["measure"]) == {"deltas"}
+
+
+def test_it_says_first_what_it_is_about(diagnosed: tuple[Path, str, str]) -> None:
+    said = diagnosed[2]
+    assert said.index("question: which of its layers matter") < said.index("(1 of ")
+
+
+def test_another_question_is_another_run(diagnosed: tuple[Path, str, str], place: Path) -> None:
+    arguments = ("diagnose", place / "model", "--text", place / "texts", "--run", place / "run")
+    assert "This folder holds another run: its choice of plans or parts is" in refused(*arguments, "--parts", "deltas")
+
+
+def test_a_race_within_a_budget(place: Path, tmp_path: Path) -> None:
+    arguments = ("--parts", "racing", "--budget", "700", "--run", tmp_path / "run", "--quiet")
+    ended = layerwise("diagnose", place / "model", "--text", place / "texts", *arguments)
+    assert ended.code == 0, ended.err
+    race = [score for score in scores_of(tmp_path / "run") if score.measure == "racing"]
+    assert {score.subject for score in race} == {*map(str, range(6)), "race"}
+    assert max(score.tokens or 0 for score in race) <= 700
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("--parts", "ablatoin"), "unknown part 'ablatoin'"),
+    (("--max-length", "1000"), "use --max-length 128 or less"),
+])  # fmt: skip
+def test_what_cannot_be_asked_is_refused(place: Path, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    found = refused("diagnose", place / "model", "--text", place / "texts", "--run", tmp_path / "run", *arguments)
+    assert message in found
+    assert not (tmp_path / "run" / "run.sqlite").exists()
+
+
+def test_a_text_is_needed(place: Path) -> None:
+    assert "--text FILE_OR_FOLDER" in refused("diagnose", place / "model")
+
+
+def test_three_layers_are_too_few(tmp_path: Path, place: Path) -> None:
+    model = save_llama(tmp_path / "shallow", depth=3)
+    found = refused("diagnose", model, "--text", place / "texts", "--run", tmp_path / "run")
+    assert "has 3 layers" in found
+    assert "at least 4" in found

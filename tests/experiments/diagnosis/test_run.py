@@ -1,0 +1,293 @@
+"""A diagnosis carries every part out or says why not, computes nothing twice, and its seed fixes every row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from conftest import tiny_llama
+from experiments.store_faults import Killed, Writes
+from layerwise.errors import MeasureError
+from layerwise.experiments.diagnosis import parts as module
+from layerwise.experiments.diagnosis.config import NEEDS, PARTS, Diagnosis
+from layerwise.experiments.diagnosis.context import TIMES
+from layerwise.experiments.diagnosis.run import PreparedDiagnosis
+from layerwise.experiments.reporter import Silent
+from layerwise.measure.interventions.ablation import ablation_losses
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.recovery.finetuning import RecoveryRecipe
+from layerwise.results import Run, Score
+from layerwise.stack import Stack, load
+from measure.planted_models import own_text, planted
+
+DEPTH = 6
+MEASURES = {
+    "proxies", "structure", "deltas", "predictability", "ablation", "verdict", "racing", "effect", "manipulation",
+    "recovery", "recovery_run", "agreement", "pruning", "part", "contrast",
+}  # fmt: skip
+QUICK = ("proxies", "ablation", "racing", "agreement", "pruning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quickly() -> Iterator[None]:
+    """The two longest parts with little to do; what they measure is tested where they are."""
+    recipe = RecoveryRecipe(steps=2, every=1, batch_tokens=64, evaluation_tokens=64)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "recovery", partial(module.recovery, recipe=recipe, treatments=("noise_50/layer",)))
+        patched.setattr(
+            module, "perturbation_curves", partial(module.perturbation_curves, sizes=(0.1,), alphas=(0.0, 0.9))
+        )
+        yield
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load(planted(depth=DEPTH))
+
+
+@pytest.fixture(scope="module")
+def reading(stack: Stack) -> EvalData:
+    return own_text(stack, windows=24, length=12)
+
+
+class Log(Silent):
+    """A reporter that keeps the sentences."""
+
+    def __init__(self) -> None:
+        self.logs: list[str] = []
+
+    def log(self, text: str) -> None:
+        self.logs.append(text)
+
+
+def diagnosis(**options: Any) -> Diagnosis:
+    """The configuration with these options; the model is handed in."""
+    return Diagnosis(model="planted", **options)
+
+
+def carried_out(
+    folder: Path, stack: Stack, text: EvalData, config: Diagnosis, reporter: Silent | None = None
+) -> tuple[list[Score], dict[str, list[str]]]:
+    """The scores and the notes of a diagnosis in `folder`."""
+    prepared = PreparedDiagnosis(config, stack, text)
+    with Run.resume_or_create(folder, prepared.manifest) as run:
+        prepared.measure(run, reporter or Silent())
+        notes: dict[str, list[str]] = {}
+        for note in run.store.notes():
+            notes.setdefault(note.measure, []).append(note.text)
+        return [score for score in run.store.scores() if score.measure != TIMES], notes
+
+
+@pytest.fixture(scope="module")
+def whole(stack: Stack, reading: EvalData, tmp_path_factory: pytest.TempPathFactory) -> list[Score]:
+    """Everything, asked of a tiny model once."""
+    return carried_out(tmp_path_factory.mktemp("whole") / "run", stack, reading, diagnosis())[0]
+
+
+def test_every_part_has_its_rows(whole: list[Score]) -> None:
+    assert {score.measure for score in whole} == MEASURES
+
+
+def test_every_part_has_a_null_in_its_rows(whole: list[Score]) -> None:
+    with_nulls = {score.measure for score in whole if "@" in score.metric}
+    without = {"verdict", "racing", "effect", "recovery_run", "part", "pruning", "agreement", "contrast"}
+    assert with_nulls >= MEASURES - without
+    assert any(score.metric == "null_band" for score in whole if score.measure == "effect")
+    assert any(score.subject == "random" for score in whole if score.measure == "pruning")
+    assert any("random_score" in score.subject for score in whole if score.measure == "agreement")
+
+
+def test_the_claims_have_their_contrasts(whole: list[Score]) -> None:
+    found = {score.subject for score in whole if score.measure == "contrast"}
+    assert found >= {"core", "joint_collapse", "importance_range", "redundant_sets", "scaling", "agreement"}
+
+
+BARE = {"predictability", "part"}
+"""Measures of which not all rows are means over text: those of weights, and what is done."""
+
+
+@pytest.mark.slow
+def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_path: Path) -> None:
+    """A budget of 64 tokens, and windows of 39: once a single window, which has no interval."""
+    reading = own_text(stack, windows=16, length=40, per_document=16)
+    parts = ("proxies", "predictability", "ablation", "order", "manipulation", "pruning")
+    asked = diagnosis(curve_tokens=64, parts=parts)
+    scores, _ = carried_out(tmp_path / "run", stack, reading, asked)
+    of_text = [row for row in scores if row.measure not in BARE or row.metric.startswith("predicted_weight_loss")]
+    assert {row.measure for row in of_text} == {
+        "proxies", "predictability", "ablation", "verdict", "effect", "manipulation", "pruning", "contrast"
+    }  # fmt: skip
+    bare = [
+        row for row in of_text if row.low is None and row.metric not in ("null_band", "margin", "layers", "singles")
+    ]
+    assert bare == []
+    curves = [row for row in of_text if row.measure in ("manipulation", "pruning") and row.tokens is not None]
+    assert {row.tokens for row in curves} == {64}
+
+
+def test_more_curve_tokens_are_more_tokens_and_few_still_give_intervals(stack: Stack, tmp_path: Path) -> None:
+    """The smaller budget is less than a window of the one document."""
+    reading = own_text(stack, windows=16, length=64, per_document=16)
+    for tokens, spent in ((40, 40), (800, 12 * 63)):
+        asked = diagnosis(curve_tokens=tokens, parts=("manipulation",))
+        scores, _ = carried_out(tmp_path / str(tokens), stack, reading, asked)
+        rows = [row for row in scores if row.measure == "manipulation" and "@" not in row.metric]
+        assert {row.tokens for row in rows} == {spent}
+        assert all(row.low is not None for row in rows)
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_rows_to_the_byte(
+    stack: Stack, reading: EvalData, whole: list[Score], tmp_path: Path
+) -> None:
+    again, _ = carried_out(tmp_path / "run", stack, reading, diagnosis())
+    assert repr(again) == repr(whole)
+
+
+@pytest.mark.slow
+def test_another_seed_moves_measured_effects_within_their_intervals(
+    stack: Stack, reading: EvalData, whole: list[Score], tmp_path: Path
+) -> None:
+    other, _ = carried_out(tmp_path / "run", stack, reading, diagnosis(parts=QUICK, seed=1))
+    bounds = {
+        (score.subject, score.metric): score for score in other if score.measure == "ablation" and score.task == "all"
+    }
+    deterministic = ("skip", "mean_ablate", "neighbour_copy", "neighbour_average", "nll")
+    compared = [score for score in whole if score.measure == "ablation" and score.metric in deterministic]
+    assert compared
+    for score in compared:
+        if score.task == "all":
+            found = bounds[score.subject, score.metric]
+            assert (found.low or 0.0) <= score.value <= (found.high or 0.0)
+    random = [(score, bounds[score.subject, "random"]) for score in whole if score.metric == "random"]
+    assert any(before.value != after.value for before, after in random if before.task == "all")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["racing", "structure", "pruning"])
+def test_a_stopped_diagnosis_ends_with_the_same_rows(
+    stack: Stack, reading: EvalData, whole: list[Score], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """Stopped as it begins `part`; the parts before it are not carried out again."""
+    asked = diagnosis()
+    kept = []
+    real = dict(module.PARTS)
+
+    def stopped(context: object, note: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setitem(module.PARTS, part, stopped)
+        with pytest.raises(KeyboardInterrupt):
+            carried_out(tmp_path / "run", stack, reading, asked)
+    for name in PARTS:
+        monkeypatch.setitem(
+            module.PARTS, name, lambda context, note, name=name: (kept.append(name), real[name](context, note))
+        )
+    found, _ = carried_out(tmp_path / "run", stack, reading, asked)
+    assert tuple(kept) == PARTS[PARTS.index(part) :]
+    assert found == whole
+
+
+def test_a_diagnosis_that_is_killed_at_a_write_of_its_store_goes_on_to_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = load(planted(depth=4))
+    text, config = own_text(stack, windows=8, length=8), diagnosis(parts=("deltas", "racing"))
+    whole = carried_out(tmp_path / "whole", stack, text, config)
+    writes = Writes(monkeypatch)
+    kills = 0
+    for number in range(0, 1_000, 3):
+        folder = tmp_path / str(number)
+        writes.left = number
+        try:
+            rows = carried_out(folder, stack, text, config)
+        except Killed:
+            kills += 1
+            writes.left = None
+            rows = carried_out(folder, stack, text, config)
+        assert rows == whole
+        if writes.left is not None:
+            break
+    assert kills > 4
+
+
+@pytest.mark.slow
+def test_a_part_that_cannot_be_had_says_why_and_the_others_go_on(
+    stack: Stack, reading: EvalData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(context: object, note: object) -> None:
+        raise MeasureError("not of this model")
+
+    monkeypatch.setitem(module.PARTS, "ablation", refuses)
+    reporter = Log()
+    scores, notes = carried_out(tmp_path / "run", stack, reading, diagnosis(parts=QUICK), reporter)
+    assert notes["ablation"] == ["not of this model"]
+    assert "ablation: not of this model" in reporter.logs
+    assert {"proxies", "racing"} <= {score.measure for score in scores}
+
+
+def test_layers_of_unlike_shapes_lose_the_parts_that_compare_weights(tmp_path: Path) -> None:
+    model = tiny_llama(depth=DEPTH)
+    wide = nn.Linear(32, 96, bias=False)
+    layer = model.model.layers[2].mlp
+    layer.gate_proj, layer.up_proj, layer.down_proj = wide, nn.Linear(32, 96, bias=False), nn.Linear(96, 32, bias=False)
+    stack = load(model)
+    asked = diagnosis(parts=("structure", "deltas", "ablation"))
+    scores, notes = carried_out(tmp_path / "run", stack, own_text(stack, windows=16, length=12), asked)
+    deltas = {score.task for score in scores if score.measure == "deltas"}
+    assert "self_attn.q_proj.weight" in deltas
+    assert "mlp.up_proj.weight" not in deltas
+    averaged = {score.subject for score in scores if score.metric == "neighbour_average"}
+    assert averaged.isdisjoint({"1", "2", "3"})
+    assert any("unlike shapes" in text for text in notes["ablation"])
+
+
+def test_half_precision_weights_are_measured(tmp_path: Path) -> None:
+    stack = load(tiny_llama(depth=4).to(torch.bfloat16))
+    reading = own_text(load(tiny_llama(depth=4)), windows=16, length=12)
+    scores, _ = carried_out(tmp_path / "run", stack, reading, diagnosis(parts=("deltas", "structure", "ablation")))
+    assert {"deltas", "structure", "ablation"} <= {score.measure for score in scores}
+
+
+def test_a_shallow_model_is_refused(tmp_path: Path) -> None:
+    stack = load(tiny_llama(depth=3))
+    with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):
+        carried_out(tmp_path / "run", stack, own_text(stack, windows=8, length=8), diagnosis())
+
+
+def test_too_little_text_says_how_much_is_needed(stack: Stack, tmp_path: Path) -> None:
+    text = own_text(stack, windows=3, length=12)
+    with pytest.raises(MeasureError, match="needs at least 8 windows or documents: give a text of"):
+        PreparedDiagnosis(diagnosis(parts=("proxies", "structure")), stack, text)
+    _, notes = carried_out(tmp_path / "run", stack, text, diagnosis(parts=("structure",)))
+    assert any("needs at least 8 windows or documents: give a text of" in note for note in notes["structure"])
+
+
+def test_with_a_budget_the_race_gives_the_verdicts(stack: Stack, reading: EvalData, tmp_path: Path) -> None:
+    asked = diagnosis(parts=("ablation", "racing"), budget=120)
+    scores, _ = carried_out(tmp_path / "run", stack, reading, asked)
+    race = {score.subject: score.metric for score in scores if score.measure == "racing" and score.subject != "race"}
+    told = {score.subject: score.metric for score in scores if score.measure == "verdict"}
+    assert told == race | {"all": "margin"}
+    assert max(score.tokens or 0 for score in scores if score.measure == "ablation") <= 120
+
+
+def test_every_part_has_what_carries_it_out() -> None:
+    assert list(module.PARTS) == list(PARTS)
+    assert all(set(needed) <= set(PARTS) for needed in NEEDS.values())
+
+
+def test_the_cost_is_counted_before_anything_is_computed(stack: Stack, reading: EvalData) -> None:
+    """The variants of the ablation are as many as it measures losses of, besides the model as trained."""
+    prepared = PreparedDiagnosis(diagnosis(parts=("ablation", "recovery")), stack, reading)
+    losses = ablation_losses(stack, reading)
+    counted = len({row.plan for row in losses}) - 1
+    (cost,) = (line for line in prepared.describe() if line.startswith("cost: "))
+    assert f"ablation {counted} on {reading.tokens} tokens; recovery 54 short fine-tunings" in cost

@@ -1,0 +1,170 @@
+"""`layerwise evaluate`: a model and the models of a run on pairs and tasks; what cannot be is refused at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.command import layerwise, refused
+from cli.conftest import save_llama
+from layerwise import evaluate, load
+from layerwise.data.suites.generated_pairs import SUITE
+from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
+from layerwise.errors import DataError, OptionError, RunError
+from layerwise.experiments.evaluation.config import FINE_TUNED, SUITES, Evaluation
+from layerwise.experiments.files import read_experiment
+from layerwise.experiments.reporter import Silent
+from layerwise.results import Manifest, Run
+from layerwise.results.training_record import TrainingRecord
+
+
+def test_suites_in_the_help_are_those_of_the_code() -> None:
+    assert set(SUITES) == {SUITE, *PUBLISHED, *FINE_TUNED}
+
+
+def save_pairs(folder: Path, name: str = "mine.jsonl") -> Path:
+    folder.mkdir(exist_ok=True)
+    rows = [{"sentence_good": f"the {n} is", "sentence_bad": f"the {n} are"} for n in range(5)]
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / name
+
+
+def test_a_single_model_gets_a_run_of_its_own(model: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    own = save_pairs(tmp_path / "data")
+    ended = layerwise("evaluate", model, "--suite", f"pairs,{own}", "--limit", "3", "--run", run)
+    assert ended.code == 0, ended.err
+    assert "chance 0.5" in ended.out
+    assert "pairs mine.jsonl" in ended.out
+    with Run.open(run) as opened:
+        found = {row.subject for row in opened.store.scores("pairs mine.jsonl")}
+        assert found == {"tiny/0", "tiny"}
+        assert opened.manifest.families == ("evaluation",)
+        assert next(iter(opened.store.scores("pairs", task="all", metric="accuracy"))).documents == 21 * 3
+    assert (run / "report.html").is_file()
+    again = layerwise("evaluate", model, "--suite", f"pairs,{own}", "--limit", "3", "--run", run)
+    assert again.out == ended.out
+
+
+def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    manifest = Manifest(
+        model="m", revision=None, weight_hash="w", dtype="float32", device="cpu", corpus="c", corpus_hash="h",
+        documents=1, tokens=1, window=1, families=("robustness",), tasks=(), seed=0,
+    )  # fmt: skip
+    with Run.create(run, manifest):
+        pass
+    for arm in ("elc", "ltg"):
+        place = save_llama(run / arm / "seed-0" / "model", depth=2)
+        pedigree = TrainingRecord(
+            arm=arm, seed=0, base="b", data="d", data_name="n", recipe={"variant": "plain"}, steps=1, epochs=1.0,
+            examples=1, seconds=1.0, best_step=1,
+        )  # fmt: skip
+        pedigree.write(place)
+    ended = layerwise("evaluate", run, "--limit", "2", "--quiet")
+    assert ended.code == 0, ended.err
+    with Run.open(run) as opened:
+        found = {row.subject for row in opened.store.scores("pairs", metric="accuracy")}
+    assert found == {"elc/0", "elc", "ltg/0", "ltg"}
+    assert "leave out --run" in refused("evaluate", run, "--run", tmp_path / "other")
+    assert "--tokenizer does nothing here: the models of a run" in refused("evaluate", run, "--tokenizer", "x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--suite", "blmp"], "there is no suite and no file 'blmp'; did you mean blimp?"),
+        (["--suite", "blimp"], "give the folder that holds its files, --data FOLDER"),
+        (["--suite", ","], "--suite names nothing"),
+        (["--tasks", "cola"], "add one of glue, msgs, msgs-ours"),
+        (["--temperature", "0"], "a temperature of 0 was given"),
+    ],
+)
+def test_what_is_asked_is_checked_before_a_model_is_loaded(arguments: list[str], message: str) -> None:
+    assert message in " ".join(refused("evaluate", "no-such-model", *arguments).split())
+
+
+def test_missing_files_are_refused_without_a_run_folder(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = layerwise("evaluate", model, "--suite", "ewok", "--data", tmp_path)
+    assert ended.code == 2
+    assert "looked for ewok.zip" in ended.err
+    said = refused("evaluate", model, "--suite", "glue", "--tasks", "BoolQ", "--data", tmp_path)
+    assert "no files of boolq" in said
+    assert "it needs boolq.train and boolq.valid" in " ".join(said.split())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_file_of_an_experiment_is_the_same_as_its_options(model: Path, tmp_path: Path) -> None:
+    own, run = save_pairs(tmp_path / "data"), tmp_path / "run"
+    ended = layerwise("evaluate", model, "--suite", own, "--temperature", "2", "--run", run, "--quiet")
+    assert ended.code == 0, ended.err
+    file = tmp_path / "evaluation.yaml"
+    file.write_text(f"experiment: evaluate\nmodel: {model}\nsuite: [{own}]\ntemperature: 2\nrun: {run}\n")
+    assert read_experiment(file) == read_experiment(run)
+    assert layerwise("run", file, "--quiet").out == ended.out
+
+
+def test_a_dry_run_prints_the_cost_and_makes_no_folder(model: Path, tmp_path: Path) -> None:
+    arguments = ("--suite", "pairs,msgs-ours", "--tasks", "control length", "--limit", "3", "--run", tmp_path / "run")
+    ended = layerwise("evaluate", model, *arguments, "--dry-run")
+    assert ended.code == 0, ended.err
+    assert f"cost: {2 * 3 * 21} sentences to score, 3 fine-tunings" in ended.out
+    assert not (tmp_path / "run").exists()
+
+
+def test_python_has_the_verb_too(model: Path, tmp_path: Path) -> None:
+    own = save_pairs(tmp_path / "data")
+    stack = load(model)
+    result = evaluate(stack, reporter=Silent(), suite=(str(own),), run=tmp_path / "run")
+    table = result.table("pairs mine.jsonl")
+    assert {"tiny", "tiny/0"} == set(table["subject"])
+    with pytest.raises(DataError, match="fine-tuning opens its models anew"):
+        evaluate(stack, reporter=Silent(), suite=("msgs-ours",), run=tmp_path / "other")
+
+
+def test_overwrite_discards_the_rows_of_the_suites_that_are_named(model: Path, tmp_path: Path) -> None:
+    own, run = save_pairs(tmp_path / "data"), tmp_path / "run"
+    evaluate(model, reporter=Silent(), suite=(str(own),), run=run)
+    with Run.open(run) as opened:
+        before = opened.store.scores()
+    with pytest.raises(RunError, match="--overwrite"):
+        evaluate(model, reporter=Silent(), suite=(str(own),), limit=2, run=run)
+    evaluate(model, reporter=Silent(), suite=(str(own),), limit=2, run=run, overwrite=True)
+    with Run.open(run) as opened:
+        assert opened.store.scores() != before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"data": Path("x")}, "--data does nothing here: published suites"),
+        ({"password": "x"}, "--password does nothing here"),
+        ({"seeds": 2}, "--seeds does nothing here: fine-tuning reads it"),
+        ({"suite": ("msgs-ours",), "temperature": 2.0}, "--temperature does nothing here: suites of pairs read it"),
+    ],
+)
+def test_options_that_no_suite_reads_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Evaluation(model="demo", **options)
+
+
+@pytest.mark.slow
+def test_one_task_can_be_asked_for_and_stands_beside_the_commonest_answer(model: Path, tmp_path: Path) -> None:
+    ended = layerwise(
+        "evaluate", model, "--suite", "msgs-ours", "--tasks", "Control Length", "--limit", "8", "--seeds", "1", "--run",
+        tmp_path / "run",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "msgs-ours (fine-tuned; beside each score what always giving the commonest answer gives):" in ended.out
+    assert "control length tiny             mcc" in ended.out
+    assert "commonest 0.000" in ended.out
+    with Run.open(tmp_path / "run") as run:
+        assert {row.task for row in run.store.scores("msgs-ours")} == {"control length"}
+    said = refused("evaluate", model, "--suite", "msgs-ours", "--tasks", "control lenth", "--run", tmp_path / "other")
+    assert "there is no task 'control lenth'; did you mean control length" in " ".join(said.split())

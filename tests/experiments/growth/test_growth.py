@@ -1,0 +1,340 @@
+"""`layerwise train growth` as a user meets it: what it leaves, that it resumes, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from cli.command import Ended, layerwise, refused
+from data import babylm
+from experiments.growth.material import DEPTH, SHORT, record, save_checkpoint, save_config, save_documents
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.experiments.files import read_experiment, to_yaml
+from layerwise.experiments.growth import run as module
+from layerwise.experiments.growth.config import GrowthTraining
+from layerwise.experiments.growth.task import FAMILY
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.verbs import train_growth
+from layerwise.measure.cost.frontier import COSTS
+from layerwise.results import Manifest, Run, Score
+from layerwise.schedule import PRESETS, GrowthSchedule, Phase
+from layerwise.schedule.yaml import write_schedule
+from layerwise.stack import load
+
+STEP_TOKENS = 4 * 16
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_documents(tmp_path_factory.mktemp("texts"))
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_config(tmp_path_factory.mktemp("models") / "small")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_checkpoint(tmp_path_factory.mktemp("models") / "trained", config, texts)
+
+
+@pytest.fixture(scope="module")
+def grown(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+    folder = tmp_path_factory.mktemp("runs") / "grown"
+    ended = layerwise(
+        "train", "growth", "--model", config, "--text", texts, "--schedule", "stacking", "--seeds", "2",
+        "--run", folder, *SHORT[:1], "60", *SHORT[2:],
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    return folder, ended
+
+
+# -- train growth
+
+
+def test_it_says_what_grows_from_what_and_what_became_of_it(grown: tuple[Path, Ended], config: Path) -> None:
+    folder, ended = grown
+    assert f"{config.name}: 4 layers, cpu, from random weights" in ended.err
+    assert "windows of 16 tokens to train" in ended.err
+    assert "uniform/1: 60 steps in" in ended.err
+    assert "stacking/1: " in ended.err
+    assert "At equal FLOPs" in ended.out
+    assert ended.out.splitlines()[-1] == f"report: {folder}/report.html"
+
+
+def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
+    folder, _ = grown
+    AutoModelForCausalLM.from_pretrained(folder / "stacking" / "seed-1" / "model")
+    with Run.open(folder) as run:
+        rows = run.store.scores()
+        assert run.manifest.families == (FAMILY,)
+    held_out = {row.subject for row in rows if row.measure == "held_out"}
+    assert held_out == {"uniform", "uniform/0", "uniform/1", "stacking", "stacking/0", "stacking/1"}
+    metrics = {row.metric for row in rows if (row.measure, row.subject, row.task) == ("training", "stacking/0", "all")}
+    assert {"tokens", "flops", "step_seconds", "peak_bytes", "parameters"} <= metrics
+    phases = {row.task for row in rows if row.measure == "schedule" and row.subject == "stacking"}
+    assert {task.partition(" ")[2] for task in phases} == {"shallow", "stacked"}
+    accounted = {(row.subject, row.metric) for row in rows if row.measure == "accounting"}
+    assert accounted == {(arm, metric) for arm in ("uniform", "stacking") for metric in ("predicted", "measured")}
+
+
+def test_it_spends_what_uniform_spends(grown: tuple[Path, Ended]) -> None:
+    folder, _ = grown
+    figures = {arm: record(folder, arm).figures for arm in ("uniform", "stacking")}
+    assert figures["uniform"]["tokens"] == 60 * STEP_TOKENS
+    assert figures["stacking"]["tokens"] > 60 * STEP_TOKENS
+    assert figures["stacking"]["flops"] == pytest.approx(figures["uniform"]["flops"], rel=0.01)
+    with Run.open(folder) as run:
+        rows = {
+            (row.task, row.metric): row for row in run.store.scores("growth") if row.subject == "stacking - uniform"
+        }
+    assert rows["flops", "difference"].low is not None
+    assert ("tokens", "difference") not in rows, "tokens did not come out equal"
+    mean = sum(record(folder, "stacking", seed).figures["flops"] for seed in (0, 1)) / 2
+    assert rows["flops", "at"].value == pytest.approx(mean)
+
+
+@pytest.mark.slow
+def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], config: Path, texts: Path) -> None:
+    """Seen in the first loss that is noted: uniform and a schedule whose first phase is uniform's have the same."""
+    folder, _ = grown
+    late = GrowthSchedule("late", DEPTH, (Phase("all", 0.5, (0, 1, 2, 3)), Phase("top", 0.5, (3,), embedding=False)))
+    write_schedule(late, folder.parent / "late.yaml")
+    ended = layerwise(
+        "train", "growth", "--model", config, "--text", texts, "--schedule", folder.parent / "late.yaml",
+        "--match", "tokens", "--seeds", "2", "--run", folder, *SHORT[:1], "60", *SHORT[2:],
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    for seed in (0, 1):
+        one, other = (record(folder, arm, seed).history[0] for arm in ("uniform", "late"))
+        assert one == other
+    assert record(folder, "late", 0).history[0] != record(folder, "late", 1).history[0]
+    with Run.open(folder) as run:
+        terms = {row.task for row in run.store.scores("growth") if row.subject == "late - uniform"}
+    assert "tokens" in terms
+    assert "flops" not in terms
+
+
+def test_the_same_command_computes_nothing_again(grown: tuple[Path, Ended], config: Path, texts: Path) -> None:
+    folder, _ = grown
+    times = {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")}
+    with Run.open(folder) as run:
+        before = run.store.scores("held_out")
+    ended = layerwise(
+        "train", "growth", "--model", config, "--text", texts, "--schedule", "stacking", "--seeds", "2",
+        "--run", folder, *SHORT[:1], "60", *SHORT[2:],
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "steps in" not in ended.err
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")} == times
+    with Run.open(folder) as run:
+        assert run.store.scores("held_out") == before
+
+
+@pytest.mark.slow
+def test_other_steps_are_another_training_unless_it_is_begun_anew(config: Path, texts: Path, tmp_path: Path) -> None:
+    once = ("train", "growth", "--model", config, "--text", texts, "--schedule", "uniform", "--run", tmp_path / "run")
+    assert layerwise(*once, *SHORT).code == 0
+    longer = ("--steps", "9", *SHORT[2:])
+    assert "its steps is 8, and 9 was asked for" in refused(*once, *longer)
+    ended = layerwise(*once, *longer, "--overwrite")
+    assert ended.code == 0, ended.err
+    assert record(tmp_path / "run", "uniform").steps == 9
+
+
+@pytest.mark.slow
+def test_a_checkpoint_goes_on_from_its_weights_unless_they_are_drawn_anew(
+    checkpoint: Path, texts: Path, tmp_path: Path
+) -> None:
+    once = ("train", "growth", "--model", checkpoint, "--text", texts, "--schedule", "ramp", "--no-baseline", *SHORT)
+    tuned = layerwise(*once, "--run", tmp_path / "tuned")
+    anew = layerwise(*once, "--from-scratch", "--run", tmp_path / "anew")
+    assert (tuned.code, anew.code) == (0, 0)
+    assert "from its own weights" in tuned.err
+    assert "from random weights" in anew.err
+    assert not (tmp_path / "tuned" / "uniform").exists()
+    assert record(tmp_path / "anew", "ramp").recipe["from_scratch"]
+
+
+@pytest.mark.slow
+def test_equal_seconds_are_timed_once_and_kept(
+    config: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "relative_step_times", lambda *_: (0.4, 0.8))
+    once = ("train", "growth", "--model", config, "--text", texts, "--schedule", "stacking", "--match", "seconds",
+            "--run", tmp_path / "run", *SHORT)  # fmt: skip
+    assert layerwise(*once).code == 0
+    assert record(tmp_path / "run", "stacking").steps == 12, "8 / (0.4 / 3 + 0.8 * 2 / 3)"
+    monkeypatch.setattr(module, "relative_step_times", lambda *_: (1.0, 1.0))
+    assert layerwise(*once).code == 0, "another timing must not make it another training"
+    assert record(tmp_path / "run", "stacking").steps == 12
+
+
+def test_a_schedule_is_explained_with_its_cost_and_nothing_is_trained(
+    config: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = layerwise(
+        "train", "growth", "--model", config, "--text", texts, "--schedule", "freezing", "--dry-run", "--steps", "40",
+        "--batch-size", "4", "--max-length", "16",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "freezing, for 4 layers:" in ended.out
+    assert "from layer 3, 16.7 % of the steps: layer 3 and the head learn" in ended.out
+    assert "█ learns" in ended.out
+    assert "of 64 tokens" in ended.out
+    assert "uniform takes 40 steps" in ended.out
+    assert "(equal flops)" in ended.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_the_command(grown: tuple[Path, Ended], config: Path, texts: Path, tmp_path: Path) -> None:
+    folder, _ = grown
+    same = GrowthTraining(
+        model=str(config), text=texts, schedule="stacking", seeds=2, steps=60, batch_size=4, max_length=16, evals=1,
+        device="cpu", run=folder,
+    )  # fmt: skip
+    (tmp_path / "growth.yaml").write_text(to_yaml(same))
+    assert read_experiment(tmp_path / "growth.yaml") == same == read_experiment(folder)
+
+
+def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, texts: Path, tmp_path: Path) -> None:
+    stack = load(checkpoint, device="cpu")
+    before = {name: weight.clone() for name, weight in stack.model.state_dict().items()}
+    result = train_growth(
+        stack, texts, schedule="ramp", steps=8, batch_size=4, max_length=16, evals=1, device="cpu",
+        run=tmp_path / "run", reporter=Silent(),
+    )  # fmt: skip
+    assert set(result.table("held_out")["subject"]) == {"uniform", "uniform/0", "ramp", "ramp/0"}
+    assert all(weight.equal(before[name]) for name, weight in stack.model.state_dict().items())
+
+
+def test_a_text_of_its_own_is_held_out_and_nothing_else_is(config: Path, tmp_path: Path) -> None:
+    folders = babylm.write(tmp_path, train=40, held_out=20)
+    place = tmp_path / "run"
+    ended = layerwise(
+        "train", "growth", "--model", config, "--text", folders["train"], "--validation", folders["dev"], "--schedule",
+        "uniform", *SHORT, "--run", place,
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "note: one half of dev is looked at on the way, the other half is reported" in ended.err
+    tokenizer = load_tokenizer(str(place / "uniform" / "seed-0" / "model"))
+    texts = (file.read_text() for file in sorted(folders["train"].iterdir()))
+    room = 16 - (tokenizer.bos_token_id is not None)
+    whole = sum(len(tokenizer(text, add_special_tokens=False)["input_ids"]) // room for text in texts)
+    assert f"train_10M: {whole:,} windows of 16 tokens to train" in ended.err
+
+
+def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: Path) -> None:
+    """Layers 1 and 3 matter by planted verdicts, and they alone learn."""
+    run = _diagnosis(tmp_path / "diagnosis", (0.0, 0.4, 0.0, 0.4))
+    ended = layerwise(
+        "train", "growth", "--model", config, "--text", texts, "--schedule", "importance", "--importance", run,
+        "--no-baseline", "--run", tmp_path / "run", *SHORT,
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    schedule = record(tmp_path / "run", "importance").recipe["options"]["schedule"]
+    assert [phase["trains"] for phase in schedule["phases"]] == ["1 3"]
+
+
+# -- what it refuses
+
+
+def test_names_in_the_help_are_those_of_the_code() -> None:
+    shown = layerwise("train", "growth", "--help").out
+    assert all(name in shown for name in PRESETS)
+    assert set(get_args(get_type_hints(GrowthTraining)["match"])) == set(COSTS)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--schedule", "publishd"), "did you mean published"),
+        (("--schedule", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
+        (("--schedule", "importance"), "diagnose a model of the same depth first"),
+        (("--importance", "run"), "--importance is for --schedule importance"),
+        (("--steps", "5", "--epochs", "1"), "give one of them"),
+        (("--schedule", "uniform", "--match", "tokens"), "--match does nothing here"),
+        (("--schedule", "uniform", "--no-baseline"), "--no-baseline does nothing here"),
+        (("--max-epochs", "0"), "--max-epochs is 0; write a number above 0"),
+        (("--schedule", "importance", "--importance", "nowhere"), "nowhere is not a run"),
+        (("--steps", "8", "--batch-size", "1000"), "would read the text"),
+        (("--batch-size", "2000"), "fewer than a batch of 2,000"),
+        (("--epochs", "2.5"), "would read the text 2.5 times"),
+        (("--epochs", "2", "--schedule", "stacking"), "stacking, for the cost of uniform, would read the text"),
+        (("--epochs", "0"), "write a number above 0"),
+        (("--steps", "3"), "its share of"),
+        (("--max-length", "100"), "the model has 64 positions"),
+        (("--max-length", "64", "--steps", "9", "--from-scratch"), "leave --from-scratch out"),
+        (("--set", "rate"), "--set takes NAME=VALUE"),
+        (("--tokenizer", "/nowhere"), "no tokenizer could be loaded from /nowhere"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_there_is_a_folder(
+    config: Path, texts: Path, tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    run = tmp_path / "run"
+    given = ("--max-length", "16", *options) if "--max-length" not in options else options
+    assert said in refused("train", "growth", "--model", config, "--text", texts, "--run", run, *given)
+    assert not run.exists()
+
+
+def test_a_schedule_for_another_depth_is_refused(config: Path, texts: Path, tmp_path: Path) -> None:
+    write_schedule(GrowthSchedule("deep", 6, (Phase("all", 1.0, tuple(range(6))),)), tmp_path / "deep.yaml")
+    said = refused(
+        "train", "growth", "--model", config, "--text", texts, "--schedule", tmp_path / "deep.yaml", "--run",
+        tmp_path / "run", *SHORT,
+    )  # fmt: skip
+    assert "the schedule deep is for a model of 6 layers, and this one has 4" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_may_not_take_the_name_of_a_preset_that_it_is_not(config: Path, texts: Path, tmp_path: Path) -> None:
+    write_schedule(GrowthSchedule("uniform", 4, (Phase("top", 1.0, (3,)),)), tmp_path / "mine.yaml")
+    said = refused("train", "growth", "--model", config, "--text", texts, "--schedule", tmp_path / "mine.yaml", *SHORT)
+    assert "calls itself uniform, which is a preset of another kind" in said
+
+
+def test_layers_do_not_grow_in_over_a_checkpoint(checkpoint: Path, texts: Path, tmp_path: Path) -> None:
+    said = refused(
+        "train", "growth", "--model", checkpoint, "--text", texts, "--schedule", "stacking", "--run",
+        tmp_path / "run", *SHORT,
+    )  # fmt: skip
+    assert "in stacking layers grow in (phase shallow)" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_phase_that_trains_one_of_two_tied_weights_is_refused(texts: Path, tmp_path: Path) -> None:
+    save_config(tmp_path / "tied", tied=True)
+    said = refused(
+        "train", "growth", "--model", tmp_path / "tied", "--text", texts, "--schedule", "freezing", "--run",
+        tmp_path / "run", *SHORT,
+    )  # fmt: skip
+    assert "train both or neither" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_documents_shorter_than_a_window_are_refused_with_the_length_that_fits(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "short.jsonl").write_text("".join(f'{{"text": "A dog ran to {n} old cats."}}\n' for n in range(30)))
+    said = refused("train", "growth", "--model", config, "--text", tmp_path, "--max-length", "64")
+    assert "no document to train on has 64 tokens" in said
+    assert "use --max-length" in said
+
+
+# -- helpers
+
+
+def _diagnosis(folder: Path, effects: tuple[float, ...]) -> Path:
+    """A run as a diagnosis leaves it, with the verdicts on these effects and nothing else."""
+    manifest = Manifest("m", None, "w", "float32", "cpu", "c", "d", 1, 1, 8, ("ablation", "curve_tokens:1"), (), 0)
+    rows = [
+        Score("verdict", str(layer), "all", "matters" if value else "no_effect", value, value - 0.01, value + 0.01)
+        for layer, value in enumerate(effects)
+    ]
+    with Run.create(folder, manifest) as run:
+        run.store.replace_scores("verdict", rows)
+    return folder

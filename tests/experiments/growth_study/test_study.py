@@ -1,0 +1,236 @@
+"""`layerwise study growth` as a user meets it: what it answers, that it resumes, and what it refuses."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.command import layerwise, refused
+from experiments.growth.material import DEPTH, SHORT, record, save_checkpoint, save_config, save_documents
+from layerwise.experiments.files import read_experiment, to_yaml
+from layerwise.experiments.growth_study import importance
+from layerwise.experiments.growth_study.arms import ARMS, FIRST_SWEEP_SEED
+from layerwise.experiments.growth_study.config import GrowthStudy
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.verbs import study_growth
+from layerwise.results import Run, Score
+from layerwise.results.training_record import FILE
+from layerwise.schedule.allocation import Importance
+from layerwise.schedule.yaml import read_schedule
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_documents(tmp_path_factory.mktemp("texts"))
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_config(tmp_path_factory.mktemp("models") / "small")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_checkpoint(tmp_path_factory.mktemp("models") / "trained", config, texts)
+
+
+def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
+    config: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = GrowthStudy(
+        model=str(config), text=texts, arms=("ramp",), learning_rates=(0.001, 0.004), sweep_seeds=2, steps=8,
+        batch_size=4, max_length=16, evals=1, device="cpu",
+    )  # fmt: skip
+    assert read_experiment(_written(tmp_path / "growth.yaml", to_yaml(study))) == study
+    shown = layerwise("run", tmp_path / "growth.yaml", "--dry-run")
+    command = ("study", "growth", "--model", config, "--text", texts, "--arms", "ramp", "--learning-rates", "1e-3,4e-3",
+               "--sweep-seeds", "2", *SHORT, "--dry-run")  # fmt: skip
+    ended = layerwise(*command)
+    assert (ended.code, ended.out) == (0, shown.out), ended.err
+    assert "2 arms (uniform, ramp), 3 seeds each, for the cost of 8 uniform steps" in ended.out
+    assert "cost: about 20 trainings, together as long as" in ended.out
+    assert [path.name for path in tmp_path.iterdir()] == ["growth.yaml"]
+
+
+def test_python_returns_the_rows_of_two_arms(config: Path, texts: Path, tmp_path: Path) -> None:
+    result = study_growth(
+        str(config), texts, arms=("ramp",), learning_rates=(1e-3,), seeds=1, steps=8, batch_size=4, max_length=16,
+        evals=1, device="cpu", run=tmp_path / "run", reporter=Silent(),
+    )  # fmt: skip
+    assert "ramp - uniform" in set(result.table("growth")["subject"])
+    assert set(result.table("rates")["subject"]) == {"uniform", "ramp"}
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+# -- what it refuses
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--arms", "publishd"), "did you mean published"),
+        (("--arms", "permuted"), "permuted is made from the schedule of importance"),
+        (("--learning-rates", "fast"), "--learning-rates"),
+        (("--learning-rates", "0"), "numbers above 0"),
+        (("--steps", "5", "--epochs", "1"), "give one of them"),
+        (("--steps", "3"), "its share of"),
+        (("--epochs", "1.5"), "the longest training, would read the text"),
+        (("--seeds", "1001"), "--seeds takes a number from 1 up to 1,000"),
+    ],
+)
+def test_a_study_that_cannot_be_is_refused_before_there_is_a_folder(
+    config: Path, texts: Path, tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    run = tmp_path / "run"
+    assert said in refused(
+        "study", "growth", "--model", config, "--text", texts, "--max-length", "16", "--run", run, *options
+    )
+    assert not run.exists()
+
+
+def test_a_study_is_not_for_several_processes(config: Path, texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "start it without torchrun" in refused("study", "growth", "--model", config, "--text", texts, *SHORT[2:])
+
+
+# -- what it answers
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layer 2 matters most, layer 0 not at all; few held-out windows."""
+    effects = (0.0, 0.1, 0.4, 0.2)
+    found = tuple(Importance(effect, effect - 0.001, effect + 0.001) for effect in effects)
+    monkeypatch.setattr(importance, "measured_importance", lambda *args, **options: found)
+
+
+STUDY = ("study", "growth", "--batch-size", "4", "--max-length", "16", "--evals", "1", "--device", "cpu",
+         "--learning-rates", "1e-3,4e-3", "--sweep-seeds", "2", "--seeds", "2")  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_study_answers_with_its_controls_and_goes_on_where_it_was(
+    config: Path, texts: Path, tmp_path: Path, planted: None
+) -> None:
+    folder = tmp_path / "study"
+    command = (*STUDY, "--steps", "100", "--model", config, "--text", texts, "--run", folder)
+    ended = layerwise(*command)
+    assert ended.code == 0, ended.err
+    assert (
+        "8 arms (uniform, published, importance, permuted, reversed, random, stacking, ramp), 2 seeds each" in ended.err
+    )
+    assert "2 seed(s): intervals are over seeds" in ended.err
+    assert "Does training where layers need it help? At equal FLOPs, " in ended.out
+    assert "over 2 seeds" in ended.out
+    with Run.open(folder) as run:
+        rows, notes = run.store.scores(), [note.text for note in run.store.notes("growth")]
+    _check_rows(rows)
+    _check_budgets(folder)
+    assert any("not counted as a cost of the schedule importance" in note for note in notes)
+    assert read_schedule(folder / "importance.yaml").phases[-1].trains == (1, 2, 3)
+
+    # Killed in the middle of a training: one model is gone, and what remains of it is a claim without a checkpoint.
+    lost = folder / "ramp" / "seed-1"
+    for path in sorted((lost / "model").iterdir()):
+        path.unlink()
+    times = {path: path.stat().st_mtime_ns for path in folder.glob(f"**/model/{FILE}")}
+    again = layerwise(*command)
+    assert again.code == 0, again.err
+    assert next(line for line in again.err.splitlines() if "steps in" in line).startswith("ramp/1: ")
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+    with Run.open(folder) as run:
+        unchanged = ("rates", "schedule", "held_out")
+        assert [row for row in run.store.scores() if row.measure in unchanged] == [
+            row for row in rows if row.measure in unchanged
+        ]
+
+
+def _check_rows(rows: list[Score]) -> None:
+    pairs = {(row.subject, row.task) for row in rows if row.measure == "growth" and row.metric == "difference"}
+    others = [arm for arm in ARMS if arm != "uniform"]
+    assert {(f"{arm} - uniform", terms) for arm in others for terms in ("tokens", "flops")} <= pairs
+    assert {(f"importance - {control}", "flops") for control in ("permuted", "reversed", "random")} <= pairs
+    assert {row.subject for row in rows if row.measure == "rates"} == {"uniform", "published", "importance"}
+    assert sum(row.metric == "chosen" for row in rows) == 3
+    for arm in ("uniform", "published", "importance"):
+        tried = [row for row in rows if (row.measure, row.subject, row.metric) == ("rates", arm, "nll")]
+        assert 3 <= len(tried) <= 6, "the better of two rates is at an end, so that a third is tried, and perhaps more"
+    lengths = {row.subject for row in rows if row.measure == "held_out" and row.subject.startswith("uniform@")}
+    assert any(subject.startswith("uniform@0.8") for subject in lengths)
+    assert {row.subject for row in rows if row.measure == "schedule"} == set(ARMS)
+    skipped = [row for row in rows if (row.measure, row.metric) == ("importance", "skip")]
+    assert {row.subject for row in skipped} == {str(layer) for layer in range(DEPTH)}
+    assert not [row for row in rows if str(FIRST_SWEEP_SEED) in row.subject], "the pilot is no arm"
+
+
+def _check_budgets(folder: Path) -> None:
+    """Every arm's operations are within 1 % of uniform's with the same seed."""
+    for seed in (0, 1):
+        whole = record(folder, "uniform", seed).figures["flops"]
+        spent = {arm: record(folder, arm, seed).figures["flops"] / whole for arm in ARMS}
+        assert all(abs(share - 1) <= 0.01 for share in spent.values()), spent
+
+
+@pytest.mark.slow
+def test_a_trained_model_is_taken_to_a_new_domain_without_stacking(
+    checkpoint: Path, texts: Path, tmp_path: Path, planted: None
+) -> None:
+    folder = tmp_path / "study"
+    ended = layerwise(
+        *STUDY[:-1], "1", "--steps", "40", "--model", checkpoint, "--text", texts, "--run", folder, "--arms",
+        "importance,permuted,stacking",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "stacking is left out: its layers would grow in over weights that are trained already" in ended.err
+    assert "from its own weights" in ended.err
+    assert not (folder / "stacking").exists()
+    rates = {
+        arm: record(folder, arm).recipe["settings"]["learning_rate"] for arm in ("uniform", "importance", "permuted")
+    }
+    assert rates["importance"] == rates["permuted"]
+
+
+@pytest.mark.slow
+def test_a_study_without_importance_goes_on_without_its_controls(config: Path, texts: Path, tmp_path: Path) -> None:
+    """After a step or two of training no layer has an effect of a tenth of a nat that could be detected."""
+    folder = tmp_path / "study"
+    ended = layerwise(
+        "study", "growth", "--model", config, "--text", texts, "--run", folder, "--steps", "8", "--batch-size", "4",
+        "--max-length", "16", "--evals", "1", "--device", "cpu", "--learning-rates", "1e-6", "--seeds", "1", "--arms",
+        "importance,permuted,ramp",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "importance and its controls are left out: no layer has an effect" in ended.err
+    assert not (folder / "importance").exists()
+    assert (folder / "ramp" / "seed-0" / "model" / FILE).is_file()
+
+
+@pytest.mark.slow
+def test_importance_is_measured_again_where_another_rate_is_the_best(
+    config: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = tuple(Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2))
+    asked: list[object] = []
+    monkeypatch.setattr(importance, "measured_importance", lambda *args, **options: asked.append(args) or found)
+    folder = tmp_path / "study"
+    once = ("study", "growth", "--model", config, "--text", texts, "--run", folder, "--steps", "40",
+            "--batch-size", "4", "--max-length", "16", "--evals", "1", "--device", "cpu", "--seeds", "1",
+            "--arms", "importance", "--learning-rates")  # fmt: skip
+    for rate, times in (("1e-3", 1), ("1e-3", 1), ("4e-3", 2)):
+        if times == 2:  # as a study that was stopped before its arms
+            shutil.rmtree(folder / "importance")
+            for place in folder.glob("uniform*"):
+                shutil.rmtree(place)
+        ended = layerwise(*once, rate)
+        assert ended.code == 0, ended.err
+        assert len(asked) == times
+    with Run.open(folder) as run:
+        assert [row.value for row in run.store.scores("importance", metric="learning_rate")] == [4e-3]

@@ -1,0 +1,112 @@
+"""The study of layer weights: its arms differ in one thing each, and its rows say what was planted and no more."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from layerwise.data.text.wordpiece import train_wordpiece
+from layerwise.experiments.layer_weights_study import arms as study
+from layerwise.measure.cost.overhead import Overhead
+from layerwise.results.rows import Score
+from layerwise.train.pretrain.recipe import new_model, pretraining_recipe
+
+TOKENIZER = train_wordpiece(["The cat saw the dog."] * 10, vocabulary=270)
+
+
+def models(measure: str, task: str, metric: str, **arms: list[float]) -> list[Score]:
+    """Rows of models: the seeds' values of each arm, and the arm's own row, which is not to be counted."""
+    names = {arm: arm.replace("_", "-") for arm in arms}
+    rows = [
+        Score(measure, f"{names[arm]}/{seed}", task, metric, value)
+        for arm, values in arms.items()
+        for seed, value in enumerate(values)
+    ]
+    return rows + [Score(measure, names[arm], task, metric, 99.0) for arm in arms]
+
+
+LTG = [3.0, 3.4, 3.2, 3.1]
+LOSSES = models("masked_lm", "test", "nll", ltg=LTG, elc=[x - 0.1 for x in LTG], elc_seconds=[x + 0.2 for x in LTG])
+
+
+def found(rows: list[Score]) -> dict[tuple[str, str], Score]:
+    return {(row.subject, row.task): row for row in study.difference_rows(rows)}
+
+
+def test_differences_are_paired_by_seed_and_told_on_their_terms() -> None:
+    rows = found(LOSSES)
+    assert {key: round(row.value, 6) for key, row in rows.items()} == {
+        ("elc - ltg", "masked_lm tokens"): -0.1,
+        ("elc - ltg", "masked_lm seconds"): 0.2,
+    }
+    assert all(row.p is not None and row.p < 1e-6 for row in rows.values())
+
+
+def test_p_are_corrected_over_the_arms_of_a_question() -> None:
+    rng = np.random.default_rng(0)
+    noisy = {arm: list(3.0 + rng.normal(0, 0.1, 4)) for arm in ("ltg", "elc", "zero", "denseformer")}
+    rows = study.difference_rows(models("masked_lm", "test", "nll", **noisy))
+    assert len(rows) == 3
+    least = min(rows, key=lambda row: row.p or 1.0)
+    assert least.p_adjusted == pytest.approx(min(1.0, 3 * (least.p or 1.0)))
+    assert all((row.p_adjusted or 0.0) >= (row.p or 0.0) for row in rows)
+    assert all(row.mde is not None and row.mde > 0 for row in rows)
+
+
+def test_tasks_of_a_kind_are_averaged_within_a_model_and_fine_tunings_left_alone() -> None:
+    rows = models("msgs-ours", "control a", "mcc", ltg=[0.2, 0.4], elc_kept=[0.4, 0.6])
+    rows += models("msgs-ours", "control b", "mcc", ltg=[0.0, 0.0], elc_kept=[1.0, 1.0])
+    rows += [Score("msgs-ours", "ltg/0.0", "control a", "mcc", 7.0), Score("msgs-ours", "ltg/0", "control a", "x", 7.0)]
+    assert {key: round(row.value, 6) for key, row in found(rows).items()} == {
+        ("elc-kept - ltg", "control tasks tokens"): round(0.7 - 0.1, 6)
+    }
+
+
+def test_learned_weights_are_judged_against_the_same_unlearned() -> None:
+    rows = found(
+        models("masked_lm", "test", "nll", ltg=LTG, elc=[x - 0.1 for x in LTG], elc_frozen=[x + 0.2 for x in LTG])
+    )
+    assert {subject: round(row.value, 6) for (subject, _), row in rows.items()} == {
+        "elc - ltg": -0.1, "elc-frozen - ltg": 0.2, "elc - elc-frozen": -0.3,
+    }  # fmt: skip
+    own = rows["elc - elc-frozen", "masked_lm tokens"]
+    assert own.p_adjusted == own.p, "it is a question of its own"
+
+
+def test_without_a_backbone_nothing_is_compared() -> None:
+    assert study.difference_rows(models("masked_lm", "test", "nll", elc=[1.0, 2.0], zero=[1.0, 2.0])) == []
+
+
+def test_costs_are_ratios_within_rounds() -> None:
+    slow = np.array([1.0, 4.0, 1.0, 9.0, 2.0, 1.0])
+    rows = study.cost_rows({"ltg": Overhead(slow, slow, 100), "elc": Overhead(1.25 * slow, 1.5 * slow, 110)})
+    assert {row.task: row.value for row in rows} == pytest.approx(
+        {"training step": 1.25, "forward pass": 1.5, "memory of a step": 1.1}
+    )
+    assert {(row.subject, row.metric) for row in rows} == {("elc - ltg", "ratio")}
+
+
+def test_arms_differ_from_their_kind_in_one_thing() -> None:
+    arms = {each.arm: each for each in study.arms("tiny", steps=40)}
+    assert list(arms) == ["ltg", "elc", "zero", "elc-identity", "elc-frozen", "denseformer"]
+
+    def differences(one: str, other: str) -> set[str]:
+        left, right = asdict(arms[one]), asdict(arms[other])
+        return {name for name in left if left[name] != right[name]}
+
+    assert differences("elc", "ltg") == {"arm", "variant"} == differences("denseformer", "ltg")
+    assert differences("elc-identity", "elc") == {"arm", "initialisation"}
+    assert differences("elc-frozen", "elc") == {"arm", "frozen_layer_weights"}
+
+
+def test_equal_seconds_are_fewer_steps_of_a_slower_arm() -> None:
+    later = study.at_equal_seconds(pretraining_recipe("tiny", "elc", steps=100), 1.25)
+    assert (later.arm, later.steps) == ("elc-seconds", 80)
+
+
+def test_held_weights_are_all_that_is_held() -> None:
+    model = new_model(pretraining_recipe("tiny", "elc", arm="elc-frozen", frozen_layer_weights=True), TOKENIZER)
+    held = {name for name, each in model.named_parameters() if not each.requires_grad}
+    assert held == {name for name, _ in model.named_parameters() if name.endswith(".scalars")} != set()

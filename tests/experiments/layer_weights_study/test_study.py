@@ -1,0 +1,111 @@
+"""`layerwise study layer-weights` from beginning to end, on few words: every question has its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from cli.command import layerwise, refused
+from layerwise.data.suites import generated_pairs
+from layerwise.data.suites.generated_msgs import Sizes
+from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.files import read_experiment, to_yaml
+from layerwise.experiments.layer_weights_study import arms
+from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
+from layerwise.experiments.layer_weights_study.run import REWIRED
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.verbs import study_layer_weights
+from layerwise.results import Run
+
+WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("texts") / "words.txt"
+    documents = ["\n".join(WORDS[(n + k) % 4] for k in range(30 + n)) for n in range(30)]
+    path.write_text("\n<|endoftext|>\n".join(documents) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def few_examples() -> Iterator[None]:
+    """One pair of each of three paradigms, and a handful of mixed signals."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arms, "PAIRS", 1)
+        patch.setattr(arms, "SIZES", Sizes(16, 8, 8))
+        patch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 3)))
+        yield
+
+
+def test_a_study_that_there_is_not() -> None:
+    assert "layer-weights" in refused("study", "layer-wieghts")
+
+
+def test_several_processes_are_refused(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "start it without torchrun" in refused("study", "layer-weights", "--text", texts)
+
+
+def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = LayerWeightsStudy(text=texts, steps=2, batch_size=8, seeds=2, device="cpu")
+    (tmp_path / "study.yaml").write_text(to_yaml(study))
+    assert read_experiment(tmp_path / "study.yaml") == study
+    shown = layerwise("run", tmp_path / "study.yaml", "--dry-run")
+    command = ("study", "layer-weights", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")
+    ended = layerwise(*command, "--device", "cpu", "--dry-run")
+    assert (ended.code, ended.out) == (0, shown.out), ended.err
+    assert "ltg, elc, zero, elc-identity, elc-frozen, denseformer; 2 seeds each, 2 steps" in ended.out
+    assert "cost: 12 trainings of at most 512 tokens, 6,144 together" in ended.out
+    assert [path.name for path in tmp_path.iterdir()] == ["study.yaml"]
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: None) -> None:
+    folder = tmp_path / "run"
+    command = ("study", "layer-weights", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")
+    ended = layerwise(*command, "--device", "cpu", "--run", folder)
+    assert ended.code == 0, ended.err
+    with Run.open(folder) as run:
+        rows = run.store.scores("study")
+        agreement = run.store.scores("seed_agreement")
+    answered = {(row.subject, row.task) for row in rows}
+    others = ("elc", "zero", "elc-identity", "elc-frozen", "denseformer")
+    for task in ("training step", "forward pass", "memory of a step"):
+        assert {subject for subject, of in answered if of == task} == {f"{arm} - ltg" for arm in others}
+    for task in ("masked_lm tokens", "pairs tokens"):
+        assert {subject for subject, of in answered if of == task} == {
+            "elc - elc-frozen",
+            *(f"{arm} - ltg" for arm in others),
+        }
+    for task in ("control tasks tokens", "linguistic generalisation tokens"):
+        assert {subject for subject, of in answered if of == task} == {
+            "elc - elc-kept",
+            *(f"{arm} - ltg" for arm in ("elc", "ltg-rewired", "elc-kept")),
+        }
+    assert {("elc - ltg", "masked_lm seconds"), ("elc - ltg", "pairs seconds")} <= answered
+    assert {row.subject for row in agreement} == {"elc", "zero", "elc-identity", "denseformer"}
+    assert "elc against ltg" in ended.out or "elc worth it against ltg" in ended.out
+
+    result = study_layer_weights(
+        texts, steps=2, batch_size=8, seeds=2, device="cpu", run=folder, reporter=Silent()
+    )  # fmt: skip
+    assert len(result.table("study")) == len(rows)
+    assert result.summary == "\n".join(ended.out.splitlines()[:-1])
+
+
+def test_overwrite_discards_the_models_that_were_made_from_others(texts: Path, tmp_path: Path) -> None:
+    """A copy with layer weights of a model that is discarded is not one of the model that takes its place."""
+    config = LayerWeightsStudy(text=texts, steps=2, batch_size=8, device="cpu")
+    prepared = config.prepare(Silent(), Inputs())
+    for folder in (tmp_path / REWIRED / "ltg-0", tmp_path / "ltg" / "seed-0"):
+        folder.mkdir(parents=True)
+    prepared.discard(tmp_path)
+    assert not list(tmp_path.glob("*/*"))

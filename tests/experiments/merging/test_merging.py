@@ -1,0 +1,71 @@
+"""`layerwise merge`: which models are merged, what they are compared with, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import layerwise as library
+from cli.command import layerwise, refused
+from experiments.merging.trained_vit import save_vit
+from layerwise.data.vision.digits import digits
+from layerwise.experiments.files import experiment_of, read_experiment
+from layerwise.experiments.merging.config import Merging
+from layerwise.experiments.reporter import Silent
+from layerwise.results import Run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two models of one arm, as a training on digits would have left them."""
+    home, data = tmp_path_factory.mktemp("trained"), digits().digest
+    one, two = (save_vit(home / str(seed), seed, "arm", data=data) for seed in (0, 1))
+    return one, two
+
+
+def test_two_models_are_judged_into_a_run_with_a_report(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    ended = layerwise("merge", *trained, "--draws", "3", "--run", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert f"arm:\n  a  {trained[0]}\n  b  {trained[1]}" in ended.err
+    assert "merged" in ended.out
+    assert (tmp_path / "run" / "report.html").is_file()
+    with Run.open(tmp_path / "run") as run:
+        tasks = {score.task for score in run.store.scores("merging")}
+        drawn = run.store.scores("merges")
+    assert {"members sequential", "merged own-depth", "merged random", "ensemble random"} <= tasks
+    assert {score.metric for score in drawn} == {"accuracy.own-depth", "accuracy.random"}
+    assert all(score.task.startswith(("a:", "b:")) for score in drawn)
+
+
+def test_models_that_do_not_belong_together_are_refused(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    stranger = save_vit(tmp_path / "stranger", 2, "arm", base="another")
+    assert "are of different base" in refused("merge", trained[0], stranger)
+    other = save_vit(tmp_path / "other", 2, "arm", data="other splits")
+    assert "its test examples may have been learned from" in refused("merge", trained[0], other)
+    unlike = save_vit(tmp_path / "unlike", 2, "another-arm")
+    assert "found 1 of arm, 1 of another-arm" in refused("merge", trained[0], unlike)
+    assert "did you mean arm" in refused("merge", *trained, "--arm", "arn")
+
+
+def test_the_cost_is_printed_and_nothing_is_computed(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    ended = layerwise("merge", *trained, "--draws", "3", "--run", tmp_path / "run", "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "2 models of 1 arm: 6 merged models, each evaluated on" in ended.out
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_python_and_the_command_line_are_one(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    result = library.merge(trained, draws=2, limit=None, run=tmp_path / "run", reporter=Silent())
+    table = result.table("merging")
+    assert set(table["subject"]) == {"arm"}
+    places = tuple(map(str, trained))
+    assert read_experiment(tmp_path / "run") == Merging(models=places, draws=2, run=tmp_path / "run")
+    content = {"experiment": "merge", "models": list(places), "draws": 2}
+    assert experiment_of(content, "file") == Merging(models=places, draws=2)
+    with Run.open(tmp_path / "run") as run:
+        rows = run.store.scores()
+    again = layerwise("merge", *trained, "--draws", "2", "--run", tmp_path / "run", "--quiet")
+    assert again.code == 0, again.err
+    with Run.open(tmp_path / "run") as run:
+        assert run.store.scores() == rows

@@ -1,0 +1,236 @@
+"""`layerwise train elc` as a user meets it: what it leaves, that it goes on where it was, and what it refuses."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+from transformers import AutoModelForMaskedLM, PreTrainedTokenizerFast
+
+from cli.command import Ended, layerwise, refused
+from data import babylm
+from layerwise.data.suites import generated_pairs
+from layerwise.data.text.corpus import read_corpus
+from layerwise.data.text.segments import encode
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.data.text.wordpiece import NEEDED, train_wordpiece
+from layerwise.errors import OptionError
+from layerwise.experiments.files import read_experiment, to_yaml
+from layerwise.experiments.pretraining import run as module
+from layerwise.experiments.pretraining.config import ElcPretraining, PretrainingExperiment
+from layerwise.experiments.pretraining.run import recipes
+from layerwise.experiments.pretraining.trainings import FAMILY
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.verbs import train_elc
+from layerwise.models import VARIANTS
+from layerwise.results import Run
+from layerwise.train.pretrain.recipe import PRESETS
+
+WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
+SHORT = ("--steps", "3", "--batch-size", "8", "--evals", "1", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty documents in one file, of which the last holds no word."""
+    folder = tmp_path_factory.mktemp("texts")
+    documents = ["\n".join(WORDS[(n + k) % 4] for k in range(30 + n)) for n in range(30)]
+    (folder / "words.txt").write_text("\n<|endoftext|>\n".join(documents) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def few_pairs(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """One pair of each of three paradigms in place of a hundred of all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PAIRS", 1)
+        patch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 3)))
+        yield
+
+
+@pytest.fixture(scope="module")
+def pretrained(texts: Path, few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+    folder = tmp_path_factory.mktemp("runs") / "elc"
+    ended = layerwise("train", "elc", "--text", texts, *SHORT, "--run", folder)
+    assert ended.code == 0, ended.err
+    return folder, ended
+
+
+def test_it_says_what_it_read_and_what_became_of_it(pretrained: tuple[Path, Ended]) -> None:
+    folder, ended = pretrained
+    assert "24 documents for training, 3 for validation, 3 for the report" in ended.err
+    assert "ltg, elc; 1 seed each, 3 steps" in ended.err
+    assert "elc/0: 3 steps in" in ended.err
+    assert "pairs (generated pairs" in ended.out
+    assert ended.out.splitlines()[-1] == f"report: {folder}/report.html"
+
+
+def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
+    folder, _ = pretrained
+    for arm in ("ltg", "elc"):
+        assert AutoModelForMaskedLM.from_pretrained(folder / arm / "seed-0" / "model").config.variant == arm
+    with Run.open(folder) as run:
+        subjects = {measure: {row.subject for row in run.store.scores(measure)} for measure in ("masked_lm", "pairs")}
+        assert subjects == {"masked_lm": {"ltg", "elc", "ltg/0", "elc/0"}, "pairs": {"ltg", "elc", "ltg/0", "elc/0"}}
+        assert {row.subject for row in run.store.scores("alpha")} == {"elc/0"}
+        metrics = {row.metric for row in run.store.scores("training", task="all") if row.subject == "elc/0"}
+        assert {"tokens", "parameters", "step_seconds", "peak_bytes", "latency_seconds", "seconds"} <= metrics
+        assert run.manifest.families == (FAMILY,)
+
+
+def test_the_same_command_computes_nothing_again(
+    pretrained: tuple[Path, Ended], texts: Path, few_pairs: object
+) -> None:
+    folder, _ = pretrained
+    times = {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")}
+    with Run.open(folder) as run:
+        before = run.store.scores()
+    assert layerwise("train", "elc", "--text", texts, *SHORT, "--run", folder).code == 0
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")} == times
+    with Run.open(folder) as run:
+        assert run.store.scores() == before
+
+
+def test_an_initialisation_names_the_arm() -> None:
+    made = recipes(ElcPretraining(variants=("ltg", "elc"), initialisation="zero"))
+    assert [(each.arm, each.initialisation) for each in made] == [("ltg", None), ("elc-zero", "zero")]
+
+
+def test_options_replace_settings_of_the_recipe() -> None:
+    (made,) = recipes(
+        ElcPretraining(variants=("elc",), batch_size=8, gradient_accumulation=2, evals=3, steps=5, compile=True)
+    )
+    assert (made.batch_size, made.gradient_accumulation_steps, made.evals, made.steps, made.compiled) == (
+        8,
+        2,
+        3,
+        5,
+        True,
+    )
+
+
+def test_choices_are_those_of_the_package() -> None:
+    hint = get_type_hints(PretrainingExperiment)["size"]
+    assert set(get_args(hint)) == set(PRESETS)
+    assert set(ElcPretraining().variants) <= set(VARIANTS)
+
+
+# From a file, from Python, and as a dry run
+
+
+def test_a_file_is_the_command(pretrained: tuple[Path, Ended], texts: Path, tmp_path: Path) -> None:
+    folder, _ = pretrained
+    config = ElcPretraining(text=texts, steps=3, batch_size=8, evals=1, device="cpu", run=folder)
+    (tmp_path / "elc.yaml").write_text(to_yaml(config))
+    assert read_experiment(tmp_path / "elc.yaml") == config == read_experiment(folder)
+
+
+def test_a_dry_run_prints_the_cost_and_makes_no_folder(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = layerwise("train", "elc", "--text", texts, *SHORT, "--seeds", "2", "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "cost: 4 trainings of at most 768 tokens, 3,072 together" in ended.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_python_returns_the_rows(pretrained: tuple[Path, Ended], texts: Path, few_pairs: object) -> None:
+    folder, _ = pretrained
+    result = train_elc(texts, steps=3, batch_size=8, evals=1, device="cpu", run=folder, reporter=Silent())
+    assert result.folder == folder
+    assert set(result.table("masked_lm")["subject"]) == {"ltg", "elc", "ltg/0", "elc/0"}
+    with pytest.raises(OptionError, match="there is no option 'batchsize'; did you mean batch_size"):
+        train_elc(texts, batchsize=8)
+
+
+# Texts of one's own to hold out
+
+
+@pytest.fixture(scope="module")
+def distributed(few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], Path, Ended]:
+    """BabyLM as it is distributed, and a training on it."""
+    root = tmp_path_factory.mktemp("babylm")
+    folders = babylm.write(root, "2023", train=120, held_out=40)
+    ended = layerwise(
+        "train", "elc", "--text", folders["train"], "--validation", folders["dev"], "--test", folders["test"],
+        "--variants", "elc", "--vocabulary", "300", *SHORT, "--run", root / "run",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    return folders, root / "run", ended
+
+
+def test_babylm_is_pretrained_on_as_it_is_distributed(distributed: tuple[dict[str, Path], Path, Ended]) -> None:
+    folders, run, ended = distributed
+    looked, reported = (len(read_corpus(folders[split]).documents) for split in ("dev", "test"))
+    assert f"babylm_10M: 6 documents for training, {looked} for validation, {reported} for the report" in ended.err
+    assert "note:" not in ended.err
+    place = run / "elc" / "seed-0" / "model"
+    whole = encode(load_tokenizer(str(place)), read_corpus(folders["train"]).documents)
+    assert f"{len(whole.ids):,} tokens to train on" in ended.err
+
+
+@pytest.mark.slow
+def test_layer_weights_are_cut_on_what_the_training_held_out(
+    distributed: tuple[dict[str, Path], Path, Ended], tmp_path: Path
+) -> None:
+    folders, run, _ = distributed
+    place = run / "elc" / "seed-0" / "model"
+    command = ("layer-weights", place, "--text", folders["train"], "--limit", "8", "--run", tmp_path / "edges")
+    assert "Give the --text, --validation, --test and --seed of its training" in refused(*command)
+    ended = layerwise(*command, "--validation", folders["dev"], "--test", folders["test"])
+    assert ended.code == 0, ended.err
+
+
+def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
+    folders = babylm.write(tmp_path / "all", train=40, held_out=20)
+    said = refused("train", "elc", "--text", tmp_path / "all", "--validation", folders["dev"])
+    assert "6 .train, 6 .test), and all would be trained on: give the folder of the .train files as --text" in said
+    assert "give it, --text PATH" in refused("train", "elc", "--validation", folders["dev"])
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--size", "smal"), "did you mean small?"),
+        (("--variants", "ltg,denseformr"), "did you mean denseformer"),
+        (("--initialisation", "biazed"), "did you mean biased"),
+        (("--model", "demo"), "--model"),
+        (("--epochs", "2", "--steps", "2"), "give one of them"),
+        (("--steps", "2", "--batch-size", "6"), "no whole quarter"),
+        (("--variants", ","), "--variants names nothing"),
+        (("--variants", "ltg", "--initialisation", "zero"), "does nothing here: layer weights read it"),
+        (("--tokenizer", "x", "--vocabulary", "300"), "x is one already; leave one of them out"),
+        (("--tokenizer", "/nowhere"), "no tokenizer could be loaded from /nowhere"),
+    ],
+)
+def test_what_cannot_be_is_refused(texts: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    run = tmp_path / "run"
+    assert said in refused("train", "elc", "--text", texts, "--run", run, *options)
+    assert not run.exists()
+
+
+def test_a_tokenizer_without_a_mask_is_refused_by_name(texts: Path, tmp_path: Path) -> None:
+    core = train_wordpiece(WORDS * 10, vocabulary=280).backend_tokenizer
+    lacking = {role: text for role, text in NEEDED.items() if role != "mask_token"}
+    PreTrainedTokenizerFast(tokenizer_object=core, **lacking).save_pretrained(tmp_path)
+    said = refused("train", "elc", "--text", texts, "--tokenizer", tmp_path)
+    assert f"the tokenizer {tmp_path} has no mask_token (usually [MASK])" in said
+
+
+def test_texts_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    assert "holds no text file" in refused("train", "elc", "--text", tmp_path)
+    (tmp_path / "blank.txt").write_text(" \n")
+    assert "blank.txt is empty" in refused("train", "elc", "--text", tmp_path)
+
+
+def test_a_text_smaller_than_a_batch_is_refused_with_figures(texts: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    said = refused("train", "elc", "--text", texts, "--batch-size", "4096", "--run", run)
+    assert not run.exists()
+    assert "fewer than one batch of 4,096" in said

@@ -1,0 +1,278 @@
+"""Assessments: every model surveyed once, whatever stops it, and the rows that come of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import tiny_llama
+from layerwise.data.splits import Splits
+from layerwise.data.vision.digits import digits
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.robustness.assessment import assess, discard_surveys
+from layerwise.experiments.training_runs import training_rows
+from layerwise.experiments.trainings import TrainedModel
+from layerwise.measure.interventions.accuracy import evaluate
+from layerwise.measure.interventions.survey import EvaluationGrid, Survey
+from layerwise.measure.stats.statistics import wilson
+from layerwise.plan import Plan
+from layerwise.plan.samplers import SeededSampler, Shuffle
+from layerwise.results import Manifest, Run, Score
+from layerwise.results.training_record import LogEntry, TrainingRecord
+from layerwise.stack import load
+from layerwise.train import prediction
+from layerwise.train.load_trained import Trained
+from layerwise.train.methods.layershuffle import PredictionOptions
+from measure.planted_classifiers import Listed
+from train.pupils import tiny_vit
+
+SPLITS = digits(limit=30)
+DEPTH = 3
+QUESTIONS = EvaluationGrid(orders=3, draws=3)
+MANIFEST = Manifest(
+    model="m", revision=None, weight_hash="w", dtype="float32", device="cpu", corpus="digits", corpus_hash="c",
+    documents=30, tokens=30, window=1, families=("robustness",), tasks=(), seed=0, layers="l", command=(),
+)  # fmt: skip
+
+
+pytestmark = pytest.mark.usefixtures("flat")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    with Run.create(tmp_path / "run", MANIFEST) as run:
+        yield run
+
+
+class Shelf:
+    """Models by the names of their folders, and which of them were opened."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+
+    def __call__(self, folder: Path) -> Trained:
+        self.opened.append(folder.name)
+        stack = load(tiny_vit(seed=sum(map(ord, folder.name))))
+        asked = prediction.attach(stack, PredictionOptions()) if "predict" in folder.name else None
+        return Trained(stack, None, asked)
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+Ask = Callable[..., bool]
+
+
+@pytest.fixture
+def ask(run: Run, shelf: Shelf, tmp_path: Path) -> Ask:
+    """Assess models called by their labels, `arm/seed`, on the digits."""
+
+    def asked(
+        *labels: str,
+        grid: EvaluationGrid = QUESTIONS,
+        splits: Splits = SPLITS,
+        open_model: Any = shelf,
+        how: str = "",
+    ) -> bool:
+        return assess(trained_models(tmp_path, *labels), splits, grid, run, Silent(), open_model=open_model, how=how)
+
+    return asked
+
+
+def trained_models(place: Path, *labels: str) -> list[TrainedModel]:
+    parts = [(label, *label.split("/")) for label in labels]
+    return [
+        TrainedModel(arm, int(seed), place / label.replace("/", "-"), place / label.replace("/", "-"))
+        for label, arm, seed in parts
+    ]
+
+
+def scores(run: Run, measure: str) -> dict[tuple[str, str, str], Score]:
+    return {(row.subject, row.task, row.metric): row for row in run.store.scores(measure)}
+
+
+# Going on
+
+
+def test_what_was_surveyed_is_not_surveyed_again(ask: Ask, shelf: Shelf, run: Run) -> None:
+    assert ask("baseline/0", "layershuffle-predict/0")
+    assert sorted(set(shelf.opened)) == ["baseline-0", "layershuffle-predict-0"]
+    before = run.store.scores()
+    shelf.opened.clear()
+    assert not ask("baseline/0", "layershuffle-predict/0")
+    assert shelf.opened == []
+    assert run.store.scores() == before
+
+
+def test_a_stop_costs_the_model_in_work_and_no_other(ask: Ask, shelf: Shelf) -> None:
+    def stopping(folder: Path) -> Trained:
+        if folder.name == "sequential-0":
+            raise KeyboardInterrupt
+        return shelf(folder)
+
+    plain = EvaluationGrid(orders=3, draws=3, layers=False)
+    with pytest.raises(KeyboardInterrupt):
+        ask("baseline/0", "sequential/0", grid=plain, open_model=stopping)
+    assert ask("baseline/0", "sequential/0", grid=plain)
+    assert shelf.opened == ["baseline-0", "sequential-0"]
+
+
+def test_a_model_that_came_later_is_surveyed_alone(ask: Ask, shelf: Shelf, run: Run) -> None:
+    plain = EvaluationGrid(orders=3, draws=3, layers=False)
+    ask("baseline/0", grid=plain)
+    shelf.opened.clear()
+    ask("baseline/0", "baseline/1", grid=plain)
+    assert shelf.opened == ["baseline-1"]
+    assert ("baseline/1", "sequential", "accuracy") in scores(run, "robustness")
+
+
+@pytest.mark.parametrize(
+    "other", [EvaluationGrid(orders=4, draws=3), EvaluationGrid(orders=3, draws=3, seed=1)], ids=str
+)
+def test_other_questions_are_asked(ask: Ask, other: EvaluationGrid) -> None:
+    ask("baseline/0")
+    assert ask("baseline/0", grid=other)
+
+
+def test_other_data_are_asked_about(ask: Ask) -> None:
+    ask("baseline/0")
+    assert ask("baseline/0", splits=digits(limit=20))
+
+
+def test_what_is_discarded_is_asked_anew(ask: Ask, tmp_path: Path) -> None:
+    ask("baseline/0")
+    discard_surveys(trained_models(tmp_path, "baseline/0"))
+    assert ask("baseline/0")
+
+
+def test_umap_that_was_installed_since_is_used(ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "umap", None)
+        ask("baseline/0")
+        assert not scores(run, "embedding")
+        assert len(run.store.notes("embedding")) == 1
+        ask("baseline/0")
+    assert not scores(run, "embedding")
+    assert not ask("baseline/0")
+    assert scores(run, "embedding")
+    assert run.store.notes("embedding") == []
+
+
+# The rows
+
+
+def test_the_rows_of_two_arms(ask: Ask, run: Run, shelf: Shelf) -> None:
+    ask("baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1")
+    found = scores(run, "robustness")
+    assert found["model", "all", "accuracy@chance"].value == 0.1
+    assert found["model", "all", "classes"].value == 10
+    stack = shelf(Path("layershuffle-1")).stack
+    expected = evaluate(stack, Plan.parse("1"), SPLITS.test, SPLITS.collate)
+    assert found["layershuffle/1", "kept 1 even sequential", "accuracy"].value == expected.accuracy
+    assert found["layershuffle/1", "kept 1 even sequential", "nll"].value == pytest.approx(expected.mean_nll)
+    assert ("layershuffle", "random", "accuracy_above@baseline") in found
+    assert len(scores(run, "orders")) == 4 * len({task for _, task, _ in scores(run, "orders")}) * 2
+    assert {row.task for row in run.store.scores("branches")} == {"baseline", "layershuffle"}
+    assert {row.task for row in run.store.scores("contribution")} == {"baseline", "layershuffle"}
+    assert {row.task for row in run.store.scores("embedding")} == {"baseline", "layershuffle"}
+
+
+def test_models_refined_at_one_depth_are_one_arm_and_asked_nothing_else(ask: Ask, run: Run) -> None:
+    ask("baseline/0", "retrained-2/0", "retrained-1/0")
+    tasks = {task for subject, task, _ in scores(run, "robustness") if subject == "retrained"}
+    assert tasks == {"kept 2 even sequential", "kept 2 even random", "kept 1 even sequential"}
+    assert not [key for key in scores(run, "orders") if key[0].startswith("retrained")]
+    for measure in ("contribution", "branches", "embedding"):
+        assert {row.task for row in run.store.scores(measure)} == {"baseline"}
+
+
+def test_texts_lead_with_their_loss(run: Run, tmp_path: Path) -> None:
+    ids = torch.randint(3, 97, (8, 9), generator=torch.Generator().manual_seed(0))
+    texts = Listed([{"input_ids": row, "labels": row} for row in ids])
+    splits = Splits("texts", "t" * 64, texts, texts, texts)
+    opened = lambda folder: Trained(load(tiny_llama(DEPTH)), None)  # noqa: E731
+    assess(trained_models(tmp_path, "llama/0"), splits, QUESTIONS, run, Silent(), open_model=opened)
+    found = scores(run, "robustness")
+    assert found["model", "all", "leads"].value == 0
+    assert found["llama/0", "sequential", "nll"].tokens == 64
+    assert not [key for key in found if key[2] == "accuracy_top5"]
+
+
+def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shelf) -> None:
+    ask("layershuffle-predict/0", "layershuffle-predict/1", "baseline/0")
+    model = shelf(Path("layershuffle-predict-0"))
+    assert model.prediction is not None
+    draws = SeededSampler(Shuffle(), DEPTH, 0, stream="position")
+    right = dict.fromkeys(range(DEPTH), 0)
+    with torch.inference_mode():
+        for batch in range(3):  # 30 images in 3 batches of 10
+            images = SPLITS.collate([SPLITS.test[index] for index in range(10 * batch, 10 * batch + 10)])
+            with model.stack.under(draws.at(batch)):
+                model.stack.model(images["pixel_values"])
+            for place, logits in model.prediction.predicted:
+                right[place] += int((logits.argmax(-1) == place).sum())
+    found = scores(run, "position")
+    for place, hits in right.items():
+        row = found["layershuffle-predict/0", str(place), "accuracy"]
+        share = wilson(hits, 30)
+        assert (row.value, row.low, row.high) == pytest.approx((hits / 30, float(share.low), float(share.high)))
+    assert found["layershuffle-predict/0", "all", "accuracy"].value == pytest.approx(sum(right.values()) / 90)
+    both = [found[f"layershuffle-predict/{seed}", "all", "accuracy"].value for seed in range(2)]
+    assert found["layershuffle-predict", "all", "accuracy"].value == pytest.approx(np.mean(both))
+    assert found["layershuffle-predict", "all", "accuracy@chance"].value == pytest.approx(1 / 3)
+    assert not [key for key in found if key[0].startswith("baseline")]
+
+
+def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
+    """Of every kind one, and those that merging has written stay."""
+    run.store.replace_scores("contrast", [Score("contrast", "merging", "all", "loss", 0.1)])
+    ask(*(f"{arm}/{seed}" for arm in ("baseline", "layershuffle", "layershuffle-predict") for seed in range(2)))
+    found = scores(run, "contrast")
+    assert {(claim, metric) for claim, _, metric in found} == {
+        ("merging", "loss"), ("trained_order", "cost"), ("trained_order", "gain_above@baseline"),
+        ("collapse", "any_order"), ("collapse", "in_order"), ("places", "gain"), ("places", "any_order"),
+        ("positions", "short"), ("positions", "short@baseline"),
+    } | ({("pruning", "lost"), ("pruning", "lost@baseline"), ("pruning", "spared_above@baseline")}
+         if ("pruning", "all", "lost") in found else set())  # fmt: skip
+    robust = scores(run, "robustness")
+    told = scores(run, "position")["layershuffle-predict", "all", "accuracy"].value
+    assert found["positions", "all", "short"].value == pytest.approx(0.9999 - told)
+    collapsed = robust["baseline", "sequential", "accuracy"].value - robust["model", "all", "accuracy@chance"].value
+    assert found["collapse", "all", "in_order"].value == pytest.approx(collapsed)
+
+
+def test_a_survey_keeps_its_answers_batch_by_batch(ask: Ask, shelf: Shelf, tmp_path: Path) -> None:
+    ask("layershuffle-predict/0", "baseline/0", "layerdrop/0")
+    kept = {place.parent.name: Survey.read(place) for place in tmp_path.glob("*/survey-*.npz")}
+    assert {name: (bool(survey.positions), bool(survey.probed)) for name, survey in kept.items()} == {
+        "layershuffle-predict-0": (True, False), "baseline-0": (False, True), "layerdrop-0": (False, False),
+    }  # fmt: skip
+    assert kept["baseline-0"].probed[0].shape == (2, 3)
+    assert kept["baseline-0"].probed[0][1].tolist() == [10, 10, 10]
+
+
+def test_rows_of_a_training() -> None:
+    history = (LogEntry(5, "train", 2.0), LogEntry(10, "train", 1.5), LogEntry(10, "validation", 1.7))
+    pedigree = TrainingRecord("sequential", 1, "b", "d", "digits", {}, 10, 2.5, 320, 61.5, 10, history)
+    found = {(row.subject, row.task, row.metric): row.value for row in training_rows({"sequential/1": pedigree})}
+    assert found == {
+        ("sequential/1", "all", "steps"): 10, ("sequential/1", "all", "epochs"): 2.5,
+        ("sequential/1", "all", "examples"): 320, ("sequential/1", "all", "seconds"): 61.5,
+        ("sequential/1", "all", "best_step"): 10, ("sequential/1", "step 5", "train_loss"): 2.0,
+        ("sequential/1", "step 10", "train_loss"): 1.5, ("sequential/1", "step 10", "validation_loss"): 1.7,
+    }  # fmt: skip
+
+
+def test_a_survey_that_was_computed_otherwise_is_not_taken_for_this_one(ask: Ask, shelf: Shelf, tmp_path: Path) -> None:
+    assert ask("llama/0", how="float32 on cpu, 1 thread")
+    assert not ask("llama/0", how="float32 on cpu, 1 thread")
+    assert ask("llama/0", how="bfloat16 on cpu, 1 thread")
+    assert not ask("llama/0", how="float32 on cpu, 1 thread")

@@ -1,0 +1,96 @@
+"""The configurations of robust training and robustness refuse what cannot be before anything is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layerwise.errors import LayerwiseError
+from layerwise.experiments.files import experiment_of, read_experiment, to_yaml
+from layerwise.experiments.robustness.config import OTHER_TRAININGS, Robustness, RobustTraining
+from layerwise.plan.samplers import Drop, Shuffle
+from layerwise.train.methods import METHODS
+from layerwise.train.recipe import Settings
+
+
+def training(*methods: str, **options: Any) -> RobustTraining:
+    return RobustTraining(methods=methods, model="demo-vit", **options)
+
+
+def test_the_baseline_is_trained_beside_the_methods() -> None:
+    arms = [recipe.arm for recipe in training("layerdrop", "layershuffle").recipes(Settings(), 12)]
+    assert arms == ["baseline", "layerdrop", "layershuffle"]
+    alone = training("layerdrop", "retrained-3", baseline=False)
+    assert [recipe.arm for recipe in alone.recipes(Settings(), 12)] == ["layerdrop", "retrained-3"]
+    assert {recipe.arm for recipe in training("all").recipes(Settings(), 12)} == set(METHODS)
+
+
+def test_an_option_replaces_a_setting_of_the_recipe() -> None:
+    config = training(
+        "layershuffle-layerdrop", batch_size=8, gradient_accumulation=2, learning_rate=0.5, epochs=3.0, evals=4,
+        lr_schedule="cosine", augmentation="crop", precision="bfloat16", drop_rate=0.5, max_shift=2,
+        drop_sync="per-rank",
+    )  # fmt: skip
+    _, recipe = config.recipes(Settings(weight_decay=0.25), 12)
+    assert recipe.settings == Settings(
+        epochs=3.0, batch_size=8, gradient_accumulation_steps=2, learning_rate=0.5, schedule="cosine",
+        augmentation="crop", precision="bfloat16", evals=4, weight_decay=0.25,
+    )  # fmt: skip
+    assert (recipe.ranks, recipe.sampler) == ("per-rank", Drop(0.5, of=Shuffle(2)))
+
+
+@pytest.mark.parametrize(
+    ("methods", "options", "message"),
+    [
+        (("layershufle",), {}, "there is no way of training called 'layershufle'; did you mean layershuffle"),
+        (("layershuffle", "dropout"), {}, "there is no way of training called 'dropout'"),
+        (("elc",), {}, "layerwise train elc"),
+        (("growth", "layershuffle"), {}, "layerwise train growth"),
+        (("layershuffle",), {"drop_rate": 0.5}, "--drop-rate does nothing here: it is read by layerdrop"),
+        (("layerdrop",), {"max_shift": 2}, "--max-shift does nothing here"),
+        (("sequential",), {"drop_sync": "masked"}, "--drop-sync does nothing here"),
+        (("layershuffle",), {"prediction_token": "mean"}, "it is read by layershuffle-predict"),
+        (("layershuffle",), {"position_table": "shared"}, "it is read by layershuffle-position"),
+        (("baseline",), {"evals": 3}, "the baseline is validated once, at its end"),
+        (("layerdrop",), {"drop_rate": 2.0}, "is a probability from 0"),
+        (("baseline",), {"gradient_accumulation": 3}, "equal parts"),
+        (("baseline",), {"epochs": 0.0}, "write a number above 0"),
+        (("baseline",), {"set": ("report_to",)}, "--set takes NAME=VALUE"),
+    ],
+)
+def test_trainings_that_cannot_be_are_refused(methods: tuple[str, ...], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(LayerwiseError, match=message):
+        training(*methods, **options)
+
+
+def test_trainings_with_a_command_of_their_own_are_no_methods() -> None:
+    assert not set(OTHER_TRAININGS) & set(METHODS)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("model", {"seeds": 2}, "the trainings of demo-vit read it"),
+        ("demo-vit", {"dtype": "float64"}, "trained, and evaluated, in float32"),
+        ("run", {"tokenizer": "t"}, "a run was given, and its models are opened as they were trained"),
+        ("run", {"run": Path("other")}, "leave out --run other"),
+    ],
+)
+def test_options_that_nothing_reads_are_refused(
+    model: str, options: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()
+    Path("run/manifest.json").write_text("{}")
+    with pytest.raises(LayerwiseError, match=message):
+        Robustness(model=model, **options)
+
+
+def test_a_file_and_the_options_are_the_same_configuration(tmp_path: Path) -> None:
+    for config in (training("layershuffle", seeds=2, epochs=1.0), Robustness(model="demo-vit", orders=3)):
+        (tmp_path / "file.yaml").write_text(to_yaml(config))
+        assert read_experiment(tmp_path / "file.yaml") == config
+    content = {"experiment": "train robust", "methods": ["layershuffle"], "model": "demo-vit", "drop-sync": "shared"}
+    assert experiment_of(content, "file") == training("layershuffle")

@@ -1,0 +1,354 @@
+"""`layerwise train robust` as a user meets it: what it leaves, that it goes on where it was, and what it refuses."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForImageClassification
+
+import layerwise as library
+import layerwise.train
+from cli.command import Ended, layerwise, refused, start
+from cli.conftest import save_texts
+from cli.picture_models import save_images, save_vit
+from layerwise.experiments.reporter import Silent
+from layerwise.results import Run
+from layerwise.results.training_record import TrainingRecord
+from layerwise.stack import weight_hash
+from layerwise.train.methods import METHODS
+
+SHORT = ("--limit", "20", "--epochs", "1", "--batch-size", "10")
+DIGITS = ("--images", "digits", *SHORT)
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_vit(tmp_path_factory.mktemp("models") / "vit")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_images(tmp_path_factory.mktemp("images") / "shapes")
+
+
+@pytest.fixture(scope="module")
+def trained(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+    """A run of two seeds of two methods, and what the command said."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    ended = layerwise("train", "robust", "layershuffle", "--model", vit, *DIGITS, "--seeds", "2", "--run", folder)
+    assert ended.code == 0, ended.err
+    return folder, ended
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    """When each weight file, pedigree and survey was written."""
+    found = [*folder.glob("*/seed-*/model/*"), *folder.glob("*/seed-*/survey-*.npz")]
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in found}
+
+
+# What it leaves
+
+
+def test_it_says_where_every_arm_stands(trained: tuple[Path, Ended]) -> None:
+    folder, ended = trained
+    table = ended.out.splitlines()
+    assert table[0].startswith("accuracy (%); chance 10; above baseline")
+    assert [line.split()[0] for line in table[2:4]] == ["baseline", "layershuffle"]
+    assert table[-1] == f"report: {folder}/report.html"
+    assert "vit: 3 layers, float32, cpu" in ended.err
+    assert "digits: 20 to train, 20 to select, 20 to report" in ended.err
+    assert "2 methods of training, 2 seeds each" in ended.err
+    assert ended.err.count("2 steps in") == 4
+    assert "Writing model" not in ended.err
+
+
+def test_models_are_ordinary_folders_and_the_report_is_whole(trained: tuple[Path, Ended]) -> None:
+    folder, _ = trained
+    assert (folder / "report.html").read_text().endswith("</html>\n")
+    assert not list(folder.glob("*/seed-*/checkpoint-*"))
+    for arm in ("baseline", "layershuffle"):
+        for seed in range(2):
+            place = folder / arm / f"seed-{seed}" / "model"
+            with torch.inference_mode():
+                logits = AutoModelForImageClassification.from_pretrained(place)(torch.zeros(1, 1, 8, 8)).logits
+            assert logits.shape == (1, 10)
+            pedigree = TrainingRecord.read(place)
+            assert pedigree is not None
+            assert (pedigree.arm, pedigree.seed, pedigree.steps) == (arm, seed, 2)
+    with Run.open(folder) as run:
+        assert {row.subject for row in run.store.scores("training")} == {
+            "baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1",
+        }  # fmt: skip
+
+
+def test_the_same_command_trains_nothing_again(trained: tuple[Path, Ended], vit: Path) -> None:
+    folder, first = trained
+    before = stamps(folder)
+    again = layerwise("train", "robust", "layershuffle", "--model", vit, *DIGITS, "--seeds", "2", "--run", folder)
+    assert (again.code, again.out) == (0, first.out)
+    assert stamps(folder) == before
+
+
+def test_a_method_is_added_to_what_is_there(trained: tuple[Path, Ended], vit: Path) -> None:
+    folder, _ = trained
+    before = stamps(folder)
+    more = layerwise(
+        "train", "robust", "layerdrop", "--model", vit, *DIGITS, "--seeds", "1", "--run", folder, "--no-baseline"
+    )
+    assert more.code == 0, more.err
+    assert [line.split()[0] for line in more.out.splitlines()[2:5]] == ["baseline", "layershuffle", "layerdrop"]
+    assert {name: stamp for name, stamp in stamps(folder).items() if name in before} == before
+
+
+def test_another_recipe_in_the_same_folder_is_refused(trained: tuple[Path, Ended], vit: Path) -> None:
+    folder, _ = trained
+    before = stamps(folder)
+    other = ("--images", "digits", "--limit", "20", "--epochs", "1", "--batch-size", "5", "--run", folder)
+    assert "its batch_size is 10, and 5 was asked for" in refused("train", "robust", "baseline", "--model", vit, *other)
+    assert stamps(folder) == before
+
+
+def test_every_arm_is_looked_at_before_the_first_is_trained(vit: Path, tmp_path: Path) -> None:
+    command = ("--model", vit, "--no-baseline", "--seeds", "1", "--run", tmp_path / "run", "--images", "digits")
+    short = ("--limit", "20", "--epochs", "1", "--batch-size")
+    assert layerwise("train", "robust", "layershuffle", *command, *short, "10").code == 0
+    message = refused("train", "robust", "sequential,layershuffle", *command, *short, "5")
+    assert "layershuffle/seed-0 holds another training: its batch_size is 10, and 5 was asked for" in message
+    assert not (tmp_path / "run" / "sequential").exists()
+
+
+def test_without_a_folder_a_run_is_named_by_its_recipe_too(
+    vit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ("--model", vit, *DIGITS, "--seeds", "1", "--no-baseline", "--quiet")
+    runs = []
+    for method, more in (
+        ("baseline", ()), ("baseline", ()), ("sequential", ()), ("baseline", ("--learning-rate", "0.1")),
+        ("baseline", ("--set", "weight_decay=0.5")), ("baseline", ("--set", "dataloader_num_workers=0")),
+    ):  # fmt: skip
+        ended = layerwise("train", "robust", method, *command, *more)
+        assert ended.code == 0, ended.err
+        runs.append(ended.out.splitlines()[-1])
+    first, again, method, rate, decay, same = runs
+    assert first == again == method == same
+    assert len({first, rate, decay}) == 3
+    assert all(name.startswith("report: runs/vit-") for name in runs)
+
+
+def test_other_images_in_the_same_folder_are_refused(trained: tuple[Path, Ended], vit: Path) -> None:
+    folder, _ = trained
+    assert "--overwrite" in refused(
+        "train", "robust", "baseline", "--model", vit, "--images", "digits", "--run", folder
+    )
+
+
+@pytest.mark.slow
+def test_fresh_discards_models_and_rows(vit: Path, tmp_path: Path) -> None:
+    command = ("train", "robust", "baseline", "--model", vit, *DIGITS, "--run", tmp_path / "run")
+    assert layerwise(*command, "--seeds", "2").code == 0
+    before = stamps(tmp_path / "run")
+    ended = layerwise(*command, "--seeds", "1", "--overwrite", "--quiet")
+    assert ended.code == 0
+    assert ended.err == ""
+    after = stamps(tmp_path / "run")
+    assert not [name for name in after if "seed-1" in name]
+    assert not set(after.values()) & set(before.values())
+
+
+@pytest.mark.slow
+def test_all_methods(vit: Path, tmp_path: Path) -> None:
+    ended = layerwise("train", "robust", "all", "--model", vit, *DIGITS, "--seeds", "1", "--run", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert {path.name for path in (tmp_path / "run").iterdir() if path.is_dir()} == set(METHODS)
+    assert {line.split()[0] for line in ended.out.splitlines()[2:-1]} == set(METHODS)
+
+
+def test_demo_vit_needs_nothing_but_its_name(tmp_path: Path) -> None:
+    ended = layerwise(
+        "train", "robust", "layershuffle", "--model", "demo-vit", "--no-baseline", "--seeds", "1", "--limit", "20",
+        "--epochs", "1", "--run", tmp_path / "run",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "demo-vit: 12 layers" in ended.err
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.is_dir()] == ["layershuffle"]
+
+
+@pytest.mark.slow
+def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> None:
+    texts = save_texts(tmp_path / "texts")
+    ended = layerwise(
+        "train", "robust", "layershuffle", "--model", model, "--text", texts, "--max-length", "18", "--epochs", "1",
+        "--batch-size", "8", "--seeds", "1", "--run", tmp_path / "run",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("nats per token, lower is better")
+    place = tmp_path / "run" / "layershuffle" / "seed-0" / "model"
+    assert AutoModelForCausalLM.from_pretrained(place).config.num_hidden_layers == 4
+    assert (place / "tokenizer.json").is_file()
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--epochs", "0", "epochs is 0.0; write a number above 0"),
+        ("--learning-rate", "-1", "write a number above 0"),
+        ("--gradient-accumulation", "3", "equal parts"),
+        ("--augmentation", "flip", "--augmentation"),
+        ("--limit", "5", "one for each of the 10 classes"),
+        ("--set", "report_to", "--set takes NAME=VALUE"),
+    ],
+)
+def test_settings_that_no_training_can_have(vit: Path, tmp_path: Path, option: str, value: str, message: str) -> None:
+    given = (
+        "train",
+        "robust",
+        "baseline",
+        "--model",
+        vit,
+        "--images",
+        "digits",
+        "--run",
+        tmp_path / "run",
+        option,
+        value,
+    )
+    assert message in refused(*given)
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_that_do_not_fit_the_head(vit: Path, images: Path, tmp_path: Path) -> None:
+    command = ("train", "robust", "baseline", "--model", vit, "--images", images, "--run", tmp_path / "run",
+               "--epochs", "1", "--seeds", "1", "--batch-size", "10")  # fmt: skip
+    message = refused(*command)
+    assert "has 2 classes (circle, square), but the model's head has 10 outputs" in message
+    assert "--new-head" in message
+    assert not (tmp_path / "run").exists()
+    assert layerwise(*command, "--new-head").code == 0
+    config = AutoModelForImageClassification.from_pretrained(tmp_path / "run/baseline/seed-0/model").config
+    assert config.id2label == {0: "circle", 1: "square"}
+
+
+def test_images_that_cannot_be_read(tmp_path: Path) -> None:
+    vit = save_vit(tmp_path / "vit", classes=2)
+    images = save_images(tmp_path / "shapes")
+    (images / "circle" / "05.png").write_bytes(b"no image")
+    command = ("train", "robust", "baseline", "--model", vit, "--images", images, "--run", tmp_path / "run",
+               "--epochs", "1", "--seeds", "1", "--batch-size", "10")  # fmt: skip
+    message = refused(*command)
+    assert "05.png" in message
+    assert "skip" in message
+    assert not (tmp_path / "run").exists()
+    ended = layerwise(*command, "--on-bad-image", "skip")
+    assert ended.code == 0
+    assert "1 could not be read" in ended.err
+
+
+def test_the_wrong_kind_of_data(vit: Path, model: Path, texts: Path, images: Path) -> None:
+    assert "takes images: give --images" in refused("train", "robust", "baseline", "--model", vit, "--text", texts)
+    assert "takes text: give --text" in refused("train", "robust", "baseline", "--model", model, "--images", images)
+    both = ("--images", images, "--text", texts)
+    assert "--images and --text were both given" in refused("train", "robust", "baseline", "--model", vit, *both)
+    assert "images are needed: --images" in refused("train", "robust", "baseline", "--model", vit)
+    assert "a text is needed: --text" in refused("train", "robust", "baseline", "--model", model)
+    limited = ("--text", texts, "--limit", "5")
+    assert "--limit counts images" in refused("train", "robust", "baseline", "--model", model, *limited)
+
+
+def test_images_that_are_nowhere(vit: Path, tmp_path: Path) -> None:
+    missing = refused("train", "robust", "baseline", "--model", vit, "--images", tmp_path / "nowhere")
+    assert "there is no folder" in missing
+
+
+@pytest.mark.parametrize(
+    ("method", "message"), [("layershuffle", "layers from 2"), ("baseline", "of one layer has no order")]
+)
+def test_a_model_of_one_layer_has_no_order(tmp_path: Path, method: str, message: str) -> None:
+    vit = save_vit(tmp_path / "vit", depth=1)
+    assert message in refused(
+        "train", "robust", method, "--no-baseline", "--model", vit, *DIGITS, "--run", tmp_path / "run"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+# Stopped in the middle
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_carries_on(vit: Path, tmp_path: Path) -> None:
+    """The real command, killed twice; it ends with the models and the table of one left in peace."""
+    command = ("train", "robust", "layershuffle", "--model", vit, "--images", "digits", "--epochs", "8",
+               "--batch-size", "32", "--evals", "8", "--seeds", "1", "--quiet")  # fmt: skip
+    whole = layerwise(*command, "--run", tmp_path / "whole")
+    assert whole.code == 0
+    killed = tmp_path / "killed"
+    for arm in ("baseline", "layershuffle"):
+        process = start(*command, "--run", killed)
+        await_some(process, killed, f"{arm}/seed-0/checkpoint-*")
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert not (killed / "layershuffle" / "seed-0" / "model" / "training.json").exists()
+    ended = layerwise(*command, "--run", killed)
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines()[:-1] == whole.out.splitlines()[:-1]
+    for arm in ("baseline", "layershuffle"):
+        place = Path(arm, "seed-0", "model", "model.safetensors")
+        assert (killed / place).read_bytes() == (tmp_path / "whole" / place).read_bytes()
+
+
+def await_some(process: subprocess.Popen[str], folder: Path, pattern: str) -> None:
+    """Wait until the command has written a file like `pattern`."""
+    until = time.monotonic() + 120
+    while not list(folder.glob(pattern)):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+# From Python and from a file
+
+
+def test_the_cost_is_printed_and_nothing_is_trained(vit: Path, tmp_path: Path) -> None:
+    command = ("train", "robust", "layershuffle", "--model", vit, *DIGITS, "--seeds", "2", "--run", tmp_path / "run")
+    ended = layerwise(*command, "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "training takes 8 optimizer steps in all, forward and backward over 80 examples" in ended.out
+    assert f"run folder: {tmp_path / 'run'}" in ended.out
+    assert not (tmp_path / "run").exists()
+
+
+def test_python_and_a_run_folder_train_what_the_command_line_does(
+    trained: tuple[Path, Ended], vit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = trained
+    before = stamps(folder)
+    options = {"images": "digits", "limit": 20, "epochs": 1.0, "batch_size": 10, "seeds": 2, "run": folder}
+    result = library.train.layershuffle(vit, reporter=Silent(), **options)
+    assert set(result.table("training")["subject"]) >= {"baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1"}
+    assert layerwise("run", folder, "--quiet").code == 0
+    assert stamps(folder) == before
+    assert library.train.robust.__name__ == "train_robust"
+    with pytest.raises(AttributeError, match="nonsense"):
+        library.train.nonsense  # noqa: B018
+
+
+def test_an_opened_model_is_trained_and_stays_as_it_is(vit: Path, tmp_path: Path) -> None:
+    stack = library.load(vit)
+    before = weight_hash(stack.model)
+    library.train.robust(
+        stack, methods="baseline", images="digits", limit=20, batch_size=10, seeds=1, run=tmp_path / "run",
+        reporter=Silent(),
+    )  # fmt: skip
+    assert weight_hash(stack.model) == before
+    pedigree = TrainingRecord.read(tmp_path / "run/baseline/seed-0/model")
+    assert pedigree is not None
+    assert pedigree.base == before

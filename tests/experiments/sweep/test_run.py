@@ -1,0 +1,388 @@
+"""A sweep resumes every part where it was left, and computes nothing again that is complete."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from conftest import tiny_llama
+from experiments.store_faults import Killed, Writes
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.errors import MeasureError
+from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.provenance import folder_of
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.sweep import run as module
+from layerwise.experiments.sweep.config import Sweep
+from layerwise.experiments.sweep.run import PreparedSweep
+from layerwise.measure.interventions import sweep as sweep_module
+from layerwise.measure.language.evaluation_data import pieces, portion, tokenize
+from layerwise.plan import Plan
+from layerwise.results import Run
+from layerwise.stack import Stack, load
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+DEPTH = 4
+SWEEP = Sweep(model="tiny", families=("leave_one_out",), plan=("0 (1|2) 3",), max_length=24, batch_tokens=96)
+PLANS = {"0-3", "1-3", "0 2 3", "0 1 3", "0-2", "0 (1|2) 3"}
+BENCHMARK = """
+task: tiny_choice
+dataset_path: json
+dataset_kwargs:
+  data_files: {{test: {questions}}}
+  cache_dir: {cache}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}"
+doc_to_target: "{{{{gold}}}}"
+doc_to_choice: "{{{{choices}}}}"
+num_fewshot: 0
+metric_list:
+  - {{metric: acc, aggregation: mean, higher_is_better: true}}
+"""
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load(tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    texts = [f"text number {number}: " + "sphinx of black quartz " * (1 + number % 3) for number in range(9)]
+    return Corpus("texts", tuple(Document(f"{number}", text) for number, text in enumerate(texts)))
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> Counter[str]:
+    """How often each part is computed, and each layer run by the sweep."""
+    counted: Counter[str] = Counter()
+
+    def counting(name: str, work: Any) -> Any:
+        def run(*arguments: Any, **options: Any) -> Any:
+            counted[name] += 1
+            return work(*arguments, **options)
+
+        return run
+
+    for name in ("sweep", "effects", "similarity_sums", "run_tasks"):
+        monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
+    monkeypatch.setattr(stack, "apply", counting("layer", stack.apply))
+    return counted
+
+
+class Log(Silent):
+    """A reporter that keeps the sentences."""
+
+    def __init__(self) -> None:
+        self.logs: list[str] = []
+
+    def log(self, text: str) -> None:
+        self.logs.append(text)
+
+
+def prepared(stack: Stack, corpus: Corpus, config: Sweep = SWEEP) -> PreparedSweep:
+    return config.prepare(Silent(), Inputs(stack, corpus))
+
+
+def measure(stack: Stack, corpus: Corpus, folder: Path, config: Sweep = SWEEP) -> list[str]:
+    """Measure what is missing in the run folder; returns what was said."""
+    ready, reporter = prepared(stack, corpus, config), Log()
+    with Run.resume_or_create(folder, ready.manifest) as run:
+        ready.measure(run, reporter)
+    return reporter.logs
+
+
+def everything(folder: Path) -> tuple[list[object], ...]:
+    with Run.open(folder) as run:
+        scores = [score for score in run.store.scores() if score.measure != "run"]
+        return list(run.store.losses()), scores, list(run.store.plans())
+
+
+@pytest.fixture(scope="module")
+def whole(stack: Stack, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of a sweep that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    measure(stack, corpus, folder)
+    return folder
+
+
+def test_a_sweep_fills_every_table(whole: Path, stack: Stack, corpus: Corpus) -> None:
+    with Run.open(whole) as run:
+        losses = list(run.store.losses())
+        windows = sum(len(batch.windows) for batch in prepared(stack, corpus).text.batches)
+        assert Counter(row.plan for row in losses) == dict.fromkeys(PLANS, windows)
+        assert {score.measure for score in run.store.scores()} == {"effect", "similarity", "run"}
+        assert {record.plan for record in run.store.plans()} == PLANS
+        figures = {score.metric: score.value for score in run.store.scores("run")}
+        assert figures["plans"] == len(PLANS)
+        assert figures["evaluations_ratio"] == 1
+        assert figures["seconds"] >= figures["seconds_in_layers"] > 0
+
+
+def test_a_complete_config_computes_nothing_again(
+    stack: Stack, corpus: Corpus, tmp_path: Path, calls: Counter[str]
+) -> None:
+    measure(stack, corpus, tmp_path / "run")
+    assert calls.pop("layer") > 0
+    assert calls == {"sweep": 1, "effects": 1, "similarity_sums": 1}
+    before = everything(tmp_path / "run")
+    calls.clear()
+    assert measure(stack, corpus, tmp_path / "run") == []
+    assert not calls
+    assert everything(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize("stop_at", ["layer", "effects", "similarity_sums"])
+def test_each_part_is_resumed_where_it_was_left(
+    stack: Stack, corpus: Corpus, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: str
+) -> None:
+    work = stack.apply if stop_at == "layer" else getattr(module, stop_at)
+    left = iter(range(30 if stop_at == "layer" else 0))
+
+    def stopping(*arguments: Any, **options: Any) -> Any:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return work(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*((stack, "apply") if stop_at == "layer" else (module, stop_at)), stopping)
+        with pytest.raises(KeyboardInterrupt):
+            measure(stack, corpus, tmp_path / "run")
+    kept = everything(tmp_path / "run")[0]
+    assert len(kept) > 0
+    assert (len(kept) < len(everything(whole)[0])) == (stop_at == "layer")
+    measure(stack, corpus, tmp_path / "run")
+    assert everything(tmp_path / "run") == everything(whole)
+
+
+def test_a_sweep_in_two_sittings_claims_no_time(
+    stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = iter(range(30))
+
+    def stopping(*arguments: Any) -> Any:
+        if next(few, None) is None:
+            raise KeyboardInterrupt
+        return type(stack).apply(stack, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stack, "apply", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            measure(stack, corpus, tmp_path / "run")
+    measure(stack, corpus, tmp_path / "run")
+    with Run.open(tmp_path / "run") as run:
+        figures = {score.metric: score.value for score in run.store.scores("run")}
+    assert "seconds" not in figures
+    assert figures["evaluations_ratio"] == 1
+
+
+def test_similarity_can_be_asked_for_later(stack: Stack, corpus: Corpus, tmp_path: Path, calls: Counter[str]) -> None:
+    measure(stack, corpus, tmp_path / "run", replace(SWEEP, similarity=False))
+    assert calls["similarity_sums"] == 0
+    measure(stack, corpus, tmp_path / "run")
+    assert (calls["sweep"], calls["similarity_sums"]) == (1, 1)
+
+
+def test_a_plan_that_is_not_finite_costs_itself_alone(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
+    config = replace(SWEEP, plan=("0 (1|2):gain=1e39 3", *SWEEP.plan))
+    for _ in range(2):
+        with pytest.raises(
+            MeasureError, match=r"1 of 7 plans gave non-finite losses, first '0 \(1\|2\):gain=1e\+39 3'"
+        ):
+            measure(stack, corpus, tmp_path / "run", config)
+        losses, scores, _ = everything(tmp_path / "run")
+        assert {row.plan for row in losses} == PLANS  # type: ignore[attr-defined]
+        assert {score.measure for score in scores} == {"effect", "similarity"}  # type: ignore[attr-defined]
+
+
+def test_a_plan_that_is_not_finite_somewhere_has_no_effect(
+    stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its other rows are kept, but a mean over fewer windows than the others have would compare unlike things."""
+    losses = sweep_module.window_losses
+    count = 0
+
+    def once_broken(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        found = losses(*arguments)
+        return tuple(replace(each, nll=float("nan")) for each in found) if count == 3 else found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sweep_module, "window_losses", once_broken)
+        with pytest.raises(MeasureError, match="1 of 6 plans") as caught:
+            measure(stack, corpus, tmp_path / "run")
+    rows, scores, _ = everything(tmp_path / "run")
+    per_plan = Counter(row.plan for row in rows)  # type: ignore[attr-defined]
+    broken = min(per_plan, key=lambda plan: per_plan[plan])
+    assert 0 < per_plan[broken] < per_plan["0-3"]
+    assert f"first '{broken}'" in str(caught.value)
+    assert {score.subject for score in scores if score.measure == "effect"} == PLANS - {broken}  # type: ignore[attr-defined]
+    # What was a passing fault is made good by the same command.
+    measure(stack, corpus, tmp_path / "run")
+    subjects = {score.subject for score in everything(tmp_path / "run")[1] if score.measure == "effect"}  # type: ignore[attr-defined]
+    assert subjects == PLANS
+
+
+def test_a_model_that_is_not_finite_is_said_at_once(corpus: Corpus, tmp_path: Path, calls: Counter[str]) -> None:
+    model = tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET))
+    broken = load(model, tokenizer=character_tokenizer())
+    with torch.no_grad():
+        model.model.norm.weight.fill_(float("nan"))
+    with pytest.raises(MeasureError, match="the model itself"):
+        measure(broken, corpus, tmp_path / "run")
+    assert calls["effects"] == calls["similarity_sums"] == 0
+
+
+# Benchmarks
+
+
+@pytest.fixture
+def benchmark(tmp_path: Path) -> Iterator[Sweep]:
+    """A sweep with a benchmark whose questions lie in a local file."""
+    pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
+    questions = tmp_path / "questions.jsonl"
+    rows = [{"question": f"{n}+1=", "choices": [str(n), str(n + 1), "none"], "gold": 1} for n in range(6)]
+    questions.write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "tiny_choice.yaml").write_text(BENCHMARK.format(questions=questions, cache=tmp_path / "cache"))
+    return replace(SWEEP, tasks=("tiny_choice",), task_folder=tmp_path, similarity=False)
+
+
+def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
+    stack: Stack,
+    corpus: Corpus,
+    tmp_path: Path,
+    benchmark: Sweep,
+    calls: Counter[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask = module.run_tasks
+
+    def stopping(stack: Stack, plans: list[Plan], *arguments: Any, **options: Any) -> Any:
+        if calls["run_tasks"] == 3:
+            raise KeyboardInterrupt
+        return ask(stack, plans, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "run_tasks", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            measure(stack, corpus, tmp_path / "run", benchmark)
+    with Run.open(tmp_path / "run") as run:
+        assert len({score.subject for score in run.store.scores("benchmark")}) == 3
+    logs = measure(stack, corpus, tmp_path / "run", benchmark)
+    assert calls["run_tasks"] == len(PLANS)
+    assert logs[0] == "benchmarks under plan 4 of 6: 0 1 3"
+    with Run.open(tmp_path / "run") as run:
+        scores = run.store.scores("benchmark")
+    assert {(score.subject, score.task, score.metric) for score in scores} == {
+        (plan, "tiny_choice", "acc") for plan in PLANS
+    }
+    measure(stack, corpus, tmp_path / "run", benchmark)
+    assert calls["run_tasks"] == len(PLANS)
+
+
+def test_a_plan_with_broken_benchmarks_is_named_after_the_others(
+    stack: Stack, corpus: Corpus, tmp_path: Path, benchmark: Sweep
+) -> None:
+    config = replace(benchmark, plan=("0 (1|2):gain=1e39 3", *benchmark.plan))
+    with pytest.raises(MeasureError) as caught:
+        measure(stack, corpus, tmp_path / "run", config)
+    assert "1 of 7 plans gave non-finite losses" in str(caught.value)
+    assert "plan 0 (1|2):gain=1e+39 3 gives logits that are not finite" in str(caught.value)
+    with Run.open(tmp_path / "run") as run:
+        assert {score.subject for score in run.store.scores("benchmark")} == PLANS
+
+
+@pytest.mark.slow
+def test_a_benchmark_that_is_unknown_is_refused_before_a_run_begins(stack: Stack, corpus: Corpus) -> None:
+    pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
+    with pytest.raises(MeasureError, match="unknown benchmark 'winogrand'"):
+        prepared(stack, corpus, replace(SWEEP, tasks=("winogrand",)))
+
+
+# The folder
+
+
+def test_the_folder_is_named_by_what_is_measured(stack: Stack, corpus: Corpus) -> None:
+    manifest = prepared(stack, corpus).manifest
+    folder = folder_of(manifest)
+    assert folder.parent == Path("runs")
+    renamed = replace(manifest, model="somewhere/else/LlamaForCausalLM", versions={"torch": "9"}, command=("other",))
+    assert folder_of(renamed) == folder
+    others = [replace(SWEEP, families=("painters",)), replace(SWEEP, plan=()), replace(SWEEP, seed=1)]
+    assert len({folder, *(folder_of(prepared(stack, corpus, other).manifest) for other in others)}) == 4
+
+
+def test_the_folder_is_named_by_the_benchmarks_too(stack: Stack, corpus: Corpus, benchmark: Sweep) -> None:
+    configs = (replace(benchmark, tasks=(), task_folder=None), benchmark, replace(benchmark, task_limit=5))
+    assert len({folder_of(prepared(stack, corpus, config).manifest) for config in configs}) == 3
+
+
+@pytest.mark.parametrize("name", ["../..", "a model: new", "", "org/name.v1"])
+def test_the_folder_has_a_name_that_every_disk_takes(stack: Stack, corpus: Corpus, name: str) -> None:
+    folder = folder_of(replace(prepared(stack, corpus).manifest, model=name))
+    assert folder.parent == Path("runs")
+    assert folder.name.strip(".-") == folder.name
+    assert set(folder.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-")
+
+
+def test_of_few_tokens_a_skill_may_not_be_read() -> None:
+    """The corpus has answers to sort; the few tokens that are read are prose."""
+    prose = Document("prose", "the cat saw the dog. " * 4, task="prose")
+    asked = Document("sort", "sort: cab = abc", task="sort", answer_start=12)
+    stack = load(tiny_llama(3, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+    corpus = Corpus("both", (prose, asked))
+    whole = tokenize(stack, corpus)
+    assert whole.scored_answer_tasks == whole.answer_tasks == ("sort",)
+    piece = next(piece for piece in pieces(whole) if piece[0] == "prose")
+    assert portion(whole, [piece]).scored_answer_tasks == ()
+
+
+def test_contrasts_of_claims_are_stored(corpus: Corpus, tmp_path: Path) -> None:
+    deep = load(tiny_llama(8, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+    measure(deep, corpus, tmp_path / "run", replace(SWEEP, families=("painters",), plan=()))
+    with Run.open(tmp_path / "run") as run:
+        rows = run.store.scores("contrast")
+    claims = {"same_space", "all_needed", "same_function", "any_order", "parallel", "looping", "ranking"}
+    assert {score.subject for score in rows} == claims
+
+
+# Faults: a process may be killed at any write
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_at_any_write_of_its_store_goes_on_to_the_same_rows(
+    stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(SWEEP, batch_tokens=300)
+    whole = tmp_path / "whole"
+    measure(stack, corpus, whole, config)
+    ready = prepared(stack, corpus, config)
+    writes = Writes(monkeypatch)
+    number = 0
+    while True:
+        folder = tmp_path / str(number)
+        writes.left = number
+        try:
+            with Run.resume_or_create(folder, ready.manifest) as run:
+                ready.measure(run, Silent())
+        except Killed:
+            before = set(everything(folder)[0]) if (folder / "run.sqlite").is_file() else set()
+            assert before <= set(everything(whole)[0])
+            writes.left = None
+            with Run.resume_or_create(folder, ready.manifest) as run:
+                ready.measure(run, Silent())
+        assert everything(folder) == everything(whole)
+        if writes.left is not None:
+            break
+        number += 1
+    assert number > 6

@@ -1,0 +1,104 @@
+"""An option has one home: its default, its type and its bounds hold for Python, YAML and the command line alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from layerwise.errors import OptionError
+from layerwise.experiments.catalogue import CATALOGUE, configuration
+from layerwise.experiments.option import (
+    check_options,
+    configured,
+    flag_of,
+    given_options,
+    option,
+    options_of,
+    plain,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Small:
+    """A configuration with an option of every type."""
+
+    place: str = option(help="A place.", positional=True, place=True)
+    count: int | None = option(None, "A count.", least=1, most=9)
+    share: float = option(0.5, "A share.", least=0)
+    folder: Path | None = option(None, "A folder.")
+    names: tuple[str, ...] = option((), "Names.")
+    choice: Literal["left", "right"] = option("left", "A side.")
+    switch: bool = option(False, "A switch.")
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"count": 0}, "--count takes a number from 1 up to 9; found 0"),
+        ({"count": 10}, "from 1 up to 9"),
+        ({"count": "three"}, "--count takes a whole number"),
+        ({"count": True}, "--count takes a whole number"),
+        ({"share": float("nan")}, "--share takes a finite number"),
+        ({"share": -1.0}, "--share takes a number from 0"),
+        ({"share": 2.0**60}, "--share takes a number up to"),
+        ({"folder": "text"}, "--folder takes a path"),
+        ({"folder": Path("a" * 5_000)}, "--folder was given"),
+        ({"names": ["a"]}, "--names takes a list"),
+        ({"names": ("a", "")}, "--names was given an empty text"),
+        ({"choice": "middle"}, "--choice takes one of left, right"),
+        ({"switch": 1}, "--switch takes true or false"),
+        ({"place": ""}, "PLACE was given an empty text"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_by_its_flag(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message.replace("(", r"\(")):
+        Small(**{"place": "here", **values})
+
+
+def test_plain_values_become_those_of_the_configuration_and_come_back() -> None:
+    content = {"place": "here", "count": 3, "share": 1, "folder": "runs/a", "names": ["a", "b"], "switch": True}
+    config = configured(Small, content, "the file")
+    assert config == Small(place="here", count=3, share=1.0, folder=Path("runs/a"), names=("a", "b"), switch=True)
+    assert configured(Small, plain(config), "the file") == config
+
+
+def test_only_what_differs_from_its_default_is_given() -> None:
+    assert given_options(Small(place="here", share=0.5, count=2)) == {"place": "here", "count": 2}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"place": "here", "cuont": 3}, "the file: there is no option 'cuont'; did you mean count?"),
+        ({"count": 3}, "the file: PLACE must be given"),
+        ({"place": "here", "count": "3"}, "--count takes a whole number"),
+    ],
+)
+def test_a_file_is_refused_with_the_option_and_what_to_write(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        configured(Small, content, "the file")
+    assert message in str(refusal.value)
+
+
+VERBS = [verb for verbs in CATALOGUE.values() for verb in verbs]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_of_every_verb_has_help_and_an_unambiguous_flag(verb: str) -> None:
+    kind = configuration(verb)
+    assert verb == kind.VERB
+    options = options_of(kind)
+    assert list(options) == [each.name for each in fields(kind)]
+    flags = [flag_of(kind, name) for name in options]
+    assert len(set(flags)) == len(flags)
+    for name, (_, each) in options.items():
+        assert each.help.endswith("."), f"--{name}: the help is a sentence"
+        assert each.help[0].isupper(), f"--{name}: the help is a sentence"
+    for reads in kind.READS:
+        assert set(reads.options) <= set(options)

@@ -1,0 +1,55 @@
+"""What a measurement is of: what decides its bits, and the task files that it asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from layerwise.experiments.provenance import hardware, in_words, numerics, task_digest
+
+
+def test_threads_count_on_a_processor_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    assert numerics("cpu", batch_tokens=9)["threads"] == "7"
+    assert numerics("cpu", batch_tokens=9)["batch_tokens"] == "9"
+    assert "threads" not in numerics("meta")
+
+
+def test_how_a_model_is_asked_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert in_words("cpu", "auto") == "float32 on cpu, 1 thread"
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert in_words("cpu", "bfloat16") == "bfloat16 on cpu, 2 threads"
+    assert in_words("meta", "auto") == "auto on meta"
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    assert in_words("meta", "auto") == "auto on meta, matmul_precision medium"
+
+
+def test_the_instructions_of_the_kernels_are_told() -> None:
+    assert hardware("cpu")["kernels"] == torch.backends.cpu.get_cpu_capability()
+
+
+def test_task_files_are_known_by_what_is_in_them(tmp_path: Path) -> None:
+    def written(name: str, text: str) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return task_digest(tmp_path)
+
+    first = written("task.yaml", "task: a")
+    assert written("task.yaml", "task: b") != first
+    assert written("task.yaml", "task: a") == first
+    second = written("data/questions.jsonl", "{}")
+    assert second != first
+    for name in (
+        "notes.md",
+        ".hidden.yaml",
+        "__pycache__/task.py",
+        "run/run.sqlite",
+        "cache/dataset_info.json",
+        "cache/a.arrow",
+    ):
+        assert written(name, "x") == second
+    assert written("run/manifest.json", "{}") == second

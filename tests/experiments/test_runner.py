@@ -1,0 +1,151 @@
+"""One runner for every experiment: it starts, resumes, stops and reports, whatever the experiment is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from layerwise.errors import MeasureError, RunError
+from layerwise.experiments.experiment import Experiment, Inputs, Prepared
+from layerwise.experiments.option import option
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.runner import describe, perform
+from layerwise.results import Manifest, Run
+from layerwise.results.rows import Score
+
+
+class Recorder:
+    """A reporter that keeps what it receives."""
+
+    def __init__(self) -> None:
+        self.logs: list[str] = []
+        self.results: list[str] = []
+
+    def log(self, text: str) -> None:
+        self.logs.append(text)
+
+    def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
+        assert 0 <= share <= 1
+
+    def result(self, text: str) -> None:
+        self.results.append(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(Experiment):
+    """An experiment of so many steps, each of which stores a score; it can stop before a step, or refuse the last."""
+
+    VERB: ClassVar = "counting"
+
+    steps: int = option(3, "Steps.", least=1)
+    interrupted_at: int | None = option(None, "The step before which Ctrl-C is pressed.")
+    refused: bool = option(False, "Whether the last step has no honest answer.")
+
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedCounting:
+        reporter.log("preparing")
+        return PreparedCounting(self)
+
+
+class PreparedCounting(Prepared):
+    def __init__(self, config: Counting) -> None:
+        self.config = config
+        self.manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, ("counting",), (), config.seed)
+        self.computed: list[int] = []
+
+    def describe(self) -> Iterator[str]:
+        yield f"{self.config.steps} steps"
+
+    def measure(self, run: Run, reporter: Reporter) -> None:
+        for step in range(self.config.steps):
+            stored = run.store.scores("effect")
+            if any(score.subject == str(step) for score in stored):
+                continue
+            if step == self.config.interrupted_at:
+                raise KeyboardInterrupt
+            if self.config.refused and step == self.config.steps - 1:
+                raise MeasureError("the last step is not finite")
+            run.store.replace_scores("effect", [*stored, Score("effect", str(step), "all", "x", 1.0)])
+
+    def discard(self, folder: Path) -> None:
+        (folder / "model").unlink(missing_ok=True)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+def subjects(folder: Path) -> list[str]:
+    with Run.open(folder) as run:
+        return [score.subject for score in run.store.scores("effect")]
+
+
+def test_a_run_is_named_by_what_it_computes_and_its_report_is_written() -> None:
+    reporter = Recorder()
+    result = perform(Counting(), reporter)
+    assert result.folder.parent == Path("runs")
+    assert (result.folder / "report.html").is_file()
+    assert reporter.logs == ["preparing", "3 steps", f"run folder: {result.folder}"]
+    assert reporter.results[-1] == f"report: {result.folder / 'report.html'}"
+    assert perform(Counting()).folder == result.folder
+    assert perform(Counting(seed=1)).folder != result.folder
+
+
+def test_an_interrupted_experiment_says_what_it_leaves_and_goes_on(tmp_path: Path) -> None:
+    reporter = Recorder()
+    with pytest.raises(KeyboardInterrupt):
+        perform(Counting(run=tmp_path / "run", interrupted_at=2), reporter)
+    assert "run the same command again to resume" in reporter.logs[-1]
+    assert subjects(tmp_path / "run") == ["0", "1"]
+    perform(Counting(run=tmp_path / "run"))
+    assert subjects(tmp_path / "run") == ["0", "1", "2"]
+
+
+def test_a_refusal_after_rows_is_raised_once_the_report_is_written(tmp_path: Path) -> None:
+    with pytest.raises(MeasureError, match="not finite"):
+        perform(Counting(run=tmp_path / "run", refused=True))
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_a_refusal_before_any_row_leaves_no_report(tmp_path: Path) -> None:
+    with pytest.raises(MeasureError, match="not finite"):
+        perform(Counting(run=tmp_path / "run", steps=1, refused=True))
+    assert not (tmp_path / "run" / "report.html").exists()
+
+
+def test_overwrite_discards_rows_and_what_the_experiment_says(tmp_path: Path) -> None:
+    perform(Counting(run=tmp_path / "run", steps=3))
+    (tmp_path / "run" / "model").touch()
+    perform(Counting(run=tmp_path / "run", steps=2, overwrite=True))
+    assert subjects(tmp_path / "run") == ["0", "1"]
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_another_experiment_is_not_mixed_in(tmp_path: Path) -> None:
+    perform(Counting(run=tmp_path / "run"))
+    with pytest.raises(RunError, match="seed"):
+        perform(Counting(run=tmp_path / "run", seed=1))
+
+
+def test_the_manifest_stores_the_options_that_were_given(tmp_path: Path) -> None:
+    perform(Counting(run=tmp_path / "run", steps=2))
+    content = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert content["experiment"] == {"experiment": "counting", "run": str(tmp_path / "run"), "steps": 2}
+
+
+def test_describing_computes_nothing_and_makes_no_folder(tmp_path: Path) -> None:
+    reporter = Recorder()
+    describe(Counting(steps=5), reporter)
+    assert reporter.results[0] == "5 steps"
+    assert reporter.results[1].startswith("run folder: runs")
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,126 @@
+"""`layerwise save`: what is written and how it is told, and what no checkpoint can hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForImageClassification, AutoTokenizer
+
+import layerwise as library
+from cli.command import layerwise, refused
+from conftest import tiny_llama
+from experiments.merging.trained_vit import save_vit
+from layerwise.results.training_record import TrainingRecord
+
+
+def test_a_plan_is_written_as_a_model_that_transformers_loads(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "shallow"
+    ended = layerwise("save", model, "--plan", "0 2-3", "--output", folder, "--quiet")
+    assert (ended.code, ended.err) == (0, "")
+    first, proved, *how = ended.out.splitlines()
+    assert first.startswith(f"{folder}: 3 layers, ")
+    assert first.endswith(" parameters, with its tokenizer")
+    assert proved == "loaded again with plain transformers: the same logits"
+    loaded: dict[str, torch.nn.Module] = {}
+    exec("\n".join(line.strip() for line in how[1:]), loaded)  # the lines that it prints
+    ids = AutoTokenizer.from_pretrained(folder)("a layer", return_tensors="pt")["input_ids"]
+    stack = library.load(model)
+    with stack.under("0 2-3"), torch.inference_mode():
+        assert torch.equal(loaded["model"](ids).logits, stack.model(ids).logits)
+    assert json.loads((folder / "plan.json").read_text())["plan"] == "0 2 3"
+
+
+def test_a_repeated_layer_is_a_copy_and_a_folder_is_replaced_only_when_asked(model: Path, tmp_path: Path) -> None:
+    once = ("save", model, "--output", tmp_path / "m", "--plan")
+    assert "; 1 of its layers is a copy" in layerwise(*once, "0-3 3").out
+    assert "holds a model already" in refused(*once, "0-2")
+    assert ": 3 layers" in layerwise(*once, "0-2", "--overwrite").out
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "m").config.num_hidden_layers == 3
+
+
+@pytest.mark.parametrize(("asked", "written"), [((), "bfloat16"), (("--dtype", "float32"), "float32")])
+def test_weights_stay_in_the_format_that_they_are_stored_in(
+    tmp_path: Path, asked: tuple[str, ...], written: str
+) -> None:
+    tiny_llama(3).to(torch.bfloat16).save_pretrained(tmp_path / "half")
+    ended = layerwise("save", tmp_path / "half", "--plan", "0 2", "--output", tmp_path / "m", *asked)
+    assert ended.code == 0, ended.err
+    assert "tokenizer" not in ended.out
+    assert str(AutoModelForCausalLM.from_pretrained(tmp_path / "m", dtype="auto").dtype) == f"torch.{written}"
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        ("0 (1|2) 3", "the plan has a group: run it in place with stack.under, or write its layers in turn, as in 0-3"),
+        ("0 1.attn 2-3", "a checkpoint holds whole layers, and the plan runs 1.attn"),
+        ("0-4", "visits layer 4, but the model has 4 layers"),
+        ("0-", "a range ends in a layer"),
+    ],
+)
+def test_plans_that_no_checkpoint_holds_are_refused(model: Path, tmp_path: Path, plan: str, reason: str) -> None:
+    assert reason in refused("save", model, "--plan", plan, "--output", tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_layers_that_were_trained_with_more_are_refused(tmp_path: Path) -> None:
+    options = ("--plan", "0-1", "--output", tmp_path / "m")
+    told = save_vit(tmp_path / "told", 0, None)
+    TrainingRecord("arm", 0, "b", "d", "digits", {"variant": "position"}, 1, 1.0, 1, 1.0, 1).write(told)
+    assert "trained with a position encoding" in refused("save", told, *options)
+    assert not (tmp_path / "m").exists()
+
+
+# Layers of several models
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two models of one arm and base."""
+    home = tmp_path_factory.mktemp("trained")
+    one, two = (save_vit(home / str(seed), seed, "arm") for seed in (0, 1))
+    return one, two
+
+
+def test_layers_of_two_models_are_written_as_one(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    ended = layerwise("save", *trained, "--output", tmp_path / "m", "--plan", "a:0 b:1*2")
+    assert ended.code == 0, ended.err
+    assert f"arm:\n  a  {trained[0]}\n  b  {trained[1]}" in ended.err
+    assert f"{tmp_path / 'm'}: 3 layers" in ended.out
+    assert "1 of its layers is a copy" in ended.out
+    merged, source = (AutoModelForImageClassification.from_pretrained(place) for place in (tmp_path / "m", trained[1]))
+    name = "vit.layers.1.mlp.fc1.weight"
+    assert torch.equal(merged.state_dict()[name], source.state_dict()[name])
+    assert "holds a model already" in refused("save", *trained, "--output", tmp_path / "m", "--plan", "a:0", "--quiet")
+
+
+def test_models_of_unknown_base_get_a_note(tmp_path: Path) -> None:
+    one, two = (save_vit(tmp_path / str(seed), seed, None) for seed in (0, 1))
+    ended = layerwise("save", one, two, "--output", tmp_path / "m", "--plan", "a:0 b:1")
+    assert ended.code == 0
+    assert "note: nothing says what a, b were refined from" in ended.err
+
+
+def test_models_that_do_not_fit_together_are_refused(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    written = ("--output", tmp_path / "m", "--plan", "a:0 b:1")
+    deeper = save_vit(tmp_path / "deeper", 2, "arm", depth=4)
+    assert "the number of layers is 4, not 3" in refused("save", trained[0], deeper, *written)
+    unlike = save_vit(tmp_path / "unlike", 2, "another-arm")
+    assert "--arm arm or --arm another-arm" in refused("save", trained[0], unlike, *written)
+    stranger = save_vit(tmp_path / "stranger", 2, "arm", base="another")
+    assert "are of different base" in refused("save", trained[0], stranger, *written)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [("a:0 c:1", "from 'c'"), ("a:0 (a:1|b:1)", "has a group"), ("a:0 b:7", "visits layer 7")],
+)
+def test_merged_plans_that_cannot_be_written_are_refused(
+    trained: tuple[Path, Path], plan: str, reason: str, tmp_path: Path
+) -> None:
+    assert reason in refused("save", *trained, "--output", tmp_path / "m", "--plan", plan)
+    assert list(tmp_path.iterdir()) == []

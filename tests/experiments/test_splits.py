@@ -1,0 +1,80 @@
+"""The data of a training: the model's own, a text or images that options name, and an opened corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.errors import DataError
+from layerwise.experiments.documents import divided_documents
+from layerwise.experiments.options.data import CorpusOptions, DataOptions
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.splits import read_splits
+from layerwise.stack import Stack, load
+
+OPENED = Corpus("opened", tuple(Document(f"{place}", f"{place} words of one document. " * 9) for place in range(40)))
+
+
+@pytest.fixture(scope="module")
+def demo() -> Stack:
+    return load("demo", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def vision() -> Stack:
+    return load("demo-vit", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (DataOptions(images="digits", text=Path("x.txt")), "--images and --text were both given"),
+        (DataOptions(images="digits"), "demo takes text: give --text"),
+        (DataOptions(limit=3), "--limit counts images, and demo takes text"),
+    ],
+)
+def test_a_language_model_refuses_images(demo: Stack, options: DataOptions, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_splits(options, demo, None, Silent(), seed=0)
+
+
+@pytest.mark.parametrize("options", [DataOptions(text=Path("x.txt")), DataOptions(validation=Path("x.txt"))])
+def test_a_vision_model_refuses_texts(vision: Stack, options: DataOptions) -> None:
+    with pytest.raises(DataError, match="demo-vit takes images: give --images FOLDER_OR_DATASET"):
+        read_splits(options, vision, None, Silent(), seed=0)
+    with pytest.raises(DataError, match="demo-vit takes images"):
+        read_splits(DataOptions(), vision, None, Silent(), seed=0, corpus=OPENED)
+
+
+@pytest.mark.slow
+def test_demo_models_bring_their_own_data(demo: Stack, vision: Stack) -> None:
+    assert len(read_splits(DataOptions(), demo, None, Silent(), seed=0).train) > 1000
+    assert len(read_splits(DataOptions(limit=20), vision, "demo-vit", Silent(), seed=0).train) <= 20
+
+
+def test_an_opened_corpus_is_divided_as_its_file_would_be(demo: Stack, tmp_path: Path) -> None:
+    (tmp_path / "opened").mkdir()
+    for document in OPENED.documents:
+        (tmp_path / "opened" / f"{int(document.id):02}.txt").write_text(document.text)
+    _, opened = divided_documents(CorpusOptions(), 3, OPENED)
+    name, read = divided_documents(CorpusOptions(text=tmp_path / "opened"), 3)
+    assert name.endswith("opened")
+    assert [len(part) for part in opened.parts.values()] == [len(part) for part in read.parts.values()]
+    splits = read_splits(DataOptions(max_length=16), demo, None, Silent(), seed=3, corpus=OPENED)
+    assert splits.name == "opened"
+    assert len(splits.test) > 0
+
+
+def test_held_out_texts_need_a_text() -> None:
+    with pytest.raises(DataError, match="held out of the training of a text: give it, --text PATH"):
+        divided_documents(CorpusOptions(validation=Path("x.txt")), 0)
+
+
+@pytest.mark.slow
+def test_without_a_text_the_standard_library_is_divided() -> None:
+    name, division = divided_documents(CorpusOptions(), 0)
+    assert name == "standard library"
+    assert all(division.parts[part] for part in ("train", "validation", "test"))

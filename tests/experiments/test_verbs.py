@@ -1,0 +1,149 @@
+"""The verbs in Python are those of the command line: the same options, the same run, the same rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import layerwise
+from cli.command import layerwise as command
+from cli.conftest import save_llama, save_texts
+from layerwise.errors import OptionError
+from layerwise.experiments import verbs
+from layerwise.experiments.files import read_experiment, to_yaml
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.sweep.config import Sweep
+from layerwise.results import Run
+
+FEW = ("--families", "leave_one_out", "--no-similarity")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_llama(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_texts(tmp_path_factory.mktemp("corpora") / "texts")
+
+
+@pytest.fixture(scope="module")
+def result(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> layerwise.Result:
+    stack, corpus = layerwise.load(model), layerwise.read_corpus(texts)
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    return layerwise.sweep(
+        stack, corpus, families=("leave_one_out",), similarity=False, run=folder, reporter=Silent()
+    )  # fmt: skip
+
+
+def test_a_result_has_rows_a_table_a_report_and_shows_itself(result: layerwise.Result, tmp_path: Path) -> None:
+    rows = result.rows
+    table = result.table()
+    assert len(table) == len(rows) > 0
+    assert table[table.metric == "delta_nll"].subject.tolist() == [
+        row.subject for row in rows if row.metric == "delta_nll"
+    ]
+    assert set(result.table("effect").measure) == {"effect"}
+    assert {row.plan for row in result.losses} == {"0-3", "1-3", "0 2 3", "0 1 3", "0-2"}
+    page = result.report(tmp_path / "page.html")
+    assert page.read_text().startswith("<!doctype html>")
+    shown = result._repr_html_()
+    assert str(result.folder) in shown
+    assert shown.count("<li>") == len(result.summary.splitlines())
+
+
+def test_names_and_paths_stand_for_what_they_lead_to(
+    result: layerwise.Result, model: Path, texts: Path, tmp_path: Path
+) -> None:
+    again = layerwise.sweep(
+        model, texts, families=("leave_one_out",), similarity=False, run=tmp_path / "run", reporter=Silent()
+    )
+    assert again.table("effect").equals(result.table("effect"))
+
+
+def test_a_path_may_be_a_text_and_a_tuple_a_list(
+    result: layerwise.Result, model: Path, texts: Path, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "run")
+    again = layerwise.sweep(
+        model, texts, families=["leave_one_out"], similarity=False, run=folder, reporter=Silent()
+    )  # fmt: skip
+    assert again.folder == Path(folder)
+    assert again.table("effect").equals(result.table("effect"))
+
+
+def test_the_command_line_resumes_what_python_began(
+    result: layerwise.Result, model: Path, texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = result.losses
+    ended = command("sweep", model, "--text", texts, "--run", result.folder, *FEW)
+    assert ended.code == 0, ended.err
+    assert f"resumed: {len(before)}" in ended.err
+    assert result.losses == before
+
+
+def test_an_option_that_there_is_not_is_refused() -> None:
+    with pytest.raises(OptionError, match="no option 'familys'; did you mean families"):
+        layerwise.sweep("demo", familys=("painters",))
+
+
+def test_a_yaml_file_is_the_same_experiment_as_the_command_line(model: Path, texts: Path, tmp_path: Path) -> None:
+    file = tmp_path / "experiment.yaml"
+    config = Sweep(
+        model=str(model), text=texts, families=("leave_one_out",), similarity=False, run=tmp_path / "yaml", tokens=1_200
+    )
+    file.write_text(to_yaml(config))
+    assert read_experiment(file) == config
+    assert command("run", file).code == 0
+    assert command("sweep", model, "--text", texts, *FEW, "--tokens", "1200", "--run", tmp_path / "flags").code == 0
+    with Run.open(tmp_path / "yaml") as one, Run.open(tmp_path / "flags") as other:
+        assert one.store.scores("effect") == other.store.scores("effect")
+        assert {**one.manifest.experiment, "run": None} == {**other.manifest.experiment, "run": None}
+
+
+def test_a_run_folder_can_be_run_again(result: layerwise.Result, model: Path, texts: Path, tmp_path: Path) -> None:
+    command("sweep", model, "--text", texts, *FEW, "--run", tmp_path / "run")
+    ended = command("run", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert "resumed: " in ended.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("families: [painters]", "names no experiment"),
+        ("experiment: swep\nmodel: demo", "there is no experiment called 'swep'; did you mean sweep?"),
+        ("experiment: sweep", "MODEL must be given"),
+        ("experiment: sweep\nmodel: demo\nfamlies: [painters]", "there is no option 'famlies'; did you mean families?"),
+        ("experiment: sweep\nmodel: demo\ntokens: many", "--tokens takes a whole number"),
+        ("experiment: [", "is not YAML"),
+    ],
+)
+def test_a_file_that_cannot_be_run_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "experiment.yaml"
+    file.write_text(text)
+    ended = command("run", file)
+    assert ended.code == 2
+    assert message in ended.err
+
+
+def test_a_dry_run_prints_the_cost_and_makes_no_folder(
+    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = command("sweep", model, "--text", texts, *FEW, "--dry-run")
+    assert ended.code == 0, ended.err
+    assert "5 plans: 16 layer evaluations one by one, " in ended.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
+    assert layerwise.train.elc is verbs.train_elc
+    assert layerwise.train.growth is verbs.train_growth
+    assert layerwise.study.growth is verbs.study_growth
+    assert layerwise.study.layer_weights is verbs.study_layer_weights
+    for module in (layerwise.train, layerwise.study):
+        with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+            module.nothing  # noqa: B018

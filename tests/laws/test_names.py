@@ -1,0 +1,112 @@
+"""Names: one word for one thing, in the terms of the field; and functions that can be called without a table."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import layerwise
+
+PACKAGE = Path(layerwise.__file__).parent
+ROOT = Path(__file__).parents[2]
+TREES = {path: ast.parse(path.read_text(encoding="utf8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+PARAMETERS = 12
+"""Parameters that a function may have."""
+
+HOME_MADE = frozenset(
+    (
+        *("pupil", "pupils", "lesson", "lessons", "sitting", "sittings", "consult", "consultation", "programme"),
+        *("lend", "lends", "lender", "lenders", "lending", "lent", "exam", "exams", "examinee", "examinees", "newborn"),
+        *("surroundings", "allowance", "kinship", "likeness", "knob", "knobs", "pedigree", "pedigrees", "material"),
+        *("materials", "course", "courses", "told", "asked", "said", "found", "tell", "tells", "ask", "asks", "bear"),
+        *("bears", "speaker", "speakers", "shell", "watcher", "watchers", "judging", "ledger"),
+    )
+)
+"""Words that the papers of the field do not use for what they once named here."""
+
+IN_PROSE = re.compile(
+    r"\b(pupils?|lessons?|sittings?|consultations?|lenders?|lends?|lending|newborns?|allowances?|kinships?|"
+    r"likeness(?:es)?|knobs?|pedigrees?|examinees?|surroundings|bears? (?:any|other|reordering)|arbitrary order|"
+    r"goes? on where it was)\b",
+    re.IGNORECASE,
+)
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def test_no_function_has_more_than_twelve_parameters() -> None:
+    crowded = {
+        f"{path.relative_to(PACKAGE)}:{each.name}": count
+        for path, tree in TREES.items()
+        for each in functions(tree)
+        if (count := len(each.args.posonlyargs + each.args.args + each.args.kwonlyargs)) > PARAMETERS
+    }
+    assert crowded == {}
+
+
+def test_no_public_class_stands_in_two_files() -> None:
+    counts = Counter(
+        node.name
+        for tree in TREES.values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name: count for name, count in counts.items() if count > 1} == {}
+
+
+def identifiers(tree: ast.AST) -> Iterator[str]:
+    """Every name that a file defines: of functions, classes, parameters and variables."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def words(name: str) -> set[str]:
+    """The words of a name, in lower case.
+
+    >>> sorted(words("GrowthPupil")), sorted(words("_told_by"))
+    (['growth', 'pupil'], ['by', 'told'])
+    """
+    return {word.lower() for word in re.findall("[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+
+
+def test_no_name_is_a_home_made_word() -> None:
+    named = {
+        f"{path.relative_to(PACKAGE)}: {name}"
+        for path, tree in TREES.items()
+        for name in (*identifiers(tree), *path.relative_to(PACKAGE).with_suffix("").parts)
+        if HOME_MADE & words(name)
+    }
+    assert not named, "\n" + "\n".join(sorted(named))
+
+
+def test_no_page_or_docstring_uses_a_home_made_word() -> None:
+    pages = {path: path.read_text(encoding="utf8") for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))}
+    texts = {**pages, **{path: path.read_text(encoding="utf8") for path in TREES}}
+    used = {
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path, text in texts.items()
+        if path.name not in ("log.md", "renames.md")
+        for match in IN_PROSE.finditer(text)
+    }
+    assert not used, "\n" + "\n".join(sorted(used))
+
+
+def test_the_words_of_a_name_are_told_apart() -> None:
+    assert words("GrowthPupil2") == {"growth", "pupil"}
+    assert words("foundation") == {"foundation"}
+    assert words("as_ELC_found") == {"as", "elc", "found"}
+    assert IN_PROSE.search("Its pedigrees say so")
+    assert not IN_PROSE.search("a random order")

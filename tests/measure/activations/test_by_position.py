@@ -1,0 +1,240 @@
+"""What a layer writes at each place: orders that are balanced, norms that are what they say, and UMAP or a note."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import ViTConfig, ViTForImageClassification
+
+from conftest import tiny_granite, tiny_llama
+from layerwise.data.splits import Splits
+from layerwise.measure.activations import by_position
+from layerwise.measure.activations.by_position import BASES, branch_norms, embedding, outputs_by_position, rotations
+from layerwise.stack import Stack, load
+from measure.planted_classifiers import CLASSES, Idle, Listed, classifier, splits, turning
+
+DEPTH = 3
+CHANCE = torch.Generator().manual_seed(0)
+PIXELS = torch.randn(12, 1, 8, 8, generator=CHANCE)
+IMAGES = Listed([{"pixel_values": x, "labels": torch.tensor(0)} for x in PIXELS])
+IDS = torch.randint(3, 97, (6, 7), generator=CHANCE)
+TEXTS = Listed([{"input_ids": row, "labels": row} for row in IDS])
+
+
+def collate(examples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return Splits("s", "d", IMAGES, IMAGES, IMAGES).collate(examples)
+
+
+def vit() -> Stack:
+    torch.manual_seed(0)
+    config = ViTConfig(
+        image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=DEPTH,
+        num_attention_heads=2, num_labels=4, initializer_range=0.3,
+    )  # fmt: skip
+    return load(ViTForImageClassification(config).eval())
+
+
+@pytest.fixture
+def granite() -> Stack:
+    return load(tiny_granite(DEPTH))
+
+
+# Orders
+
+
+@given(depth=st.integers(2, 13), bases=st.integers(1, 4), seed=st.integers(0, 99))
+def test_every_layer_stands_at_every_place_equally_often(depth: int, bases: int, seed: int) -> None:
+    plans = rotations(depth, bases, seed)
+    assert len(plans) == bases * depth
+    stood = Counter((layer, place) for plan in plans for place, layer in enumerate(plan.order()))
+    assert stood == {(layer, place): bases for layer in range(depth) for place in range(depth)}
+
+
+def test_the_first_orders_are_random_and_drawn_from_the_seed() -> None:
+    assert rotations(8, 2, seed=0) == rotations(8, 2, seed=0)
+    assert rotations(8, 2, seed=0) != rotations(8, 2, seed=1)
+    bases = [plan.order() for plan in rotations(8, 2, seed=0)[::8]]
+    assert bases[0] != bases[1]
+    assert tuple(range(8)) not in bases
+
+
+# Norms
+
+
+def test_norms_are_those_of_a_vit_written_out() -> None:
+    stack = vit()
+    expected: dict[tuple[int, int, str], list[float]] = defaultdict(list)
+    with torch.inference_mode():
+        for plan in rotations(DEPTH, BASES, 0):
+            state = stack.model.vit.embeddings(PIXELS)
+            for place, layer in enumerate(plan.order()):
+                block = stack.block(layer)
+                attn = block.attention(block.layernorm_before(state))
+                attn = attn[0] if isinstance(attn, tuple) else attn
+                middle = state + attn
+                after = block(state)
+                after = after[0] if isinstance(after, tuple) else after
+                expected[layer, place, "attn"].append(float(attn.norm(dim=-1).mean()))
+                expected[layer, place, "mlp"].append(float((after - middle).norm(dim=-1).mean()))
+                share = (after - state).norm(dim=-1) / state.norm(dim=-1)
+                expected[layer, place, "share"].append(float(share.mean()))
+                state = after
+    rows, notes = branch_norms(stack, "vit", IMAGES, collate)
+    assert notes == []
+    assert len(rows) == 3 * DEPTH**2
+    for row in rows:
+        layer, place = map(int, row.subject.split(","))
+        assert row.value == pytest.approx(np.mean(expected[layer, place, row.metric]), rel=1e-4)
+        assert row.task == "vit"
+
+
+def test_a_layer_s_norms_differ_from_place_to_place() -> None:
+    rows, _ = branch_norms(vit(), "vit", IMAGES, collate)
+    values = {row.subject: row.value for row in rows if row.metric == "attn"}
+    assert len(set(values.values())) == DEPTH**2
+
+
+def test_a_language_model_has_norms_too() -> None:
+    rows, notes = branch_norms(load(tiny_llama(DEPTH)), "llama", TEXTS, collate)
+    assert notes == []
+    assert {row.metric for row in rows} == {"attn", "mlp", "share"}
+    assert len(rows) == 3 * DEPTH**2
+
+
+def test_padding_is_no_token() -> None:
+    """Of texts of 3 to 12 tokens in one batch the norms are those of every text alone, token by token."""
+    stack = load(tiny_llama(DEPTH))
+    lengths = (3, 5, 12)
+    texts = [torch.randint(3, 97, (length,), generator=torch.Generator().manual_seed(length)) for length in lengths]
+    examples = [{"input_ids": row, "labels": row} for row in texts]
+    together, _ = branch_norms(stack, "together", Listed(examples), collate)
+    alone = [branch_norms(stack, "alone", Listed([example]), collate)[0] for example in examples]
+    for row, *each in zip(together, *alone, strict=True):
+        expected = sum(length * own.value for length, own in zip(lengths, each, strict=True)) / sum(lengths)
+        # Float32 through three layers: some tens of units of rounding.
+        assert row.value == pytest.approx(expected, rel=1e-5), row.subject
+    states = outputs_by_position(stack, 1, Listed(examples), collate, count=3)
+    for text, example in enumerate(examples):
+        expected = outputs_by_position(stack, 1, Listed([example]), collate, count=1)[:, 0]
+        np.testing.assert_allclose(states[:, text], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_added_is_what_reaches_the_stream(granite: Stack) -> None:
+    """Granite multiplies the output of a branch by a residual multiplier before it adds it."""
+    expected: dict[tuple[int, int, str], list[float]] = defaultdict(list)
+    with torch.inference_mode():
+        captured = granite.capture(input_ids=IDS)
+        for plan in rotations(DEPTH, BASES, 0):
+            state = captured.state
+            for place, layer in enumerate(plan.order()):
+                middle = granite.apply(layer, state, captured, "attn")
+                after = granite.apply(layer, state, captured)
+                expected[layer, place, "attn"].append(float((middle - state).norm(dim=-1).mean()))
+                expected[layer, place, "mlp"].append(float((after - middle).norm(dim=-1).mean()))
+                state = after
+    rows, _ = branch_norms(granite, "granite", TEXTS, collate)
+    found = {(*row.subject.split(","), row.metric): row.value for row in rows}
+    for (layer, place, part), values in expected.items():
+        assert found[str(layer), str(place), part] == pytest.approx(np.mean(values), rel=1e-4)
+
+
+def test_layers_that_cannot_be_split_have_their_share_and_a_note() -> None:
+    found = splits(8)
+    rows, notes = branch_norms(turning(4), "turning", found.test, found.collate)
+    assert {row.metric for row in rows} == {"share"}
+    assert len(rows) == 16
+    assert len(notes) == 1
+    assert notes[0].measure == "branches"
+    assert notes[0].text.startswith("turning: ")
+
+
+def test_idle_layers_have_a_share_of_nothing() -> None:
+    found = splits(8)
+    rows, _ = branch_norms(classifier([Idle() for _ in range(3)]), "idle", found.test, found.collate)
+    assert {row.value for row in rows if row.metric == "share"} == {0.0}
+
+
+def test_nothing_stays_on_the_model() -> None:
+    stack = vit()
+    before = stack.model(PIXELS).logits
+    branch_norms(stack, "vit", IMAGES, collate)
+    outputs_by_position(stack, 1, IMAGES, collate, count=4)
+    hooks = [hook for module in stack.model.modules() for hook in module._forward_hooks.values()]
+    assert hooks == []
+    assert torch.equal(stack.model(PIXELS).logits, before)
+
+
+# Outputs
+
+
+def test_outputs_are_of_the_first_token_at_every_place() -> None:
+    stack = turning(4)
+    found = splits(10)
+    states = outputs_by_position(stack, 2, found.test, found.collate, count=6, seed=3)
+    assert states.shape == (4, 6, 16)
+    pixels = torch.stack([found.test[index]["pixel_values"] for index in range(6)]).clone()
+    pixels[..., CLASSES:] /= 10_000
+    for plan in rotations(4, 1, 3):
+        state = pixels
+        with torch.inference_mode():
+            for layer in plan.order()[: plan.order().index(2) + 1]:
+                state = stack.block(layer)(state)
+        np.testing.assert_allclose(states[plan.order().index(2)], state[:, 0].numpy(), rtol=1e-5)
+
+
+def test_outputs_of_texts_are_the_mean_of_their_tokens() -> None:
+    stack = load(tiny_llama(DEPTH))
+    states = outputs_by_position(stack, 0, TEXTS, collate, count=2)
+    with torch.inference_mode():
+        captured = stack.capture(input_ids=IDS[:2])
+        first = stack.apply(0, captured.state, captured)
+    np.testing.assert_allclose(states[0], first.mean(dim=1).numpy(), rtol=1e-3, atol=1e-5)
+
+
+# UMAP
+
+
+@pytest.mark.usefixtures("flat")
+def test_a_point_for_every_image_at_every_place() -> None:
+    stack, found = turning(4), splits(10)
+    rows, notes = embedding(stack, "turning", found.test, found.collate, count=6)
+    assert notes == []
+    assert [(row.subject, row.task, row.metric, row.value) for row in rows[:1]] == [("all", "turning", "layer", 2)]
+    states = outputs_by_position(stack, 2, found.test, found.collate, count=6)
+    points = {(row.subject, row.metric): row.value for row in rows[1:]}
+    assert len(points) == 4 * 6 * 2
+    for position in range(4):
+        for image in range(6):
+            xy = (points[f"{image},{position}", "x"], points[f"{image},{position}", "y"])
+            assert xy == pytest.approx(tuple(states[position, image, :2]))
+
+
+def test_without_umap_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "umap", None)
+    rows, notes = embedding(turning(4), "turning", splits(10).test, splits(10).collate)
+    assert rows == []
+    assert [note.text for note in notes] == ["UMAP is not installed: pip install umap-learn, and run again."]
+    assert not by_position.umap_installed()
+
+
+@pytest.mark.usefixtures("flat")
+def test_too_few_outputs_are_not_laid_out() -> None:
+    rows, notes = embedding(turning(3), "turning", splits(5).test, splits(5).collate)
+    assert rows == []
+    assert notes[0].text.startswith("turning: 5 examples at 3 positions are too few")
+    assert embedding(turning(4), "turning", splits(4).test, splits(4).collate)[0]
+
+
+@pytest.mark.slow
+def test_umap_itself_lays_them_out_alike_twice() -> None:
+    pytest.importorskip("umap")
+    first, again = (embedding(turning(4), "turning", splits(4).test, splits(4).collate)[0] for _ in range(2))
+    assert first == again
+    assert len(first) == 1 + 4 * 4 * 2

@@ -1,0 +1,37 @@
+"""Which places are tokens, and means over them: whatever stands at padding counts for nothing."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+import torch
+
+from layerwise.measure.activations import padding
+from layerwise.measure.activations.padding import counted_tokens, token_mean
+
+STATE = torch.tensor([[[1.0, 0.0], [3.0, 4.0], [torch.nan, torch.inf]], [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]])
+MASK = torch.tensor([[1, 1, 0], [1, 1, 1]])
+
+
+def test_a_mean_is_over_the_tokens_alone() -> None:
+    assert token_mean(STATE, counted_tokens({"attention_mask": MASK}, STATE)).tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+@pytest.mark.parametrize("inputs", [{}, {"attention_mask": torch.ones(2, 3, 3)}], ids=["no mask", "another shape"])
+def test_without_a_mask_for_each_token_all_count(inputs: dict[str, torch.Tensor]) -> None:
+    assert counted_tokens(inputs, STATE).all()
+
+
+def test_a_long_mean_in_half_precision_is_summed_in_float32() -> None:
+    """In bfloat16 a sum of ones would stop at 256."""
+    state = torch.ones(1, 4096, 1, dtype=torch.bfloat16)
+    mean = token_mean(state, torch.ones(1, 4096, dtype=torch.bool))
+    assert mean.dtype == torch.bfloat16
+    assert mean.item() == 1.0
+
+
+def test_examples_in_docstrings_hold() -> None:
+    found = doctest.testmod(padding)
+    assert found.attempted
+    assert not found.failed

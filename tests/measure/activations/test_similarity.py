@@ -1,0 +1,253 @@
+"""Similarity against a direct loop over tokens, and on states whose similarity is planted."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from layerwise.data.batches import LabelledBatch, batches, item
+from layerwise.data.text.tokens import Window
+from layerwise.errors import MeasureError
+from layerwise.measure.activations.similarity import SimilaritySums, similarity, sink_tokens
+from layerwise.results.rows import Score
+from layerwise.stack import load
+
+
+def random(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def table(scores: list[Score]) -> dict[tuple[str, str], Score]:
+    return {(score.metric, score.subject): score for score in scores}
+
+
+def values(states: list[Tensor], counted: Tensor | None = None, documents: list[str] | None = None) -> dict:
+    counted = torch.ones(states[0].shape[:2], dtype=torch.bool) if counted is None else counted
+    sums = SimilaritySums()
+    sums.add(states, counted, documents or [f"d{row}" for row in range(len(counted))])
+    return {key: score.value for key, score in table(sums.scores()).items()}
+
+
+def cosine(x: Tensor, y: Tensor) -> float:
+    return float(x.double() @ y.double() / (x.double().norm() * y.double().norm()))
+
+
+def padded(*lengths: int) -> Tensor:
+    return torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
+
+
+def test_equals_a_loop_over_tokens() -> None:
+    """Two batches with padding, three documents of which one stands in both; the loop reads the definitions."""
+    batches = [
+        ([random(seed, 2, 6, 5) + 0.5 for seed in (1, 2, 3)], padded(6, 4), ["a", "b"]),
+        ([random(seed, 2, 5, 5) + 0.5 for seed in (4, 5, 6)], padded(5, 2), ["a", "c"]),
+    ]
+    sums = SimilaritySums()
+    for batch in batches:
+        sums.add(*batch)
+    found = {key: score.value for key, score in table(sums.scores()).items()}
+
+    for suffix, first in (("", 0), ("_no_sink", 1)):
+        tokens = [
+            (document, [state[row, place] for state in states])
+            for states, counted, documents in batches
+            for row, document in enumerate(documents)
+            for place in range(first, int(counted[row].sum()))
+        ]
+        for i, j in [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]:
+            cosines = [cosine(layers[i], layers[j]) for _, layers in tokens]
+            angles = [math.acos(min(1.0, value)) / math.pi for value in cosines]
+            null = [
+                cosine(left[i], right[j]) for (one, left), (other, right) in product(tokens, tokens) if one != other
+            ]
+            assert found["cosine" + suffix, f"{i},{j}"] == pytest.approx(sum(cosines) / len(cosines))
+            assert found["angular" + suffix, f"{i},{j}"] == pytest.approx(sum(angles) / len(angles), abs=1e-7)
+            assert found["cosine_null" + suffix, f"{i},{j}"] == pytest.approx(sum(null) / len(null))
+
+
+def test_layers_that_change_nothing_are_the_same() -> None:
+    state = random(0, 3, 8, 16)
+    found = values([state, state.clone(), 2 * state])
+    for subject in ("0,1", "0,2", "1,2"):
+        for metric in ("cosine", "cosine_no_sink", "cka", "cka_no_sink"):
+            assert found[metric, subject] == pytest.approx(1.0)
+        assert found["angular", subject] == pytest.approx(0.0, abs=1e-7)
+
+
+def test_orthogonal_and_opposite_layers() -> None:
+    state = torch.nn.functional.pad(random(0, 3, 8, 4), (0, 4))
+    found = values([state, state.roll(4, dims=2), -state])
+    assert found["cosine", "0,1"] == pytest.approx(0.0, abs=1e-12)
+    assert found["angular", "0,1"] == pytest.approx(0.5)
+    assert found["cosine", "0,2"] == pytest.approx(-1.0)
+    assert found["angular", "0,2"] == pytest.approx(1.0)
+    assert found["cka", "0,1"] == pytest.approx(1.0)  # moved, but arranged as before
+
+
+def test_a_planted_sink_makes_the_zone_and_its_removal_unmakes_it() -> None:
+    """Independent layers but for two sinks, which are the same huge vector everywhere."""
+    states = [random(seed, 4, 10, 32) for seed in range(5)]
+    for state in states[1:-1]:
+        state[:, 0] = state[:, 5] = 0.0
+        state[:, 0, 7] = state[:, 5, 7] = 1000.0
+    found = values(states)
+    assert found["cosine", "1,3"] > 0.15
+    assert abs(found["cosine_no_sink", "1,3"]) < 0.1
+    assert found["cka", "1,3"] > 0.9
+    assert found["cka_no_sink", "1,3"] < 0.3
+
+
+def test_sinks_are_the_first_token_and_the_massive_ones_of_the_middle() -> None:
+    states = [torch.ones(2, 5, 4) for _ in range(4)]
+    states[0][0, 2] = states[3][0, 3] = 99.0  # before the first and after the last layer: no sign of a sink
+    states[1][0, 4] = 10.5
+    states[2][1, 3] = 9.5  # below ten times the median
+    counted = torch.tensor([[True] * 5, [False, False, True, True, True]])  # the second row is padded on the left
+    states[1][1, 0] = 99.0  # padding
+    expected = torch.tensor([[1, 0, 0, 0, 1], [0, 0, 1, 0, 0]]).bool()
+    assert torch.equal(sink_tokens(states, counted), expected)
+
+
+def test_padding_does_not_lower_what_is_normal() -> None:
+    states = [torch.ones(3, 5, 4) for _ in range(3)]
+    counted = padded(5, 1, 1)
+    for state in states:
+        state[~counted] = 0.0
+    assert sink_tokens(states, counted).sum() == 3
+
+
+def test_padding_is_not_counted() -> None:
+    states = [random(seed, 3, 6, 4) for seed in range(3)]
+    counted = padded(6, 3, 5)
+    before = values(states, counted)
+    for state in states:
+        state[~counted] = float("nan")
+    assert values(states, counted) == before
+
+
+def test_trailing_axes_are_one() -> None:
+    states = [random(seed, 3, 6, 8) for seed in range(3)]
+    assert values([state.view(3, 6, 2, 4) for state in states]) == values(states)
+
+
+def test_the_null_shows_a_cone_that_the_cosine_alone_hides() -> None:
+    states = [random(seed, 6, 8, 64) + 2.0 for seed in range(3)]
+    found = values(states)
+    assert (
+        found["cosine", "0,1"] == pytest.approx(found["cosine_null", "0,1"], abs=0.05) == pytest.approx(0.8, abs=0.05)
+    )
+    assert abs(found["cka", "0,1"]) < 0.2
+
+
+def test_a_single_document_has_no_null() -> None:
+    found = values([random(seed, 2, 6, 4) for seed in range(2)], documents=["a", "a"])
+    assert ("cosine", "0,1") in found
+    assert not [metric for metric, _ in found if "null" in metric]
+
+
+def test_of_few_documents_the_windows_are_the_units() -> None:
+    """One document in twelve windows has the interval that twelve documents have."""
+
+    def scores(names: list[str]) -> dict[tuple[str, str], Score]:
+        sums = SimilaritySums()
+        for number, name in enumerate(names):
+            sums.add([random(9 * number + layer, 1, 12, 4) + 1 for layer in range(3)], padded(12), [name])
+        return table(sums.scores())
+
+    one, many = scores(["d"] * 12), scores([f"d{number}" for number in range(12)])
+    for metric in ("cosine", "angular", "cosine_no_sink"):
+        score, other = one[metric, "0,1"], many[metric, "0,1"]
+        assert (score.value, score.low, score.high) == pytest.approx((other.value, other.low, other.high))
+    assert one["cosine", "0,1"].documents == 1
+    # As soon as there are eight documents, these are the units again: two windows of one count once.
+    mixed = scores([*["d0"] * 6, *[f"d{number}" for number in range(1, 8)]])["cosine", "0,1"]
+    assert mixed.low is not None
+    assert mixed.documents == 8
+
+
+def test_intervals_are_over_documents_and_need_eight() -> None:
+    def scores(documents: int) -> dict[tuple[str, str], Score]:
+        sums = SimilaritySums()
+        for number in range(documents):
+            sums.add([random(9 * number + layer, 1, 12, 4) + 1 for layer in range(3)], padded(12), [f"d{number}"])
+        return table(sums.scores())
+
+    few, many = scores(7)["cosine", "0,1"], scores(20)["cosine", "0,1"]
+    assert few.low is None
+    assert (few.documents, few.tokens) == (7, 84)
+    assert many.low is not None
+    assert many.high is not None
+    assert -1 <= many.low < many.value < many.high <= 1
+    # Independent tokens, 240 of them: the interval should be about two standard errors of their mean to each side.
+    assert 0.02 < many.high - many.low < 0.2
+    assert scores(20)["cka", "0,1"].low is None
+
+
+def test_the_seed_draws_minibatches_and_nothing_else() -> None:
+    states, counted = [random(seed, 4, 200, 8) for seed in range(3)], padded(200, 200, 200, 200)
+    found = []
+    for seed in (1, 1, 2):
+        sums = SimilaritySums(seed)
+        sums.add(states, counted, ["a", "b", "c", "d"])
+        found.append(table(sums.scores()))
+    assert found[0] == found[1]
+    assert found[0]["cka", "0,1"] != found[2]["cka", "0,1"]
+    assert found[0]["cosine", "0,1"] == found[2]["cosine", "0,1"]
+
+
+def test_a_state_that_is_not_finite_is_named() -> None:
+    states = [random(seed, 2, 6, 4) for seed in range(3)]
+    states[2][1, 3, 0] = float("inf")
+    with pytest.raises(MeasureError, match="hidden state 2 is not finite in document 'd1'"):
+        values(states)
+
+
+def test_states_of_changing_shape_are_refused() -> None:
+    with pytest.raises(MeasureError, match="the same"):
+        values([random(0, 2, 6, 4), random(1, 2, 6, 8)])
+
+
+def test_too_few_tokens_are_refused() -> None:
+    with pytest.raises(MeasureError, match="at least 4 tokens"):
+        values([random(seed, 1, 3, 4) for seed in range(2)])
+
+
+@pytest.fixture(scope="module")
+def model() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=50, hidden_size=16, intermediate_size=24, num_hidden_layers=3, num_attention_heads=2
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def test_a_stack_is_measured_on_its_own_hidden_states(model: LlamaForCausalLM) -> None:
+    windows = [Window(f"d{n}", "text", 0, tuple(range(n, n + 5 + n)), 1, 5 + n) for n in range(1, 5)]
+    made = batches(windows, 20, 0)
+    found = similarity(load(model), made)
+    assert len(made) > 1
+    sums = SimilaritySums()
+    for batch in made:
+        with torch.no_grad():
+            states = model(**batch.inputs, output_hidden_states=True).hidden_states[:-1]
+        sums.add(states, batch.attention_mask.bool(), [window.document for window in batch.windows])
+    expected = table(sums.scores())
+    assert max(score.subject for score in found) == "3,3"
+    inner = [score for score in found if "3" not in score.subject]
+    assert inner
+    for score in inner:
+        if score.metric in ("cosine", "cosine_null", "cka"):
+            assert score.value == pytest.approx(expected[score.metric, score.subject].value, abs=1e-5)
+
+
+def test_batches_without_a_mask_count_every_token(model: LlamaForCausalLM) -> None:
+    inputs = {"input_ids": torch.arange(12).view(2, 6)}
+    batch = LabelledBatch(inputs, torch.zeros(2, dtype=torch.long), (item("x"), item("y")))
+    found = table(similarity(load(model), [batch]))
+    assert found["cosine", "0,1"].tokens == 12
+    assert found["cosine_no_sink", "0,1"].tokens == 10

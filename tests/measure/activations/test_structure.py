@@ -1,0 +1,183 @@
+"""What layers add beside what they read, and what sinks draw: against loops, and on planted layers and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+import torch
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, MambaConfig, MambaForCausalLM
+
+from conftest import tiny_granite
+from layerwise.errors import MeasureError
+from layerwise.measure.activations import structure as module
+from layerwise.measure.activations.block_influence import block_influence_sums
+from layerwise.measure.activations.similarity import sink_tokens
+from layerwise.measure.activations.structure import activations, output_ratios, sinks
+from layerwise.measure.gradients.proxies import split
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.stack import Stack, load
+from measure.planted_models import own_text, planted
+
+IDENTITY = 2
+STACK = load(planted(identity=[IDENTITY]))
+READING = own_text(STACK, length=12)
+SCORES = activations(STACK, READING)
+
+
+def table(scores: Iterable[Score], metric: str) -> dict[str, Score]:
+    return {score.subject: score for score in scores if score.metric == metric}
+
+
+def loop(stack: Stack, layer: int) -> dict[str, float]:
+    """The ratios of one layer of a Llama, by hand from its own parts."""
+    block = stack.model.model.layers[layer]
+    sums: dict[str, float] = dict.fromkeys(("", ".attn", ".mlp"), 0.0)
+    tokens = 0
+    for batch in READING.batches:
+        with torch.no_grad():
+            captured = stack.capture(**batch.inputs)
+            states = [captured.state]
+            for each in range(stack.depth):
+                states.append(stack.apply(each, states[-1], captured))
+            before, after = states[layer], states[layer + 1]
+            call = captured.calls[layer]
+            attended = block.self_attn(hidden_states=block.input_layernorm(before), **call.kwargs)[0]
+            middle = before + attended
+            fed = block.mlp(block.post_attention_layernorm(middle))
+        kept = ~sink_tokens(states, torch.ones_like(batch.input_ids, dtype=torch.bool))
+        pairs = {"": (after - before, before), ".attn": (attended, before), ".mlp": (fed, middle)}
+        for name, (added, stream) in pairs.items():
+            sums[name] += float((added.double().norm(dim=2) / stream.double().norm(dim=2))[kept].sum())
+        tokens += int(kept.sum())
+    return {name: total / tokens for name, total in sums.items()}
+
+
+@pytest.mark.parametrize("layer", [0, 3])
+def test_the_ratios_equal_a_computation_by_hand(layer: int) -> None:
+    found = table(SCORES, "output_ratio")
+    for name, expected in loop(STACK, layer).items():
+        score = found[f"{layer}{name}"]
+        assert score.value == pytest.approx(expected, rel=1e-5)
+        assert score.low < score.value < score.high
+
+
+def test_a_planted_identity_layer_adds_nothing() -> None:
+    found = table(SCORES, "output_ratio")
+    for subject in ("2", "2.attn", "2.mlp"):
+        assert found[subject].value == 0.0
+    assert table(SCORES, "output_ratio@random_twin")["2"].value > 0.0
+
+
+def test_parallel_branches_join_one_after_the_other() -> None:
+    torch.manual_seed(0)
+    config = GPTNeoXConfig(
+        vocab_size=97, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64,
+        initializer_range=0.2, use_parallel_residual=True,
+    )  # fmt: skip
+    stack = load(GPTNeoXForCausalLM(config).eval())
+    found = table(output_ratios(stack, READING, split(stack, READING)), "output_ratio")
+    block, sums, tokens = stack.model.gpt_neox.layers[0], [0.0, 0.0], 0
+    for batch in READING.batches:
+        with torch.no_grad():
+            captured = stack.capture(**batch.inputs)
+            before = captured.state
+            fed = block.mlp(block.post_attention_layernorm(before))
+            attended = stack.apply(0, before, captured) - before - fed
+            states = [before, *(torch.zeros_like(before) for _ in range(2))]
+        kept = ~sink_tokens(states, torch.ones_like(batch.input_ids, dtype=torch.bool))
+        for place, (added, stream) in enumerate([(attended, before), (fed, before + attended)]):
+            sums[place] += float((added.double().norm(dim=2) / stream.double().norm(dim=2))[kept].sum())
+        tokens += int(kept.sum())
+    assert found["0.attn"].value == pytest.approx(sums[0] / tokens, rel=1e-4)
+    assert found["0.mlp"].value == pytest.approx(sums[1] / tokens, rel=1e-4)
+
+
+def test_a_residual_multiplier_is_part_of_what_is_added() -> None:
+    stack = load(tiny_granite(4))
+    found = table(output_ratios(stack, READING, split(stack, READING)), "output_ratio")
+    sums, tokens = {"attn": 0.0, "mlp": 0.0}, 0
+    for batch in READING.batches:
+        with torch.no_grad():
+            captured = stack.capture(**batch.inputs)
+            states = list(stack.states(Plan.identity(4), captured))
+            before, after = states[1:3]
+            middle = stack.apply(1, before, captured, "attn")
+        kept = ~sink_tokens(states, torch.ones_like(batch.input_ids, dtype=torch.bool))
+        for part, added, stream in (("attn", middle - before, before), ("mlp", after - middle, middle)):
+            sums[part] += float((added.double().norm(dim=2) / stream.double().norm(dim=2))[kept].sum())
+        tokens += int(kept.sum())
+    for part, total in sums.items():
+        assert found[f"1.{part}"].value == pytest.approx(total / tokens, rel=1e-4)
+
+
+def test_padding_that_is_not_a_number_is_left_out() -> None:
+    states = [torch.ones(1, 3, 2), torch.tensor([[[1.0, 0.0], [1.0, 1.0], [torch.nan, torch.nan]]])]
+    counted = torch.tensor([[True, True, False]])
+    assert block_influence_sums(states, counted).tolist() == [[pytest.approx(1 - 0.5**0.5)]]
+
+
+def test_a_planted_sink_draws_the_attention() -> None:
+    """Every key looks alike but the first one, to which all queries are drawn."""
+    model = planted()
+    plain = table(sinks(load(model), READING), "sink_strength")
+    for score in plain.values():
+        assert 0 < score.value < 1
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.q_proj.weight.zero_()
+    even, chance = (table(sinks(load(model), READING), name) for name in ("sink_strength", "sink_strength@uniform"))
+    for layer, score in even.items():
+        # Queries of zeros look at all keys alike, which is what the null says.
+        assert score.value == pytest.approx(chance[layer].value, rel=1e-5)
+    assert abs(plain["3"].value - chance["3"].value) > 1e-3
+
+
+def test_uniform_attention_on_one_sink_is_the_mean_of_one_by_place() -> None:
+    found = table(SCORES, "sink_strength@uniform")["0"]
+    states = [torch.ones(1, 12, 4)] * 3
+    assert sink_tokens(states, torch.ones(1, 12, dtype=torch.bool)).sum() == 1
+    # Twelve tokens, the first a sink: the t-th token after it sees t + 1 keys, one of them the sink.
+    assert found.value == pytest.approx(sum(1 / (t + 1) for t in range(1, 12)) / 11, rel=1e-2)
+
+
+def test_windows_together_or_alone_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = sinks(STACK, READING)
+    monkeypatch.setattr(module, "ATTENTION", 1)
+    alone = sinks(STACK, READING)
+    for left, right in zip(together, alone, strict=True):
+        assert left.value == pytest.approx(right.value, rel=1e-5)
+
+
+def test_the_way_of_attention_is_given_back() -> None:
+    before = STACK.model.config._attn_implementation
+    assert before != "eager"
+    sinks(STACK, READING)
+    assert STACK.model.config._attn_implementation == before
+
+
+def test_a_model_without_attention_has_the_norm_of_its_first_token() -> None:
+    torch.manual_seed(0)
+    config = MambaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=4, state_size=4, pad_token_id=0)
+    stack = load(MambaForCausalLM(config).eval())
+    found = activations(stack, READING)
+    norms = table(found, "sink_norm")
+    assert set(norms) == {"0", "1", "2", "3"}
+    assert all(score.value > 0 for score in norms.values())
+    assert not table(found, "sink_strength")
+    assert set(table(found, "output_ratio")) == {"0", "1", "2", "3"}
+
+
+def test_the_norm_of_the_first_token_is_by_the_median_of_the_real_ones() -> None:
+    norms = torch.tensor([[8.0, 2.0, 4.0, 99.0, 99.0]])
+    counted = torch.tensor([[True, True, True, False, False]])
+    assert module._first_to_median(norms, counted).tolist() == [2.0]
+
+
+def test_a_state_that_is_not_finite_is_named() -> None:
+    model = planted()
+    with torch.no_grad():
+        model.model.layers[4].mlp.down_proj.weight[0, 0] = float("nan")
+    with pytest.raises(MeasureError, match="hidden state 5 is not finite"):
+        activations(load(model), READING)

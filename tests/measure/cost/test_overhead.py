@@ -1,0 +1,74 @@
+"""What a model costs: ratios within rounds, their interval, and bytes that are counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from layerwise.errors import MeasureError
+from layerwise.measure.cost.overhead import kept_bytes, overhead, ratio
+
+INPUTS = {"states": torch.ones(4, 8), "labels": torch.zeros(4)}
+
+
+class Pupil(nn.Module):
+    """As many linear maps as told, each followed by a square, whose input autograd keeps."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(layers))
+
+    def forward(self, states: Tensor, labels: Tensor | None = None) -> object:
+        for layer in self.layers:
+            states = layer(states) ** 2
+        return type("Output", (), {"loss": states.mean()})
+
+
+def test_bytes_kept_are_those_of_the_activations() -> None:
+    """Each layer keeps its input (for the map) and the map's output (for the square): twice 4 x 8 floats."""
+    inputs_kept = INPUTS["states"].untyped_storage().nbytes()
+    assert kept_bytes(Pupil(1), INPUTS) == 2 * inputs_kept
+    assert kept_bytes(Pupil(3), INPUTS) == 6 * inputs_kept
+
+
+def test_a_round_times_every_model_and_changes_no_weight() -> None:
+    models = {"one": Pupil(1), "three": Pupil(3)}
+    before = [tensor.clone() for model in models.values() for tensor in model.parameters()]
+    found = overhead(models, INPUTS, rounds=6)
+    assert {name: (each.step_seconds.shape, each.pass_seconds.shape) for name, each in found.items()} == {
+        "one": ((6,), (6,)),
+        "three": ((6,), (6,)),
+    }
+    assert all((each.step_seconds > 0).all() for each in found.values())
+    after = [tensor for model in models.values() for tensor in model.parameters()]
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    assert all(tensor.grad is None for tensor in after)
+
+
+def test_with_an_optimiser_a_step_is_a_whole_one() -> None:
+    model = Pupil(1)
+    before = model.layers[0].weight.clone()
+    overhead({"one": model}, INPUTS, rounds=6, optimiser=lambda pupil: torch.optim.SGD(pupil.parameters(), lr=0.1))
+    assert not torch.equal(before, model.layers[0].weight)
+
+
+def test_the_interval_of_a_median_holds_it_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(400):
+        ratios = rng.lognormal(0.0, 0.3, size=9)
+        found = ratio(ratios, np.ones(9))
+        held += found.low <= 1.0 <= found.high
+    assert held >= 0.94 * 400
+
+
+def test_what_slows_both_cancels() -> None:
+    slow = np.array([1.0, 5.0, 1.0, 9.0, 2.0, 1.0])
+    assert ratio(1.25 * slow, slow).value == pytest.approx(1.25)
+
+
+def test_too_few_rounds() -> None:
+    with pytest.raises(MeasureError, match="at least 6"):
+        overhead({"one": Pupil(1)}, INPUTS, rounds=5)

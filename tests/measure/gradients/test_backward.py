@@ -1,0 +1,138 @@
+"""One pass gives every gate's derivative: equal to finite differences, window by window, and nothing is left behind."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+import torch
+from torch import Tensor
+
+from conftest import tiny_llama
+from layerwise.data.batches import LabelledBatch, item
+from layerwise.errors import MeasureError
+from layerwise.measure.gradients import backward as module
+from layerwise.measure.gradients.backward import backward, differentiable, in_parts, loss_gradient
+from layerwise.measure.language.loss import window_losses
+from layerwise.stack import load
+from layerwise.stack.branches import edited, find_branches
+from measure.language.test_loss import ragged_batch, vision_stack
+from rounding import unit
+
+STACK = load(tiny_llama(depth=4).double())
+BATCH = ragged_batch()
+with torch.no_grad():
+    BRANCHES = find_branches(STACK, STACK.capture(**BATCH.inputs))
+STEP = 0.02
+
+
+def gated_losses(subject: str, alpha: float) -> Tensor:
+    """Every window's loss when the gate of `subject` stands at `alpha`: built, not differentiated."""
+    layer, _, part = subject.partition(".")
+    with torch.no_grad(), ExitStack() as gates:
+        if part:
+            block = STACK.model.get_submodule(f"{STACK.path}.{layer}")
+            gates.enter_context(edited(block, BRANCHES.paths[int(layer)][part], lambda output: alpha * output))
+        captured = STACK.capture(**BATCH.inputs)
+        state = captured.state
+        for each in range(STACK.depth):
+            after = STACK.apply(each, state, captured)
+            state = state + alpha * (after - state) if subject == str(each) else after
+        # The loss itself is taken in double precision: a finite difference needs its digits.
+        logits = STACK.finish(state, captured.inputs).logits
+    rows = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), BATCH.targets.flatten(), ignore_index=-100, reduction="none"
+    )
+    return rows.view(BATCH.targets.shape).sum(dim=1)
+
+
+@pytest.mark.parametrize("subject", [f"{layer}{part}" for layer in range(4) for part in ("", ".attn", ".mlp")])
+def test_every_gate_equals_a_central_finite_difference(subject: str) -> None:
+    with differentiable(STACK):
+        found = backward(STACK, BATCH, BRANCHES).gates[subject]
+    # Four points, so that the step may be large: a Llama's norms compute in float32, whatever the dtype of the rest.
+    near = gated_losses(subject, 1 + STEP) - gated_losses(subject, 1 - STEP)
+    far = gated_losses(subject, 1 + 2 * STEP) - gated_losses(subject, 1 - 2 * STEP)
+    expected = (8 * near - far) / (12 * STEP)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+    assert found.abs().max() > 0.01
+
+
+def test_the_gradient_of_the_weights_is_the_models_own() -> None:
+    model = STACK.model
+    loss = torch.nn.functional.cross_entropy(
+        model(**BATCH.inputs, use_cache=False).logits.flatten(0, 1), BATCH.targets.flatten(), ignore_index=-100,
+        reduction="sum",
+    )  # fmt: skip
+    blocks = STACK.model.model.layers
+    names = [(layer, name) for layer, block in enumerate(blocks) for name, _ in block.named_parameters()]
+    expected = torch.autograd.grad(loss, [dict(blocks[layer].named_parameters())[name] for layer, name in names])
+    with differentiable(STACK):
+        found = backward(STACK, BATCH, BRANCHES).weights
+    for (layer, name), gradient in zip(names, expected, strict=True):
+        torch.testing.assert_close(found[layer][name], gradient, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", [97, 97 * 12 * 2, 1 << 24])
+def test_the_loss_in_chunks_is_the_loss_and_its_gradient(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    captured = STACK.capture(**BATCH.inputs)
+    state = captured.state.detach().requires_grad_()
+    logits = STACK.finish(state, captured.inputs).logits
+    whole = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), BATCH.targets.flatten(), ignore_index=-100, reduction="sum"
+    )
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    nll, gradient = loss_gradient(STACK, state.detach(), BATCH)
+    torch.testing.assert_close(gradient, torch.autograd.grad(whole, state)[0], rtol=1e-4, atol=1e-6)
+    expected = [loss.nll for loss in window_losses(STACK, state.detach(), BATCH)]
+    torch.testing.assert_close(nll, torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-5)
+
+
+def test_images_have_gates_too() -> None:
+    stack = vision_stack()
+    pixels = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(6))
+    batch = LabelledBatch({"pixel_values": pixels}, torch.tensor([0, 4, 2]), tuple(item(f"i{n}") for n in range(3)))
+    with differentiable(stack):
+        found = backward(stack, batch, None)
+    assert set(found.gates) == {"0", "1", "2", "3"}
+    assert all(gate.shape == (3,) and gate.abs().min() > 0 for gate in found.gates.values())
+
+
+def test_parts_of_a_batch_add_up_to_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    with differentiable(STACK):
+        whole = backward(STACK, BATCH, BRANCHES)
+        monkeypatch.setattr(module, "HELD", 1)
+        parts = list(in_parts(STACK, BATCH))
+        found = [backward(STACK, part, BRANCHES) for part in parts]
+    assert [part.input_ids.shape for part in parts] == [(1, 12), (1, 9), (1, 4)]
+    assert [window for part in parts for window in part.windows] == list(BATCH.windows)
+    # Two norms a layer and the last compute in float32, forward and backward, each in four operations of its own
+    # (mean of squares, root, quotient, cast); a gate adds up what they pass on, which is as large as the largest gate.
+    norms = 2 * STACK.depth + 1
+    rounding = 2 * 4 * norms * unit(torch.float32) * max(float(gate.abs().max()) for gate in whole.gates.values())
+    for subject, gate in whole.gates.items():
+        torch.testing.assert_close(torch.cat([part.gates[subject] for part in found]), gate, rtol=0, atol=rounding)
+
+
+def test_the_model_is_as_before_also_after_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = STACK.model
+    model.lm_head.weight.requires_grad_(False)
+    kept = torch.ones_like(model.model.norm.weight)
+    model.model.norm.weight.grad = kept
+    flags = [parameter.requires_grad for parameter in model.parameters()]
+    monkeypatch.setattr(module, "loss_gradient", lambda *arguments: {}["stop"])
+    with pytest.raises(KeyError, match="stop"), differentiable(STACK):
+        backward(STACK, BATCH, BRANCHES)
+    assert [parameter.requires_grad for parameter in model.parameters()] == flags
+    assert model.model.norm.weight.grad is kept
+    assert all(parameter.grad is None for parameter in model.model.layers.parameters())
+    assert not any(each._forward_hooks for each in model.modules())
+
+
+def test_a_state_that_is_not_finite_is_named() -> None:
+    model = tiny_llama(depth=4)
+    with torch.no_grad():
+        model.model.layers[2].mlp.down_proj.weight[0, 0] = float("inf")
+    stack = load(model)
+    with pytest.raises(MeasureError, match="hidden state 3 is not finite in document 'd0'"), differentiable(stack):
+        backward(stack, BATCH, None)

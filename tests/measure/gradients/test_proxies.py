@@ -1,0 +1,255 @@
+"""The cheap proxies against loops that read their definitions, and on models whose layers are planted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import pytest
+import torch
+
+from conftest import tiny_llama
+from layerwise.data.batches import batches
+from layerwise.errors import MeasureError
+from layerwise.measure.activations.block_influence import angular_distances, block_influence_sums
+from layerwise.measure.activations.logit_lens import logit_lens
+from layerwise.measure.gradients.proxies import cost_ratio, proxies, split, survey
+from layerwise.measure.gradients.taylor import Taylor
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.plan import Plan, edits
+from layerwise.results.rows import Score
+from layerwise.stack import Stack, load
+from measure.activations.test_similarity import cosine, padded, random
+from measure.language.test_loss import ragged_batch
+from measure.planted_models import own_text, planted, with_harm
+from rounding import unit
+
+IDENTITY = 2
+STACK = load(planted(identity=[IDENTITY]))
+READING = own_text(STACK)
+SCORES = proxies(STACK, READING)
+
+
+def table(scores: Iterable[Score], metric: str) -> dict[str, Score]:
+    return {score.subject: score for score in scores if score.metric == metric}
+
+
+def test_turns_and_angles_equal_a_loop_over_tokens() -> None:
+    states, counted = [random(seed, 3, 6, 5) + 0.3 for seed in range(4)], padded(6, 4, 1)
+    found, between = block_influence_sums(states, counted), angular_distances(states, counted)
+    for row, length in enumerate((6, 4, 1)):
+        for layer in range(3):
+            each = [1 - cosine(states[layer][row, t], states[layer + 1][row, t]) for t in range(length)]
+            assert found[layer, row] == pytest.approx(sum(each))
+        for i in range(4):
+            for j in range(4):
+                last = cosine(states[i][row, length - 1], states[j][row, length - 1])
+                assert between[i, j, row] == pytest.approx(math.acos(min(1, last)) / math.pi, abs=1e-7)
+
+
+def test_padding_is_not_seen() -> None:
+    states, counted = [random(seed, 2, 6, 5) for seed in range(3)], padded(6, 3)
+    before = block_influence_sums(states, counted), angular_distances(states, counted)
+    for state in states:
+        state[~counted] = 7.0
+    assert torch.equal(block_influence_sums(states, counted), before[0])
+    assert torch.equal(angular_distances(states, counted), before[1])
+
+
+def test_opposite_states_are_half_a_turn_apart() -> None:
+    state = random(0, 1, 3, 8)
+    assert angular_distances([state, -state], padded(3))[0, 1, 0] == pytest.approx(1.0)
+
+
+def test_a_planted_identity_layer_has_no_score_of_any_kind() -> None:
+    name = str(IDENTITY)
+    for metric in ("block_influence", "gate_gradient", "gate_sensitivity", "taylor"):
+        found = table(SCORES, metric)
+        assert found[name].value == found[name].low == found[name].high == 0.0
+        others = [abs(found[str(layer)].value) for layer in range(6) if layer != IDENTITY]
+        assert min(others) > 1e-3
+    angular = table(SCORES, "angular_distance")
+    # Equal states are divided by their norms, which rounding may tell apart: a unit for each norm and each quotient.
+    rounding = 4 * unit(torch.float64)
+    assert abs(angular[f"{IDENTITY},1"].value) <= rounding
+    assert abs(angular["2,2"].value - angular["3,1"].value) <= rounding
+    gates = table(SCORES, "gate_gradient")
+    assert gates[f"{name}.attn"].value == gates[f"{name}.mlp"].value == 0.0
+    lens = table(SCORES, "logit_lens")
+    assert lens[name].value == lens[str(IDENTITY + 1)].value
+
+
+def outside(scores: list[Score]) -> set[str]:
+    """The gates that lie outside their bands of no effect."""
+    gates, bands = table(scores, "gate_gradient"), table(scores, "gate_gradient@no_effect")
+    assert bands.keys() == gates.keys()
+    assert len(gates) == 18
+    for gate in gates.values():
+        assert gate.low <= gate.value <= gate.high
+    return {subject for subject, gate in gates.items() if abs(gate.value) > bands[subject].high}
+
+
+def test_on_its_own_text_no_gate_has_an_effect() -> None:
+    """The text was drawn from the model, and the expected gradient of a model's loss on its own samples is zero."""
+    assert outside(SCORES) == set()
+
+
+def test_what_no_gradient_tells_on_average_the_sensitivity_tells_by_window() -> None:
+    """On the model's own text, where every gate's mean slope is zero, windows still hang on each layer but the idle."""
+    sensitivity, gates = table(SCORES, "gate_sensitivity"), table(SCORES, "gate_gradient")
+    assert sensitivity.keys() == gates.keys()
+    for subject, score in sensitivity.items():
+        assert score.value >= abs(gates[subject].value)
+        if not subject.startswith(str(IDENTITY)):
+            assert score.low > 0
+
+
+def test_the_sensitivity_is_the_mean_size_of_the_slopes_of_windows() -> None:
+    """By hand, one window at a time: |dL/dalpha| of a layer that is turned by alpha."""
+    slopes = []
+    few = EvalData("few", "1", READING.length, "next_token", READING.batches[:1])
+    (batch,) = few.batches
+    for row in range(len(batch.windows)):
+        alpha = torch.ones((), requires_grad=True)
+        inputs = {name: value[row : row + 1] for name, value in batch.inputs.items()}
+        with torch.no_grad():
+            captured = STACK.capture(**inputs)
+        state = captured.state
+        for layer in range(STACK.depth):
+            after = STACK.apply(layer, state, captured)
+            state = torch.lerp(state, after, alpha) if layer == 4 else after
+        logits = STACK.finish(state, inputs).logits
+        targets = batch.targets[row : row + 1].flatten()
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets, ignore_index=-100, reduction="sum")
+        slopes.append(float(torch.autograd.grad(loss, alpha)[0]))
+    found = table(survey(STACK, few, None), "gate_sensitivity")["4"]
+    assert found.value == pytest.approx(sum(map(abs, slopes)) / few.tokens, rel=1e-4)
+
+
+def test_a_layer_that_is_too_loud_is_found() -> None:
+    stack = load(planted(identity=[IDENTITY]))
+    with torch.no_grad():
+        stack.model.model.layers[3].mlp.down_proj.weight *= 4
+    scores = survey(stack, READING, split(stack, READING))
+    gates = table(scores, "gate_gradient")
+    assert {"3", "3.mlp"} <= outside(scores)
+    assert max(gates["3"].p_adjusted, gates["3.mlp"].p_adjusted) < 0.05
+    assert gates["3.mlp"].value < 0
+
+
+def test_the_gate_gradient_is_the_first_order_effect_of_a_harmful_layer() -> None:
+    """Noise that is turned down to a little: its skip is a small step, which the gradient foretells."""
+    stack, reading = with_harm(3)
+    with torch.no_grad():
+        for name, weight in stack.model.model.layers[3].named_parameters():
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                weight *= 0.004
+    gate = table(survey(stack, reading, None), "gate_gradient")["3"]
+    losses = sweep(stack, [edits.skip(Plan.identity(6), 3)], reading)
+    total = {plan: sum(row.nll for row in losses if row.plan == plan) for plan in ("0-5", "0-2 4 5")}
+    effect = (total["0-2 4 5"] - total["0-5"]) / reading.tokens
+    assert effect != 0
+    assert gate.value == pytest.approx(effect, rel=0.1)
+
+
+def test_taylor_is_the_sum_over_weights_whatever_the_batches() -> None:
+    windows = [window for batch in READING.batches for window in batch.windows]
+    whole = EvalData("one", "1", READING.length, "next_token", batches(windows, 10_000, 0))
+    assert len(whole.batches) == 1 < len(READING.batches)
+    left, right = table(SCORES, "taylor"), table(survey(STACK, whole, None), "taylor")
+    batch = whole.batches[0]
+    loss = torch.nn.functional.cross_entropy(
+        STACK.model(**batch.inputs, use_cache=False).logits.flatten(0, 1), batch.targets.flatten(), ignore_index=-100
+    )
+    for layer, block in enumerate(STACK.model.model.layers):
+        weights = list(block.parameters())
+        gradients = torch.autograd.grad(loss, weights, retain_graph=True)
+        expected = sum(float((w.detach() * g).abs().sum()) for w, g in zip(weights, gradients, strict=True))
+        assert right[str(layer)].value == pytest.approx(expected, rel=1e-4)
+        assert left[str(layer)].value == pytest.approx(expected, rel=1e-4)
+    assert left["1"].documents == READING.documents
+
+
+def test_the_interval_of_taylor_holds_what_other_documents_give() -> None:
+    """Simulated: gradients of documents about a mean; in most texts the interval holds the mean over all texts."""
+    stack = load(tiny_llama(depth=4))
+    shapes = {name: value.shape for name, value in stack.model.model.layers[0].named_parameters()}
+    draw = torch.Generator().manual_seed(0)
+
+    def normal(scale: float) -> dict[str, torch.Tensor]:
+        return {name: scale * torch.randn(shape, generator=draw) for name, shape in shapes.items()}
+
+    centre = normal(1.0)
+    texts = []
+    for _ in range(60):
+        taylor = Taylor(stack)
+        for group in range(8):
+            # What makes documents differ: how loud they are as a whole, and every weight for itself.
+            loud = 1 + 0.3 * float(torch.randn((), generator=draw))
+            noise = normal(0.5)
+            gradient = {name: loud * centre[name] + noise[name] for name in shapes}
+            taylor.add([gradient] * 4, 1, group)
+        texts.append(taylor.scores(8))
+    for layer in range(4):
+        rows = [scores[layer] for scores in texts]
+        truth = sum(row.value for row in rows) / len(rows)
+        held = sum(row.low <= truth <= row.high for row in rows)
+        assert held >= 51  # 57 of 60 are expected, and fewer than 51 with p < 0.01
+        assert rows[0].high - rows[0].low < truth
+
+
+def test_the_lens_ends_at_the_models_own_loss() -> None:
+    lens = table(logit_lens(STACK, READING), "logit_lens")
+    own = sum(row.nll for row in sweep(STACK, [Plan.identity(6)], READING)) / READING.tokens
+    assert lens["6"].value == pytest.approx(own, rel=1e-12)
+    assert lens["6"].value < lens["0"].value
+    assert table(SCORES, "logit_lens@uniform")["0"].value == pytest.approx(math.log(97))
+
+
+def test_the_random_twin_is_a_null_of_its_own() -> None:
+    for metric in ("block_influence", "angular_distance", "gate_sensitivity", "taylor"):
+        own, null = table(SCORES, metric), table(SCORES, f"{metric}@random_twin")
+        assert null.keys() == {subject for subject in own if "." not in subject}
+        assert all(null[subject].value > 0 for subject in null)
+
+
+def test_the_same_seed_gives_the_same_rows() -> None:
+    assert proxies(STACK, READING) == SCORES
+    other = proxies(STACK, READING, seed=1)
+    assert other != SCORES
+    assert table(other, "gate_gradient")["1"].value == table(SCORES, "gate_gradient")["1"].value
+
+
+def test_a_model_that_cannot_be_split_has_gates_of_whole_layers() -> None:
+    gates = table(survey(STACK, READING, None), "gate_gradient")
+    assert set(gates) == {str(layer) for layer in range(6)}
+
+
+def test_the_cost_is_a_ratio_of_times() -> None:
+    found = cost_ratio(STACK, READING, rounds=2)
+    assert found.low is not None
+    assert 0 < found.low <= found.high
+    assert (found.subject, found.metric) == ("all", "cost_ratio")
+
+
+def test_too_few_layers_are_refused() -> None:
+    with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):
+        proxies(load(tiny_llama(depth=3)), READING)
+
+
+def test_few_windows_have_values_without_intervals() -> None:
+    stack: Stack = load(tiny_llama())
+    reading = EvalData("ragged", "0", 12, "next_token", (ragged_batch(),))
+    found = survey(stack, reading, split(stack, reading))
+    for metric in ("gate_gradient", "gate_sensitivity", "taylor"):
+        score = table(found, metric)["0"]
+        assert score.low is None
+        assert score.value != 0.0
+
+
+def test_bfloat16_weights_are_scored() -> None:
+    stack = load(planted(identity=[IDENTITY]).to(torch.bfloat16))
+    found = survey(stack, READING, split(stack, READING))
+    assert table(found, "block_influence")[str(IDENTITY)].value == 0.0
+    assert all(math.isfinite(score.value) for score in found)

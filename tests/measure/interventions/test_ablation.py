@@ -1,0 +1,196 @@
+"""Ablation finds what was planted: layers that do nothing, one that does harm, and copies."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from conftest import tiny_llama
+from layerwise.data.batches import AnyBatch
+from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.interventions import ablation as module
+from layerwise.measure.interventions import intervention
+from layerwise.measure.interventions.ablation import ablation, ablation_losses, skip_keys
+from layerwise.measure.interventions.intervention import ResultCache
+from layerwise.measure.language.evaluation_data import EvalData, split
+from layerwise.measure.language.loss import window_losses
+from layerwise.measure.stats.verdicts import verdicts
+from layerwise.plan import Plan, Sublayer
+from layerwise.results import Score
+from layerwise.stack import Stack, load
+from layerwise.stack.weights import layer_weights
+from measure.planted_models import own_text, planted, with_harm
+
+DEPTH = 6
+
+
+def by_subject(scores: list[Score], metric: str, task: str = "all") -> dict[str, Score]:
+    return {score.subject: score for score in scores if (score.metric, score.task) == (metric, task)}
+
+
+@pytest.fixture(scope="module")
+def idle() -> tuple[Stack, EvalData, list[Score]]:
+    """A stack whose layer 3 adds nothing, on text of its own."""
+    stack = load(planted(identity=[3], depth=DEPTH))
+    reading = own_text(stack, windows=24, length=12)
+    return stack, reading, ablation(stack, reading)
+
+
+def test_a_layer_that_does_nothing_has_no_effect(idle: tuple[Stack, EvalData, list[Score]]) -> None:
+    _, _, scores = idle
+    for metric in ("skip", "mean_ablate"):
+        found = by_subject(scores, metric)
+        for subject in ("3", "3.attn", "3.mlp"):
+            assert found[subject].value == pytest.approx(0.0, abs=1e-6)
+            assert found[subject].low == pytest.approx(0.0, abs=1e-6)
+        assert all(found[str(layer)].value > 0.05 for layer in range(DEPTH) if layer != 3)
+
+
+def test_every_intervention_has_its_rows_and_its_null(idle: tuple[Stack, EvalData, list[Score]]) -> None:
+    _, _, scores = idle
+    layers = {str(layer) for layer in range(DEPTH)}
+    halves = {f"{layer}.{part}" for layer in range(DEPTH) for part in ("attn", "mlp")}
+    wanted = {
+        "skip": layers | halves,
+        "mean_ablate": layers | halves,
+        "neighbour_copy": layers,
+        "random": layers,
+        "neighbour_average": layers - {"0", "5"},
+    }
+    for metric, subjects in wanted.items():
+        assert set(by_subject(scores, metric)) == subjects
+        nulls = by_subject(scores, f"{metric}@no_effect")
+        assert set(nulls) == subjects
+        assert all(score.value == 0 and score.low == -(score.high or 0) for score in nulls.values())
+    assert by_subject(scores, "nll")["all"].value > 0
+
+
+def test_the_halves_of_a_layer_are_silenced_one_at_a_time(idle: tuple[Stack, EvalData, list[Score]]) -> None:
+    """Skipping `2.attn` is the plan `0 1 2.mlp 3-5`."""
+    stack, reading, _ = idle
+    losses = {(row.plan, row.document): row.nll for row in ablation_losses(stack, reading)}
+    with torch.inference_mode():
+        for part, left in (("attn", "mlp"), ("mlp", "attn")):
+            batch = reading.batches[0]
+            logits = stack.logits(Plan.parse(f"0 1 2.{left} 3-5"), **batch.inputs)
+            for row, window in enumerate(batch.windows):
+                targets = batch.targets[row][batch.scored[row]]
+                nll = torch.nn.functional.cross_entropy(logits[row][batch.scored[row]], targets, reduction="sum")
+                assert losses[f"2=skip.{part}", window.document] == pytest.approx(nll.item(), rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize("part", [None, "attn"])
+def test_a_mean_is_taken_over_the_half_of_the_text_that_is_not_judged(
+    idle: tuple[Stack, EvalData, list[Score]], part: Sublayer | None
+) -> None:
+    """By hand: a document's loss with layer 2 held at its mean over the documents of the other half."""
+    stack, reading, _ = idle
+    key = "2=mean_ablate" + (f".{part}" if part else "")
+    losses = {(row.plan, row.document): row.nll for row in ablation_losses(stack, reading)}
+    first, second = split(reading, 0)
+    for judged, other in ((first, second), (second, first)):
+        with torch.inference_mode():
+            mean = torch.cat([_added(stack, batch, part).flatten(0, 1) for batch in other.batches]).mean(dim=0)
+            for batch in judged.batches:
+                captured = stack.capture(**batch.inputs)
+                before = stack.run(Plan.identity(2), captured)
+                held = before + mean
+                if part is not None:  # the other branch goes on from what the first has left
+                    held = held + stack.block(2).mlp(stack.block(2).post_attention_layernorm(held))
+                for layer in range(3, DEPTH):
+                    held = stack.apply(layer, held, captured)
+                for window, loss in zip(batch.windows, window_losses(stack, held, batch), strict=True):
+                    assert losses[key, window.document] == pytest.approx(loss.nll, rel=1e-5)
+
+
+def _added(stack: Stack, batch: AnyBatch, part: Sublayer | None) -> torch.Tensor:
+    """What layer 2, or its attention, adds to every token."""
+    captured = stack.capture(**batch.inputs)
+    before = stack.run(Plan.identity(2), captured)
+    return stack.apply(2, before, captured, part) - before
+
+
+def test_a_single_window_has_no_other_text_for_a_mean() -> None:
+    stack = load(planted(depth=DEPTH))
+    said: list[str] = []
+    rows = ablation_losses(stack, own_text(stack, windows=1, length=12), cache=ResultCache(log=said.append))
+    assert not any("mean_ablate" in row.plan for row in rows)
+    assert "2=skip" in {row.plan for row in rows}
+    assert [text for text in said if "over other text" in text and "--max-length" in text]
+
+
+def test_a_harmful_layer_is_found_and_confirmed() -> None:
+    stack, reading = with_harm(2, depth=DEPTH, windows=48)
+    losses = ablation_losses(stack, reading)
+    found = {int(row.subject): row for row in verdicts(losses, str(Plan.identity(DEPTH)), skip_keys(DEPTH))}
+    assert [layer for layer, row in found.items() if row.metric == "harmful"] == [2]
+    assert (found[2].high or 0.0) < 0
+
+
+def test_a_copy_of_the_neighbour_changes_nothing() -> None:
+    """Layers 2 and 3 are equal: the neighbour's copy costs layer 3 nothing, and swapping them changes nothing."""
+    stack = load(planted(copies=[3], depth=DEPTH))
+    reading = own_text(stack, windows=16, length=12)
+    found = by_subject(ablation(stack, reading), "neighbour_copy")
+    assert found["3"].value == 0.0
+    assert found["4"].value > 0.05
+    batch = reading.batches[0]
+    with torch.inference_mode():
+        straight = stack.logits(Plan.identity(DEPTH), **batch.inputs)
+        assert torch.equal(stack.logits(Plan.parse("0 1 3 2 4 5"), **batch.inputs), straight)
+
+
+def test_the_same_seed_gives_the_same_rows_and_another_moves_the_noise(
+    idle: tuple[Stack, EvalData, list[Score]],
+) -> None:
+    stack, reading, scores = idle
+    assert ablation(stack, reading, seed=0) == scores
+    other = ablation(stack, reading, seed=1)
+    here, there = (by_subject(rows, "random") for rows in (scores, other))
+    assert here["1"].value != there["1"].value
+    assert by_subject(scores, "skip")["1"].value == by_subject(other, "skip")["1"].value
+    low, high = by_subject(other, "skip")["1"].low, by_subject(other, "skip")["1"].high
+    assert (low or 0.0) <= by_subject(scores, "skip")["1"].value <= (high or 0.0)
+
+
+def test_random_weights_have_the_norms_of_the_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+
+    stack = load(planted(depth=DEPTH))
+    reading = own_text(stack, windows=8, length=12)
+    drawn: dict[int, dict[str, torch.Tensor]] = {}
+    real = intervention.apply_with
+
+    def watched(stack, layer, weights, state, captured):  # type: ignore[no-untyped-def]
+        if any(not torch.equal(value, layer_weights(stack, layer)[name]) for name, value in weights.items()):
+            drawn.setdefault(layer, dict(weights))
+        return real(stack, layer, weights, state, captured)
+
+    monkeypatch.setattr(intervention, "apply_with", watched)
+    module.intervention_losses(
+        stack, [kind.intervention for kind in module._kinds(stack, 0) if kind.metric == "random"], reading
+    )
+    own = layer_weights(stack, 4)
+    assert set(drawn[4]) == {name for name, value in own.items() if value.ndim == 2}
+    for name, value in drawn[4].items():
+        assert value.norm().item() == pytest.approx(own[name].norm().item(), rel=1e-5)
+        assert abs(torch.nn.functional.cosine_similarity(value.flatten(), own[name].flatten(), dim=0).item()) < 0.2
+
+
+def test_a_model_that_cannot_be_split_is_still_ablated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+
+    def refuses(*_: object) -> None:
+        raise UnsupportedModel("cannot be split")
+
+    monkeypatch.setattr(Stack, "branches", refuses)
+    stack = load(planted(depth=4))
+    said: list[str] = []
+    scores = ablation(stack, own_text(stack, windows=12, length=10), cache=ResultCache(log=said.append))
+    assert set(by_subject(scores, "skip")) == {"0", "1", "2", "3"}
+    assert len(said) == 1
+    assert "cannot be split" in said[0]
+
+
+def test_a_shallow_model_is_refused() -> None:
+    stack = load(tiny_llama(depth=3))
+    with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):
+        ablation(stack, own_text(stack, windows=8, length=8))

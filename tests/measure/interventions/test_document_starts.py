@@ -1,0 +1,55 @@
+"""Beginnings: one window of every document, its first tokens, with the losses that the whole window has there."""
+
+from __future__ import annotations
+
+import pytest
+
+from layerwise.data.text.demo_corpus import demo_corpus
+from layerwise.measure.interventions.document_starts import beginnings
+from layerwise.measure.interventions.intervention import intervention_losses
+from layerwise.measure.language.evaluation_data import EvalData, pieces, tokenize
+from layerwise.stack import Stack, load
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load("demo")
+
+
+@pytest.fixture(scope="module")
+def reading(stack: Stack) -> EvalData:
+    return tokenize(stack, demo_corpus(texts=20, questions=8), length=64)
+
+
+def test_every_document_has_one_short_window(reading: EvalData) -> None:
+    short, whole = beginnings(reading, 24)
+    assert short.documents == reading.documents == len(short.windows)
+    texts = [window for window in short.windows if window.task == "stdlib"]
+    assert max(window.scored for window in texts) == 24
+    assert any(window.document.endswith(", windows of 24") for window in texts)
+    assert pieces(short).keys() == whole.keys()
+    assert sum(whole.values()) == reading.tokens
+
+
+def test_answers_stay_whole_and_keep_their_names(reading: EvalData) -> None:
+    short, _ = beginnings(reading, 2)
+    before = {window for window in reading.windows if window.task != "stdlib"}
+    assert before == {window for window in short.windows if window.task != "stdlib"}
+
+
+def test_a_beginning_has_the_losses_of_the_whole_window(stack: Stack, reading: EvalData) -> None:
+    """A causal model's token does not see what follows: two beginnings differ by the tokens between them alone."""
+    losses = {}
+    for tokens in (8, 24):
+        short, _ = beginnings(reading, tokens)
+        rows = intervention_losses(stack, [], short)
+        losses[tokens] = {row.document.partition(",")[0]: row.nll for row in rows if row.task == "stdlib"}
+    assert losses[8].keys() == losses[24].keys()
+    assert all(losses[8][document] <= losses[24][document] for document in losses[8])
+    assert sum(losses[8].values()) < 0.6 * sum(losses[24].values())
+
+
+def test_the_window_is_drawn_from_the_seed(reading: EvalData) -> None:
+    drawn = [[window.index for window in beginnings(reading, 24, seed)[0].windows] for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert max(drawn[0]) > 0

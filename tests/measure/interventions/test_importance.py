@@ -1,0 +1,83 @@
+"""Importance from rows: which are taken, what they must hold, and that a planted layer without effect has none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+
+from conftest import tiny_llama
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.errors import MeasureError
+from layerwise.measure.interventions import ablation, importance, racing
+from layerwise.measure.interventions.importance import SOURCES, importance_of, measured_importance, source_of
+from layerwise.measure.language.evaluation_data import tokenize
+from layerwise.measure.stats import verdicts
+from layerwise.measure.stats.verdict_criterion import Decision
+from layerwise.results.rows import Score
+from layerwise.schedule.allocation import Importance
+from layerwise.stack import load
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+DECISIONS: tuple[Decision, ...] = ("matters", "no_effect", "harmful", "unresolved")
+
+
+def row(measure: str, layer: int | str, metric: str, value: float, task: str = "all") -> Score:
+    return Score(measure, str(layer), task, metric, value, value - 0.1, value + 0.1)
+
+
+VERDICTS = [row("verdict", layer, metric, value) for layer, (metric, value) in enumerate(
+    (("matters", 0.5), ("no_effect", 0.0), ("harmful", -0.4)))]  # fmt: skip
+RACE = [*(row("racing", layer, "matters", 1.0) for layer in range(3)), Score("racing", "race", "all", "looks", 2.0)]
+SKIPS = [
+    Score("ablation", "all", "all", "nll", 2.0),
+    *(row("ablation", layer, "skip", 2.0) for layer in range(3)),
+    *(row("ablation", layer, "skip", 9.0, task="prose") for layer in range(3)),
+    *(row("ablation", f"{layer}.mlp", "skip", 9.0) for layer in range(3)),
+    *(row("ablation", layer, "skip@no_effect", 0.0) for layer in range(3)),
+    *(row("ablation", layer, "random", 9.0) for layer in range(3)),
+]
+
+
+def test_the_best_intervals_are_taken() -> None:
+    assert importance_of([*SKIPS, *RACE, *VERDICTS]) == (
+        Importance(0.5, 0.4, 0.6), Importance(0.0, -0.1, 0.1), Importance(-0.4, -0.5, -0.30000000000000004)
+    )  # fmt: skip
+    assert [each.value for each in importance_of([*SKIPS, *RACE])] == [1.0] * 3
+    assert [each.value for each in importance_of(SKIPS)] == [2.0] * 3
+    assert [source_of(rows) for rows in ([*SKIPS, *VERDICTS], [*SKIPS, *RACE], SKIPS, [])] == [*SOURCES, None]
+
+
+def test_the_words_are_those_of_the_measures() -> None:
+    assert tuple(SOURCES) == (verdicts.VERDICT, racing.RACING, ablation.ABLATION)
+    assert importance._DECISIONS == DECISIONS
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(MeasureError, match="--parts ablation"):
+        importance_of([Score("proxies", "0", "all", "gate", 1.0)])
+    # That layer 2 is there, and was left out, shows in its other interventions.
+    left_out = [each for each in SKIPS if (each.subject, each.metric) != ("2", "skip")]
+    with pytest.raises(MeasureError, match="no effect of skipping layer 2,"):
+        importance_of(left_out)
+    with pytest.raises(MeasureError, match="no effect of skipping layer 0, 1,"):
+        importance_of(VERDICTS[2:])
+    bare = [replace(VERDICTS[0], low=None, high=None), *VERDICTS[1:]]
+    with pytest.raises(MeasureError, match=re.escape("layer 0 has no interval")):
+        importance_of(bare)
+
+
+def test_a_layer_that_adds_nothing_has_no_effect() -> None:
+    model = tiny_llama(4, vocabulary=3 + len(ALPHABET))
+    with torch.no_grad():
+        for name, weight in model.model.layers[2].named_parameters():
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                weight.zero_()
+    stack = load(model, tokenizer=character_tokenizer())
+    texts = tuple(Document(str(number), "abc de fgh ij. " * (number + 2)) for number in range(20))
+    found = measured_importance(stack, tokenize(stack, Corpus("texts", texts), length=32))
+    assert found[2] == Importance(0.0, 0.0, 0.0)
+    assert all(each.value != 0 for layer, each in enumerate(found) if layer != 2)

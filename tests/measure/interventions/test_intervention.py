@@ -1,0 +1,164 @@
+"""Interventions: each equals the same thing done by hand, the prefix is shared, and nothing known is computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from layerwise.errors import MeasureError
+from layerwise.measure.interventions.intervention import (
+    Apply,
+    CleanBatch,
+    Intervention,
+    InterventionContext,
+    ResultCache,
+    intervention_losses,
+)
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.plan import Plan, edits
+from layerwise.results import Loss
+from layerwise.stack import Stack, load
+from measure.planted_models import own_text, planted
+
+DEPTH = 6
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load(planted(depth=DEPTH))
+
+
+@pytest.fixture(scope="module")
+def reading(stack: Stack) -> EvalData:
+    return own_text(stack, windows=12, length=12)
+
+
+def skip(layer: int) -> Intervention:
+    return Intervention(layer, "skip", lambda scene: lambda one: one.state)
+
+
+def test_skipping_equals_the_plan_without_the_layer(stack: Stack, reading: EvalData) -> None:
+    found = {(row.plan, row.document): row.nll for row in intervention_losses(stack, [skip(2), skip(5)], reading)}
+    plans = {f"{layer}=skip": edits.skip(Plan.identity(DEPTH), layer) for layer in (2, 5)}
+    for row in sweep(stack, plans.values(), reading):
+        key = next((key for key, plan in plans.items() if str(plan) == row.plan), row.plan)
+        assert found.pop((key, row.document)) == row.nll
+    assert not found
+
+
+def test_the_beginnings_are_shared(stack: Stack, reading: EvalData) -> None:
+    ledger = ResultCache()
+    intervention_losses(stack, [skip(layer) for layer in range(DEPTH)], reading, ledger)
+    tokens = sum(batch.size for batch in reading.batches)
+    assert ledger.tally.layer_tokens == tokens * (DEPTH + DEPTH * (DEPTH - 1) // 2)
+    assert ledger.tally.head_tokens == tokens * (DEPTH + 1)
+
+
+def test_an_intervention_prepares_once_and_sees_the_clean_states(stack: Stack, reading: EvalData) -> None:
+    seen: list[InterventionContext] = []
+
+    def prepare(scene: InterventionContext) -> Apply:
+        seen.append(scene)
+        return lambda one: one.state
+
+    intervention_losses(stack, [Intervention(3, "watch", prepare)], reading)
+    (scene,) = seen
+    assert scene.layer == 3
+    assert len(scene.clean) == len(reading.batches)
+    with torch.inference_mode():
+        for batch, one in zip(reading.batches, scene.clean, strict=True):
+            captured = stack.capture(**batch.inputs)
+            assert torch.equal(one.state, stack.run(Plan.identity(3), captured))
+            assert one.counted.shape == one.state.shape[:2]
+
+
+def test_nothing_known_is_computed_again(stack: Stack, reading: EvalData) -> None:
+    written: list[Loss] = []
+    first = intervention_losses(stack, [skip(1), skip(4)], reading, ResultCache(sink=written.extend))
+    assert sorted(map(repr, first)) == sorted(map(repr, written))
+
+    def refuses(scene: InterventionContext) -> Apply:
+        raise AssertionError("a known intervention was prepared")
+
+    again: list[Loss] = []
+    known = [Intervention(1, "skip", refuses), Intervention(4, "skip", refuses), skip(2)]
+    second = intervention_losses(stack, known, reading, ResultCache(known=tuple(written), sink=again.extend))
+    assert {row.plan for row in again} == {"2=skip"}
+    assert set(first) < set(second)
+
+
+def test_a_stopped_intervention_is_finished_with_the_same_numbers(stack: Stack, reading: EvalData) -> None:
+    whole = intervention_losses(stack, [skip(1)], reading)
+    half = tuple(whole[::2])
+    fresh: list[Loss] = []
+    again = intervention_losses(stack, [skip(1)], reading, ResultCache(known=half, sink=fresh.extend))
+    assert again == whole
+    assert set(fresh) == set(whole) - set(half)
+
+
+def test_what_is_not_finite_is_left_out_whole_and_said_once(stack: Stack, reading: EvalData) -> None:
+    def explodes(scene: InterventionContext) -> Apply:
+        return lambda one: one.state * torch.inf
+
+    said: list[str] = []
+    rows = intervention_losses(
+        stack, [Intervention(2, "bang", explodes), skip(3)], reading, ResultCache(log=said.append)
+    )
+    assert {row.plan for row in rows} == {"0-5", "3=skip"}
+    assert len(said) == 1
+    assert "2=bang" in said[0]
+
+
+def test_one_that_refuses_is_left_out_and_said_once(stack: Stack, reading: EvalData) -> None:
+    def refuses(scene: InterventionContext) -> Apply:
+        raise MeasureError("not with these shapes")
+
+    said: list[str] = []
+    chosen = [Intervention(layer, "never", refuses) for layer in range(DEPTH)]
+    rows = intervention_losses(stack, [*chosen, skip(0)], reading, ResultCache(log=said.append))
+    assert {row.plan for row in rows} == {"0-5", "0=skip"}
+    assert said == ["not with these shapes"]
+
+
+def test_a_broken_model_is_named_with_its_layer(reading: EvalData) -> None:
+    model = planted(depth=DEPTH)
+    stack = load(model)
+    with torch.no_grad():
+        model.model.layers[3].mlp.down_proj.weight[0, 0] = torch.nan
+    with pytest.raises(MeasureError, match="own state after layer 3 is not finite on document"):
+        intervention_losses(stack, [skip(5)], reading)
+
+
+@pytest.mark.parametrize(("chosen", "message"), [
+    ([skip(1), skip(1)], "2 interventions are called '1=skip'"),
+    ([skip(DEPTH)], "layers 0 to 5"),
+])  # fmt: skip
+def test_what_cannot_be_asked_is_refused(
+    stack: Stack, reading: EvalData, chosen: Sequence[Intervention], message: str
+) -> None:
+    with pytest.raises(MeasureError, match=message):
+        intervention_losses(stack, chosen, reading)
+
+
+def test_progress_ends_at_one(stack: Stack, reading: EvalData) -> None:
+    shares: list[float] = []
+    intervention_losses(stack, [skip(1), skip(4)], reading, ResultCache(progress=shares.append))
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_the_model_is_as_before(stack: Stack, reading: EvalData) -> None:
+    before = {name: value.clone() for name, value in stack.model.state_dict().items()}
+
+    def applied(scene: InterventionContext) -> Apply:
+        def apply(one: CleanBatch) -> Tensor:
+            return stack.apply(scene.layer, one.state, one.captured) * 2
+
+        return apply
+
+    intervention_losses(stack, [Intervention(1, "twice", applied)], reading)
+    assert all(torch.equal(value, before[name]) for name, value in stack.model.state_dict().items())

@@ -1,0 +1,154 @@
+"""Manipulation: gates that are exact at both ends, changes of the size they say, and points that do not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from layerwise.errors import MeasureError
+from layerwise.measure.interventions.intervention import Intervention, ResultCache, intervention_losses
+from layerwise.measure.interventions.perturbation_curves import _gated, perturbation_curves
+from layerwise.measure.interventions.perturbations import STRATEGIES
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.plan import Plan
+from layerwise.plan.sublayer import SUBLAYERS, Sublayer
+from layerwise.results.rows import Loss, Score
+from layerwise.stack import load, weight_hash
+from measure.planted_models import own_text, planted, with_harm
+
+STACK = load(planted(identity=[3]))
+READING = own_text(STACK)
+
+
+@pytest.fixture(scope="module")
+def measured() -> list[Score]:
+    return perturbation_curves(STACK, READING, sizes=(0.1, 0.5, 1.0), alphas=(0.0, 0.5, 1.0, 1.1))
+
+
+def one(rows: Sequence[Score], subject: str, metric: str) -> Score:
+    (found,) = [row for row in rows if (row.subject, row.metric) == (subject, metric)]
+    return found
+
+
+def losses_of(interventions: Sequence[Intervention]) -> dict[str, dict[tuple[str, int], float]]:
+    return by_plan(intervention_losses(STACK, interventions, READING))
+
+
+def by_plan(rows: Sequence[Loss]) -> dict[str, dict[tuple[str, int], float]]:
+    found: dict[str, dict[tuple[str, int], float]] = {}
+    for row in rows:
+        found.setdefault(row.plan, {})[row.document, row.window] = row.nll
+    return found
+
+
+@pytest.mark.parametrize("part", [None, *SUBLAYERS])
+def test_an_open_gate_changes_nothing_at_all(part: Sublayer | None) -> None:
+    point = _gated(2, part, 1.0)
+    losses = losses_of([point.intervention])
+    assert losses[point.intervention.key] == losses[str(Plan.identity(6))]
+
+
+@pytest.mark.parametrize(("part", "plan"), [(None, "0-1 3-5"), ("attn", "0-1 2.mlp 3-5"), ("mlp", "0-1 2.attn 3-5")])
+def test_a_closed_gate_is_the_plan_without_the_layer(part: Sublayer | None, plan: str) -> None:
+    point = _gated(2, part, 0.0)
+    losses = losses_of([point.intervention])[point.intervention.key]
+    swept = by_plan(sweep(STACK, [Plan.parse(plan)], READING))[str(Plan.parse(plan))]
+    assert losses == pytest.approx(swept, rel=1e-6)
+
+
+def test_a_half_open_gate_is_half_the_update() -> None:
+    point = _gated(2, None, 0.5)
+    halfway = losses_of([point.intervention])[point.intervention.key]
+    doubled = load(planted(identity=[3]))
+    block = doubled.model.get_submodule("model.layers.2")
+
+    def halve(module: torch.nn.Module, args: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
+        return args[0] + 0.5 * (output - args[0])
+
+    handle = block.register_forward_hook(halve)
+    by_hook = by_plan(sweep(doubled, [], READING))["0-5"]
+    handle.remove()
+    assert halfway == pytest.approx(by_hook, rel=1e-5)
+
+
+def test_every_point_has_its_row_and_its_null(measured: list[Score]) -> None:
+    for layer in range(6):
+        for strategy in set(STRATEGIES) - {"predict"}:
+            metrics = [row.metric for row in measured if row.subject == str(layer)]
+            assert {f"{strategy}:0.1", f"{strategy}:0.5", f"{strategy}:1"} <= set(metrics)
+        for subject in (str(layer), f"{layer}.attn", f"{layer}.mlp"):
+            row = one(measured, subject, "gate:0.5")
+            assert row.low is not None
+            assert row.high is not None
+            assert row.low <= row.value <= row.high
+            null = one(measured, subject, "gate:0.5@no_effect")
+            assert null.high is not None
+            assert (null.value, null.low) == (0.0, -null.high)
+    assert {row.task for row in measured} == {"all"}
+    keys = [(row.subject, row.metric) for row in measured]
+    assert len(keys) == len(set(keys))
+
+
+def test_an_idle_layer_can_be_turned_to_any_volume(measured: list[Score]) -> None:
+    for alpha in ("0", "0.5", "1", "1.1"):
+        assert one(measured, "3", f"gate:{alpha}").value == 0.0
+        assert one(measured, "2", f"gate:{alpha}").value == 0.0 or alpha != "1"
+    # Its last matrices are zeros, and stay so under all that is in proportion to a matrix.
+    assert one(measured, "3", "noise:0.5").value == 0.0
+    assert one(measured, "3", "scale:0.5").value == 0.0
+    assert one(measured, "2", "scale:0.5").value > 0.0
+
+
+def test_without_its_matrices_a_layer_is_skipped(measured: list[Score]) -> None:
+    for layer in range(6):
+        gone, skipped = one(measured, str(layer), "scale:1"), one(measured, str(layer), "gate:0")
+        assert gone.value == pytest.approx(skipped.value, abs=1e-6)
+        assert one(measured, str(layer), "low_rank:1").value == pytest.approx(skipped.value, abs=1e-6)
+
+
+def test_a_larger_change_costs_more(measured: list[Score]) -> None:
+    for strategy in ("scale", "noise", "low_rank", "interpolate", "copy"):
+        means = [
+            sum(one(measured, str(layer), f"{strategy}:{size}").value for layer in range(6))
+            for size in ("0.1", "0.5", "1")
+        ]
+        assert means[0] < means[1] < means[2]
+
+
+def test_turning_a_harmful_layer_down_helps() -> None:
+    stack, reading = with_harm(2)
+    rows = perturbation_curves(stack, reading, sizes=(), alphas=(0.0, 0.5), layers=[1, 2])
+    harmful = one(rows, "2", "gate:0")
+    assert harmful.high is not None
+    assert harmful.high < 0
+    assert harmful.value < one(rows, "2", "gate:0.5").value < 0
+
+
+def test_the_seed_is_the_noise_and_the_model_stays_as_it_was() -> None:
+    before = weight_hash(STACK.model)
+    first, again, other = (
+        perturbation_curves(STACK, READING, sizes=(0.3,), alphas=(), layers=[1], seed=seed) for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert one(first, "1", "noise:0.3").value != one(other, "1", "noise:0.3").value
+    assert one(first, "1", "scale:0.3").value == one(other, "1", "scale:0.3").value
+    assert weight_hash(STACK.model) == before
+
+
+def test_what_is_known_is_not_computed_again() -> None:
+    handed: list[Loss] = []
+    asked = {"sizes": (0.3,), "alphas": (0.5,), "layers": [1]}
+    rows = perturbation_curves(STACK, READING, **asked, cache=ResultCache(sink=handed.extend))  # type: ignore[arg-type]
+    again: list[Loss] = []
+    ledger = ResultCache(known=tuple(handed), sink=again.extend)
+    assert perturbation_curves(STACK, READING, **asked, cache=ledger) == rows  # type: ignore[arg-type]
+    assert not again
+
+
+def test_what_means_nothing_is_refused() -> None:
+    with pytest.raises(MeasureError, match=r"size -0\.1"):
+        perturbation_curves(STACK, READING, sizes=(-0.1,))
+    with pytest.raises(MeasureError, match="gate of nan"):
+        perturbation_curves(STACK, READING, alphas=(float("nan"),))

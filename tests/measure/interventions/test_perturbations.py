@@ -1,0 +1,143 @@
+"""Displacements: every strategy moves the weights by exactly the size that was asked, along its own line."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+
+import pytest
+import torch
+from torch import Tensor
+
+from layerwise.errors import MeasureError
+from layerwise.measure.interventions.perturbations import (
+    STRATEGIES,
+    Perturbations,
+    Strategy,
+    matrices,
+    relative_size,
+    towards,
+)
+from layerwise.stack import Stack
+from measure.planted import noise, planted_stack, stack_of_layers
+
+STACK = planted_stack({"mlp": noise(5, 24, 16), "attn": 3 * noise(5, 8, 8, seed=1), "gain": noise(5, 7, 1)[:, :, 0]})
+
+
+def halved(stack: Stack, layer: int) -> Mapping[str, Tensor]:
+    """A prediction that is half the layer: 0.5 away."""
+    return {name: weight / 2 for name, weight in matrices(stack, layer).items()}
+
+
+MOVES = Perturbations(STACK, 0, halved)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_size_is_the_size(strategy: Strategy) -> None:
+    for layer, size in itertools.product(range(STACK.depth), (0.05, 0.3, 0.5, 1.0)):
+        weights = matrices(STACK, layer)
+        assert "gain" not in weights
+        if not MOVES.exists(layer, strategy, size):
+            assert (strategy, size) == ("predict", 1.0)
+            with pytest.raises(MeasureError, match=f"predict of layer {layer} does not move as far as size 1"):
+                MOVES.at(layer, strategy, size)
+            continue
+        moved = MOVES.at(layer, strategy, size)
+        assert moved.keys() == weights.keys()
+        assert relative_size(moved, weights) == pytest.approx(size, rel=1e-9)
+
+
+@pytest.mark.parametrize("strategy", ["scale", "noise", "low_rank", "interpolate", "copy", "predict"])
+def test_no_size_is_no_change(strategy: Strategy) -> None:
+    moved = MOVES.at(2, strategy, 0.0)
+    for name, weight in matrices(STACK, 2).items():
+        torch.testing.assert_close(moved[name], weight, rtol=1e-12, atol=1e-12)
+
+
+def test_scaling_by_a_tenth_is_the_published_nine_tenths() -> None:
+    weights, moved = matrices(STACK, 1), MOVES.at(1, "scale", 0.1)
+    assert all(torch.allclose(moved[name], 0.9 * weights[name]) for name in weights)
+    assert all(not moved.any() for moved in MOVES.at(1, "scale", 1.0).values())
+
+
+def test_noise_is_in_proportion_and_drawn_from_the_seed() -> None:
+    weights, moved = matrices(STACK, 1), MOVES.at(1, "noise", 0.2)
+    for name, weight in weights.items():
+        assert relative_size({name: moved[name]}, {name: weight}) == pytest.approx(0.2)
+        assert torch.equal(moved[name], Perturbations(STACK, 0).at(1, "noise", 0.2)[name])
+        assert not torch.equal(moved[name], Perturbations(STACK, 1).at(1, "noise", 0.2)[name])
+        # One direction, at every size.
+        further = MOVES.at(1, "noise", 0.4)[name] - weight
+        torch.testing.assert_close(further, 2 * (moved[name] - weight))
+
+
+def test_low_rank_is_a_truncation_and_at_most_a_step_of_one_rank_from_it() -> None:
+    weight = matrices(STACK, 1)["mlp"]
+    values = torch.linalg.svdvals(weight)
+    # A singular value is known to one unit of rounding of the largest for each row. That of the moved matrix is
+    # decomposed twice and put together in between, which is a product over as many values as there are columns.
+    known = torch.finfo(torch.float64).eps * float(values[0]) * (2 * len(weight) + len(values))
+    for gone in range(1, len(values)):
+        # The size at which exactly so many of the smallest values are gone, and sizes that rounding could make of it.
+        size = float(values[-gone:].norm() / values.norm())
+        for near in (size, math.nextafter(size, 0), math.nextafter(size, 1)):
+            moved = torch.linalg.svdvals(MOVES.at(1, "low_rank", near)["mlp"])
+            torch.testing.assert_close(moved[:-gone], values[:-gone], rtol=0, atol=known)
+            assert float(moved[-gone:].max()) <= known
+        # Far from there, no value is gone that was not, and the one before has begun to go.
+        moved = torch.linalg.svdvals(MOVES.at(1, "low_rank", size * 1.01)["mlp"])
+        torch.testing.assert_close(moved[: -gone - 1], values[: -gone - 1], rtol=0, atol=known)
+        assert float(moved[-gone:].min()) > known
+
+
+def test_the_lines_lead_to_the_neighbours() -> None:
+    for layer, sources in ((0, (1,)), (2, (1, 3)), (4, (3,))):
+        own = matrices(STACK, layer)["mlp"]
+        mean = torch.stack([matrices(STACK, other)["mlp"] for other in sources]).mean(dim=0)
+        _on_a_line(own, mean, MOVES.at(layer, "interpolate", 0.3)["mlp"])
+        before = matrices(STACK, layer - 1 if layer else 1)["mlp"]
+        _on_a_line(own, before, MOVES.at(layer, "copy", 0.3)["mlp"])
+
+
+def _on_a_line(start: Tensor, end: Tensor, point: Tensor) -> None:
+    shares = (point - start) / (end - start)
+    torch.testing.assert_close(shares, shares.median().expand_as(shares))
+    assert 0 < float(shares.median()) < 1
+
+
+def test_independent_layers_are_as_far_apart_as_theory_says() -> None:
+    stack = planted_stack({"w": noise(5, 200, 100)})
+    weights = matrices(stack, 2)
+    mean = {"w": (matrices(stack, 1)["w"] + matrices(stack, 3)["w"]) / 2}
+    assert relative_size(matrices(stack, 1), weights) == pytest.approx(2**0.5, abs=0.02)
+    assert relative_size(mean, weights) == pytest.approx(1.5**0.5, abs=0.02)
+    assert towards(weights, mean, 1.3) is None
+
+
+def test_unlike_neighbours_have_no_line_between_them() -> None:
+    draw = torch.Generator().manual_seed(0)
+    layers = [{"w": torch.randn(4 + (layer == 1), 4, generator=draw)} for layer in range(4)]
+    moves = Perturbations(stack_of_layers(layers), 0)
+    assert not moves.exists(0, "copy", 0.1)
+    assert not moves.exists(2, "interpolate", 0.1)
+    assert moves.exists(3, "copy", 0.1)
+    assert not moves.exists(3, "predict", 0.1), "nobody predicts"
+
+
+def test_weights_that_are_not_finite_are_refused_by_name() -> None:
+    layers = [{"w": torch.eye(4)} for _ in range(4)]
+    layers[2]["w"][1, 1] = float("nan")
+    with pytest.raises(MeasureError, match="w of layer 2 holds values that are not finite"):
+        Perturbations(stack_of_layers(layers), 0).at(2, "scale", 0.1)
+
+
+def test_zeros_have_no_size_and_a_matrix_of_zeros_stays() -> None:
+    nothing = {"w": torch.zeros(4, 4)}
+    some = {"w": torch.zeros(4, 4), "v": torch.eye(4)}
+    moves = Perturbations(stack_of_layers([nothing, some, some, some]), 0)
+    assert not any(moves.exists(0, strategy, 0.1) for strategy in STRATEGIES)
+    for strategy in ("scale", "noise", "low_rank"):
+        moved = moves.at(2, strategy, 0.25)  # type: ignore[arg-type]
+        assert not moved["w"].any()
+        assert relative_size(moved, matrices(stack_of_layers([some]), 0)) == pytest.approx(0.25)

@@ -1,0 +1,164 @@
+"""Joint pruning on a model with a planted identity layer: it goes first and costs nothing; sets are run once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import tiny_llama
+from layerwise.errors import MeasureError
+from layerwise.measure.gradients.proxies import survey
+from layerwise.measure.interventions.intervention import ResultCache
+from layerwise.measure.interventions.pruning import members, pruning
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss, Score
+from layerwise.stack import load
+from measure.planted_models import own_text, planted
+
+IDENTITY = 2
+DEPTH = 6
+STACK = load(planted(identity=[IDENTITY]))
+READING = own_text(STACK)
+SKIP = [
+    Score("ablation", str(layer), "all", "skip", value) for layer, value in enumerate([2.0, 0.5, 0.0, 0.1, 0.3, 1.0])
+]
+PROXIES = survey(STACK, READING, None)
+ROWS, RECORDS = pruning(STACK, READING, [*SKIP, *PROXIES], most=3, random_sets=5)
+
+
+def table(scores: Iterable[Score], metric: str) -> dict[str, Score]:
+    return {score.subject: score for score in scores if score.metric == metric}
+
+
+def effect(plan: str) -> float:
+    losses = sweep(STACK, [Plan.parse(plan)], READING)
+    total = {each: sum(row.nll for row in losses if row.plan == each) for each in ("0-5", plan)}
+    return (total[plan] - total["0-5"]) / READING.tokens
+
+
+def test_the_planted_identity_layer_goes_first_and_costs_nothing() -> None:
+    first = table(ROWS, "drop:1")
+    for name in ("skip", "block_influence", "angular", "taylor"):
+        assert first[name].value == first[name].low == first[name].high == 0.0
+        assert first[name].p == 1.0
+    assert first["deepest_keep_last"].value > 0.05
+
+
+def test_sets_are_dropped_jointly() -> None:
+    assert table(ROWS, "drop:3")["skip"].value == pytest.approx(effect("0 1 5"), abs=1e-9)
+    assert table(ROWS, "drop:3")["deepest_keep_last"].value == pytest.approx(effect("0 1 5"), abs=1e-9)
+    assert table(ROWS, "drop:2")["skip"].value == pytest.approx(effect("0 1 4 5"), abs=1e-9)
+
+
+def test_random_sets_are_the_null() -> None:
+    row = table(ROWS, "drop:1")["random"]
+    assert row.low <= row.value <= row.high
+    draws = [record for record in RECORDS if record.strategy == "random" and record.affected == 2]
+    assert [record.draw for record in draws] == [0, 1, 2, 3, 4]
+    effects = [effect(record.plan) for record in draws]
+    row = table(ROWS, "drop:2")["random"]
+    assert row.value == pytest.approx(np.mean(effects), abs=1e-9)
+    assert (row.low, row.high) == pytest.approx(tuple(np.quantile(effects, [0.025, 0.975])), abs=1e-9)
+
+
+def test_random_sets_are_all_sets_where_these_are_few() -> None:
+    chosen = [str(member.plan) for member in members(4, [], most=2, random_sets=6) if member.strategy == "random"]
+    ones = ["1-3", "0 2 3", "0 1 3", "0-2"]
+    pairs = {tuple(sorted(set(range(4)) - set(each))) for each in itertools.combinations(range(4), 2)}
+    assert chosen[:4] == ones
+    assert {tuple(Plan.parse(each).layers()) for each in chosen[4:]} == pairs
+
+
+def test_random_sets_are_distinct_and_drawn_from_the_seed() -> None:
+    def drawn(seed: int) -> list[str]:
+        return [str(member.plan) for member in members(12, [], seed=seed) if member.strategy == "random"]
+
+    assert len(drawn(0)) == len(set(drawn(0))) == 12 + 5 * 20
+    assert drawn(0) == drawn(0) != drawn(1)
+
+
+def test_the_angular_set_is_the_run_that_turns_least() -> None:
+    distances = {(0, 1): 0.2, (1, 1): 0.3, (2, 1): 0.1, (3, 1): 0.4, (0, 2): 0.5, (1, 2): 0.2, (2, 2): 0.4}
+    rows = [
+        Score("proxies", f"{start},{width}", "all", "angular_distance", value)
+        for (start, width), value in distances.items()
+    ]
+    chosen = {member.affected: str(member.plan) for member in members(4, rows) if member.strategy == "angular"}
+    assert chosen == {1: "0 1 3", 2: "0 3"}
+
+
+def test_a_ranking_that_lacks_a_layer_chooses_nothing() -> None:
+    assert {member.strategy for member in members(DEPTH, SKIP[1:], random_sets=1)} == {"deepest_keep_last", "random"}
+
+
+def test_records_say_which_score_chose_the_set() -> None:
+    assert {record.family for record in RECORDS} == {"pruning"}
+    found = {(record.strategy, record.affected): record.plan for record in RECORDS if record.strategy != "random"}
+    assert found["skip", 1] == "0 1 3-5"
+    assert found["skip", 3] == "0 1 5"
+    assert found["deepest_keep_last", 1] == "0-3 5"
+
+
+def test_what_is_known_is_not_computed_again() -> None:
+    kept: list[Loss] = []
+    shares: list[float] = []
+    ledger = ResultCache(sink=kept.extend, progress=shares.append)
+    rows, _ = pruning(STACK, READING, SKIP, most=2, random_sets=2, cache=ledger)
+    assert shares[-1] == 1.0
+    assert len({row.plan for row in kept}) * 32 == len(kept)
+    spent = ledger.tally.layer_tokens
+    assert spent > 0
+
+    half = ResultCache(known=tuple(kept[: len(kept) // 2]), sink=kept.extend)
+    count = len(kept)
+    again, _ = pruning(STACK, READING, SKIP, most=2, random_sets=2, cache=half)
+    assert again == rows
+    assert len(kept) - count == count - count // 2
+    done = ResultCache(known=tuple(kept[:count]))
+    pruning(STACK, READING, SKIP, most=2, random_sets=2, cache=done)
+    assert done.tally.layer_tokens == 0
+
+
+def test_the_same_seed_gives_the_same_rows() -> None:
+    scores = [*SKIP, *PROXIES]
+    assert pruning(STACK, READING, scores, most=3, random_sets=5) == (ROWS, RECORDS)
+    other, _ = pruning(STACK, READING, scores, most=3, random_sets=5, seed=1)
+    assert table(other, "drop:2")["skip"].value == table(ROWS, "drop:2")["skip"].value
+    assert table(other, "drop:2")["random"] != table(ROWS, "drop:2")["random"]
+
+
+def test_a_set_whose_loss_is_not_finite_costs_itself_alone() -> None:
+    """Layer 4 undoes what layer 3 adds, a state so large that the head overflows without it."""
+    model = planted(identity=[3, 4])
+    with torch.no_grad():
+        model.model.layers[3].mlp.down_proj.weight.copy_(torch.full((32, 64), 1e30))
+    stack = load(model)
+
+    class Undoing(torch.nn.Module):
+        def __init__(self, block: torch.nn.Module) -> None:
+            super().__init__()
+            self.block = block
+
+        def forward(self, hidden_states: torch.Tensor, **kwargs: object) -> torch.Tensor:
+            large = hidden_states.abs().amax(dim=-1, keepdim=True) > 1e20
+            return torch.where(large, torch.ones_like(hidden_states), hidden_states)
+
+    model.model.layers[4] = Undoing(model.model.layers[4])
+    model.lm_head.weight.data *= 1e10
+    model.model.norm = torch.nn.Identity()
+    said: list[str] = []
+    rows, _ = pruning(stack, READING, [], most=1, random_sets=6, cache=ResultCache(log=said.append))
+    assert said
+    assert "0-3 5" in said[0]
+    assert "deepest_keep_last" not in table(rows, "drop:1")
+    assert np.isfinite(table(rows, "drop:1")["random"].value)
+
+
+def test_too_few_layers_are_refused() -> None:
+    with pytest.raises(MeasureError, match="at least 4"):
+        pruning(load(tiny_llama(depth=3)), READING, [])

@@ -1,0 +1,202 @@
+"""The race: the verdicts of the full sweep for a fraction of its layer evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from layerwise.data.text.demo_corpus import demo_corpus
+from layerwise.errors import MeasureError
+from layerwise.measure.interventions.ablation import skip_keys, skips
+from layerwise.measure.interventions.intervention import intervention_losses
+from layerwise.measure.interventions.racing import race, racing, rare_documents, rows
+from layerwise.measure.language.evaluation_data import WHOLE, Piece, tokenize
+from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+from layerwise.measure.stats.verdicts import verdicts
+from layerwise.plan import Plan
+from layerwise.results import Loss
+from layerwise.stack import load
+from measure.simulated import SimulatedModel
+
+
+def thirty_layers(seed: int, documents: int = 1600) -> SimulatedModel:
+    """30 layers as real ones are: a few worth much, most worth a little, two worth nothing, one better left out."""
+    effects = np.random.default_rng([seed, 7]).lognormal(mean=-2.5, sigma=1.0, size=30) + 0.02
+    effects[[11, 17]] = 0.0
+    effects[14] = -0.06
+    return SimulatedModel(effects.tolist(), documents=documents, noise=0.1, seed=seed)
+
+
+def decisions(model: SimulatedModel) -> dict[str, str]:
+    return {row.subject: row.metric for row in verdicts(model.whole(), model.baseline, skip_keys(model.depth))}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_verdicts_of_the_full_sweep_for_a_quarter_of_the_evaluations(seed: int) -> None:
+    model = thirty_layers(seed)
+    found = rows(race(model.measure, model.depth, model.lengths))
+    full = decisions(model)
+    told = {row.subject: row.metric for row in found if row.subject != "race"}
+    assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
+    assert list(told.values()).count("unresolved") <= 2
+    share = next(row.value for row in found if row.metric == "share")
+    print(f"seed {seed}: {share:.3f} of the layer evaluations of the full sweep")
+    assert share <= 0.25
+
+
+def test_what_it_says_it_spent_is_what_was_asked_for() -> None:
+    model = thirty_layers(0, documents=200)
+    result = race(model.measure, model.depth, model.lengths)
+    assert result.spent == model.evaluated
+    model.evaluated = 0
+    model.whole()
+    assert result.full == model.evaluated
+
+
+def drawn(kind: str, documents: int, seed: int) -> SimulatedModel:
+    """Twelve layers, most worth something, two nothing, one harmful: documents differ normally, heavily or rarely."""
+    generator = np.random.default_rng([seed, 5])
+    effects = generator.lognormal(-2.5, 1.0, size=12) + 0.02
+    effects[[3, 7]] = 0.0
+    effects[5] = -0.06
+    model = SimulatedModel(effects.tolist(), documents=documents, seed=seed)
+    shape = (12, documents)
+    if kind == "normal":
+        model.draw(effects[:, None] + generator.normal(0.0, 0.1, shape))
+    elif kind == "heavy":
+        model.draw(effects[:, None] + generator.standard_t(3, shape) * 0.1 / np.sqrt(3))
+    else:  # the whole effect is that of 4 % of the documents
+        carried = generator.random(shape) < 0.04
+        model.draw(effects[:, None] * carried / 0.04 + generator.normal(0.0, 0.001, shape))
+    return model
+
+
+def is_wrong(decision: str, effect: float) -> bool:
+    wrong = {"matters": effect <= 0.0, "no_effect": abs(effect) >= VerdictCriterion().margin, "harmful": effect >= 0.0}
+    return wrong.get(decision, False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("documents", [148, pytest.param(640, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("kind", ["normal", "heavy", "rare"])
+def test_a_race_is_wrong_anywhere_in_at_most_one_run_of_twenty(kind: str, documents: int) -> None:
+    wrong, shares = 0, []
+    for seed in range(200):
+        model = drawn(kind, documents, seed)
+        result = race(model.measure, model.depth, model.lengths)
+        shares.append(result.spent / result.full)
+        wrong += any(is_wrong(end.decision, model.effects[layer]) for layer, end in result.finishes.items())
+    print(
+        f"{kind}, {documents} documents: {wrong} of 200 wrong anywhere; share of the full sweep {np.median(shares):.3f}"
+    )
+    assert wrong <= 10
+
+
+def test_no_layer_may_go_before_rare_documents_are_seen() -> None:
+    """What 4 % of the documents need is not seen in the first 32: nothing is settled for good by then."""
+    model = SimulatedModel([0.0] * 4, documents=640, noise=0.0001)
+    result = race(model.measure, model.depth, model.lengths)
+    assert {end.decision for end in result.finishes.values()} == {"no_effect"}
+    assert min(end.documents for end in result.finishes.values()) >= rare_documents(4, VerdictCriterion())
+
+
+def test_a_layer_that_no_text_here_can_settle_leaves_early() -> None:
+    model = SimulatedModel([0.0] * 4, documents=640, noise=5.0)
+    result = race(model.measure, model.depth, model.lengths)
+    assert {end.decision for end in result.finishes.values()} == {"unresolved"}
+    assert max(end.documents for end in result.finishes.values()) < 640
+
+
+def test_a_budget_bounds_the_text() -> None:
+    model = SimulatedModel([0.001] * 6, documents=400, noise=0.02)
+    result = race(model.measure, model.depth, model.lengths, budget=10_000)
+    assert result.looks > 1
+    assert all(finish.tokens <= 10_000 for finish in result.finishes.values())
+    assert len(result.finishes) == 6
+
+
+def test_the_first_look_is_made_whatever_the_budget() -> None:
+    model = SimulatedModel([0.5] * 4, documents=100)
+    assert race(model.measure, model.depth, model.lengths, budget=1).looks == 1
+
+
+def test_settled_layers_are_not_measured_again() -> None:
+    model = SimulatedModel([2.0, 0.0, 0.0, 2.0], documents=400, noise=0.2)
+    asked: list[tuple[int, ...]] = []
+
+    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
+        asked.append(tuple(layers))
+        return model.measure(layers, pieces)
+
+    race(measure, model.depth, model.lengths)
+    assert asked[0] == (0, 1, 2, 3)
+    assert asked[1] == (1, 2)
+
+
+def test_no_piece_of_text_is_read_twice_but_to_confirm() -> None:
+    model = SimulatedModel([0.01, 0.0, -0.3, 0.3], documents=128, noise=0.05)
+    seen: list[set[str]] = []
+
+    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
+        seen.append({document for _, document, _ in pieces})
+        return model.measure(layers, pieces)
+
+    race(measure, model.depth, model.lengths)
+    assert all(one.isdisjoint(other) for place, one in enumerate(seen) for other in seen[:place])
+
+
+def test_every_look_has_every_task() -> None:
+    """Short answers outnumber prose ten to one; an interval without prose would settle its layers wrongly."""
+    model = SimulatedModel([0.1] * 4, documents=220, noise=0.01)
+    lengths = {
+        ("prose" if int(document) < 20 else "answers", document, WHOLE): tokens
+        for (_, document, _), tokens in model.lengths.items()
+    }
+    tasks: list[set[str]] = []
+
+    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
+        tasks.append({task for task, _, _ in pieces})
+        renamed = {document: task for task, document, _ in pieces}
+        made = model.measure(layers, [("text", document, WHOLE) for _, document, _ in pieces])
+        return [replace(row, task=renamed[row.document]) for row in made]
+
+    race(measure, model.depth, lengths)
+    assert tasks[0] == {"prose", "answers"}
+
+
+def test_too_little_text_is_refused() -> None:
+    model = SimulatedModel([0.1] * 4, documents=6)
+    with pytest.raises(MeasureError, match="give a longer text"):
+        race(model.measure, model.depth, model.lengths)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("texts", "questions", "most"), [(20, 32, 0.25), (150, 128, 0.1)])
+def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(texts: int, questions: int, most: float) -> None:
+    stack = load("demo")
+    reading = tokenize(stack, demo_corpus(texts=texts, questions=questions))
+    found = racing(stack, reading)
+    losses = intervention_losses(stack, skips(stack.depth), reading)
+    full = {
+        row.subject: row.metric for row in verdicts(losses, str(Plan.identity(stack.depth)), skip_keys(stack.depth))
+    }
+    told = {row.subject: row.metric for row in found if row.subject != "race"}
+    assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
+    assert list(told.values()).count("unresolved") <= 3
+    share = next(row.value for row in found if row.metric == "share")
+    print(f"{share:.3f} of the layer evaluations of the full sweep ({reading.documents} documents)")
+    assert share <= most
+
+
+def test_what_is_not_seen_is_told_with_its_limit() -> None:
+    """Little text and much noise decides nothing, and says how great an effect it would have seen."""
+    model = SimulatedModel([0.05] * 4, documents=40, noise=0.5)
+    found = [row for row in rows(race(model.measure, model.depth, model.lengths)) if row.subject != "race"]
+    assert {row.metric for row in found} == {"unresolved"}
+    assert all((row.mde or 0.0) > 0.2 for row in found)
+    exact = SimulatedModel([0.0] * 4, noise=0.001)
+    settled = [row for row in rows(race(exact.measure, 4, exact.lengths)) if row.subject != "race"]
+    assert all((row.mde or 1.0) < 0.001 for row in settled)

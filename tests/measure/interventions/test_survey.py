@@ -1,0 +1,223 @@
+"""Surveys: what is asked, under which orders, of planted models whose answers are known."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerwise.errors import MeasureError
+from layerwise.measure.interventions.accuracy import evaluate
+from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Identical, Survey, conditions, survey
+from layerwise.plan import Plan
+from layerwise.plan.edits import skip
+from layerwise.stack import Stack
+from measure.planted_classifiers import CLASSES, Idle, Reader, classifier, splits, turning
+from rounding import unit
+
+SPLITS = splits(48)
+QUESTIONS = EvaluationGrid(orders=5, draws=12)
+
+
+def asked(stack: Stack, questions: EvaluationGrid = QUESTIONS) -> Survey:
+    return survey(stack, SPLITS.test, SPLITS.collate, questions)
+
+
+# What is asked
+
+
+@given(depth=st.integers(2, 12), layers=st.booleans())
+def test_every_condition_is_asked_once(depth: int, layers: bool) -> None:
+    names = [condition.name for condition in conditions(depth, EvaluationGrid(layers=layers))]
+    assert len(names) == len(set(names))
+    # Four rules: every count from 1 to depth - 1 in order, and from 2 in any order.
+    assert len(names) == 2 + 4 * (depth - 1) + 4 * (depth - 2) + (2 * depth if layers else 0)
+    assert names[:2] == ["sequential", "random"]
+    assert {"kept 1 even sequential"} <= set(names)
+    assert "kept 1 even random" not in names, "one layer has no order"
+
+
+def test_numbers_of_layers_that_are_asked_for() -> None:
+    names = [
+        condition.name for condition in conditions(4, EvaluationGrid(kept=(9, 2, 1), rules=("last",), layers=False))
+    ]
+    assert names == ["sequential", "random", "kept 2 last sequential", "kept 2 last random",
+                     "kept 1 last sequential"]  # fmt: skip
+
+
+def test_a_model_of_one_layer_survives_nothing() -> None:
+    with pytest.raises(MeasureError, match="one layer has no order"):
+        list(conditions(1, EvaluationGrid()))
+
+
+# The orders
+
+
+@given(seed=st.integers(0, 99), batch=st.integers(0, 99), count=st.integers(2, 5))
+def test_the_kept_layers_are_the_same_in_both_orders(seed: int, batch: int, count: int) -> None:
+    """So that what order costs is not mixed up with which layers are left."""
+    in_order, any_order = (Condition(count, "random", each).plan(6, seed, batch).order() for each in (True, False))
+    assert in_order == tuple(sorted(any_order))
+
+
+@given(seed=st.integers(0, 99), batch=st.integers(0, 99), layer=st.integers(0, 5))
+def test_a_layer_is_left_out_of_the_orders_of_random(seed: int, batch: int, layer: int) -> None:
+    whole = Condition(6, None, False).plan(6, seed, batch)
+    assert Condition(6, None, False, without=layer).plan(6, seed, batch) == skip(whole, layer)
+
+
+def test_batches_seeds_and_conditions_draw_apart() -> None:
+    condition = Condition(8, None, False)
+    orders = {condition.plan(8, seed, batch) for seed in range(3) for batch in range(10)}
+    assert len(orders) == 30
+    assert Condition(7, "first", False).plan(8, 0, 0).order() != Condition(7, "last", False).plan(8, 0, 0).order()
+
+
+def test_every_model_is_asked_under_the_same_orders() -> None:
+    """Two models of the same weights, surveyed apart with other draws in between, agree in every number."""
+    first = asked(turning(4))
+    random.seed(5)
+    np.random.default_rng(5)
+    other, again = asked(turning(4, seed=1)), asked(turning(4))
+    assert first.orders == again.orders
+    assert list(first.orders) == list(other.orders)
+    assert {name: each.identical for name, each in first.identical.items()} == {
+        name: each.identical for name, each in other.identical.items()
+    }
+    for name, outcome in first.outcomes.items():
+        assert np.array_equal(outcome.nll, again.outcomes[name].nll)
+        assert np.array_equal(outcome.scored, other.outcomes[name].scored), "left-out draws are the same ones"
+
+
+# The answers
+
+
+def test_outcomes_are_those_of_the_plans_batch_by_batch() -> None:
+    stack = turning(4)
+    found = asked(stack)
+    for name in ("random", "kept 3 random random", "without 2 random", "kept 2 random sequential"):
+        condition = next(each for each in conditions(4, QUESTIONS) if each.name == name)
+        nats, original = [], []
+        for batch in range(12):  # 48 images in 12 batches of 4
+            plan = condition.plan(4, 0, batch)
+            alone = evaluate(
+                stack, plan, [SPLITS.test[index] for index in range(4 * batch, 4 * batch + 4)], SPLITS.collate
+            )
+            nats += alone.nll.tolist()
+            order = condition.order(4, 0, batch).order()
+            original += [not condition.in_order and order == tuple(sorted(order))] * 4
+        outcome = found.outcomes[name]
+        assert outcome.scored.tolist() == [float(not each) for each in original]
+        np.testing.assert_allclose(outcome.nll, np.where(original, 0, nats), rtol=1e-4)
+
+
+def test_conditions_in_order_are_one_plan() -> None:
+    stack = turning(4)
+    found = asked(stack)
+    plans = {"sequential": "0-3", "kept 2 first sequential": "0 1", "kept 2 even sequential": "1 3",
+             "kept 1 last sequential": "3", "without 1 sequential": "0 2 3"}  # fmt: skip
+    for name, text in plans.items():
+        outcome = evaluate(stack, Plan.parse(text), SPLITS.test, SPLITS.collate)
+        assert np.array_equal(found.outcomes[name].hits, outcome.hits)
+        np.testing.assert_allclose(found.outcomes[name].nll, outcome.nll, rtol=1e-5)
+
+
+def test_fixed_orders_are_over_all_examples() -> None:
+    stack = turning(4)
+    for text, pair in asked(stack).orders.items():
+        outcome = evaluate(stack, Plan.parse(text), SPLITS.test, SPLITS.collate)
+        assert pair == pytest.approx((outcome.accuracy, outcome.mean_nll))
+
+
+def test_a_model_of_idle_layers_does_the_same_under_every_condition() -> None:
+    found = asked(classifier([Idle() for _ in range(4)]))
+    whole = found.outcomes["sequential"]
+    # A loss is a logit less the logarithm of a sum over the classes: a difference, a sum, exponentials and a logarithm
+    # that are right to a unit or two, in float32, and images stand in other batches. Two losses are compared.
+    rounding = 2 * (1 + CLASSES + 2 + 2) * unit(torch.float32)
+    for outcome in found.outcomes.values():
+        counted = outcome.scored > 0
+        assert np.array_equal(outcome.hits[counted], whole.hits[counted])
+        np.testing.assert_allclose(outcome.nll[counted], whole.nll[counted], rtol=rounding)
+    assert {pair[0] for pair in found.orders.values()} == {whole.accuracy}
+
+
+def test_a_model_with_one_reader_fails_without_it_and_nowhere_else() -> None:
+    found = asked(classifier([Idle(), Idle(), Reader(), Idle()]))
+    for name, outcome in found.outcomes.items():
+        if name.startswith("without"):
+            assert (outcome.accuracy == 1) == (" 2 " not in name)
+    assert found.outcomes["sequential"].accuracy == found.outcomes["random"].accuracy == 1
+    assert found.outcomes["kept 2 last sequential"].accuracy == 1
+    assert found.outcomes["kept 2 first sequential"].accuracy < 0.5
+
+
+# Draws that happen to be the original order
+
+
+def test_original_orders_are_apart() -> None:
+    """Of two layers half the orders are the original one; a model that only bears that one must not gain by it."""
+    found = asked(turning(2), EvaluationGrid(orders=1, draws=24, layers=False))
+    apart, outcome = found.identical["random"], found.outcomes["random"]
+    orders = [Condition(2, None, False).order(2, 0, batch).order() for batch in range(24)]
+    mask = np.repeat([order == (0, 1) for order in orders], 2)
+    assert (apart.draws, apart.identical) == (24, int(mask.sum() / 2))
+    assert 0 < apart.identical < 24
+    assert np.array_equal(outcome.scored, 1 - mask)
+    assert not outcome.hits[mask].any()
+    assert not outcome.nll[mask].any()
+    in_order = evaluate(turning(2), Plan.parse("0 1"), SPLITS.test, SPLITS.collate)
+    assert apart.accuracy == pytest.approx(in_order.hits[mask].mean())
+    assert set(found.identical) == {"random"}, "what runs in order is never apart"
+
+
+def test_without_a_draw_of_the_original_order_there_is_no_accuracy_of_it() -> None:
+    found = asked(turning(6), EvaluationGrid(orders=1, draws=4, kept=(), layers=False))
+    assert found.identical["random"] == Identical(4, 0, None)
+    assert found.outcomes["random"].scored.all()
+
+
+# On disk
+
+
+def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "survey-1.npz"
+    found = asked(turning(3))
+    found.save(path)
+    again = Survey.read(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["survey-1.npz"]
+    assert (again.depth, again.orders, again.identical) == (found.depth, found.orders, found.identical)
+    assert list(again.outcomes) == list(found.outcomes)
+    for name, outcome in found.outcomes.items():
+        other = again.outcomes[name]
+        for part in ("hits", "hits_top5", "nll", "scored"):
+            assert np.array_equal(getattr(outcome, part), getattr(other, part))
+
+
+def test_texts_have_no_top_five_also_from_disk(tmp_path: Path) -> None:
+    found = asked(turning(2))
+    for name, outcome in found.outcomes.items():
+        found.outcomes[name] = type(outcome)(outcome.hits, None, outcome.nll, outcome.scored)  # type: ignore[index]
+    found.save(tmp_path / "s.npz")
+    assert all(outcome.hits_top5 is None for outcome in Survey.read(tmp_path / "s.npz").outcomes.values())
+
+
+def test_some_conditions_alone() -> None:
+    told: list[tuple[int, int]] = []
+    only = [Condition(2, "even", True), Condition(2, "even", False)]
+    found = survey(turning(4), SPLITS.test, SPLITS.collate, QUESTIONS, only=only, progress=lambda *at: told.append(at))
+    assert list(found.outcomes) == ["kept 2 even sequential", "kept 2 even random"]
+    assert found.orders == {}
+    assert told == [(1, 2), (2, 2)]
+
+
+def test_progress_ends_where_it_says() -> None:
+    told: list[tuple[int, int]] = []
+    found = survey(turning(3), SPLITS.test, SPLITS.collate, QUESTIONS, progress=lambda *at: told.append(at))
+    total = len(found.outcomes) + len(found.orders)
+    assert told == [(number, total) for number in range(1, total + 1)]

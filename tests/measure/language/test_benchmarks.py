@@ -1,0 +1,364 @@
+"""Benchmarks from local files only: a plan in place must score what a model really built in that order scores."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from layerwise.errors import MeasureError
+from layerwise.measure.language.benchmarks import CHANCE, Benchmarks, find_benchmarks, normalised, tasks
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.stack import Stack, load
+from tiny_tokenizers import character_tokenizer
+
+DEPTH = 4
+PLANS = [Plan.parse(text) for text in ("0-3", "3-0", "0 2 3", "0 1*2 2 3")]
+TASK_FILE = """
+task: {name}
+dataset_path: json
+dataset_kwargs:
+  data_files: {{test: {questions}}}
+  cache_dir: {cache}
+test_split: test
+output_type: {kind}
+doc_to_text: "{{{{question}}}}"
+num_fewshot: {shots}
+fewshot_split: test
+{rest}
+"""
+CHOICE = """
+doc_to_target: "{{gold}}"
+doc_to_choice: "{{choices}}"
+metric_list:
+  - {metric: acc, aggregation: mean, higher_is_better: true}
+  - {metric: acc_norm, aggregation: mean, higher_is_better: true}
+"""
+WRITING = """
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["z"], max_gen_toks: 5, do_sample: false}
+metric_list:
+  - {metric: exact_match, aggregation: mean, higher_is_better: true}
+filter_list:
+  - {name: first, filter: [{function: regex, regex_pattern: "(.)"}, {function: take_first}]}
+"""
+LAST_WORD = """
+doc_to_target: "{{answer}}"
+metric_list:
+  - {metric: perplexity, aggregation: perplexity, higher_is_better: false}
+  - {metric: acc, aggregation: mean, higher_is_better: true}
+"""
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return character_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def stack(tokenizer: PreTrainedTokenizerFast) -> Stack:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=4,
+        max_position_embeddings=256,
+        initializer_range=0.3,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return load(LlamaForCausalLM(config).eval(), tokenizer=tokenizer)
+
+
+@pytest.fixture(scope="module")
+def first_letters(stack: Stack, tokenizer: PreTrainedTokenizerFast) -> list[str]:
+    """What the model writes first under each of the questions, so that some answers can be right."""
+    with torch.no_grad():
+        ids = [tokenizer(f"{number}+1=", return_tensors="pt")["input_ids"] for number in range(12)]
+        return [tokenizer.decode(int(stack.model(each).logits[0, -1].argmax())) for each in ids]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, first_letters: list[str]) -> Path:
+    pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
+    folder = tmp_path_factory.mktemp("tasks")
+    draw = random.Random(1)
+    with (folder / "questions.jsonl").open("w") as file:
+        for number, letter in enumerate(first_letters):
+            choices = ["".join(draw.choices("abcdefgh", k=draw.randint(1, 4))) for _ in range(3)]
+            answer = letter if number % 2 else "no"
+            row = {"question": f"{number}+1=", "choices": choices, "gold": number % 3, "answer": answer}
+            file.write(json.dumps(row) + "\n")
+    kinds = {
+        "tiny_choice": ("multiple_choice", CHOICE, 2),
+        "tiny_writing": ("generate_until", WRITING, 0),
+        "tiny_last_word": ("loglikelihood", LAST_WORD, 0),
+    }
+    for name, (kind, rest, shots) in kinds.items():
+        filled = TASK_FILE.format(
+            name=name, questions=folder / "questions.jsonl", cache=folder / "cache", kind=kind, shots=shots, rest=rest
+        )
+        (folder / f"{name}.yaml").write_text(filled)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def benchmarks(folder: Path) -> Benchmarks:
+    return find_benchmarks(["tiny_choice", "tiny_writing", "tiny_last_word"], folder)
+
+
+@pytest.fixture(scope="module")
+def scores(stack: Stack, benchmarks: Benchmarks) -> list[Score]:
+    return tasks(stack, PLANS, benchmarks)
+
+
+def values(scores: list[Score], plan: Plan) -> dict[tuple[str, str], float]:
+    return {(score.task, score.metric): score.value for score in scores if score.subject == str(plan)}
+
+
+def built(stack: Stack, plan: Plan) -> LlamaForCausalLM:
+    """A model with deep copies of the layers in the order of the plan: nothing of the engine in it."""
+    config = copy.deepcopy(stack.model.config)
+    config.num_hidden_layers = len(plan.order())
+    model = LlamaForCausalLM(config).eval()
+    model.load_state_dict(
+        {key: value for key, value in stack.model.state_dict().items() if ".layers." not in key}, strict=False
+    )
+    model.model.layers = nn.ModuleList(copy.deepcopy(stack.model.model.layers[layer]) for layer in plan.order())
+    for place, layer in enumerate(model.model.layers):
+        layer.self_attn.layer_idx = place
+    return model
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_a_plan_in_place_scores_as_the_model_built_in_that_order(
+    stack: Stack, folder: Path, scores: list[Score], plan: Plan
+) -> None:
+    import lm_eval
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    names = ["tiny_choice", "tiny_writing", "tiny_last_word"]
+    asker = HFLM(pretrained=built(stack, plan), tokenizer=copy.deepcopy(stack.tokenizer), batch_size=8)
+    expected = lm_eval.simple_evaluate(
+        asker,
+        tasks=names,
+        task_manager=TaskManager(include_path=str(folder), include_defaults=False),
+        fewshot_random_seed=0,
+        bootstrap_iters=0,
+    )["results"]
+    found = values(scores, plan)
+    assert len(found) == 5
+    assert found["tiny_choice", "acc"] == expected["tiny_choice"]["acc,none"]
+    assert found["tiny_choice", "acc_norm"] == expected["tiny_choice"]["acc_norm,none"]
+    assert found["tiny_writing", "exact_match/first"] == expected["tiny_writing"]["exact_match,first"]
+    assert found["tiny_last_word", "acc"] == expected["tiny_last_word"]["acc,none"]
+    assert found["tiny_last_word", "perplexity"] == pytest.approx(
+        expected["tiny_last_word"]["perplexity,none"], rel=1e-4
+    )
+
+
+def test_the_plans_really_differ(scores: list[Score]) -> None:
+    perplexities = {values(scores, plan)["tiny_last_word", "perplexity"] for plan in PLANS}
+    assert len(perplexities) == len(PLANS)
+    written = [values(scores, plan)["tiny_writing", "exact_match/first"] for plan in PLANS[:2]]
+    assert written[0] > written[1]
+
+
+def test_rows_carry_the_standard_error_and_the_questions(scores: list[Score]) -> None:
+    (row,) = [score for score in scores if score.subject == "0-3" and score.metric == "exact_match/first"]
+    assert (row.measure, row.task, row.documents) == ("benchmark", "tiny_writing", 12)
+    assert 0 < row.value < 1
+    error = (row.value * (1 - row.value) / 11) ** 0.5  # of a mean of 12 questions
+    assert (row.low, row.high) == (pytest.approx(row.value - 1.96 * error), pytest.approx(row.value + 1.96 * error))
+    assert all(score.low is not None for score in scores)
+
+
+def test_asking_twice_gives_the_same_answers(stack: Stack, benchmarks: Benchmarks, scores: list[Score]) -> None:
+    assert tasks(stack, PLANS[1:2], benchmarks) == [score for score in scores if score.subject == str(PLANS[1])]
+
+
+CHANCE_UTILS = """
+import random
+import numpy
+import torch
+
+def choices(doc):
+    return [f"{random.random():.6f}", f"{numpy.random.random():.6f}", f"{torch.rand(1).item():.6f}"]
+
+def shuffled(dataset):
+    return dataset.select(random.sample(range(len(dataset)), len(dataset)))
+"""
+
+
+def test_what_a_task_draws_is_fixed_by_the_seed_and_the_caller_s_chance_is_left_alone(
+    stack: Stack, folder: Path, tmp_path: Path
+) -> None:
+    """A task that draws its answers from python's, numpy's and torch's generators, and shuffles its questions."""
+    (tmp_path / "chance_utils.py").write_text(CHANCE_UTILS)
+    filled = TASK_FILE.format(
+        name="drawn", questions=folder / "questions.jsonl", cache=tmp_path / "cache", kind="multiple_choice", shots=0,
+        rest=CHOICE.replace('doc_to_choice: "{{choices}}"', "doc_to_choice: !function chance_utils.choices")
+        + "process_docs: !function chance_utils.shuffled",
+    )  # fmt: skip
+    (tmp_path / "drawn.yaml").write_text(filled)
+
+    def seen(seed: int, luck: int) -> list[list[int]]:
+        """The texts that the model was asked about, whatever the caller drew before."""
+        random.seed(luck)
+        np.random.seed(luck)
+        torch.manual_seed(luck)
+        before = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
+        found: list[list[int]] = []
+        handle = stack.model.register_forward_pre_hook(
+            lambda model, args, kwargs: found.extend((args[0] if args else kwargs["input_ids"]).tolist()),
+            with_kwargs=True,
+        )
+        try:
+            tasks(stack, PLANS[:1], ["drawn"], include_path=tmp_path, seed=seed)
+        finally:
+            handle.remove()
+        after = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
+        assert [one == other for one, other in zip(before, after, strict=True)] == [True] * 3
+        return found
+
+    first = seen(0, luck=1)
+    assert seen(0, luck=2) == first
+    assert seen(1, luck=1) != first
+
+
+def test_a_limit_asks_fewer_questions(stack: Stack, folder: Path) -> None:
+    (row,) = tasks(stack, PLANS[:1], ["tiny_writing"], limit=4, include_path=folder)
+    assert row.documents == 4
+
+
+def test_nothing_of_the_caller_is_changed(
+    stack: Stack, benchmarks: Benchmarks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack.tokenizer.pad_token = None
+    stack.model.train()
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    tasks(stack, PLANS[:1], benchmarks, limit=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert stack.tokenizer.pad_token is None
+    assert stack.model.training
+    assert not stack.model._forward_hooks
+    assert "DISABLE_MULTIPROC" not in os.environ
+    assert capsys.readouterr().out == ""
+    stack.model.eval()
+    stack.tokenizer.pad_token = "</s>"
+
+
+def test_broken_logits_name_the_plan(stack: Stack, benchmarks: Benchmarks) -> None:
+    damaged = load(copy.deepcopy(stack.model), tokenizer=stack.tokenizer)
+    with torch.no_grad():
+        damaged.model.model.layers[2].mlp.down_proj.weight[0, 0] = float("nan")
+    assert tasks(damaged, [Plan.parse("0 1 3")], benchmarks, limit=2)
+    with pytest.raises(MeasureError, match=r"plan 0-3 gives logits that are not finite"):
+        tasks(damaged, [Plan.parse("0-3")], benchmarks, limit=2)
+
+
+def test_a_stack_without_tokenizer_is_refused(stack: Stack, benchmarks: Benchmarks) -> None:
+    with pytest.raises(MeasureError, match="--tokenizer"):
+        tasks(load(stack.model), PLANS[:1], benchmarks)
+
+
+def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    monkeypatch.setitem(sys.modules, "lm_eval.tasks", None)
+    with pytest.raises(MeasureError, match=r"pip install 'layerwise\[eval\]'"):
+        find_benchmarks(["hellaswag"])
+
+
+def test_a_missing_folder_and_no_names_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(MeasureError, match="no folder"):
+        find_benchmarks(["hellaswag"], tmp_path / "nowhere")
+    with pytest.raises(MeasureError, match="no benchmark was named"):
+        find_benchmarks([])
+
+
+def test_data_that_cannot_be_loaded_points_to_the_folder_option(tmp_path: Path) -> None:
+    pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
+    (tmp_path / "far.yaml").write_text(
+        TASK_FILE.format(
+            name="far",
+            questions=tmp_path / "nothing.jsonl",
+            cache=tmp_path,
+            kind="multiple_choice",
+            shots=0,
+            rest=CHOICE,
+        )
+    )
+    with pytest.raises(MeasureError, match=r"data of far could not be loaded .* --task-folder"):
+        find_benchmarks(["far"], tmp_path)
+
+
+def test_the_painters_benchmarks_are_found_where_lm_eval_keeps_them() -> None:
+    pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
+    import layerwise.measure.language.benchmarks as room
+
+    assert set(room._manager(list(CHANCE), None).task_index) >= set(CHANCE)
+
+
+@pytest.mark.slow
+def test_an_unknown_benchmark_gets_near_matches(folder: Path) -> None:
+    """Slow, because the near matches are sought among all of lm-eval's files."""
+    with pytest.raises(MeasureError, match=r"unknown benchmark 'helaswag'; did you mean hellaswag"):
+        find_benchmarks(["tiny_choice", "helaswag"], folder)
+
+
+def score(subject: str, task: str, metric: str, value: float, reach: float | None = None) -> Score:
+    low, high = (None, None) if reach is None else (value - reach, value + reach)
+    return Score("benchmark", subject, task, metric, value, low, high)
+
+
+def test_normalised_is_zero_at_chance_and_one_at_the_full_model() -> None:
+    raw = [
+        score("0-3", "hellaswag", "acc", 0.75, 0.05),
+        score("3-0", "hellaswag", "acc", 0.25, 0.05),
+        score("0 2", "hellaswag", "acc", 0.5),
+    ]
+    found = {row.subject: row for row in normalised(raw, "0-3")}
+    assert {row.metric for row in found.values()} == {"normalised_acc"}
+    assert {plan: row.value for plan, row in found.items()} == {"0-3": 1.0, "3-0": 0.0, "0 2": 0.5}
+    assert (found["3-0"].low, found["3-0"].high) == (pytest.approx(-0.1), pytest.approx(0.1))
+    assert found["0 2"].low is None
+
+
+def test_normalised_uses_each_benchmarks_own_chance_and_metric() -> None:
+    raw = [
+        score("0-3", "gsm8k", "exact_match/strict-match", 0.2, 0.05),
+        score("3-0", "gsm8k", "exact_match/strict-match", 0.1),
+        score("0-3", "mine", "acc", 0.9, 0.05),
+        score("3-0", "mine", "acc", 0.8),
+    ]
+    assert [row.value for row in normalised(raw, "0-3")] == [1.0, 0.5]
+    own = normalised(raw, "0-3", {"mine": 0.7})
+    assert [row.value for row in own] == [pytest.approx(1.0), pytest.approx(0.5)]
+
+
+@pytest.mark.parametrize(
+    "full",
+    [
+        score("0-3", "winogrande", "acc", 0.52, 0.03),  # chance lies in its interval
+        score("0-3", "winogrande", "acc", 0.5),
+        score("0-3", "winogrande", "perplexity", 9.0, 0.1),  # no share of right answers
+        score("0-2", "winogrande", "acc", 0.9, 0.1),  # not the full model
+    ],
+)
+def test_what_has_no_place_on_the_scale_gets_none(full: Score) -> None:
+    assert normalised([full, replace(full, subject="3-0", value=0.4)], "0-3") == []

@@ -1,0 +1,135 @@
+"""A reading in parts: no budget so small that an interval is lost, no window so long that it is spent on one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import BertConfig, BertForMaskedLM
+
+from conftest import tiny_llama
+from layerwise.data.batches import batches
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.data.text.tokens import Window, masked
+from layerwise.errors import MeasureError
+from layerwise.measure.gradients.proxies import survey
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.language.evaluation_data import EvalData, groups, refuse_too_little, sample, tokenize
+from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.plan import Plan
+from layerwise.stack import load
+from measure.planted_models import own_text
+from tiny_tokenizers import word_tokenizer
+
+PAD, MASK = 0, 99
+
+
+def reading(*documents: list[int], fills_in: bool = False, answers: int = 0) -> EvalData:
+    """Documents of windows with so many scored tokens each, and one-token answers of a task of their own."""
+    cut = [
+        Window(f"d{number}", "text", index, tuple(range(3, 4 + scored)), 1, 1 + scored)
+        for number, lengths in enumerate(documents)
+        for index, scored in enumerate(lengths)
+    ]
+    cut += [Window(f"a{number}", "sums", 0, tuple(range(3, 13)), 9, 10) for number in range(answers)]
+    if fills_in:
+        cut = [masked(window, 0) for window in cut]
+    objective = "masked_token" if fills_in else "next_token"
+    return EvalData("r", "0", 512, objective, batches(cut, 2048, PAD, MASK), ("sums",) if answers else ())
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(1, 200), min_size=1, max_size=9), min_size=1, max_size=12), st.integers(8, 900))
+def test_a_sample_keeps_its_budget_and_gives_an_interval(documents: list[list[int]], tokens: int) -> None:
+    whole = reading(*documents)
+    some = sample(whole, tokens, 0)
+    assert some.tokens <= tokens or some is whole
+    assert some.units >= min(whole.units, FEWEST_UNITS)
+    assert max(window.scored for window in some.windows) <= max(tokens // FEWEST_UNITS, max(map(max, documents)))
+    names = Counter((window.document, window.index) for window in some.windows)
+    assert max(names.values()) == 1
+
+
+def test_a_budget_of_one_window_is_spent_on_the_beginnings_of_many() -> None:
+    """What a diagnosis asks of a book: 600 tokens are no longer one window of 512."""
+    whole = reading([511] * 40)
+    some = sample(whole, 600, 0)
+    assert some.units == len(some.windows) == 8
+    assert {window.scored for window in some.windows} == {75}
+    assert some.documents == 1
+    assert [window.document for window in sample(whole, 20 * 511, 0).windows] == ["d0"] * 20
+
+
+def test_short_windows_and_answers_stay_whole() -> None:
+    whole = reading([5], [400], [9], answers=20)
+    some = sample(whole, 80, 0)
+    assert {window.document for window in some.windows if window.task == "sums"} <= {f"a{n}" for n in range(20)}
+    long = [window for window in some.windows if window.scored > 9]
+    assert [(window.document, window.scored) for window in long] == [("d1, windows of 10", 10)]
+
+
+def test_of_masked_windows_only_what_is_filled_in_is_counted() -> None:
+    whole = reading([300] * 20, fills_in=True)
+    assert 600 < whole.tokens < 1200
+    some = sample(whole, 160, 0)
+    assert some.units == 8
+    assert sum(int(batch.scored.sum()) for batch in some.batches) == some.tokens == 160  # type: ignore[union-attr]
+
+
+def test_a_masked_language_model_is_told_by_the_tokens_that_it_is_scored_on() -> None:
+    """1,944 tokens were once stated of a text of which 297 were scored, and bounded by --tokens."""
+    tokenizer = word_tokenizer(["b", "c"])
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=24,
+        max_position_embeddings=64,
+    )  # fmt: skip
+    stack = load(BertForMaskedLM(config), tokenizer=tokenizer)
+    corpus = Corpus("words", tuple(Document(f"d{n}", "b c " * 100, task="text") for n in range(10)))
+    for asked in (None, 60):
+        found = tokenize(stack, corpus, tokens=asked)
+        losses = [row for row in sweep(stack, [], found) if row.plan == "0-3"]
+        assert found.tokens == sum(row.tokens for row in losses)
+        taylor = next(row for row in survey(stack, found, None) if row.metric == "taylor")
+        assert taylor.tokens == found.tokens
+        assert found.tokens < 0.2 * sum(len(window.ids) for window in found.windows)
+    assert 40 < found.tokens <= 60
+
+
+def test_the_tokens_of_a_beginning_cost_what_they_cost_in_the_whole() -> None:
+    """A model that reads from left to right predicts the beginning of a window as it does in the whole window."""
+    stack = load(tiny_llama())
+    whole = own_text(stack, windows=16, length=24)
+    identity = str(Plan.identity(stack.depth))
+    shorter = sample(whole, 64, 0)
+    found = {row.document: row.nll for row in sweep(stack, [], shorter) if row.plan == identity}
+    again = own_text(stack, windows=16, length=9)
+    alone = {f"{row.document}, windows of 8": row.nll for row in sweep(stack, [], again) if row.plan == identity}
+    assert len(found) == len(shorter.windows) == 8
+    assert {window.ids for window in shorter.windows} < {window.ids for window in again.windows}
+    assert found == pytest.approx({name: alone[name] for name in found}, rel=1e-5)
+
+
+def test_groups_share_no_document_and_leave_none_out() -> None:
+    whole = reading(*[[20, 20]] * 16, answers=16)
+    parts = groups(whole, 8, 0)
+    owners = [{window.document for window in part.windows} for part in parts]
+    assert len(parts) == 8
+    assert sum(map(len, owners)) == len(set().union(*owners)) == whole.documents
+    assert {len({window.task for window in part.windows}) for part in parts} == {2}
+    few = reading([20, 20])
+    assert groups(few, 8, 0) == (few,)
+
+
+def test_too_little_text_is_refused_with_what_to_give() -> None:
+    refuse_too_little(reading([4] * 8))
+    with pytest.raises(
+        MeasureError, match=r"2 windows of 300 .* at least 8 .* 4,096 tokens or more, or .*--max-length 37"
+    ):
+        refuse_too_little(reading([200, 100]))
+    with pytest.raises(MeasureError, match=r"1 window of 1 .* tokens or more$"):
+        refuse_too_little(reading([1]))

@@ -1,0 +1,94 @@
+"""The loss in chunks equals the loss of all logits at once, whatever the chunk and the padding."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+from transformers import ViTConfig, ViTForImageClassification
+
+from conftest import tiny_llama
+from layerwise.data.batches import IGNORED, Batch, LabelledBatch, item
+from layerwise.data.text.tokens import Window
+from layerwise.measure.language import loss
+from layerwise.measure.language.loss import token_losses, window_losses
+from layerwise.plan import Plan
+from layerwise.stack import Stack, load
+
+STACK = load(tiny_llama())
+PLAN = Plan.parse("0 (1|2 3) 5")
+
+
+def ragged_batch() -> Batch:
+    """Three windows of different lengths; the second is scored from its middle on."""
+    generator = torch.Generator().manual_seed(5)
+    lengths, starts = (12, 9, 4), (1, 5, 1)
+    ids = torch.zeros(3, 12, dtype=torch.int64)
+    mask, targets = torch.zeros_like(ids), torch.full_like(ids, IGNORED)
+    windows = []
+    for row, (length, start) in enumerate(zip(lengths, starts, strict=True)):
+        ids[row, :length] = torch.randint(3, 97, (length,), generator=generator)
+        mask[row, :length] = 1
+        targets[row, start - 1 : length - 1] = ids[row, start:length]
+        windows.append(Window(f"d{row}", "text", 0, tuple(ids[row, :length].tolist()), start, length))
+    return Batch(ids, mask, targets, tuple(windows))
+
+
+def all_at_once(stack: Stack, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    logits = stack.logits(PLAN, **batch.inputs)
+    each = functional.cross_entropy(
+        logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED, reduction="none"
+    ).view(batch.targets.shape)
+    hits = (logits.argmax(-1) == batch.targets) & batch.scored
+    return each.sum(1), hits.sum(1)
+
+
+@pytest.mark.parametrize("chunk_tokens", [1, 3, 7, 1000])
+@pytest.mark.parametrize("by_token", [True, False])
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch, chunk_tokens: int, by_token: bool) -> None:
+    monkeypatch.setattr(loss, "CHUNK", chunk_tokens * 97)
+    monkeypatch.setattr(STACK, "head_by_token", by_token)
+    batch = ragged_batch()
+    with torch.inference_mode():
+        captured = STACK.capture(**batch.inputs)
+        found = window_losses(STACK, STACK.run(PLAN, captured), batch)
+        nll, hits = all_at_once(STACK, batch)
+    torch.testing.assert_close(torch.tensor([row.nll for row in found]), nll, rtol=1e-5, atol=1e-5)
+    assert [row.hits for row in found] == hits.tolist()
+    assert [row.tokens for row in found] == [11, 4, 3]
+
+
+def test_the_head_of_a_llama_acts_by_token_and_that_of_a_vision_model_does_not() -> None:
+    assert STACK.head_by_token
+    assert not vision_stack().head_by_token
+
+
+def vision_stack() -> Stack:
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=32, image_size=8, patch_size=4,
+        num_labels=5, initializer_range=0.3,
+    )  # fmt: skip
+    return load(ViTForImageClassification(config).eval())
+
+
+def test_images_are_scored_on_their_label() -> None:
+    stack = vision_stack()
+    pixels = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(6))
+    labels = torch.tensor([0, 4, 2, 2])
+    batch = LabelledBatch({"pixel_values": pixels}, labels, tuple(item(f"image-{n}") for n in range(4)))
+    with torch.inference_mode():
+        found = window_losses(stack, stack.run(Plan.parse("0 2-3"), stack.capture(pixel_values=pixels)), batch)
+        logits = stack.logits(Plan.parse("0 2-3"), pixel_values=pixels)
+    expected = functional.cross_entropy(logits, labels, reduction="none")
+    torch.testing.assert_close(torch.tensor([row.nll for row in found]), expected)
+    assert [row.hits for row in found] == (logits.argmax(-1) == labels).long().tolist()
+
+
+def test_a_token_loss_is_a_log_softmax() -> None:
+    logits = torch.randn(6, 11, generator=torch.Generator().manual_seed(7)) * 30
+    targets = torch.tensor([0, 10, 3, 3, 7, 1])
+    expected = functional.cross_entropy(logits, targets, reduction="none")
+    nll, hits = token_losses(logits.clone(), targets)
+    torch.testing.assert_close(nll, expected)
+    assert hits.tolist() == (logits.argmax(-1) == targets).tolist()

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import BertConfig, BertForMaskedLM
+
+from layerwise.data.suites.generated_pairs import generated_pairs
+from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
+from layerwise.errors import MeasureError
+from layerwise.measure.language import minimal_pairs
+from layerwise.measure.language.minimal_pairs import (
+    ParadigmResult,
+    accuracy_rows,
+    arm_rows,
+    coverage,
+    evaluate_pairs,
+    interval,
+    paradigm_result,
+    paradigm_rows,
+    preferences,
+    stored_result,
+)
+from layerwise.measure.language.pseudo_likelihood import Likelihoods, SentenceScorer
+from layerwise.measure.stats.statistics import wilson
+from layerwise.results.rows import Score
+from tiny_tokenizers import character_tokenizer, word_tokenizer
+
+WORDS = ["cat", "cats", "dog", "runs", "run"]
+
+
+def knowing(liking: dict[str, float], words: list[str] = WORDS) -> tuple[BertForMaskedLM, SentenceScorer]:
+    """A model that knows words alone: whatever is around, its logits are those of `liking`, else 0."""
+    tokenizer = word_tokenizer(words)
+    model = BertForMaskedLM(
+        BertConfig(
+            vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+            max_position_embeddings=16, tie_word_embeddings=False,
+        )
+    ).eval()  # fmt: skip
+    vocabulary = tokenizer.get_vocab()
+    with torch.no_grad():
+        model.cls.predictions.decoder.weight.zero_()
+        model.cls.predictions.decoder.bias.zero_()
+        for word, logit in liking.items():
+            model.cls.predictions.decoder.bias[vocabulary[word]] = logit
+    return model, SentenceScorer.of(model, tokenizer)
+
+
+def test_planted_likings_give_the_accuracy_computed_by_hand() -> None:
+    """It likes `cat` and `runs`; pairs that turn on those are right, the reverse wrong, and order is a tie."""
+    pairs = (
+        MinimalPair("cat runs", "cats runs", "number", "agreement"),
+        MinimalPair("cat runs", "cat run", "number", "agreement"),
+        MinimalPair("cats run", "cat run", "number", "agreement"),
+        MinimalPair("cat runs", "runs cat", "order", "phrase"),
+        MinimalPair("dog runs", "dog run", "other", "agreement"),
+    )
+    model, speaker = knowing({"cat": 2.0, "runs": 1.0})
+    assert preferences(speaker, pairs).tolist() == [1.0, 1.0, 0.0, 0.5, 1.0]
+    rows = evaluate_pairs(model, speaker.tokenizer, PairSet("pairs", "five", pairs), subject="planted/0")
+    found = {(row.task, row.metric): row.value for row in rows}
+    assert found["paradigm:number", "accuracy"] == pytest.approx(2 / 3)
+    assert found["paradigm:order", "accuracy"] == 0.5
+    assert found["paradigm:order", "ties"] == 1.0
+    assert found["phenomenon:agreement", "accuracy"] == pytest.approx((2 / 3 + 1) / 2)
+    assert found["all", "accuracy"] == pytest.approx((2 / 3 + 1 / 2 + 1) / 3), "paradigms weigh the same"
+    assert found["all", "chance"] == 0.5
+    assert found["all", "temperature"] == 1.0
+    assert found["all", "coverage"] == found["all", "whole_words"] == 1.0
+    assert {row.subject for row in rows} == {"planted/0"}
+
+
+def test_rounding_prefers_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = float(np.finfo(np.float32).eps) / 2
+    said = [-20.0, -20.0 * (1 + 5 * unit), -20.0 * (1 + 5 * unit), -20.0, -20.0, -20.0 * (1 + 7 * unit), -21.0, -20.0]
+    monkeypatch.setattr(minimal_pairs, "log_likelihoods", lambda *_, **__: Likelihoods(np.array(said), 8, 8))
+    _, speaker = knowing({})
+    assert preferences(speaker, [MinimalPair("cat", "dog", "a")] * 4).tolist() == [0.5, 0.5, 1.0, 0.0]
+
+
+def test_a_judge_that_knows_nothing_is_right_half_the_time() -> None:
+    model, speaker = knowing({})
+    pairs = PairSet("pairs", "p", (MinimalPair("cat runs", "cat run", "a"), MinimalPair("dog", "cat", "a")))
+    rows = evaluate_pairs(model, speaker.tokenizer, pairs, subject="nothing/0")
+    assert next(row.value for row in rows if (row.task, row.metric) == ("all", "accuracy")) == 0.5
+
+
+def test_paradigms_that_are_there_are_not_judged_again() -> None:
+    model, speaker = knowing({"cat": 1.0})
+    pairs = PairSet("pairs", "p", (MinimalPair("cat", "dog", "a"), MinimalPair("cat", "run", "b")))
+    kept: list[ParadigmResult] = []
+    known = {"a": ParadigmResult("a", "a", right=0, tied=0, wrong=1)}
+    told: list[tuple[str, float]] = []
+    rows = evaluate_pairs(
+        model, speaker.tokenizer, pairs, subject="x/0", done=known, keep=kept.append,
+        progress=lambda name, share: told.append((name, share)),
+    )  # fmt: skip
+    assert kept == [ParadigmResult("b", "b", right=1, tied=0, wrong=0)]
+    assert told[-1] == ("b", 1.0)
+    assert {row.task: row.value for row in rows if row.metric == "accuracy"}["paradigm:a"] == 0.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 3))
+def test_rows_say_everything_of_a_verdict(right: int, tied: int, wrong: int, skipped: int) -> None:
+    if right + tied + wrong == 0:
+        return
+    pairs = (MinimalPair("a", "b", "uid", "term"),)
+    given = ParadigmResult("uid", "term", right, tied, wrong, skipped)
+    assert stored_result(paradigm_rows("pairs", "x/0", given), pairs) == given
+    assert stored_result(paradigm_rows("pairs", "x/0", given)[:1], pairs) is None
+
+
+def test_one_paradigm_has_wilsons_interval() -> None:
+    low, high = interval([ParadigmResult("a", "a", 70, 10, 20)])
+    found = wilson(75, 100)
+    assert (low, high) == (float(found.low), float(found.high))
+
+
+def test_the_stratified_interval_is_that_of_a_sum_of_independent_shares() -> None:
+    """With many pairs it agrees with the normal interval of an average of binomials, not of one pool."""
+    strata = [ParadigmResult("a", "a", 300, 0, 700), ParadigmResult("b", "b", 950, 0, 50)]
+    low, high = interval(strata)
+    error = np.sqrt(0.3 * 0.7 / 1000 + 0.95 * 0.05 / 1000) / 2
+    assert (low, high) == pytest.approx((0.625 - 1.96 * error, 0.625 + 1.96 * error), abs=2e-3)
+    pooled = wilson(1250, 2000)
+    assert high - low < 0.9 * float(pooled.high - pooled.low)
+
+
+def test_the_interval_covers_the_truth() -> None:
+    """95 % nominal, 400 simulated suites of six paradigms of 40 pairs with accuracies of their own."""
+    generator = np.random.default_rng(0)
+    truths = np.array([0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+    inside = 0
+    for _ in range(400):
+        drawn = generator.binomial(40, truths)
+        low, high = interval(
+            [ParadigmResult(str(n), "", int(right), 0, 40 - int(right)) for n, right in enumerate(drawn)]
+        )
+        inside += low <= truths.mean() <= high
+    assert 0.92 <= inside / 400 <= 0.98
+
+
+def test_all_alike_still_has_a_width() -> None:
+    low, high = interval([ParadigmResult("a", "a", 10, 0, 0), ParadigmResult("b", "b", 10, 0, 0)])
+    assert low < 0.95
+    assert high == pytest.approx(1.0)
+    low, high = interval([ParadigmResult("a", "a", 3, 0, 0), ParadigmResult("b", "b", 0, 0, 3)])
+    assert low < 0.4 < 0.6 < high, "alike within each paradigm, and still a sample"
+
+
+def test_skipped_pairs_are_counted_and_not_judged() -> None:
+    pairs = [MinimalPair("a", "b", "uid")] * 3
+    assert paradigm_result(pairs, np.array([1.0, np.nan, 0.5])) == ParadigmResult("uid", "uid", 1, 1, 0, skipped=1)
+    with pytest.raises(MeasureError, match="every pair of 'uid' is longer"):
+        paradigm_result(pairs, np.full(3, np.nan))
+    _, speaker = knowing({"cat": 1.0})
+    long = MinimalPair("cat " * 30, "dog", "uid")
+    found = preferences(speaker, [long, MinimalPair("cat", "dog", "uid")], too_long="skip")
+    assert found.tolist()[1] == 1.0
+    assert np.isnan(found[0])
+
+
+def test_an_arm_is_the_mean_of_its_seeds() -> None:
+    rows = [
+        *accuracy_rows("blimp", "elc/0", [ParadigmResult("u", "t", 60, 0, 40)]),
+        *accuracy_rows("blimp", "elc/1", [ParadigmResult("u", "t", 70, 0, 30)]),
+        *accuracy_rows("blimp", "ltg/0", [ParadigmResult("u", "t", 55, 0, 45)]),
+        Score("blimp", "elc/0", "all", "only_here", 1.0),
+    ]
+    found = {(row.subject, row.task, row.metric): row for row in arm_rows("blimp", rows)}
+    both = found["elc", "all", "accuracy"]
+    assert both.value == pytest.approx(0.65)
+    assert both.low is not None
+    assert both.low < 0.02, "Student's interval of two seeds is very wide"
+    assert found["ltg", "all", "accuracy"].low == rows[-4].low
+    assert ("elc", "all", "only_here") not in found
+    assert found["elc", "paradigm:u", "ties"].low is None
+
+
+def test_coverage_counts_words_that_are_known_and_whole() -> None:
+    pairs = PairSet("p", "p", (MinimalPair("cat meows", "cat runs", "u"),))
+    assert coverage(word_tokenizer(WORDS), pairs) == {"coverage": 0.75, "whole_words": 0.75}
+    spelt = coverage(character_tokenizer(), PairSet("p", "p", (MinimalPair("a cat", "b", "u"),)))
+    assert spelt == {"coverage": 1.0, "whole_words": pytest.approx(2 / 3)}
+
+
+def test_the_grammar_separates_a_model_that_knows_agreement() -> None:
+    """One that finds plural nouns likelier than singular ones is right on plural determiners, wrong on singular."""
+    words = sorted({word.strip(".").lower() for pair in generated_pairs(40).pairs for word in pair.good.split()})
+    model, speaker = knowing({}, [*words, *(f"{word}." for word in words)])
+    ids = speaker.tokenizer.get_vocab()
+    plural = [word for word in words if word.endswith("s") and word[:-1] in words]
+    with torch.no_grad():
+        for word in plural:
+            model.cls.predictions.decoder.bias[ids[word]] = 1.0
+            model.cls.predictions.decoder.bias[ids[f"{word}."]] = 1.0
+    found = generated_pairs(40).paradigms()
+    assert preferences(speaker, found["determiner_plural_noun"]).mean() > 0.9
+    assert preferences(speaker, found["determiner_singular_noun"]).mean() < 0.1

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    PreTrainedTokenizerBase,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
+
+from conftest import tiny_llama
+from layerwise.data.text.passages import Passage, encode
+from layerwise.errors import DataError, MeasureError
+from layerwise.measure.language import pseudo_likelihood
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer, log_likelihoods
+from layerwise.models import ElcConfig, ElcForMaskedLM
+from tiny_tokenizers import character_tokenizer, word_tokenizer
+
+WORDS = ["the", "file", "files", "is", "are", "empty", "of", "name", "."]
+TEXTS = [
+    "the file is empty .",
+    "the file are empty .",
+    "the files are empty .",
+    "the name of the files is empty .",
+    "the name",
+    "empty",
+    "unheard of",
+]
+SMALL: dict[str, Any] = {
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
+    "initializer_range": 0.5, "pad_token_id": 0,
+}  # fmt: skip
+
+
+def model_of(kind: str, vocabulary: int) -> nn.Module:
+    torch.manual_seed(0)
+    size = {"vocab_size": vocabulary, "max_position_embeddings": 32}
+    models: dict[str, Any] = {
+        "bert": lambda: BertForMaskedLM(BertConfig(**SMALL, **size)),
+        "roberta": lambda: RobertaForMaskedLM(RobertaConfig(**SMALL, **size)),
+        "modernbert": lambda: ModernBertForMaskedLM(
+            ModernBertConfig(**SMALL, **size, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3)
+        ),
+        "distilbert": lambda: DistilBertForMaskedLM(
+            DistilBertConfig(**size, dim=16, n_layers=2, n_heads=2, hidden_dim=32, initializer_range=0.5)
+        ),
+        "elc": lambda: ElcForMaskedLM(
+            ElcConfig.of_size("tiny", vocab_size=vocabulary, hidden_size=16, num_hidden_layers=3, num_attention_heads=2)
+        ),
+    }
+    return models[kind]().eval()  # type: ignore[no-any-return]
+
+
+def slowly(model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, temperature: float = 1.0) -> float:
+    """The formula taken literally: one forward pass of the whole model for each masked token."""
+    ids = torch.tensor([tokenizer(text)["input_ids"]])
+    added = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    total = 0.0
+    with torch.no_grad():
+        for position, token in enumerate(ids[0].tolist()):
+            if token not in added:
+                copy = ids.clone()
+                copy[0, position] = tokenizer.mask_token_id
+                logits = model(input_ids=copy).logits[0, position].double() / temperature
+                total += float(logits.log_softmax(-1)[token])
+    return total
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "modernbert", "elc"])
+def test_equal_to_masking_one_token_after_the_other(kind: str, temperature: float) -> None:
+    tokenizer = word_tokenizer(WORDS)
+    model = model_of(kind, len(tokenizer))
+    speaker = SentenceScorer.of(model, tokenizer)
+    assert speaker.body is not None, "the head should be seen to read one position alone"
+    given = [Passage(text) for text in TEXTS]
+    wanted = [slowly(model, tokenizer, text, temperature) for text in TEXTS]
+    for way in (speaker, replace(speaker, body=None)):
+        found = log_likelihoods(way, given, temperature=temperature)
+        assert found.values == pytest.approx(wanted, abs=1e-5)
+    assert np.ptp(wanted) > 1, "a model that likes everything equally would hide a wrong mask"
+
+
+def test_a_tokenizer_without_special_tokens_loses_no_word() -> None:
+    """The published scorer drops the first and the last token of such a tokenizer."""
+    tokenizer = character_tokenizer()
+    tokenizer.add_special_tokens({"mask_token": "<mask>"})
+    model = model_of("bert", len(tokenizer))
+    found = log_likelihoods(SentenceScorer.of(model, tokenizer), [Passage("abc")])
+    assert found.tokens == 3
+    assert found.values == pytest.approx([slowly(model, tokenizer, "abc")], abs=1e-5)
+
+
+def test_neither_the_batch_nor_the_company_changes_a_value() -> None:
+    tokenizer = word_tokenizer(WORDS)
+    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+    together = log_likelihoods(speaker, [Passage(text) for text in TEXTS]).values
+    narrow = log_likelihoods(speaker, [Passage(text) for text in TEXTS], batch_tokens=1).values
+    alone = np.concatenate([log_likelihoods(speaker, [Passage(text)]).values for text in TEXTS])
+    assert narrow == pytest.approx(together, abs=1e-5)
+    assert alone == pytest.approx(together, abs=1e-5)
+
+
+def test_what_is_the_same_is_computed_once() -> None:
+    tokenizer = word_tokenizer(WORDS)
+    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+    one = log_likelihoods(speaker, [Passage("the file is empty")])
+    twice = log_likelihoods(speaker, [Passage("the file is empty")] * 2)
+    assert (one.copies, twice.copies, twice.tokens) == (4, 4, 8)
+    pair = log_likelihoods(speaker, [Passage("the file is empty"), Passage("the file are empty")])
+    assert pair.copies == 7, "with the differing word masked the two are one copy"
+
+
+def test_a_context_is_left_out_of_the_sum() -> None:
+    tokenizer = word_tokenizer(WORDS)
+    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+    text = "the name of the file"
+    whole, rest = log_likelihoods(speaker, [Passage(text), Passage(text, len("the name "))]).values
+    single = []
+    for start, end in ((0, 3), (3, 8)):
+        line = encode(tokenizer, [Passage(text)], "masked_token")[0]
+        for position in line.scored[start:end][: 2 if start == 0 else None]:
+            ids = torch.tensor([line.ids])
+            ids[0, position] = tokenizer.mask_token_id
+            with torch.no_grad():
+                logits = speaker.model(input_ids=ids).logits[0, position]
+            single.append(float(logits.log_softmax(-1)[line.ids[position]]))
+    assert whole - rest == pytest.approx(sum(single[:2]), abs=1e-5)
+
+
+@pytest.mark.parametrize("start", [True, False])
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_a_causal_model_gives_the_sum_over_next_tokens(start: bool, temperature: float) -> None:
+    tokenizer = character_tokenizer(start=start)
+    model = tiny_llama(2, vocabulary=len(tokenizer))
+    texts = ["a name", "ab", "another name"]
+    found = log_likelihoods(
+        SentenceScorer.of(model, tokenizer), [Passage(text) for text in texts], temperature=temperature, batch_tokens=16
+    )
+    for text, value in zip(texts, found.values, strict=True):
+        bare = tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids = torch.tensor([[1, *bare] if start else bare])
+        with torch.no_grad():
+            logits = model(ids).logits[0, :-1].double() / temperature
+        wanted = logits.log_softmax(-1).gather(-1, ids[0, 1:, None]).sum()
+        assert value == pytest.approx(float(wanted), abs=1e-4)
+
+
+def test_what_is_too_long_is_refused_by_number_or_left_out() -> None:
+    tokenizer = word_tokenizer(WORDS)
+    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+    given = [Passage("the file"), Passage("the " * 40), Passage("the " * 50)]
+    with pytest.raises(DataError, match=r"2 of 3 sentences are longer than the model's 32 positions: .* 52 tokens"):
+        log_likelihoods(speaker, given)
+    found = log_likelihoods(speaker, given, too_long="skip")
+    assert np.isnan(found.values).tolist() == [False, True, True]
+    assert (found.skipped, found.tokens) == (2, 2)
+
+
+class WholeSequenceHead(nn.Module):
+    """A head whose logits at a position need the states at all of them."""
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return states - states.mean(dim=1, keepdim=True)
+
+
+def test_a_head_that_needs_the_whole_sequence_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = word_tokenizer(WORDS)
+    model = model_of("bert", len(tokenizer))
+    plain = model.cls
+    monkeypatch.setattr(model, "cls", nn.Sequential(WholeSequenceHead(), plain))
+    speaker = SentenceScorer.of(model, tokenizer)
+    assert speaker.body is None
+    found = log_likelihoods(speaker, [Passage(TEXTS[0])])
+    assert found.values == pytest.approx([slowly(model, tokenizer, TEXTS[0])], abs=1e-5)
+
+
+def test_logits_are_chunked_by_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = word_tokenizer(WORDS)
+    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+    whole = log_likelihoods(speaker, [Passage(text) for text in TEXTS]).values
+    monkeypatch.setattr(pseudo_likelihood, "ENTRIES", len(tokenizer))
+    assert log_likelihoods(speaker, [Passage(text) for text in TEXTS]).values == pytest.approx(whole, abs=1e-5)
+
+
+def test_the_model_keeps_its_mode_and_loses_the_hook() -> None:
+    tokenizer = word_tokenizer(WORDS)
+    model = model_of("bert", len(tokenizer)).train()
+    speaker = SentenceScorer.of(model, tokenizer)
+    first = log_likelihoods(speaker, [Passage(TEXTS[0])]).values
+    assert model.training
+    assert first == pytest.approx(log_likelihoods(speaker, [Passage(TEXTS[0])]).values), "dropout is off"
+    assert model(input_ids=torch.tensor([[2, 5, 3]])).logits.shape[1] == 3
+
+
+def test_progress_ends_at_one() -> None:
+    tokenizer = word_tokenizer(WORDS)
+    told: list[float] = []
+    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+    log_likelihoods(speaker, [Passage(text) for text in TEXTS], progress=told.append)
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+
+
+def test_what_cannot_be_scored_is_refused() -> None:
+    tokenizer = word_tokenizer(WORDS)
+    with pytest.raises(MeasureError, match="BertModel has no language head"):
+        SentenceScorer.of(BertModel(BertConfig(**SMALL, vocab_size=20)), tokenizer)
+    with pytest.raises(DataError, match="no mask token"):
+        SentenceScorer.of(model_of("bert", 120), character_tokenizer())
+    small = SentenceScorer.of(model_of("bert", 7), tokenizer)
+    with pytest.raises(DataError, match=r"gives token id \d+, but the model's vocabulary has 7"):
+        log_likelihoods(small, [Passage("the empty name")])
+    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+    with pytest.raises(MeasureError, match="temperature of 0"):
+        log_likelihoods(speaker, [Passage("the")], temperature=0.0)
+    with torch.no_grad():
+        next(iter(speaker.model.parameters())).fill_(float("nan"))
+    with pytest.raises(MeasureError, match="not finite"):
+        log_likelihoods(speaker, [Passage("the")])

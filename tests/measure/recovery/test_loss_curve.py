@@ -1,0 +1,107 @@
+"""Trajectories: when a gap closes for good, what lies under it, and back from rows to runs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerwise.measure.recovery.loss_curve import LossCurve, LossCurveKey, area, as_rows, from_rows, steps_to_recover
+from layerwise.measure.recovery.recovery_time import recovery_rows, recovery_time, twin_recovery_time
+
+STEPS = (0, 4, 8, 12)
+TWIN = LossCurve(STEPS, (3.0, 2.9, 2.8, 2.8))
+
+
+def damaged(*gaps: float) -> LossCurve:
+    return LossCurve(STEPS, tuple(own + gap for own, gap in zip(TWIN.nll, gaps, strict=False)))
+
+
+@pytest.mark.parametrize(
+    ("gaps", "steps", "censored"),
+    [
+        ((0.0, 0.0, 0.0, 0.0), 0, False),
+        ((0.5, 0.3, 0.01, 0.02), 8, False),
+        ((0.5, 0.01, 0.3, 0.01), 12, False),  # a first hit that did not last is no recovery
+        ((0.5, 0.4, 0.3, 0.2), 12, True),
+        ((-0.5, -0.4, -0.3, -0.2), 0, False),
+    ],
+)
+def test_recovery_is_the_first_evaluation_from_which_the_gap_stays_closed(
+    gaps: tuple[float, ...], steps: int, censored: bool
+) -> None:
+    found = recovery_time(damaged(*gaps), TWIN, 0.05)
+    assert (found.steps, found.censored) == (steps, censored)
+    assert found.initial_damage == pytest.approx(gaps[0])
+
+
+def test_the_area_is_in_nat_steps() -> None:
+    assert recovery_time(damaged(1.0, 0.5, 0.0, 0.0), TWIN, 0.05).area == pytest.approx(4 * (0.75 + 0.25))
+    assert area([0, 3, 4], [1.0, 1.0, 1.0]) == pytest.approx(4.0)
+
+
+def test_a_run_that_diverged_is_censored_and_has_no_area() -> None:
+    found = recovery_time(damaged(0.5, 0.01), TWIN, 0.05)
+    assert (found.steps, found.censored, found.area) == (12, True, None)
+    assert recovery_time(LossCurve(STEPS, ()), TWIN, 0.05).initial_damage is None
+
+
+def test_the_twin_is_compared_with_the_model_before_any_step() -> None:
+    found = twin_recovery_time(TWIN, 0.05)
+    assert found.steps == 0
+    assert found.area == pytest.approx(-4 * (0.05 + 0.15 + 0.2))
+    assert twin_recovery_time(LossCurve(STEPS, (3.0, 3.2, 3.2, 3.2)), 0.05).censored, "a rate that harms the twin shows"
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=8), st.floats(0, 0.5))
+def test_no_later_gap_is_above_the_tolerance(gaps: list[float], tolerance: float) -> None:
+    steps = list(range(0, 3 * len(gaps), 3))
+    found = steps_to_recover(steps, gaps, tolerance)
+    late = [gap for step, gap in zip(steps, gaps, strict=True) if found is not None and step >= found]
+    assert all(gap <= tolerance for gap in late)
+    if found is None:
+        assert gaps[-1] > tolerance
+    elif found > 0:
+        assert gaps[steps.index(found) - 1] > tolerance
+
+
+def test_rows_of_a_layer() -> None:
+    courses = [recovery_time(damaged(0.5, 0.4, 0.01, gap), TWIN, 0.05) for gap in (0.01, 0.02, 0.3)]
+    rows = {
+        row.metric: row
+        for row in recovery_rows("3", "noise_50/layer", courses, [twin_recovery_time(TWIN, 0.05)] * 3, 12, 9, 99)
+    }
+    assert set(rows) == {"initial_damage", "steps", "steps@twin", "area", "area@twin", "censored"}
+    assert rows["steps"].value == pytest.approx((8 + 8 + 12) / 3)
+    assert rows["steps"].high == 12.0, "no interval reaches beyond the cap"
+    assert rows["censored"].value == pytest.approx(1 / 3)
+    low, high = rows["censored"].low, rows["censored"].high
+    assert low is not None
+    assert high is not None
+    assert 0 < low < 1 / 3 < high < 1
+    assert (rows["steps@twin"].low, rows["steps@twin"].high) == (0.0, 0.0)
+    assert (rows["area"].documents, rows["area"].tokens) == (9, 99)
+
+
+def test_two_seeds_have_no_interval() -> None:
+    courses = [recovery_time(damaged(0.5, 0.4, 0.01, 0.01), TWIN, 0.05)] * 2
+    rows = recovery_rows("3", "t", courses, courses, 12, 9, 99)
+    assert all(row.low is None for row in rows if row.metric != "censored")
+
+
+def test_a_layer_whose_seeds_all_diverged_has_no_area() -> None:
+    courses = [recovery_time(LossCurve(STEPS, ()), TWIN, 0.05)] * 3
+    rows = {row.metric: row for row in recovery_rows("3", "t", courses, courses, 12, 9, 99)}
+    assert set(rows) == {"steps", "steps@twin", "censored"}
+    assert rows["censored"].value == 1.0
+
+
+@pytest.mark.parametrize("trajectory", [TWIN, LossCurve(STEPS, (3.0, 2.9)), LossCurve(STEPS, ())])
+def test_runs_come_back_from_their_rows(trajectory: LossCurve) -> None:
+    run = LossCurveKey("3", "noise_50/layer", 2)
+    rows = as_rows(run, trajectory)
+    assert from_rows(rows, STEPS) == {run: trajectory}
+    if trajectory.nll:
+        assert from_rows(rows, (0, 6, 12)) == {}, "runs of another recipe are no runs of this one"
+    if rows:
+        assert from_rows(rows[:-1], STEPS) != {run: trajectory}, "half a run is none"

@@ -1,0 +1,285 @@
+"""Recovery: nothing to recover from where nothing was damaged, layers that start equal, and a model left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+
+from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.contrasts.recovery import Recovered, associations
+from layerwise.measure.language.evaluation_data import split
+from layerwise.measure.recovery import recovery as module
+from layerwise.measure.recovery.damage import displaced, noise_direction
+from layerwise.measure.recovery.finetuning import RecoveryRecipe, RecoveryTraining
+from layerwise.measure.recovery.loss_curve import RUNS
+from layerwise.measure.recovery.recovery import TREATMENTS, RecoveryCache, evenly_spaced_layers, recovery
+from layerwise.measure.recovery.recovery_time import recovery_time
+from layerwise.results.rows import Score
+from layerwise.stack import Stack, load, weight_hash
+from layerwise.stack.weights import layer_weights
+from measure.planted_models import own_text, planted
+
+STACK = load(planted(identity=[3]))
+READING = own_text(STACK)
+RECIPE = RecoveryRecipe(
+    steps=4, every=2, layer_rate=1e-3, model_rate=1e-4, batch_tokens=64, evaluation_tokens=120, tolerance=0.005
+)
+LAYERS = (1, 3)
+
+
+def study(stack: Stack = STACK, **changed: object) -> tuple[list[Score], list[list[Score]]]:
+    """The rows of a small measurement, and what it handed to its sink, run by run."""
+    handed: list[list[Score]] = []
+    asked: dict[str, object] = {"layers": LAYERS, "treatments": TREATMENTS, "recipe": RECIPE, "seeds": 3, **changed}
+    asked.setdefault("cache", RecoveryCache(sink=lambda rows: handed.append(list(rows))))
+    return recovery(stack, READING, **asked), handed  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def measured() -> tuple[list[Score], list[list[Score]]]:
+    return study()
+
+
+def one(rows: Sequence[Score], subject: str, task: str, metric: str) -> Score:
+    (found,) = [row for row in rows if (row.subject, row.task, row.metric) == (subject, task, metric)]
+    return found
+
+
+@pytest.mark.parametrize("scope", ["layer", "model"])
+def test_a_damage_of_nothing_is_recovered_at_once_with_no_area(scope: str) -> None:
+    tuning = RecoveryTraining(STACK, READING, RECIPE, 0)
+    weights = layer_weights(STACK, 1)
+    nothing = displaced(weights, noise_direction(weights, (0,)), 0.0)
+    twin = tuning.trajectory(1, scope, {}, (0, 0))  # type: ignore[arg-type]
+    damaged = tuning.trajectory(1, scope, nothing, (0, 0))  # type: ignore[arg-type]
+    found = recovery_time(damaged, twin, 0.05)
+    assert (found.steps, found.censored, found.area, found.initial_damage) == (0, False, 0.0, 0.0)
+    assert twin.nll[0] != twin.nll[-1], "the twin was trained"
+
+
+def test_a_step_at_a_layer_is_a_step_of_the_model_whose_other_layers_stand_still() -> None:
+    """The cached states before the layer give the very losses that a whole pass gives."""
+    tuning = RecoveryTraining(STACK, READING, RECIPE, 0)
+    still = replace(RECIPE, model_rate=0.0, layer_rate=0.0)
+    frozen = RecoveryTraining(STACK, READING, still, 0)
+    weights = displaced(layer_weights(STACK, 4), noise_direction(layer_weights(STACK, 4), (1,)), 0.5)
+    by_layer = frozen.trajectory(4, "layer", weights, (0, 0))
+    by_model = frozen.trajectory(4, "model", weights, (0, 0))
+    assert by_layer.nll == pytest.approx(by_model.nll, rel=1e-6)
+    assert by_layer.nll[0] == by_layer.nll[-1]
+    assert tuning.trajectory(4, "layer", weights, (0, 0)).nll[-1] != by_layer.nll[-1]
+
+
+def test_recovery_and_evaluation_share_no_document() -> None:
+    recovered, _ = split(READING, 0)
+    evaluated = RecoveryTraining(STACK, READING, RECIPE, 0).evaluation
+    names = [{window.document for batch in part.batches for window in batch.windows} for part in (recovered, evaluated)]
+    assert all(names)
+    assert not names[0] & names[1]
+
+
+def test_training_lowers_the_loss_on_other_documents() -> None:
+    """The model wrote the text, so a damaged layer has something to come back to."""
+    recipe = replace(RECIPE, steps=24, every=8, layer_rate=5e-3)
+    tuning = RecoveryTraining(STACK, READING, recipe, 0)
+    weights = displaced(layer_weights(STACK, 5), noise_direction(layer_weights(STACK, 5), (1,)), 2.0)
+    twin, damaged = tuning.trajectory(5, "layer", {}, (0, 0)), tuning.trajectory(5, "layer", weights, (0, 0))
+    gap = [own - other for own, other in zip(damaged.nll, twin.nll, strict=True)]
+    assert gap[0] > 0.2
+    assert gap[-1] < 0.8 * gap[0]
+
+
+def test_layers_of_equal_damage_start_equal_where_they_are_judged() -> None:
+    rows, _ = study(layers=[0, 1, 5], treatments=["equal_damage/layer"])
+    starts = [row for row in rows if row.metric == "initial_damage"]
+    assert [row.subject for row in starts] == ["0", "1", "5"]
+    for row in starts:
+        assert row.value == pytest.approx(RECIPE.equal_damage, abs=RECIPE.equal_tolerance)
+        assert row.low is not None
+        assert row.low > 0.8 * RECIPE.equal_damage, "every seed starts there"
+
+
+def test_a_layer_without_damage_has_nothing_to_recover_from(measured: tuple[list[Score], list[list[Score]]]) -> None:
+    """Layer 3 ends in zeros, which have no spread: half a standard deviation of it is no noise at all."""
+    rows, handed = measured
+    mine = [row for row in rows if (row.subject, row.task) == ("3", "noise_50/layer")]
+    assert [(row.metric, row.value) for row in mine] == [("initial_damage", 0.0)]
+    assert not [row for run in handed for row in run if (row.subject, row.task) == ("3", "noise_50/layer")]
+    assert one(rows, "1", "noise_50/layer", "initial_damage").value > 0.005
+    assert one(rows, "1", "noise_50/layer", "area").value > 0.0
+    tasks = {(row.subject, row.task) for row in rows}
+    assert ("3", "equal_damage/layer") not in tasks, "no noise costs anything there"
+    assert ("3", "reinitialise/layer") in tasks
+
+
+def test_what_is_left_out_is_said_and_no_larger_than_the_tolerance() -> None:
+    said: list[str] = []
+    recipe = replace(RECIPE, tolerance=1e9)
+    rows, _ = study(layers=[1, 5], treatments=["noise_50/layer"], recipe=recipe, cache=RecoveryCache(log=said.append))
+    assert {row.metric for row in rows} == {"initial_damage"}
+    assert said == [
+        "noise_50/layer costs no more than 1e+09 nats a token in layers 1, 5: they have nothing to recover from, and "
+        "are left out of the correlations"
+    ]
+
+
+def test_the_rows_of_a_layer(measured: tuple[list[Score], list[list[Score]]]) -> None:
+    rows, handed = measured
+    mine = {row.metric for row in rows if (row.subject, row.task) == ("1", "reinitialise/model")}
+    assert mine == {"initial_damage", "steps", "steps@twin", "area", "area@twin", "censored"}
+    assert {row.measure for row in rows} == {"recovery"}
+    assert {row.measure for run in handed for row in run} == {RUNS}
+    assert {row.task for row in rows} == set(TREATMENTS)
+    # Twins: of the model one a seed, of each layer one a seed. Noise does nothing to layer 3, of any size.
+    assert len(handed) == 3 + 2 * 3 + 3 * (6 + 2)
+
+
+def test_damage_left_out_is_said() -> None:
+    said: list[str] = []
+    study(treatments=["equal_damage/layer"], layers=[3], seeds=1, cache=RecoveryCache(log=said.append))
+    assert said == [
+        "recovery: no noise in layer 3 costs 0.1 nats a token (seed 0), so it has no run of equal damage there"
+    ]
+
+
+def test_the_model_is_untouched_to_the_bit() -> None:
+    model = planted().train()
+    model.model.embed_tokens.requires_grad_(False)
+    stack = load(model)
+    before, grads = weight_hash(model), [parameter.requires_grad for parameter in model.parameters()]
+
+    class Stop(Exception):
+        pass
+
+    def sink(rows: Sequence[Score]) -> None:
+        raise Stop
+
+    study(stack, layers=[2], treatments=["noise_50/model", "noise_50/layer"], seeds=1)
+    with pytest.raises(Stop):
+        study(stack, layers=[2], treatments=["noise_50/model"], seeds=1, cache=RecoveryCache(sink=sink))
+    assert weight_hash(model) == before
+    assert [parameter.requires_grad for parameter in model.parameters()] == grads
+    assert model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
+    asked: dict[str, object] = {"layers": [1], "treatments": ["noise_50/layer"]}
+    assert study(**asked)[0] == study(**asked)[0]
+    assert study(**asked)[0] != study(**asked, seed=1)[0]
+
+
+@pytest.mark.slow
+def test_a_killed_measurement_loses_at_most_one_run(measured: tuple[list[Score], list[list[Score]]]) -> None:
+    rows, handed = measured
+    known = tuple(row for run in handed[:20] for row in run)
+    again: list[list[Score]] = []
+    ledger = RecoveryCache(known=known, sink=lambda rows: again.append(list(rows)))
+    assert study(cache=ledger)[0] == rows
+    assert again == handed[20:]
+    ledger = RecoveryCache(known=known[:-1], sink=lambda rows: again.append(list(rows)))
+    again.clear()
+    study(cache=ledger, treatments=["noise_50/layer"], layers=[1])
+    assert not again
+
+
+def test_one_step_is_too_few_and_says_so() -> None:
+    recipe = replace(RECIPE, steps=1, every=1, equal_damage=0.5, equal_tolerance=0.02)
+    rows, _ = study(layers=[1], treatments=["equal_damage/layer"], recipe=recipe)
+    assert one(rows, "1", "equal_damage/layer", "censored").value == 1.0
+    steps = one(rows, "1", "equal_damage/layer", "steps")
+    assert (steps.value, steps.low, steps.high) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("scope", ["layer", "model"])
+def test_a_loss_that_explodes_is_a_censored_seed(scope: str) -> None:
+    recipe = replace(RECIPE, layer_rate=1e30, model_rate=1e30, max_grad_norm=1e9)
+    rows, handed = study(layers=[1], treatments=[f"noise_50/{scope}"], recipe=recipe)
+    assert one(rows, "1", f"noise_50/{scope}", "censored").value == 1.0
+    assert one(rows, "1", f"noise_50/{scope}", "initial_damage").value > 0
+    assert not [row for row in rows if row.metric.startswith("area")]
+    assert all(run[-1].metric.startswith("diverged:") for run in handed)
+
+
+def test_recovery_is_set_against_ablation(measured: tuple[list[Score], list[list[Score]]]) -> None:
+    effects = [
+        Score("ablation", str(layer), "all", "skip", value) for layer, value in enumerate([2, 1, 0.5, 0, 0.6, 3])
+    ]
+    rows, _ = study(layers=range(6), treatments=["noise_50/layer"], effects=[*effects, replace(effects[0], task="x")])
+    metrics = {row.metric: row for row in rows if row.subject == "ablation"}
+    assert metrics["layers"].value == 5, "layer 3 was not damaged"
+    for name in ("spearman", "spearman_given_damage", "spearman_published", "spearman_steps"):
+        if name in metrics:
+            low, high = metrics[name].low, metrics[name].high
+            assert low is not None
+            assert high is not None
+            assert -1 <= low <= metrics[name].value <= high <= 1
+            null = metrics[f"{name}@shuffled_layers"]
+            assert null.value == 0.0
+            assert null.low is not None
+            assert null.low <= 0
+    assert {"spearman", "spearman_given_damage", "spearman_published"} <= set(metrics)
+    assert not [row for row in measured[0] if row.subject == "ablation"]
+
+
+def test_correlations_are_over_the_damaged_layers_and_the_published_one_over_all() -> None:
+    effects = [Score("ablation", str(layer), "all", "skip", value) for layer, value in enumerate([9, 1, 2, 3, 4, 5])]
+    layers = [
+        Recovered.at_once(0),
+        *(Recovered(layer, 0.1 * layer, area, 4.0) for layer, area in enumerate([1.0, 2.0, 3.0, 4.0, 5.0], start=1)),
+    ]
+    rows = {row.metric: row for row in associations("noise_50/layer", layers, effects, 0)}
+    assert rows["layers"].value == 5
+    assert rows["spearman"].value == 1.0
+    assert rows["spearman_published"].value == pytest.approx(1 / 7), "layer 0 matters most, and recovers at once"
+    assert rows["spearman_given_damage"].value == 0.0, "the damage explains all of it"
+    assert "spearman_steps" not in rows, "all recovered equally soon"
+
+
+def test_without_a_written_initialisation_the_other_damages_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(stack: Stack, seed: int) -> Stack:
+        raise UnsupportedModel("nobody wrote it down")
+
+    monkeypatch.setattr(module, "random_twin", refuse)
+    said: list[str] = []
+    rows, _ = study(
+        layers=[1], treatments=["noise_50/layer", "reinitialise/layer"], seeds=1, cache=RecoveryCache(log=said.append)
+    )
+    assert {row.task for row in rows} == {"noise_50/layer"}
+    assert said == ["recovery: reinitialise is left out: nobody wrote it down"]
+
+
+def test_half_precision_is_trained_in_single() -> None:
+    stack = load(planted().bfloat16())
+    before = weight_hash(stack.model)
+    rows, _ = study(stack, layers=[1], treatments=["noise_50/layer"])
+    assert one(rows, "1", "noise_50/layer", "area").value > 0
+    assert weight_hash(stack.model) == before
+
+
+def test_what_cannot_be_studied_is_refused() -> None:
+    with pytest.raises(MeasureError, match="needs at least 4 layers; this model has 3"):
+        recovery(load(planted(depth=3)), READING)
+    with pytest.raises(MeasureError, match="no layer 6 to damage"):
+        study(layers=[6])
+    with pytest.raises(MeasureError, match="unknown treatment 'noise_5/layer'; did you mean noise_50/layer"):
+        study(treatments=["noise_5/layer"])
+    with pytest.raises(MeasureError, match="0 seeds"):
+        study(seeds=0)
+    with pytest.raises(MeasureError, match="every=0 measures nothing"):
+        RecoveryRecipe(every=0)
+    broken = planted()
+    with torch.no_grad():
+        broken.model.layers[2].mlp.up_proj.weight[0, 0] = float("inf")
+    with pytest.raises(MeasureError):
+        recovery(load(broken), READING, layers=[2], recipe=RECIPE)
+
+
+def test_layers_are_spread_from_the_first_to_the_last() -> None:
+    assert evenly_spaced_layers(12, 12) == tuple(range(12))
+    assert evenly_spaced_layers(12, 6) == (0, 2, 4, 7, 9, 11)
+    assert evenly_spaced_layers(4, 6) == (0, 1, 2, 3)

@@ -1,0 +1,157 @@
+"""Rank correlations against scipy, the random score against its promise, and halves of planted losses."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from layerwise.measure.stats.agreement import _Pair, agreement, halves, rank_correlations
+from layerwise.measure.stats.rankings import NAMES, rankings
+from layerwise.results.rows import Loss, Score
+
+DEPTH = 12
+VALUES = np.random.default_rng(0).normal(size=DEPTH)
+
+
+def rows(measure: str, metric: str, values: Iterable[float], task: str = "all", suffix: str = "") -> list[Score]:
+    return [Score(measure, f"{layer}{suffix}", task, metric, float(value)) for layer, value in enumerate(values)]
+
+
+def table(scores: Iterable[Score], metric: str) -> dict[str, Score]:
+    return {score.subject: score for score in scores if score.metric == metric}
+
+
+few_values = st.lists(st.integers(-3, 3), min_size=5, max_size=5)
+
+
+@given(few_values, few_values)
+def test_correlations_equal_scipys_also_with_ties(left: list[int], right: list[int]) -> None:
+    one, other = np.array([left], dtype=float), np.array([right], dtype=float)
+    if np.ptp(one) == 0 or np.ptp(other) == 0:
+        assert np.isnan(rank_correlations("spearman", one, other)[0])
+        assert np.isnan(rank_correlations("kendall", one, other)[0])
+        return
+    assert rank_correlations("spearman", one, other)[0] == pytest.approx(stats.spearmanr(left, right).statistic)
+    assert rank_correlations("kendall", one, other)[0] == pytest.approx(stats.kendalltau(left, right).statistic)
+
+
+def test_a_score_agrees_with_itself_and_disagrees_with_its_opposite() -> None:
+    scores = [
+        *rows("ablation", "skip", VALUES),
+        *rows("proxies", "block_influence", 2 * VALUES + 1),
+        *rows("proxies", "taylor", -VALUES),
+    ]
+    for metric in ("spearman", "kendall"):
+        found = table(agreement(scores), metric)
+        assert found["skip,block_influence"].value == found["skip,block_influence"].low == 1.0
+        assert found["skip,taylor"].value == found["skip,taylor"].high == -1.0
+        assert found["skip,taylor"].p < 0.001
+        assert found["skip,taylor"].p <= found["skip,taylor"].p_adjusted < 0.002
+        band = found["skip,random_score"]
+        assert band.value == 0.0
+        assert -band.low == band.high < 1.0
+
+
+def test_random_scores_stay_in_the_band_in_95_of_100_studies() -> None:
+    draw = np.random.default_rng(1)
+    inside = {"spearman": 0, "kendall": 0}
+    studies = 600
+    for metric in inside:
+        band = table(agreement(rows("ablation", "skip", VALUES)), metric)["skip,random_score"].high
+        values = rank_correlations(metric, np.tile(VALUES, (studies, 1)), draw.normal(size=(studies, DEPTH)))
+        inside[metric] = int((np.abs(values) <= band).sum())
+    assert 0.92 < inside["spearman"] / studies < 0.98
+    # Kendall's correlation takes few values, so its band may hold a little more.
+    assert 0.92 < inside["kendall"] / studies < 0.99
+
+
+def test_the_band_is_that_of_all_orders() -> None:
+    """Five layers have 120 orders, all of which can be tried."""
+    orders = np.array(list(itertools.permutations(range(5))), dtype=float)
+    exact = np.abs(rank_correlations("spearman", np.tile(np.arange(5.0), (120, 1)), orders))
+    band = table(agreement(rows("ablation", "skip", range(5))), "spearman")["skip,random_score"].high
+    assert band == pytest.approx(np.quantile(exact, 0.95), abs=0.11)
+
+
+def test_the_interval_holds_the_correlation_of_the_process() -> None:
+    """Two noisy views of one ranking: the interval covers what many more layers would show."""
+    covered = 0
+    for study in range(60):
+        draw = np.random.default_rng([2, study])
+        truth = draw.normal(size=30)
+        views = (dict(enumerate((truth + draw.normal(size=30)).tolist())) for _ in range(2))
+        pair = _Pair.of("skip", "taylor", dict(zip(("skip", "taylor"), views, strict=True)))
+        low, high = pair.interval("spearman", study)
+        covered += low <= 0.483 <= high
+    assert covered >= 51  # the correlation of ranks is 0.483 where that of the values is 0.5
+
+
+def test_rankings_are_read_from_their_rows() -> None:
+    scores = [
+        *rows("ablation", "random", VALUES),
+        *rows("ablation", "skip", VALUES, suffix=".attn"),
+        *rows("ablation", "skip@no_effect", VALUES),
+        *rows("ablation", "skip", VALUES, task="prose"),
+        *rows("proxies", "angular_distance", VALUES, suffix=",1"),
+        *rows("proxies", "angular_distance", -VALUES, suffix=",2"),
+        *rows("recovery", "area", VALUES, task="noise_50/layer"),
+        *rows("recovery", "area", -VALUES, task="equal_damage/model"),
+    ]
+    found = rankings(scores)
+    assert list(found) == ["random_weights", "angular", "recovery"]
+    assert list(found["random_weights"].values()) == VALUES.tolist()
+    assert list(found["angular"].values()) == VALUES.tolist()
+    assert list(found["recovery"].values()) == (-VALUES).tolist()
+    assert set(found) <= set(NAMES)
+
+
+def test_pairs_are_over_shared_layers_and_need_four() -> None:
+    skip = rows("ablation", "skip", VALUES)
+    five = table(agreement([*skip, *rows("proxies", "taylor", VALUES)[7:]]), "spearman")
+    assert five["skip,taylor"].value == 1.0
+    three = table(agreement([*skip, *rows("proxies", "taylor", VALUES)[9:]]), "spearman")
+    assert set(three) == {"skip,random_score"}
+
+
+def test_a_score_that_does_not_vary_has_no_row() -> None:
+    found = agreement([*rows("ablation", "skip", VALUES), *rows("proxies", "taylor", [1.0] * DEPTH)])
+    assert "skip,taylor" not in table(found, "spearman")
+
+
+def test_the_same_seed_gives_the_same_rows() -> None:
+    scores = [*rows("ablation", "skip", VALUES), *rows("proxies", "taylor", VALUES**2)]
+    assert agreement(scores, seed=3) == agreement(list(reversed(scores)), seed=3)
+    assert agreement(scores, seed=3) != agreement(scores, seed=4)
+
+
+def losses(noise: float, documents: int = 40, depth: int = 8) -> list[Loss]:
+    """Layer l costs l / 10 nats per token, and each document errs by `noise`."""
+    draw = np.random.default_rng(5)
+    found = []
+    for number in range(documents):
+        found.append(Loss(f"0-{depth - 1}", "t", f"d{number}", 0, 20.0, 10, 0))
+        for layer in range(depth):
+            nll = 20.0 + layer + noise * float(draw.normal())
+            found.append(Loss(f"{layer}=skip", "t", f"d{number}", 0, nll, 10, 0))
+    return found
+
+
+def test_halves_agree_when_documents_do() -> None:
+    certain, unsure = halves(losses(0.0)), halves(losses(30.0))
+    assert [score.metric for score in certain] == ["spearman_halves", "kendall_halves"]
+    assert all(score.value == score.low == 1.0 and score.subject == "skip,skip" for score in certain)
+    assert all(abs(score.value) < 0.7 and score.low < score.high for score in unsure)
+    assert certain[0].documents == 40
+
+
+def test_halves_need_every_layer_and_the_untouched_model() -> None:
+    whole = losses(1.0)
+    assert halves(row for row in whole if row.plan != "3=skip") == []
+    assert halves(row for row in whole if row.plan != "0-7") == []
+    assert halves([]) == []

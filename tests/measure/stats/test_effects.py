@@ -1,0 +1,227 @@
+"""Effects: the rows say what was planted in the losses, in closed form where there is one, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import math
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from layerwise.errors import MeasureError
+from layerwise.measure.stats import statistics
+from layerwise.measure.stats.effects import effects
+from layerwise.results.rows import Loss, Score
+
+BASE, SAME, WORSE, NOISE = "0-3", "0-3 (again)", "0-2", "3-0"
+
+
+def losses(task: str = "prose", documents: int = 30, windows: int = 2, seed: int = 0) -> list[Loss]:
+    """Four plans: the baseline, its double, one that costs 0.2 nats a token, one with noise about zero."""
+    generator = np.random.default_rng(seed)
+    rows = []
+    for document in range(documents):
+        for window in range(windows):
+            tokens = int(generator.integers(20, 200))
+            base = float(tokens * generator.normal(2.0, 0.3))
+            planted = {BASE: 0.0, SAME: 0.0, WORSE: generator.normal(0.2, 0.05), NOISE: generator.normal(0.0, 0.05)}
+            rows += [
+                Loss(plan, task, f"d{document:02}", window, base + tokens * float(extra), tokens, tokens // 2)
+                for plan, extra in planted.items()
+            ]
+    return rows
+
+
+def answers(right: dict[str, list[bool]], windows: int = 1) -> list[Loss]:
+    """One answer of 4 tokens a window, right or with one token wrong."""
+    return [
+        Loss(plan, "sums", f"d{number // windows:02}", number % windows, 1.0 if good else 3.0, 4, 4 if good else 3)
+        for plan, goods in right.items()
+        for number, good in enumerate(goods)
+    ]
+
+
+def table(scores: list[Score], task: str = "prose") -> dict[tuple[str, str], Score]:
+    return {(score.metric, score.subject): score for score in scores if score.task == task}
+
+
+def test_what_was_planted_is_found_and_nothing_else() -> None:
+    rows = losses()
+    found = table(effects(rows, BASE))
+    worse, noise, same = (found["delta_nll", plan] for plan in (WORSE, NOISE, SAME))
+    assert worse.low is not None
+    assert worse.high is not None
+    assert worse.low < 0.2 < worse.high
+    assert worse.p_adjusted is not None
+    assert worse.p_adjusted < 0.001
+    assert noise.p_adjusted is not None
+    assert noise.p_adjusted > 0.05
+    assert (same.value, same.low, same.high, same.p, same.p_adjusted) == (0.0, 0.0, 0.0, 1.0, 1.0)
+    assert abs(noise.value) < found["null_band", NOISE].value < worse.value
+    assert noise.mde is not None
+    assert 0 < noise.mde < worse.value
+
+
+def test_values_are_sums_over_tokens() -> None:
+    rows = losses()
+    found = table(effects(rows, BASE))
+    for plan in (BASE, SAME, WORSE, NOISE):
+        mine = [row for row in rows if row.plan == plan]
+        tokens = sum(row.tokens for row in mine)
+        score = found["nll", plan]
+        assert score.value == pytest.approx(math.fsum(row.nll for row in mine) / tokens, rel=1e-12)
+        assert (score.documents, score.tokens) == (30, tokens)
+        assert found["token_accuracy", plan].value == pytest.approx(sum(row.hits for row in mine) / tokens)
+        if plan != BASE:
+            difference = score.value - found["nll", BASE].value
+            assert found["delta_nll", plan].value == pytest.approx(difference, abs=1e-12)
+
+
+def test_p_and_resolution_are_corrected_over_the_plans_of_the_task() -> None:
+    rows = losses()
+    three = table(effects(rows, BASE))
+    one = table(effects([row for row in rows if row.plan in {BASE, NOISE}], BASE))
+    ratio = statistics.minimum_detectable_effect(1.0, 30, comparisons=3) / statistics.minimum_detectable_effect(1.0, 30)
+    resolutions = [part["delta_nll", NOISE].mde or 0.0 for part in (three, one)]
+    assert resolutions[0] == pytest.approx(resolutions[1] * float(ratio))
+    plans = [SAME, WORSE, NOISE]
+    raw, adjusted = ([getattr(three["delta_nll", plan], name) for plan in plans] for name in ("p", "p_adjusted"))
+    assert adjusted == statistics.holm(raw).tolist()
+
+
+def test_the_baseline_has_no_effect_row() -> None:
+    found = table(effects(losses(), BASE))
+    assert {plan for metric, plan in found if metric in {"delta_nll", "null_band"}} == {SAME, WORSE, NOISE}
+    assert {plan for metric, plan in found if metric == "nll"} == {BASE, SAME, WORSE, NOISE}
+
+
+def test_a_baseline_alone_has_levels_and_no_effects() -> None:
+    scores = effects([row for row in losses() if row.plan == BASE], BASE)
+    assert [score.metric for score in scores] == ["nll", "token_accuracy"]
+
+
+def test_the_same_seed_gives_the_same_rows_whatever_the_order() -> None:
+    rows = losses()
+    shuffled = random.Random(1).sample(rows, len(rows))
+    assert effects(rows, BASE, seed=3) == effects(shuffled, BASE, seed=3)
+    assert effects(rows, BASE, seed=3) != effects(rows, BASE, seed=4)
+
+
+def test_every_row_can_be_stored() -> None:
+    scores = effects(losses() + losses("code", documents=4, windows=1), BASE)
+    keys = [(score.measure, score.subject, score.task, score.metric) for score in scores]
+    assert len(set(keys)) == len(keys)
+    assert {score.measure for score in scores} == {"effect"}
+    for score in scores:
+        for value in (score.value, score.low, score.high, score.p, score.p_adjusted, score.mde):
+            assert value is None or (type(value) is float and math.isfinite(value))
+
+
+def test_tasks_are_pooled_and_do_not_change_each_other() -> None:
+    prose, code = losses("prose"), losses("code", seed=1)
+    both = effects(prose + code, BASE)
+    assert [score for score in both if score.task == "prose"] == effects(prose, BASE)
+    pooled, apart = table(both, "all"), table(both)
+    assert pooled["delta_nll", WORSE].documents == 60
+    assert pooled["nll", BASE].value == pytest.approx(
+        sum(row.nll for row in prose + code if row.plan == BASE) / sum(row.tokens for row in prose + code) * 4
+    )
+    pooled_resolution, mde = pooled["delta_nll", NOISE].mde, apart["delta_nll", NOISE].mde
+    assert pooled_resolution is not None
+    assert mde is not None
+    assert pooled_resolution < mde
+    assert not table(effects(prose, BASE), "all")
+
+
+def test_few_documents_fall_back_on_windows_and_then_on_values_alone() -> None:
+    by_window = table(effects(losses(documents=5, windows=4), BASE))["delta_nll", WORSE]
+    assert by_window.documents == 5
+    assert by_window.low is not None
+    scores = effects(losses(documents=3, windows=2), BASE)
+    assert {score.metric for score in scores} == {"delta_nll", "nll", "token_accuracy"}
+    for score in scores:
+        evidence = (score.low, score.high, score.p, score.p_adjusted, score.mde)
+        assert evidence == (None,) * 5
+        assert score.documents == 3
+
+
+def test_exact_match_of_independent_answers() -> None:
+    right = {
+        BASE: [True] * 15 + [False] * 5,
+        WORSE: [False] * 12 + [True] * 4 + [False] * 4,
+        SAME: [True] * 15 + [False] * 5,
+    }
+    found = table(effects(answers(right), BASE, answer_tasks=["sums"]), "sums")
+    assert found["exact_match", BASE].value == 0.75
+    assert found["exact_match", BASE].low == pytest.approx(0.5313, abs=1e-4)  # Wilson, 15 of 20
+    assert found["exact_match", BASE].high == pytest.approx(0.8881, abs=1e-4)
+    worse, same = found["delta_exact_match", WORSE], found["delta_exact_match", SAME]
+    assert worse.value == (1 - 12) / 20
+    # 13 questions changed, 12 of them for the worse: the exact two-sided sign test.
+    assert worse.p == pytest.approx(2 * (1 + 13) / 2**13, abs=0.002)
+    assert same.low is not None
+    assert same.high is not None
+    assert same.low < 0.0 < same.high, "20 answers in common do not prove that all would be"
+    assert same.p == 1.0
+
+
+def test_exact_match_of_several_answers_a_document_is_resampled_by_document() -> None:
+    generator = random.Random(2)
+    right = {plan: [generator.random() < rate for _ in range(60)] for plan, rate in {BASE: 0.9, WORSE: 0.3}.items()}
+    found = table(effects(answers(right, windows=3), BASE, answer_tasks={"sums"}), "sums")
+    worse = found["delta_exact_match", WORSE]
+    assert worse.value == pytest.approx((sum(right[WORSE]) - sum(right[BASE])) / 60)
+    assert worse.documents == 20
+    assert worse.high is not None
+    assert worse.high < 0
+    assert found["exact_match", BASE].value == sum(right[BASE]) / 60
+
+
+def test_few_answers_keep_their_values_alone() -> None:
+    right = {BASE: [True] * 4, WORSE: [True, False] * 2}
+    found = table(effects(answers(right), BASE, answer_tasks=["sums"]), "sums")
+    assert found["delta_exact_match", WORSE] == replace(found["delta_exact_match", WORSE], value=-0.5, low=None, p=None)
+    assert found["exact_match", WORSE].value == 0.5
+    assert ("delta_exact_match", BASE) not in found
+
+
+def test_exact_match_is_only_for_answers() -> None:
+    assert not [score for score in effects(losses(), BASE) if "exact" in score.metric]
+
+
+def test_many_plans_can_still_be_told_apart_from_none() -> None:
+    """With a fixed number of flips, Holm over 400 plans could never reach 5 %."""
+    generator = np.random.default_rng(11)
+    rows = [
+        Loss(f"{plan:03}", "t", f"d{document:02}", 0, 100.0 + float(extra) + (30.0 if plan == 7 else 0.0), 100, 0)
+        for plan in range(400)
+        for document, extra in enumerate(generator.normal(0, 1, 30) * (plan > 0))
+    ]
+    scores = effects(rows, "000", resamples=200)
+    found = [score.subject for score in scores if score.p_adjusted is not None and score.p_adjusted <= 0.05]
+    assert found == ["007"]
+
+
+def test_unknown_names_are_refused_with_near_matches() -> None:
+    with pytest.raises(MeasureError, match="'0-33' is not among the plans: did you mean 0-3"):
+        effects(losses(), "0-33")
+    with pytest.raises(MeasureError, match="no task 'proze': did you mean prose"):
+        effects(losses(), BASE, answer_tasks=["proze"])
+
+
+@pytest.mark.parametrize("name", ["statistics", "grid", "effects"])
+def test_statistics_need_no_torch(name: str) -> None:
+    tree = ast.parse(inspect.getsource(importlib.import_module(f"layerwise.measure.stats.{name}")))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert "numpy" in imported
+    allowed = {"errors", "results.rows", "results.units"}
+    allowed |= {"measure.stats", "measure.stats.statistics", "measure.stats.grid"}
+    assert {name for name in imported if name and name.startswith("layerwise")} <= {
+        f"layerwise.{name}" for name in allowed
+    }
+    assert not {"torch", "transformers"} & imported

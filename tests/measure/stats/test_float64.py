@@ -1,0 +1,160 @@
+"""Measurements on a device that refuses float64, as Apple's GPUs do: each runs, and says what it says on the CPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+import torch
+
+from conftest import tiny_llama
+from layerwise.data.batches import LabelledBatch, item
+from layerwise.data.splits import Splits
+from layerwise.data.text.passages import Passage
+from layerwise.measure.activations.by_position import branch_norms, outputs_by_position
+from layerwise.measure.activations.similarity import similarity
+from layerwise.measure.activations.structure import activations
+from layerwise.measure.gradients.proxies import proxies
+from layerwise.measure.interventions.ablation import ablation
+from layerwise.measure.interventions.accuracy import evaluate
+from layerwise.measure.interventions.perturbation_curves import perturbation_curves
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.loss import window_losses
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer, log_likelihoods
+from layerwise.measure.recovery.finetuning import RecoveryRecipe
+from layerwise.measure.recovery.recovery import recovery
+from layerwise.measure.stats.float64 import exact, exact_on_cpu, wide
+from layerwise.measure.weights.deltas import deltas
+from layerwise.measure.weights.predictability import predictability
+from layerwise.measure.weights.spectra import spectra
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.stack import Stack, load
+from measure.language.test_loss import vision_stack
+from measure.narrow_device import Narrow, moved, pretended
+from measure.planted_classifiers import Listed
+from measure.planted_models import own_text, planted
+from tiny_tokenizers import character_tokenizer
+
+DEPTH = 4
+READING = own_text(load(planted(depth=DEPTH)), windows=4, length=6)
+TEXTS = Listed([{"input_ids": row, "labels": row} for batch in READING.batches for row in batch.inputs["input_ids"]])
+collate = Splits("s", "d", TEXTS, TEXTS, TEXTS).collate
+RECIPE = RecoveryRecipe(steps=1, every=1, batch_tokens=32, evaluation_tokens=32)
+
+Figures = dict[tuple[str, ...], float]
+
+
+def figures(rows: Iterable[Score]) -> Figures:
+    return {(row.measure, row.subject, row.task, row.metric): row.value for row in rows}
+
+
+def _numbered(values: Iterable[float]) -> Figures:
+    return {(str(place),): float(value) for place, value in enumerate(values)}
+
+
+def _losses(stack: Stack, reading: EvalData) -> Figures:
+    found = sweep(stack, [Plan.parse("0 (1|2) 3")], reading)
+    return {(row.plan, row.document): row.nll for row in found}
+
+
+def _places(stack: Stack, reading: EvalData) -> Figures:
+    rows, _ = branch_norms(stack, "arm", TEXTS, collate)
+    return figures(rows) | _numbered(outputs_by_position(stack, 1, TEXTS, collate, count=2).flat)
+
+
+def _judged(stack: Stack, reading: EvalData) -> Figures:
+    return _numbered(evaluate(stack, Plan.parse("0 2-3"), TEXTS, collate).nll)
+
+
+MEASURES: dict[str, Callable[[Stack, EvalData], Figures]] = {
+    "losses": _losses,
+    "similarity": lambda stack, reading: figures(similarity(stack, reading.batches)),
+    "proxies": lambda stack, reading: figures(proxies(stack, reading)),
+    "spectra": lambda stack, reading: figures(spectra(stack)),
+    "activations": lambda stack, reading: figures(activations(stack, reading)),
+    "deltas": lambda stack, reading: figures(deltas(stack)),
+    "predictability": lambda stack, reading: figures(predictability(stack, reading)),
+    "ablation": lambda stack, reading: figures(ablation(stack, reading)),
+    "manipulation": lambda stack, reading: figures(
+        perturbation_curves(stack, reading, sizes=(0.1,), alphas=(0.5,), layers=(1,))
+    ),
+    "recovery": lambda stack, reading: figures(
+        recovery(stack, reading, layers=(1,), treatments=("noise_50/layer", "noise_50/model"), recipe=RECIPE, seeds=1)
+    ),
+    "places": _places,
+    "judgement": _judged,
+}
+
+
+SECONDS_LONG = frozenset(
+    {"proxies", "activations", "predictability", "ablation", "manipulation", "recovery", "places"}
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "measure", [pytest.param(name, marks=[pytest.mark.slow] * (name in SECONDS_LONG)) for name in MEASURES]
+)
+def test_a_measurement_asks_no_float64_of_a_device_without_it(measure: str) -> None:
+    expected = MEASURES[measure](load(planted(depth=DEPTH)), READING)
+    with pretended() as device:
+        stack = load(moved(planted(depth=DEPTH)))
+        assert stack.device == device
+        found = MEASURES[measure](stack, READING)
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        assert math.isclose(found[key], value, rel_tol=1e-3, abs_tol=1e-4), key
+
+
+def test_images_and_sentences_need_no_float64_either() -> None:
+    pixels = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(6))
+    batch = LabelledBatch({"pixel_values": pixels}, torch.tensor([0, 4, 2]), tuple(item(f"i{n}") for n in range(3)))
+    tokenizer = character_tokenizer()
+    with pretended() as device:
+        stack = load(moved(vision_stack().model))
+        captured = stack.capture(pixel_values=pixels.to(device))
+        assert len(window_losses(stack, stack.run(Plan.identity(4), captured), batch)) == 3
+        model = moved(tiny_llama(2, vocabulary=len(tokenizer)))
+        found = log_likelihoods(SentenceScorer.of(model, tokenizer), [Passage("abc"), Passage("cab")])
+    assert (found.values < 0).all()
+
+
+def test_what_is_widened_stays_where_it_can() -> None:
+    values = torch.tensor([1.0, 1e-9])
+    assert exact(values).dtype == exact_on_cpu(values).dtype == wide(values).dtype == torch.float64
+    with pretended() as device:
+        there = values.to(device)
+        assert (exact(there).dtype, exact(there).device.type) == (torch.float64, "cpu")
+        assert (exact_on_cpu(there).dtype, exact_on_cpu(there).device.type) == (torch.float64, "cpu")
+        assert (wide(there).dtype, wide(there).device.type) == (torch.float32, "mps")
+
+
+def test_the_pretended_device_refuses_what_the_real_one_does() -> None:
+    """Whatever makes a float64 tensor of the device, or hands one of its tensors to numpy or the CPU's arithmetic."""
+    with pretended() as device:
+        there = torch.ones(2, device=device)
+        assert isinstance(there + 1, Narrow)
+        for widening in (
+            lambda: there.double(), lambda: there.to(torch.float64), lambda: there.to("cpu", torch.float64),
+            lambda: there.sum(dtype=torch.float64), lambda: torch.zeros(2, dtype=torch.float64, device=device),
+            there.numpy,
+        ):  # fmt: skip
+            with pytest.raises(TypeError):
+                widening()
+        with pytest.raises(RuntimeError, match="same device"):
+            there + torch.ones(2)
+        assert there.cpu().double().dtype == torch.float64
+
+
+def test_no_other_module_widens_a_tensor_by_itself() -> None:
+    """`.double()` is written in `float64.py`, and where what is widened was made on the CPU a line before."""
+    import layerwise
+
+    home = Path(layerwise.__file__).parent
+    found = {
+        str(path.relative_to(home)) for path in home.rglob("*.py") if ".double()" in path.read_text()
+    }  # fmt: skip
+    assert found == {"measure/stats/float64.py"}

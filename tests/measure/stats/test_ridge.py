@@ -1,0 +1,59 @@
+"""Ridge regression: the closed form, in whichever dimension it is solved, and penalties chosen by training rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from layerwise.measure.stats.ridge import SHARES, Moments, best_share, fits
+
+
+def rows(count: int, columns: int, seed: int = 0) -> Tensor:
+    """Standard normal entries with a mean."""
+    generator = torch.Generator().manual_seed(seed)
+    return 1 + torch.randn(count, columns, generator=generator, dtype=torch.float64)
+
+
+@settings(max_examples=30, deadline=None)
+@given(count=st.integers(3, 12), predictors=st.integers(1, 12), share=st.sampled_from(SHARES))
+def test_a_fit_is_the_closed_form(count: int, predictors: int, share: float) -> None:
+    x, y = rows(count, predictors), rows(count, 2, seed=1)
+    (fit,) = fits(x, y, (share,))
+    centred = x - x.mean(dim=0)
+    square = centred.T @ centred
+    penalty = share * square.diagonal().mean()
+    expected = torch.linalg.solve(square + penalty * torch.eye(predictors), centred.T @ (y - y.mean(dim=0)))
+    assert torch.allclose(fit.coefficients, expected, atol=1e-8)
+    assert torch.allclose(fit.predict(x), y.mean(dim=0) + centred @ expected, atol=1e-8)
+
+
+def test_moments_add_up() -> None:
+    x, y = rows(20, 4), rows(20, 3, seed=1)
+    (whole,) = Moments.of(x, y).fits((1.0,))
+    (parts,) = (Moments.of(x[:7], y[:7]) + Moments.of(x[7:], y[7:])).fits((1.0,))
+    assert torch.allclose(whole.coefficients, parts.coefficients)
+    assert torch.allclose(whole.y_mean, parts.y_mean)
+
+
+def test_the_residual_stands_beside_that_of_the_training_mean() -> None:
+    x, y = rows(30, 3), rows(30, 2, seed=1)
+    (fit,) = fits(x[:20], y[:20], (1.0,))
+    found = fit.residual(x[20:], y[20:])
+    assert found.errors == pytest.approx(float((y[20:] - fit.predict(x[20:])).square().sum()))
+    assert found.total == pytest.approx(float((y[20:] - y[:20].mean(dim=0)).square().sum()))
+
+
+def test_signal_gets_a_light_penalty_and_noise_a_heavy_one() -> None:
+    x = rows(200, 20)
+    assert best_share(x, x @ rows(20, 5, seed=1)) == min(SHARES)
+    assert best_share(x, rows(200, 5, seed=2)) == max(SHARES)
+
+
+def test_predictors_that_do_not_vary_predict_the_mean() -> None:
+    y = rows(12, 2)
+    for predictors in (3, 30):
+        (fit,) = fits(torch.zeros(12, predictors, dtype=torch.float64), y, (1.0,))
+        assert torch.allclose(fit.predict(torch.zeros(1, predictors, dtype=torch.float64))[0], y.mean(dim=0))

@@ -1,0 +1,163 @@
+"""Verdicts on simulated models: no layer is called harmful by chance, a truly harmful one is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from layerwise.errors import MeasureError
+from layerwise.measure.interventions.ablation import skip_keys
+from layerwise.measure.language.evaluation_data import shuffled
+from layerwise.measure.stats.strata import Effect
+from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+from layerwise.measure.stats.verdicts import verdicts
+from layerwise.results import Loss, Score
+from measure.simulated import SimulatedModel
+
+MODELS = 200
+DEPTH = 12
+
+
+def judged(model: SimulatedModel, seed: int = 0) -> dict[int, Score]:
+    found = verdicts(model.whole(), model.baseline, skip_keys(model.depth), seed=seed)
+    return {int(score.subject): score for score in found}
+
+
+def mildly_useful(seed: int) -> SimulatedModel:
+    """Every layer worth a little: effects of the size of their own standard errors, where the minimum misleads."""
+    effects = np.random.default_rng([seed, 1]).uniform(0.0, 0.01, size=DEPTH)
+    return SimulatedModel(effects.tolist(), seed=seed)
+
+
+@pytest.mark.slow
+def test_false_alarms_stay_below_their_rate() -> None:
+    words = [{score.metric for score in judged(mildly_useful(seed)).values()} for seed in range(MODELS)]
+    alarmed = sum("harmful" in found for found in words)
+    print(f"{alarmed} of {MODELS} models with a false alarm")
+    assert alarmed <= 0.05 * MODELS
+
+
+def test_the_smallest_score_is_negative_in_most_of_those_models() -> None:
+    """What the confirmation protects from: taken at face value, nearly every model has a layer better removed."""
+    negative = sum(min(score.value for score in judged(mildly_useful(seed)).values()) < 0 for seed in range(20))
+    assert negative >= 10
+
+
+@pytest.mark.slow
+def test_harm_of_the_printed_resolution_is_found_in_four_of_five_models() -> None:
+    """The resolution is that of the whole procedure: chosen on one half of the text and confirmed on the other."""
+    found = 0
+    for seed in range(MODELS):
+        effects = np.random.default_rng([seed, 1]).uniform(0.0, 0.01, size=DEPTH)
+        planted = int(np.random.default_rng([seed, 2]).integers(DEPTH))
+        effects[planted] = -(judged(mildly_useful(seed))[planted].mde or 0.0)
+        scores = judged(SimulatedModel(effects.tolist(), seed=seed))
+        harmful = {layer for layer, score in scores.items() if score.metric == "harmful"}
+        assert harmful <= {planted}
+        found += harmful == {planted}
+    print(f"found in {found} of {MODELS} models")
+    assert 0.75 * MODELS <= found <= 0.9 * MODELS
+
+
+WORLDS = {
+    "worth nothing": (0.0, 0.02, {"matters", "harmful"}),
+    "at the margin": (0.01, 0.02, {"no_effect", "harmful"}),
+    "harm at the margin": (-0.01, 0.02, {"no_effect", "matters"}),
+    "worth nothing, on little text": (0.0, 1.0, {"matters", "no_effect", "harmful"}),
+    "worth much, on little text": (0.3, 1.0, {"no_effect", "harmful"}),
+}
+"""The effect of every layer, the noise of its documents, and the verdicts that would be wrong."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", WORLDS)
+def test_no_verdict_is_wrong_anywhere_in_more_than_one_run_of_twenty(world: str) -> None:
+    effect, noise, wrong = WORLDS[world]
+    models = (SimulatedModel([effect] * DEPTH, noise=noise, seed=seed) for seed in range(MODELS))
+    counts = Counter(bool(wrong & {score.metric for score in judged(model).values()}) for model in models)
+    print(f"{world}: {counts[True]} of {MODELS} models with a wrong verdict")
+    assert counts[True] <= 0.05 * MODELS
+
+
+def test_a_layer_found_on_one_half_alone_is_not_called_harmful() -> None:
+    """Noise that is negative on the first half and positive on the second would be an alarm without confirmation."""
+    model = SimulatedModel([0.0] * 4, documents=64, noise=0.001, seed=3)
+    first = {document for _, document, _ in shuffled(model.lengths, 0)[::2]}
+    key = skip_keys(4)[2]
+    losses = [
+        row if row.plan != key else _shifted(row, -0.5 if row.document in first else 0.4) for row in model.whole()
+    ]
+    scores = {score.subject: score for score in verdicts(losses, model.baseline, skip_keys(4), seed=0)}
+    assert scores["2"].metric == "unresolved"
+
+
+def test_the_four_words() -> None:
+    model = SimulatedModel([0.5, 0.0, -0.5, 0.05, 0.0], documents=160, noise=0.02)
+    model.blur(4, noise=1.0)
+    scores = judged(model)
+    words = [scores[layer].metric for layer in range(5)]
+    assert words == ["matters", "no_effect", "harmful", "matters", "unresolved"]
+    assert scores[0].p_adjusted == pytest.approx(0.0, abs=1e-6)
+    assert (scores[4].mde or 0.0) > 0.3
+
+
+def test_no_effect_is_told_with_what_was_excluded() -> None:
+    """An identity layer is known to be one: the limit is the end of its interval, whatever the margin."""
+    scores = judged(SimulatedModel([0.0, 0.0, 0.5, 0.5], documents=160, noise=0.002))
+    for layer in (0, 1):
+        assert scores[layer].metric == "no_effect"
+        assert scores[layer].mde == max(-(scores[layer].low or 0.0), scores[layer].high or 0.0) < 0.001
+    exact = judged(SimulatedModel([0.0] * 4, documents=160, noise=0.0))
+    assert {(score.metric, score.mde) for score in exact.values()} == {("no_effect", 0.0)}
+
+
+@pytest.mark.slow
+def test_coverage_of_the_simultaneous_intervals() -> None:
+    """All twelve intervals hold their effects in at least 93 of 100 models (nominally 95)."""
+    held = 0
+    for seed in range(100):
+        model = mildly_useful(seed)
+        scores = judged(model)
+        held += all(
+            score.low is not None and score.high is not None and score.low <= model.effects[layer] <= score.high
+            for layer, score in scores.items()
+        )
+    assert held >= 93
+
+
+def test_verdicts_depend_on_the_seed_alone() -> None:
+    model = mildly_useful(5)
+    assert judged(model, seed=1) == judged(model, seed=1)
+
+
+def test_too_little_text_says_how_to_get_enough() -> None:
+    model = SimulatedModel([0.1] * 4, documents=5)
+    with pytest.raises(MeasureError, match=r"the text makes 5 windows .* fewer than 8: give a longer text"):
+        verdicts(model.whole(), model.baseline, skip_keys(4))
+
+
+def test_few_documents_are_judged_but_never_harmful() -> None:
+    """With 10 documents each half has too few for an interval, so nothing can be confirmed."""
+    model = SimulatedModel([-0.5, 0.5, 0.5, 0.5], documents=10, noise=0.01)
+    assert Counter(score.metric for score in judged(model).values()) == {"unresolved": 1, "matters": 3}
+
+
+@pytest.mark.parametrize(("low", "high", "word"), [
+    (-0.2, -0.1, None), (-0.009, 0.009, "no_effect"), (0.001, 0.009, "no_effect"), (0.1, 0.2, "matters"),
+    (-0.2, 0.2, None), (-0.001, 0.02, None),
+])  # fmt: skip
+def test_what_an_interval_settles(low: float, high: float, word: str | None) -> None:
+    assert VerdictCriterion().settles(Effect((low + high) / 2, low, high, 0.01, 50)) == word
+
+
+@pytest.mark.parametrize("settings", [{"margin": 0.0}, {"margin": -1.0}, {"alpha": 0.0}, {"alpha": 1.0}])
+def test_impossible_rules_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(MeasureError, match="asked for; use"):
+        VerdictCriterion(**settings)
+
+
+def _shifted(row: Loss, per_token: float) -> Loss:
+    return replace(row, nll=row.nll + per_token * row.tokens)

@@ -1,0 +1,134 @@
+"""What using predicted weights costs, beside a random error of the same norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+import torch
+
+from layerwise.measure.interventions.intervention import ResultCache
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.weights.predictability import predictability
+from layerwise.measure.weights.predicted_weight_loss import joint_sets, predicted_weight_loss, random_error
+from layerwise.measure.weights.prediction import predict_layer
+from layerwise.results.rows import Loss, Score
+from layerwise.stack import Stack, load
+from layerwise.stack.weights import substituted
+from measure.planted_models import own_text, planted
+
+DEPTH = 6
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load(planted(depth=DEPTH, seed=3))
+
+
+@pytest.fixture(scope="module")
+def reading(stack: Stack) -> EvalData:
+    return own_text(stack, windows=24, length=12)
+
+
+@pytest.fixture(scope="module")
+def scores(stack: Stack, reading: EvalData) -> list[Score]:
+    return predicted_weight_loss(stack, reading)
+
+
+def value(scores: list[Score], metric: str, subject: str) -> float:
+    """The value of the one row of that metric."""
+    (found,) = [s.value for s in scores if (s.metric, s.subject, s.task) == (metric, subject, "all")]
+    return found
+
+
+def test_random_layers_cost_their_loss_and_more_together(scores: list[Score]) -> None:
+    for subject in ("1", "2", "3", "4"):
+        assert value(scores, "predicted_weight_loss", subject) > 0
+        assert value(scores, "predicted_weight_loss@same_norm_random", subject) > 0
+        assert value(scores, "predicted_weight_loss@no_effect", subject) == 0
+    assert (
+        value(scores, "predicted_weight_loss", "set:2")
+        > max(value(scores, "predicted_weight_loss", str(layer)) for layer in (1, 4)) / 2
+    )
+    assert {s.measure for s in scores} == {"predictability"}
+
+
+def test_layers_that_are_all_alike_cost_hardly_anything_to_predict() -> None:
+    alike = load(planted(copies=range(1, DEPTH), depth=DEPTH))
+    text = own_text(alike, windows=24, length=12)
+    different = load(planted(depth=DEPTH))
+    costs = [
+        value(predicted_weight_loss(each, reading), "predicted_weight_loss", "2")
+        for each, reading in ((alike, text), (different, own_text(different, windows=24, length=12)))
+    ]
+    assert abs(costs[0]) < costs[1] / 2
+
+
+def test_the_model_is_as_before(stack: Stack, reading: EvalData) -> None:
+    before = {name: value.clone() for name, value in stack.model.state_dict().items()}
+    predicted_weight_loss(stack, reading)
+    assert all(torch.equal(value, before[name]) for name, value in stack.model.state_dict().items())
+
+
+def test_nothing_known_is_computed_again(
+    stack: Stack, reading: EvalData, scores: list[Score], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[Loss] = []
+
+    def sink(new: Sequence[Loss]) -> None:
+        rows.extend(new)
+
+    predicted_weight_loss(stack, reading, cache=ResultCache(sink=sink))
+    keys = {row.plan for row in rows}
+    assert {"2=predicted", "2=same_norm_random", "set:2=predicted", "set:2=same_norm_random"} <= keys
+    later: list[Loss] = []
+
+    def predicts(*_: object) -> None:
+        raise AssertionError("a known prediction was made again")
+
+    monkeypatch.setattr("layerwise.measure.weights.predicted_weight_loss.predict_layer", predicts)
+    ledger = ResultCache(known=tuple(rows), sink=lambda new: later.extend(new))
+    assert predicted_weight_loss(stack, reading, cache=ledger) == scores
+    assert not later
+
+
+def test_a_random_error_has_the_norm_of_the_prediction_s() -> None:
+    own = {"w": torch.randn(20, 30), "v": torch.randn(5, 5)}
+    predicted = {name: 0.5 * value for name, value in own.items()}
+    found = random_error(predicted, own, seed=1)
+    for name in own:
+        assert (found[name] - own[name]).norm() == pytest.approx(float((predicted[name] - own[name]).norm()), rel=1e-5)
+        assert not torch.allclose(found[name], predicted[name])
+    assert torch.equal(found["w"], random_error(predicted, own, seed=1)["w"])
+    assert not torch.equal(found["w"], random_error(predicted, own, seed=2)["w"])
+
+
+def test_sets_are_inner_layers_apart_from_each_other() -> None:
+    for depth in range(4, 60):
+        for subject, layers in joint_sets(depth).items():
+            assert len(set(layers)) == int(subject.removeprefix("set:")), (depth, subject)
+            assert set(layers) <= set(range(1, depth - 1)), (depth, subject)
+            if depth > 4:
+                assert min(b - a for a, b in pairwise(layers)) >= 2, (depth, subject)
+
+
+def test_a_set_is_replaced_together(stack: Stack, reading: EvalData) -> None:
+    rows: list[Loss] = []
+    predicted_weight_loss(stack, reading, cache=ResultCache(sink=lambda new: rows.extend(new)))
+    found = sum(row.nll for row in rows if row.plan == "set:2=predicted")
+    with substituted(stack, {layer: predict_layer(stack, layer) for layer in (1, 4)}), torch.no_grad():
+        expected = 0.0
+        for batch in reading.batches:
+            logits = stack.model(**batch.inputs, use_cache=False).logits.log_softmax(-1)
+            for row, window in enumerate(batch.windows):
+                ids = torch.tensor(window.ids)
+                said = logits[row, : len(ids) - 1].gather(1, ids[1:, None])
+                expected -= float(said[window.scored_from - 1 : window.scored_until - 1].sum())
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_predicted_weight_loss_is_part_of_predictability_where_there_is_text(
+    stack: Stack, reading: EvalData, scores: list[Score]
+) -> None:
+    assert predictability(stack, reading)[-len(scores) :] == scores

@@ -1,0 +1,207 @@
+"""Likeness of layer weights: planted agreement is found, chance is not, and a shared start is no agreement."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from layerwise.errors import MeasureError
+from layerwise.measure.weights.seed_agreement import (
+    group_agreement,
+    posited_groups,
+    seed_agreement,
+    seed_agreement_scores,
+    weights_by_seed,
+)
+from layerwise.results.rows import Score
+
+DEPTH = 8
+
+
+def softmaxed(raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Raw scalars (..., readers, sources) to weights: a softmax over the sources that each reader reads."""
+    readers, sources = raw.shape[-2:]
+    read = np.arange(sources)[None, :] <= np.arange(readers)[:, None]
+    exponents = np.where(read, np.exp(raw), 0.0)
+    return np.asarray(exponents / exponents.sum(axis=-1, keepdims=True))
+
+
+def biased() -> NDArray[np.float64]:
+    """The raw scalars of the paper's start: one for the previous layer."""
+    raw = np.zeros((DEPTH, DEPTH + 1))
+    raw[np.arange(DEPTH), np.arange(DEPTH)] = 1.0
+    return raw
+
+
+def noise(random: np.random.Generator, seeds: int = 3) -> NDArray[np.float64]:
+    return random.normal(size=(seeds, DEPTH, DEPTH + 1))
+
+
+def test_a_shared_pattern_is_found_beyond_a_shared_start() -> None:
+    random = np.random.default_rng(0)
+    pattern = 1.5 * random.normal(size=(DEPTH, DEPTH + 1))
+    found = seed_agreement(softmaxed(biased() + pattern + 0.3 * noise(random)), initial=softmaxed(biased()), draws=500)
+    assert found.p < 0.01
+    assert found.value > 0.7 > found.high
+
+
+def test_identical_seeds_have_a_correlation_of_one() -> None:
+    weights = softmaxed(np.repeat(noise(np.random.default_rng(1), 1), 4, axis=0))
+    assert seed_agreement(weights, draws=200).value == pytest.approx(1.0)
+
+
+def test_the_statistic_is_the_mean_spearman_correlation_over_rows_and_pairs() -> None:
+    weights = softmaxed(noise(np.random.default_rng(2)))
+    expected = [
+        spearmanr(weights[left, row, : row + 1], weights[right, row, : row + 1]).statistic
+        for left in range(3)
+        for right in range(left)
+        for row in range(2, DEPTH)
+    ]
+    assert seed_agreement(weights, draws=10).value == pytest.approx(np.mean(expected))
+
+
+@pytest.mark.parametrize("shared", [0.0, 2.0])
+def test_independent_seeds_are_rarely_called_alike(shared: float) -> None:
+    """Also where all rows of one seed share an accident (`shared`), which a null of single rows takes for many."""
+    random = np.random.default_rng(3)
+    drawn = [noise(random) + shared * random.normal(size=(3, 1, DEPTH + 1)) for _ in range(200)]
+    found = np.array([seed_agreement(softmaxed(raw), draws=199, seed=at).p for at, raw in enumerate(drawn)])
+    # 200 tests at a level of 5 %: 19 alarms or fewer in 997 of 1000 repetitions of a test that keeps its level.
+    assert (found <= 0.05).sum() <= 19
+    assert 0.35 < found.mean() < 0.65
+    if shared:
+        single = [seed_agreement(softmaxed(raw), draws=199, whole=False).p for raw in drawn]
+        assert (np.array(single) <= 0.05).sum() > 19
+
+
+def test_a_shared_start_alone_is_not_seed_agreement() -> None:
+    random = np.random.default_rng(4)
+    start = softmaxed(biased())
+    still = softmaxed(biased() + 0.05 * noise(random))
+    assert seed_agreement(still, draws=200).p < 0.01, "the trap: a biased start correlates"
+    found = seed_agreement(still, initial=start, draws=500)
+    assert found.p > 0.05
+    assert abs(found.value) < 0.3
+
+
+def test_seeds_that_never_moved_agree_on_nothing() -> None:
+    """Rounding to single precision is the same in every seed, so it would correlate perfectly."""
+    start = softmaxed(biased() + 0.3 * noise(np.random.default_rng(5), 1)[0])
+    rounded = np.repeat(start.astype(np.float32)[None], 3, axis=0)
+    found = seed_agreement(rounded, initial=start, draws=200)
+    assert found.value == 0.0
+    assert found.p == 1.0
+
+
+def test_weights_of_any_sign_are_compared_by_difference() -> None:
+    random = np.random.default_rng(6)
+    identity = np.eye(DEPTH, DEPTH + 1)
+    pattern = random.normal(size=(DEPTH, DEPTH + 1))
+    found = seed_agreement(identity + 0.2 * pattern + 0.05 * noise(random), initial=identity, draws=200)
+    assert found.p < 0.01
+
+
+@given(st.permutations(range(3)))
+def test_the_order_of_the_seeds_does_not_matter(order: list[int]) -> None:
+    weights = softmaxed(noise(np.random.default_rng(7)))
+    assert seed_agreement(weights[order], draws=2).value == pytest.approx(seed_agreement(weights, draws=2).value)
+
+
+def grouped(strength: float, depth: int = 12) -> NDArray[np.float64]:
+    """Weights of three seeds whose readers prefer sources of their own group by `strength`."""
+    random = np.random.default_rng(8)
+    signs = np.array([1.0 if label == "surface" else -1.0 if label else 0.0 for label in posited_groups(depth)])
+    same = signs[:, None] * np.concatenate([[1.0], signs])[None, :]
+    return softmaxed(strength * same + 0.2 * random.normal(size=(3, depth, depth + 1)))
+
+
+def test_a_planted_grouping_beats_shuffled_labels() -> None:
+    labels = posited_groups(12)
+    for beyond in (False, True):
+        found = group_agreement(grouped(0.8), labels, beyond_distance=beyond, draws=500)
+        assert found.p < 0.05
+        assert found.value > found.high
+
+
+def test_near_sources_alone_are_no_grouping() -> None:
+    """The trap: weights that decay with distance favour any contiguous groups."""
+    distance = np.arange(12)[:, None] - np.arange(13)[None, :]
+    weights = softmaxed(np.broadcast_to(-0.5 * np.abs(distance), (3, 12, 13)) + 0.2 * noise_of(12))
+    labels = posited_groups(12)
+    assert group_agreement(weights, labels, draws=500).p < 0.05
+    assert group_agreement(weights, labels, beyond_distance=True, draws=500).p > 0.05
+
+
+def noise_of(depth: int) -> NDArray[np.float64]:
+    return np.random.default_rng(9).normal(size=(3, depth, depth + 1))
+
+
+def test_random_weights_rarely_show_a_grouping() -> None:
+    random = np.random.default_rng(10)
+    labels = posited_groups(12)
+    found = [
+        group_agreement(softmaxed(random.normal(size=(3, 12, 13))), labels, draws=199, seed=at).p for at in range(200)
+    ]
+    assert (np.array(found) <= 0.05).sum() <= 19
+
+
+def test_the_posited_groups_of_twelve_layers_are_the_papers() -> None:
+    assert posited_groups(12) == ("surface",) * 5 + ("linguistic",) * 5 + (None,) * 2
+
+
+def alpha_rows(weights: NDArray[np.float64], arm: str = "elc") -> list[Score]:
+    return [
+        Score("alpha", f"{arm}/{seed}", "out" if reader == DEPTH else str(reader), str(source), value)
+        for seed, readers in enumerate(weights)
+        for reader, sources in enumerate(readers)
+        for source, value in enumerate(sources[: reader + 1])
+    ]
+
+
+@pytest.mark.parametrize("mixed_output", [False, True])
+def test_rows_give_the_weights_back(mixed_output: bool) -> None:
+    random = np.random.default_rng(11)
+    weights = softmaxed(random.normal(size=(2, DEPTH + mixed_output, DEPTH + 1)))
+    np.testing.assert_array_equal(weights_by_seed(alpha_rows(weights), "elc"), weights)
+
+
+def test_agreement_rows_name_statistic_null_and_p() -> None:
+    weights = softmaxed(biased() + noise(np.random.default_rng(12)))
+    rows = {(row.task, row.metric): row for row in seed_agreement_scores("elc", weights, initial=softmaxed(biased()))}
+    assert {task for task, _ in rows} == {
+        "seeds", "seeds beyond the start", "grouping", "grouping beyond distance",
+    }  # fmt: skip
+    for (task, metric), row in rows.items():
+        if metric.endswith("@shuffled"):
+            assert row.low is not None
+            assert row.high is not None
+            assert row.low <= row.value <= row.high
+        else:
+            assert row.p is not None
+            assert 0.0 < row.p <= 1.0
+            assert (task, f"{metric}@shuffled") in rows
+    assert seed_agreement_scores("elc", weights[:1])[0].task == "grouping", "one seed has no agreement across seeds"
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [(np.ones((1, 8, 9)), "at least 2 seeds"), (np.full((3, 8, 9), np.nan), "not finite"), (np.ones((3, 2, 3)), "3")],
+)
+def test_weights_that_cannot_be_compared_are_refused(weights: NDArray[np.float64], said: str) -> None:
+    with pytest.raises(MeasureError, match=said):
+        seed_agreement(weights)
+
+
+def test_unknown_arms_and_unlike_shapes_are_refused() -> None:
+    weights = softmaxed(noise(np.random.default_rng(13), 2))
+    with pytest.raises(MeasureError, match="no layer weights of an arm 'zero'"):
+        weights_by_seed(alpha_rows(weights), "zero")
+    with pytest.raises(MeasureError, match="different shapes"):
+        weights_by_seed(alpha_rows(weights)[:-1], "elc")
+    with pytest.raises(MeasureError, match="a label for each of 8 layers"):
+        group_agreement(weights, ("surface",) * 8)

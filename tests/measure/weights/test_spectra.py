@@ -1,0 +1,103 @@
+"""Spectra of matrices whose figures are known, and of models beside their random twin."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from conftest import tiny_llama
+from layerwise import load
+from layerwise.errors import MeasureError
+from layerwise.measure.weights.spectra import hill_exponent, spectra, spectrum
+from layerwise.results.rows import Score
+from measure.planted import noise, planted_stack, stack_of_layers
+
+
+def row(scores: list[Score], metric: str, layer: int = 0, task: str = "w") -> Score:
+    """The one row of that metric."""
+    (found,) = [s for s in scores if (s.metric, s.subject, s.task) == (metric, str(layer), task)]
+    return found
+
+
+def test_the_effective_rank_counts_equal_directions() -> None:
+    matrix = torch.zeros(9, 7, dtype=torch.float64)
+    matrix[:3, :3] = 2 * torch.eye(3)
+    found = spectrum(matrix)
+    assert found.effective_rank == pytest.approx(3)
+    assert found.norm == pytest.approx(math.sqrt(12))
+
+
+def test_the_effective_rank_weighs_directions_by_their_singular_values() -> None:
+    found = spectrum(torch.diag(torch.tensor([3.0, 1.0], dtype=torch.float64)))
+    assert found.effective_rank == pytest.approx(math.exp(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25))))
+
+
+@pytest.mark.parametrize("exponent", [1.5, 2.5, 4.0])
+def test_the_exponent_of_a_power_law_is_found(exponent: float) -> None:
+    # Quantiles of a Pareto density that falls as x ** -exponent.
+    quantiles = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
+    assert hill_exponent((1 - quantiles) ** (-1 / (exponent - 1))) == pytest.approx(exponent, rel=0.03)
+
+
+def test_spectra_without_a_tail_have_no_exponent() -> None:
+    assert hill_exponent(torch.ones(8)) is None
+    assert hill_exponent(torch.tensor([0.0, 0.0, 0.0, 1.0])) is None
+    assert hill_exponent(torch.tensor([1.0])) is None
+
+
+def test_outliers_are_counted_against_the_mean_size() -> None:
+    weights = noise(4, 50, 40)
+    weights[2, :3, :2] = 100.0
+    scores = spectra(planted_stack({"w": weights}))
+    assert row(scores, "outlier_ratio", 2).value == 6 / 2000
+    assert row(scores, "outlier_ratio", 1).value <= 1 / 2000
+
+
+def test_all_matrices_of_a_layer_together() -> None:
+    weights = {"w": noise(4, 10, 10), "v": noise(4, 10, 20, 1)}
+    scores = spectra(planted_stack(weights))
+    total = math.sqrt(sum(float(each[1].double().square().sum()) for each in weights.values()))
+    assert row(scores, "norm", 1, "all").value == pytest.approx(total)
+    ranks = [row(scores, "effective_rank", 1, name).value for name in weights]
+    assert row(scores, "effective_rank", 1, "all").value == pytest.approx(sum(ranks) / 2)
+
+
+def test_a_model_stands_beside_its_random_twin() -> None:
+    model = tiny_llama(seed=5)
+    with torch.no_grad():
+        # One strong direction, as training would leave it.
+        model.model.layers[3].mlp.up_proj.weight += 1.0
+    scores = spectra(load(model))
+    for layer in (2, 3):
+        null = row(scores, "effective_rank@random_twin", layer, "mlp.up_proj.weight")
+        assert null.low is not None
+        assert null.high is not None
+        assert null.low <= null.value <= null.high
+    assert row(scores, "effective_rank", 3, "mlp.up_proj.weight").value < null.low
+    assert spectra(load(model)) == scores
+
+
+def test_unlike_layers_and_zero_matrices_are_no_obstacle() -> None:
+    layers = [{"w": noise(1, 4 + n, 6, n)[0], "zero": torch.zeros(4, 4)} for n in range(4)]
+    scores = spectra(stack_of_layers(layers))
+    assert {s.subject for s in scores} == {"0", "1", "2", "3"}
+    assert {s.task for s in scores} == {"w", "all"}
+
+
+def test_what_has_no_structure_is_refused() -> None:
+    with pytest.raises(MeasureError, match="structure needs at least 4 layers"):
+        spectra(planted_stack({"w": noise(3, 4, 4)}))
+    with pytest.raises(MeasureError, match="layers of this model have none"):
+        spectra(stack_of_layers([{"gain": torch.ones(4)} for _ in range(4)]))
+    broken = noise(4, 4, 4)
+    broken[2, 0, 0] = torch.inf
+    with pytest.raises(MeasureError, match="w of layer 2 holds values that are not finite"):
+        spectra(planted_stack({"w": broken}))
+
+
+def test_bfloat16_weights_are_decomposed_in_double_precision() -> None:
+    weights = noise(4, 12, 8).bfloat16()
+    rough = spectra(planted_stack({"w": weights}, torch.bfloat16))
+    assert rough == spectra(planted_stack({"w": weights.double()}, torch.float64))

@@ -1,0 +1,169 @@
+"""Weights are read one type at a time: which types count, what a Gram matrix is, and how much is held in memory."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from layerwise.errors import MeasureError
+from layerwise.measure.weights.deltas import delta_rows
+from layerwise.measure.weights.predictability import predictability_rows
+from layerwise.measure.weights.spectra import spectrum_rows
+from layerwise.measure.weights.tensors import (
+    StackTensors,
+    Tensors,
+    TensorType,
+    as_units,
+    from_units,
+    gram,
+    stream_width,
+    tensor_types,
+    unit_sample,
+    units,
+)
+from layerwise.results.rows import Score
+from measure.planted import noise, planted_stack, stack_of_layers
+
+SHAPES = {"up": (24, 12), "down": (12, 24), "mix": (12, 12)}
+DEPTH = 9
+
+
+class CountedTensors:
+    """Nine layers that exist only while they are read; notes the most entries that were ever alive together."""
+
+    depth = DEPTH
+
+    def __init__(self) -> None:
+        self.alive = 0
+        self.most = 0
+
+    def shapes(self, layer: int) -> Mapping[str, tuple[int, ...]]:
+        return SHAPES
+
+    def rows(self, layer: int, name: str, start: int, stop: int) -> Tensor:
+        generator = np.random.default_rng([layer, *map(ord, name)])
+        array = generator.standard_normal(SHAPES[name])[start:stop].copy()
+        self.alive += array.size
+        self.most = max(self.most, self.alive)
+        weakref.finalize(array, self._freed, array.size)
+        return torch.from_numpy(array)
+
+    def _freed(self, size: int) -> None:
+        self.alive -= size
+
+
+class WorkingMemory(TorchDispatchMode):
+    """Notes the most bytes that tensors made in its context held together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+        self._alive: dict[StorageWeakRef, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for made in tree_leaves(result):
+            if isinstance(made, Tensor):
+                self._alive[StorageWeakRef(made.untyped_storage())] = made.untyped_storage().nbytes()
+        self._alive = {each: size for each, size in self._alive.items() if not each.expired()}
+        self.most = max(self.most, sum(self._alive.values()))
+        return result
+
+
+LAYER = sum(map(math.prod, SHAPES.values()))
+
+
+@pytest.mark.parametrize("rows", [delta_rows, predictability_rows, spectrum_rows])
+def test_weight_measures_read_two_layers_at_most(rows: Callable[[Tensors], Iterator[Score]]) -> None:
+    tensors = CountedTensors()
+    assert len(list(rows(tensors))) > 20
+    assert tensors.most <= 2 * LAYER
+
+
+@pytest.mark.parametrize("rows", [delta_rows, spectrum_rows])
+def test_working_copies_in_double_precision_are_no_larger_than_two_layers(
+    rows: Callable[[Tensors], Iterator[Score]],
+) -> None:
+    with WorkingMemory() as memory:
+        assert len(list(rows(CountedTensors()))) > 20
+    assert 0 < memory.most <= 2 * LAYER * 8
+
+
+def test_the_counter_of_the_memory_law_can_fail() -> None:
+    tensors = CountedTensors()
+    held = [tensors.rows(layer, name, 0, 24) for layer in range(3) for name in SHAPES]
+    assert len(held) == 9
+    assert tensors.most > 2 * LAYER
+
+
+def test_only_matrices_of_one_shape_are_compared() -> None:
+    layers = [{"even": torch.ones(4, 4), "grows": torch.ones(4 + n, 4), "gain": torch.ones(4)} for n in range(5)]
+    layers[2]["extra"] = torch.ones(4, 4)
+    types = tensor_types(StackTensors(stack_of_layers(layers)), "deltas")
+    assert types == (TensorType("even", (4, 4)),)
+
+
+def test_layers_without_a_common_matrix_are_refused_with_the_shapes() -> None:
+    layers = [{"grows": torch.ones(4 + n, 4)} for n in range(5)]
+    with pytest.raises(MeasureError, match=r"deltas compares.*no weight matrix.*layer 0: {'grows': \(4, 4\)}"):
+        tensor_types(StackTensors(stack_of_layers(layers)), "deltas")
+
+
+def test_three_layers_are_too_few() -> None:
+    with pytest.raises(MeasureError, match="deltas needs at least 4 layers to compare, and this model has 3"):
+        tensor_types(StackTensors(planted_stack({"w": noise(3, 4, 4)})), "deltas")
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (40, 7), (4, 3, 5)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_gram_matrix_is_that_of_the_whole_tensors(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    weights = torch.randn(6, *shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+    tensors = StackTensors(planted_stack({"w": weights}, dtype))
+    flat = weights.double().flatten(1)
+    assert np.allclose(gram(tensors, TensorType("w", shape)), (flat @ flat.T).numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_are_not_finite_are_named(value: float) -> None:
+    weights = noise(5, 6, 6)
+    weights[3, 2, 1] = value
+    tensors = StackTensors(planted_stack({"mlp": weights}))
+    (kind,) = tensor_types(tensors, "deltas")
+    with pytest.raises(MeasureError, match="mlp of layer 3 holds values that are not finite"):
+        gram(tensors, kind)
+    with pytest.raises(MeasureError, match="mlp of layer 3 holds values that are not finite"):
+        units(tensors, 3, unit_sample(kind, 6, 0))
+
+
+@given(shape=st.lists(st.integers(1, 5), min_size=2, max_size=4), width=st.integers(1, 5))
+def test_units_can_be_put_back(shape: list[int], width: int) -> None:
+    tensor = torch.arange(math.prod(shape)).reshape(shape)
+    assert torch.equal(from_units(as_units(tensor, width), shape, width), tensor)
+
+
+def test_units_have_the_residual_stream_as_columns() -> None:
+    types = [TensorType(name, shape) for name, shape in SHAPES.items()]
+    assert stream_width(types) == 12
+    experts = torch.arange(2 * 3 * 4).reshape(2, 3, 4)
+    assert torch.equal(as_units(experts, 3)[1], experts[0, :, 1])
+    assert as_units(torch.zeros(12, 24), 12).shape == (24, 12)
+
+
+def test_wide_tensors_are_sampled_in_proportion() -> None:
+    sample = unit_sample(TensorType("w", (4096, 2048)), 2048, seed=3)
+    assert len(sample.columns) == 1024
+    assert len(sample.rows) == 2048
+    again = unit_sample(TensorType("w", (4096, 2048)), 2048, seed=3)
+    assert torch.equal(sample.rows, again.rows)

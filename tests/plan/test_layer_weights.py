@@ -1,0 +1,140 @@
+"""A frozen wiring: text and JSON that parse back, what can be dropped when, and cuts that keep a row's sum."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerwise.errors import PlanError
+from layerwise.plan.layer_weights import Edge, LayerWeights
+
+WEIGHTS = st.floats(-4, 4, allow_nan=False).filter(lambda weight: abs(weight) > 1e-6)
+DENSE = LayerWeights.of([[1, 0, 0, 0], [0.4, 0.6, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.2, 0.3, 0.4]], depth=3)
+
+
+@st.composite
+def wirings(draw: st.DrawFn) -> LayerWeights:
+    depth = draw(st.integers(1, 6))
+    rows = []
+    for reader in range(depth + draw(st.integers(0, 1))):
+        sources = draw(st.sets(st.integers(0, reader), min_size=1))
+        rows.append(tuple((source, draw(WEIGHTS)) for source in sorted(sources)))
+    return LayerWeights(depth, tuple(rows))
+
+
+@given(wiring=wirings())
+def test_text_json_and_matrix_give_the_wiring_back(wiring: LayerWeights) -> None:
+    assert LayerWeights.parse(str(wiring)) == wiring
+    assert LayerWeights.from_json(wiring.to_json()) == wiring
+    assert LayerWeights.of(wiring.matrix(), wiring.depth) == wiring
+
+
+@given(wiring=wirings())
+def test_what_is_live_is_what_a_runner_that_drops_as_told_holds(wiring: LayerWeights) -> None:
+    """Run it: hold what is made, let go after the last reader, and every read must find its source."""
+    last = wiring.last_readers()
+    held: set[int] = set()
+    most = 0
+    for reader in range(wiring.depth + 1):
+        if last[reader] is not None:
+            held.add(reader)
+        most = max(most, len(held))
+        reads = [source for source, _ in wiring.rows[reader]] if reader < len(wiring.rows) else [wiring.depth]
+        assert set(reads) <= held
+        held = {source for source in held if last[source] != reader}
+    assert not held
+    assert wiring.live_states() == most
+
+
+@given(wiring=wirings())
+def test_layers_that_nobody_hears_change_nothing(wiring: LayerWeights) -> None:
+    """With each layer adding its number to what it reads, silencing the unheard leaves the output, others change it."""
+
+    def output(silent: int | None) -> float:
+        states = [1.0]
+        for row in wiring.rows:
+            states.append(sum(weight * states[source] for source, weight in row))
+            if len(states) <= wiring.depth + 1:
+                states[-1] = math.nan if len(states) - 2 == silent else states[-1] + len(states)
+        return states[-1]
+
+    heard = [layer for layer in range(wiring.depth) if math.isnan(output(layer))]
+    assert wiring.unheard() == tuple(layer for layer in range(wiring.depth) if layer not in heard)
+
+
+@given(wiring=wirings(), data=st.data())
+def test_a_cut_takes_one_edge_and_keeps_the_sum(wiring: LayerWeights, data: st.DataObject) -> None:
+    edge = data.draw(st.sampled_from(sorted(wiring)))
+    row = dict(wiring.rows[edge.reader])
+    left = {source: weight for source, weight in row.items() if source != edge.source}
+    if not left:
+        with pytest.raises(PlanError, match="would read nothing"):
+            wiring.without(edge)
+        return
+    plain = wiring.without(edge, renormalise=False)
+    assert len(plain) == len(wiring) - 1
+    assert dict(plain.rows[edge.reader]) == left
+    if abs(sum(left.values())) > 1e-2 * abs(sum(row.values())):
+        scaled = wiring.without(edge)
+        assert sum(dict(scaled.rows[edge.reader]).values()) == pytest.approx(sum(row.values()))
+        assert [scaled.rows[r] for r in range(len(wiring.rows)) if r != edge.reader] == [
+            wiring.rows[r] for r in range(len(wiring.rows)) if r != edge.reader
+        ]
+
+
+def test_a_dense_wiring_holds_every_state_and_a_cut_one_fewer() -> None:
+    assert (len(DENSE), DENSE.live_states(), DENSE.last_readers()) == (10, 4, (3, 3, 3, 3))
+    cut = DENSE.without(Edge(3, 0), Edge(3, 1), Edge(2, 0))
+    assert (cut.live_states(), cut.last_readers(), cut.mixes_output) == (2, (1, 2, 3, 3), True)
+    assert dict(cut.rows[2]) == pytest.approx({1: 0.375, 2: 0.625})
+    assert LayerWeights.identity(3).last_readers() == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("depth", "rows", "said"),
+    [
+        (1, (((1, 1.0),),), "reader 0 reads sources 0 to 0 at most"),
+        (1, (((0, math.nan),),), "the weight of 0<-0 is a finite number"),
+        (2, (((0, 1.0),), ()), "reader 1 reads nothing"),
+        (2, (((0, 1.0),),), "has 2 rows, or one more for the output, not 1"),
+        (2, (((0, 1.0),), ((1, 0.5), (0, 0.5))), "each once and ascending, not 0"),
+        (0, (), "a wiring is of 1 to"),
+        (1, (((0, 1.0),), ((0, 1.0), (0, 1.0))), "reader out reads sources 0 to 1 at most, each once"),
+    ],
+)
+def test_what_is_no_wiring_is_refused(depth: int, rows: tuple[tuple[tuple[int, float], ...], ...], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        LayerWeights(depth, rows)
+
+
+@pytest.mark.parametrize(
+    "text", ["1: 0*1", "0: 0", "0: 0*x", "0 0*1", "out: 0*1\n0: 0*1", "0: a*1", f"0: {'9' * 5_000}*1", "0: 0*1e999"]
+)
+def test_text_that_is_no_wiring_is_refused(text: str) -> None:
+    with pytest.raises(PlanError):
+        LayerWeights.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{}", '{"depth": 1, "rows": 3}', '{"depth": 1, "rows": [[[0, "x"]]]}', "[" * 100_000,
+        f'{{"depth": {"9" * 5_000}, "rows": []}}', f'{{"depth": 1, "rows": [[[0, {"9" * 400}]]]}}',
+        '{"depth": 1, "rows": [[[[], 1]]]}', '{"depth": 1, "rows": [[[0, NaN]]]}', "[]", "null",
+    ],
+)  # fmt: skip
+def test_json_that_is_no_wiring_is_refused(text: str) -> None:
+    with pytest.raises(PlanError):
+        LayerWeights.from_json(text)
+
+
+def test_cuts_that_cannot_be_are_refused() -> None:
+    with pytest.raises(PlanError, match=r"no edge out<-7"):
+        DENSE.without(Edge(3, 7))
+    signed = LayerWeights.of([[1, 0], [1, 0.5], [-0.5, 0.5, 1]], depth=2)
+    with pytest.raises(PlanError, match="which no factor restores"):
+        signed.without(Edge(2, 2))
+    assert signed.without(Edge(2, 2), renormalise=False).rows[2] == ((0, -0.5), (1, 0.5))

@@ -1,0 +1,180 @@
+"""Core layers and anti-layers, over many simulated models of which the truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+
+from layerwise.measure.contrasts.layers import core as core_rows
+from layerwise.measure.contrasts.layers import places
+from layerwise.measure.interventions.ablation import skip_keys
+from layerwise.measure.stats.verdicts import verdicts
+from layerwise.plan import Plan
+from layerwise.report.claims.heterogeneity.layers import anti_layers, core
+from layerwise.results.rows import Loss, Score
+from measure.simulated import SimulatedModel
+from report.claims.truths import POWER, RUNS, WRONG, Truth, claim_of, concluded, ends_right, share
+
+DEPTH = 30
+PLACE = range(8, 12)
+INTERVENTIONS = ("skip", "average", "random")
+
+
+def effects(inside: float, outside: float, first: float = 0.0) -> list[float]:
+    """Every layer's effect: `inside` the published place, `outside`, and what the first layer has more."""
+    found = [inside if layer in PLACE else outside for layer in range(DEPTH)]
+    found[0] += first
+    return found
+
+
+def damaged(run: int, *, noise: float = 0.05, documents: int = 24, **of: Sequence[float]) -> Iterator[Score]:
+    """The rows of the core's contrasts, for models whose interventions have these effects."""
+    baseline = str(Plan.identity(DEPTH))
+    losses: list[Loss] = []
+    keys = {name: {layer: f"{name} {layer}" for layer in range(DEPTH)} for name in of}
+    generator = np.random.default_rng([run, 11])
+    tokens = generator.integers(20, 200, documents)
+    own = 3.0 * tokens
+    # Effects of one document go up and down together, whatever is done to which layer.
+    shared = generator.standard_t(5, documents) * noise
+    for document in range(documents):
+        losses.append(Loss(baseline, "text", f"{document:03}", 0, float(own[document]), int(tokens[document]), 0))
+    for name, values in of.items():
+        drawn = shared + generator.standard_t(5, (DEPTH, documents)) * noise
+        nll = own + (np.asarray(values)[:, None] + drawn) * tokens
+        losses += [
+            Loss(keys[name][layer], "text", f"{document:03}", 0, float(nll[layer, document]), int(tokens[document]), 0)
+            for layer in range(DEPTH)
+            for document in range(documents)
+        ]
+    skip, average, random = (keys.get(name, {}) for name in INTERVENTIONS)
+    yield from core_rows(losses, baseline, skip, average, random, margin=0.01, seed=run)
+
+
+CORES: dict[str, tuple[Truth, set[str]]] = {
+    # Twenty times the rest, under a first layer that dominates both: it is a core.
+    "true": (partial(damaged, skip=effects(1.0, 0.05, first=5.0)), {"contradicted", "explained by the null"}),
+    # One per cent above the rest is not "far more".
+    "false": (partial(damaged, skip=effects(0.505, 0.5)), {"supported", "explained by the null"}),
+    # The published intervention shows a core where random weights show it too.
+    "null": (
+        partial(damaged, skip=effects(0.1, 0.1), average=effects(2.0, 0.1), random=effects(2.5, 2.5)),
+        {"supported", "contradicted"},
+    ),
+    "underpowered": (
+        partial(damaged, skip=effects(0.25, 0.1), noise=1.0, documents=12),
+        {"contradicted", "explained by the null"},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CORES)
+def test_core_layers_are_judged_right(kind: str) -> None:
+    truth, wrong = CORES[kind]
+    right = {"true": "supported", "false": "contradicted", "null": "explained by the null", "underpowered": None}[kind]
+    ends_right(core, truth, DEPTH, wrong, right)
+
+
+@pytest.mark.slow
+def test_a_core_of_the_printed_resolution_is_found() -> None:
+    """The core exceeds twice the rest by just what 80 of 100 runs are said to see."""
+    rest, noise = 0.1, 0.2
+    limits = [
+        score.mde or 0.0
+        for run in range(RUNS)
+        for score in damaged(run, skip=effects(2 * rest, rest), noise=noise)
+        if score.task == "8-11"
+    ]
+    truth = partial(damaged, skip=effects(2 * rest + float(np.median(limits)), rest), noise=noise)
+    assert share(concluded(core, truth, DEPTH), "supported") >= POWER
+
+
+def test_one_core_one_dominant_layer_and_no_core() -> None:
+    found = [claim_of(core, CORES[kind][0](0), DEPTH) for kind in ("true", "false", "null")]
+    assert [claim.verdict for claim in found] == ["supported", "contradicted", "explained by the null"]
+    assert "At layers 8–11 skipping a layer costs" in found[0].figures
+    assert claim_of(core, damaged(0, skip=effects(0.1, 0.1, first=9.0)), DEPTH).verdict == "contradicted"
+    lone = effects(0.1, 0.1)
+    lone[9] = 5.0
+    assert claim_of(core, damaged(0, skip=lone), DEPTH).verdict == "contradicted"
+    assert claim_of(core, [], DEPTH).verdict == "not measured"
+
+
+@pytest.mark.parametrize("depth", [4, 6, 12, 30, 48])
+def test_places_lie_inside_the_model(depth: int) -> None:
+    assert all(0 <= place[0] <= place[-1] < depth for place in places(depth))
+    assert len({len(place) for place in places(depth)}) == 1
+
+
+def judged(run: int, values: Sequence[float], noise: float = 0.013, documents: int = 64) -> Iterator[Score]:
+    """The verdicts of a simulated model, and every layer's own interval, not corrected for their number."""
+    model = SimulatedModel(values, documents=documents, noise=noise, seed=run)
+    for score in verdicts(model.whole(), model.baseline, skip_keys(model.depth), seed=run):
+        yield score
+        reach = ((score.high or 0.0) - (score.low or 0.0)) / 2 * 1.96 / 2.9
+        yield Score(
+            "ablation", score.subject, "all", "skip", score.value, score.value - reach, score.value + reach,
+            tokens=score.tokens,
+        )  # fmt: skip
+
+
+def little(run: int) -> list[float]:
+    """Twelve layers worth a little: none does harm."""
+    return np.random.default_rng([run, 12]).uniform(0.0, 0.004, 12).tolist()
+
+
+def harming(run: int, harm: float) -> list[float]:
+    values = little(run)
+    values[run % 12] = -harm
+    return values
+
+
+HARM: dict[str, tuple[Truth, set[str]]] = {
+    "true": (lambda run: judged(run, harming(run, 0.02)), {"contradicted", "explained by the null"}),
+    "false": (lambda run: judged(run, [0.3] * 12), {"supported", "explained by the null"}),
+    "null": (lambda run: judged(run, little(run), noise=0.006), {"supported"}),
+    "underpowered": (
+        lambda run: judged(run, harming(run, 0.006), noise=0.3, documents=40),
+        {"contradicted", "explained by the null"},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", HARM)
+def test_anti_layers_are_judged_right(kind: str) -> None:
+    truth, wrong = HARM[kind]
+    found = concluded(anti_layers, truth, 12)
+    print(kind, found)
+    assert sum(found[verdict] for verdict in wrong if verdict in found) <= WRONG * RUNS
+    if kind in ("true", "false"):
+        assert found[{"true": "supported", "false": "contradicted"}[kind]] >= POWER * RUNS
+    if kind == "null":
+        assert found["contradicted"] + found["explained by the null"] >= POWER * RUNS
+
+
+def verdict_row(layer: int, metric: str, value: float, half: float, mde: float = 0.02) -> Score:
+    return Score("verdict", str(layer), "all", metric, value, value - half, value + half, mde=mde, tokens=5000)
+
+
+def skipped(layer: int, value: float, half: float) -> Score:
+    return Score("ablation", str(layer), "all", "skip", value, value - half, value + half, tokens=5000)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([skipped(2, -0.5, 0.1)], "not measured"),  # an effect is no verdict
+        ([verdict_row(0, "matters", 0.3, 0.1), verdict_row(1, "harmful", -0.05, 0.01)], "supported"),
+        ([verdict_row(0, "matters", 0.3, 0.1), verdict_row(1, "unresolved", -0.02, 0.03)], "not resolvable"),
+        ([verdict_row(0, "matters", 0.3, 0.1), verdict_row(1, "no_effect", 0.0, 0.0055)], "contradicted"),
+        ([verdict_row(0, "no_effect", -0.003, 0.002), skipped(0, -0.003, 0.001)], "explained by the null"),
+        ([verdict_row(0, "unresolved", -0.02, 0.03), skipped(0, -0.02, 0.01)], "not resolvable"),
+    ],
+)
+def test_what_verdicts_say_of_anti_layers(rows: list[Score], expected: str) -> None:
+    assert claim_of(anti_layers, rows, 4).verdict == expected

@@ -1,0 +1,104 @@
+"""The claim of lossless merging: members and merged models, image by image, over many runs of every truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from layerwise.measure.contrasts.merged import loss, merged
+from layerwise.measure.interventions.accuracy import Predictions
+from layerwise.report.claims.layershuffle.merging import merging as rule
+from layerwise.results.rows import Score
+from report.claims.trainings import SHARED, World
+from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
+
+CHANCE = 0.1
+PLAIN = World(seeds=6, images=960)
+
+
+def truth(loss: float, baseline: float | None, world: World = PLAIN, top: float = 0.62, draws: int = 30) -> Truth:
+    """Accuracies that merging takes away, of layershuffle in any order and of the baseline at its own depth."""
+
+    def rows(run: int) -> Iterable[Score]:
+        draw = np.random.default_rng(run)
+        difficulty = SHARED**0.5 * draw.standard_normal(world.images)
+        asked = {("layershuffle", "random"): (top, loss)}
+        if baseline is not None:
+            asked["baseline", "own-depth"] = (0.8, baseline)
+        found = []
+        for (arm, kind), (level, lost) in asked.items():
+            own = world.differ(draw, world.seeds)
+            # A merged model has layers of all models, some more of one: it is as good as they are, and of its own kind.
+            mixed = draw.dirichlet(np.full(world.seeds, 4.0), draws) @ own + 0.01 * draw.standard_normal(draws)
+            members = world.outcomes(draw, difficulty, level + own)
+            models = world.outcomes(draw, difficulty, level - lost + mixed)
+            found += merged(arm, kind, members, models, CHANCE, batch=world.batch)
+        return found
+
+    return rows
+
+
+SKEWED = World(seeds=8, images=640, spread=0.02, skewed=True)
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    ("rows", "right"),
+    [
+        (truth(0.01, 0.5), "supported"),
+        (truth(0.01, 0.5, SKEWED), "supported"),
+        (truth(0.15, 0.5), "contradicted"),
+        (truth(0.15, 0.01, SKEWED), "contradicted"),
+        (truth(0.0, 0.0), "explained by the null"),
+        (truth(0.0, 0.5, top=0.1), "explained by the null"),  # nothing to lose
+        (truth(0.03, 0.06, World(seeds=2, images=160, spread=0.03), draws=4), "not resolvable"),
+        (truth(0.0, None), "not resolvable"),  # no null
+    ],
+)
+def test_every_verdict_is_the_right_one(rows: Truth, right: str) -> None:
+    counts = concluded(rule, rows, 12)
+    for verdict in {"supported", "contradicted", "explained by the null"} - {right}:
+        assert share(counts, verdict) <= WRONG, counts
+    assert share(counts, right) >= POWER, counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [PLAIN, SKEWED])
+def test_at_the_edge_it_is_neither_lossless_nor_lossy(world: World) -> None:
+    counts = concluded(rule, truth(0.05, 0.5, world), 12)
+    assert share(counts, "supported") <= WRONG
+    assert share(counts, "contradicted") <= WRONG
+
+
+@pytest.mark.slow
+def test_a_null_at_the_edge_is_neither_lossless_nor_lossy() -> None:
+    counts = concluded(rule, truth(0.0, 0.05), 12)
+    assert share(counts, "supported") <= WRONG
+    assert share(counts, "explained by the null") <= WRONG
+
+
+def test_the_error_of_a_loss_has_the_models_the_draws_and_the_images() -> None:
+    hits = (np.random.default_rng(4).random((7, 64)) < np.linspace(0.3, 0.9, 7)[:, None]).astype(float)
+    outcomes = [Predictions(each, None, 1.0 - each, np.ones(64)) for each in hits]
+    found = loss(outcomes[:3], outcomes[3:], batch=4)
+    gaps = (hits[:3].mean(axis=0) - hits[3:].mean(axis=0)).reshape(16, 4).mean(axis=1)
+    parts = [np.var(hits[:3].mean(axis=1), ddof=1) / 3, np.var(hits[3:].mean(axis=1), ddof=1) / 4]
+    assert found.error == pytest.approx(np.sqrt(sum(parts) + np.var(gaps, ddof=1) / 16))
+
+
+@pytest.mark.slow
+def test_a_loss_of_the_printed_resolution_is_seen() -> None:
+    found = [next(iter(truth(0.05, 0.5)(run))).mde for run in range(40)]
+    seen = fmean(mde for mde in found if mde is not None)
+    assert share(concluded(rule, truth(0.05 + seen, 0.5), 12), "contradicted") >= POWER
+    assert share(concluded(rule, truth(0.05 - seen, 0.5), 12), "supported") >= POWER
+
+
+def test_other_arms_and_kinds_decide_nothing() -> None:
+    outcomes = PLAIN.outcomes(np.random.default_rng(0), np.zeros(960), np.full(3, 0.6))
+    assert merged("layershuffle", "own-depth", outcomes, outcomes, CHANCE, batch=60) == []
+    assert merged("layerdrop", "random", outcomes, outcomes, CHANCE, batch=60) == []
+    assert claim_of(rule, [], 12).verdict == "not measured"

@@ -1,0 +1,89 @@
+"""The claim that layers know where they stand: answers batch by batch, over many runs of every truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from layerwise.measure.contrasts.positions import positions, shortfall
+from layerwise.measure.interventions.survey import Survey
+from layerwise.report.claims.layershuffle.positions import positions as rule
+from layerwise.results.rows import Score
+from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
+
+DEPTH = 12
+
+
+def answers(draw: np.random.Generator, accuracy: float, images: int) -> dict[int, np.ndarray]:
+    """Sixteen batches: the images of a batch stand under one order, and some orders are misread by all of them."""
+    asked = np.full((DEPTH, 16), images // 16)
+    # A beta with so few degrees is skewed: most places of most orders are read without error, few are not at all.
+    alike = draw.beta(4 * accuracy, 4 * (1 - accuracy), size=asked.shape)
+    return {place: np.array([draw.binomial(asked[place], alike[place]), asked[place]], float) for place in range(DEPTH)}
+
+
+def truth(told: float, probed: float | None, seeds: int = 3, images: int = 960, spread: float = 0.0005) -> Truth:
+    def rows(run: int) -> Iterable[Score]:
+        draw = np.random.default_rng(run)
+
+        def seed(accuracy: float) -> dict[int, np.ndarray]:
+            return answers(draw, float(np.clip(accuracy + spread * draw.standard_normal(), 0.01, 0.9999)), images)
+
+        arms = {"layershuffle-predict": {n: Survey(DEPTH, {}, positions=seed(told)) for n in range(seeds)}}
+        if probed is not None:
+            arms["baseline"] = {n: Survey(DEPTH, {}, probed=seed(probed)) for n in range(seeds)}
+        return list(positions(arms))
+
+    return rows
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    ("rows", "right"),
+    [
+        (truth(0.9995, 0.6), "supported"),
+        (truth(0.9995, 0.9), "supported"),
+        (truth(0.9, 0.6), "contradicted"),
+        (truth(0.94, 0.99), "contradicted"),
+        (truth(0.9995, 0.9995), "explained by the null"),
+        (truth(0.985, 0.97, seeds=2, images=64, spread=0.005), "not resolvable"),
+        (truth(0.9995, None), "not resolvable"),  # nobody asked whether it takes training
+    ],
+)
+def test_every_verdict_is_the_right_one(rows: Truth, right: str) -> None:
+    counts = concluded(rule, rows, DEPTH)
+    for verdict in {"supported", "contradicted", "explained by the null"} - {right}:
+        assert share(counts, verdict) <= WRONG, counts
+    assert share(counts, right) >= POWER, counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 8])
+def test_at_the_edge_it_is_neither_there_nor_short(seeds: int) -> None:
+    counts = concluded(rule, truth(0.9799, 0.6, seeds), DEPTH)
+    assert share(counts, "supported") <= WRONG
+    assert share(counts, "contradicted") <= WRONG
+
+
+@pytest.mark.slow
+def test_a_shortfall_of_the_printed_resolution_is_seen() -> None:
+    found = [next(iter(truth(0.96, 0.6)(run))).mde for run in range(40)]
+    seen = fmean(mde for mde in found if mde is not None)
+    assert share(concluded(rule, truth(0.9799 - seen, 0.6), DEPTH), "contradicted") >= POWER
+
+
+def test_where_nothing_is_wrong_the_interval_still_has_a_width() -> None:
+    perfect = {0: np.array([[4.0] * 16, [4.0] * 16])}
+    row = shortfall([perfect, perfect]).row("positions", "short")
+    assert row.low is not None
+    assert row.high is not None
+    assert row.high > 0.02  # of 64 images, so many may be wrong
+
+
+def test_an_old_survey_has_no_batches_and_no_interval() -> None:
+    sums = {place: np.array([[99.0], [100.0]]) for place in range(DEPTH)}
+    rows = positions({"layershuffle-predict": {n: Survey(DEPTH, {}, positions=sums) for n in range(3)}})
+    assert claim_of(rule, rows, DEPTH).verdict == "not resolvable"

@@ -1,0 +1,245 @@
+"""The claims of the Painters on planted sweeps: right verdicts, rarely a wrong one, and the power that is printed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from layerwise.plan.painters import PAINTERS_RANKING
+from layerwise.report.claims import Rule
+from layerwise.report.claims.contrasts import ALIKE
+from layerwise.report.claims.painters.absence import SHARE, all_needed, same_function
+from layerwise.report.claims.painters.arrangement import any_order, parallel
+from layerwise.report.claims.painters.harm import STEPS, ranking
+from layerwise.report.claims.painters.loops import loop_count, looping
+from layerwise.report.claims.power import stretch
+from layerwise.results.rows import PlanRecord
+from report.claims.swept import DEPTH, WIDEST, Cost, by_strategy, swept
+from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
+
+LITTLE = {"documents": 10, "shape": 0.5, "noise": 0.4}  # few documents, and a few of those carry most
+MUCH = {"documents": 200, "noise": 0.03, "draws": 0.01}
+SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
+
+
+def curved(power: float, scale: float = 1.0) -> Cost:
+    """Skipping that costs more and more by every layer, or less and less."""
+    return lambda record: scale * (record.affected / WIDEST) ** power * (record.strategy == "skip")
+
+
+def looped(best: Callable[[int], float], gain_at_best: float, floor: float = 0.5) -> Cost:
+    """Loops and gains: `floor` at the best count of a window, `gain_at_best` at its best gain, more on either side."""
+
+    def cost(record: PlanRecord) -> float:
+        name, _, number = record.strategy.partition("=")
+        if name not in ("loops", "gain"):
+            return 0.0
+        least = floor if name == "loops" else gain_at_best
+        return least * (1 + 0.05 * (float(number) - best(record.affected)) ** 2)
+
+    return cost
+
+
+def three_passes(one: float, three: float, gain: float) -> Cost:
+    """Parallel, looped parallel, and one pass with a gain of 3."""
+    harm = {"parallel": one, "looped_parallel": three, "gain=3": gain}
+    return by_strategy(**harm)
+
+
+def ranked(*order: str, step: float = 0.3) -> Cost:
+    """Each strategy costs `step` more than the one before it."""
+    return by_strategy(**{name: 1 + step * place for place, name in enumerate(order)})
+
+
+@dataclasses.dataclass(frozen=True)
+class Planted:
+    """The worlds of one claim by verdict, and the plans that it reads."""
+
+    rule: Rule
+    worlds: Mapping[str, tuple[Cost, ...]]
+    families: tuple[str, ...] = ("painters",)
+
+    def run(self, cost: Cost, **settings: float) -> Truth:
+        return swept([self.rule.__name__], cost, families=self.families, **settings)  # type: ignore[arg-type]
+
+
+FIVE = PAINTERS_RANKING[:-1]
+PLANTED = (
+    Planted(all_needed, {SUPPORTED: (curved(2.5),), NULL: (curved(1.0),), CONTRADICTED: (curved(0.4), curved(0.0))}),
+    Planted(
+        same_function,
+        {
+            SUPPORTED: (by_strategy(skip=1, middle_repeat=1.3),),
+            NULL: (by_strategy(skip=1, middle_repeat=1),),
+            CONTRADICTED: (by_strategy(skip=1, middle_repeat=0.7), by_strategy(skip=1, middle_repeat=0.002)),
+        },
+    ),
+    Planted(
+        any_order,
+        {
+            SUPPORTED: (by_strategy(skip=1, reverse=0.7, random=0.6),),
+            NULL: (by_strategy(skip=1, reverse=1, random=0.6),),
+            CONTRADICTED: (
+                by_strategy(skip=1, reverse=1.4, random=0.6),
+                by_strategy(skip=1, random=0.3),
+            ),
+        },
+    ),
+    Planted(
+        parallel,
+        {
+            SUPPORTED: (by_strategy(skip=1, parallel=0.7, reverse=0.5),),
+            NULL: (by_strategy(skip=1, parallel=1, reverse=0.5),),
+            CONTRADICTED: (
+                by_strategy(skip=1, parallel=1.4, reverse=0.5),
+                by_strategy(skip=1, parallel=0.5, reverse=0.7),
+            ),
+        },
+    ),
+    Planted(
+        looping,
+        {
+            SUPPORTED: (three_passes(1, 0.6, 0.8),),
+            NULL: (three_passes(1, 0.6, 0.6), three_passes(1, 0.6, 0.4)),
+            CONTRADICTED: (three_passes(1, 1, 0.6), three_passes(1, 1.3, 1)),
+        },
+        ("painters", "gain_sweep"),
+    ),
+    Planted(
+        loop_count,
+        {
+            SUPPORTED: (looped(lambda affected: affected - 1, 0.8),),
+            NULL: (looped(lambda affected: affected - 1, 0.5),),
+            CONTRADICTED: (looped(lambda affected: 3, 0.8), looped(lambda affected: 8 - affected, 0.8)),
+        },
+        ("looped", "gain_sweep"),
+    ),
+    Planted(
+        ranking,
+        {
+            SUPPORTED: (ranked(*PAINTERS_RANKING), ranked(*PAINTERS_RANKING[::-1][-2:], *PAINTERS_RANKING[2:])),
+            NULL: (ranked(*PAINTERS_RANKING, step=0.0),),
+            CONTRADICTED: (ranked(*PAINTERS_RANKING[::-1]), ranked("middle_repeat", *FIVE)),
+        },
+    ),
+)
+NAMES = [each.rule.__name__ for each in PLANTED]
+WORLDS = [
+    pytest.param(each, kind, cost, id=f"{each.rule.__name__}-{kind}-{number}")
+    for each in PLANTED
+    for kind, costs in each.worlds.items()
+    for number, cost in enumerate(costs)
+]
+
+
+@pytest.mark.parametrize(("planted", "kind", "cost"), WORLDS)
+def test_what_was_planted_is_found(planted: Planted, kind: str, cost: Cost) -> None:
+    claim = claim_of(planted.rule, planted.run(cost, **MUCH)(0), DEPTH)
+    assert claim.verdict == kind
+    assert claim.figures.endswith(".")
+    assert "tokens)" in claim.figures
+    assert "[" in claim.figures
+    assert claim.why.endswith(".")
+    assert claim.power.startswith("Of 100 such runs 80 would see ")
+    assert claim.published.rule
+    assert claim.published.citation.startswith("arXiv 2407.09298, section 3.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [MUCH, {}, LITTLE], ids=["much", "some", "little"])
+@pytest.mark.parametrize(("planted", "kind", "cost"), WORLDS)
+def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(
+    planted: Planted, kind: str, cost: Cost, settings: dict[str, float]
+) -> None:
+    counts = concluded(planted.rule, planted.run(cost, **settings), DEPTH)
+    wrong = {verdict: share(counts, verdict) for verdict in (SUPPORTED, NULL, CONTRADICTED) if verdict != kind}
+    assert max(wrong.values()) <= WRONG, counts
+    if settings is MUCH:
+        assert share(counts, kind) >= POWER, counts
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=NAMES)
+def test_rows_without_intervals_decide_nothing(planted: Planted) -> None:
+    cost = planted.worlds[SUPPORTED][0]
+    claim = claim_of(planted.rule, planted.run(cost, documents=7)(0), DEPTH)
+    assert claim.verdict == "not resolvable"
+    assert "fewer than 8 documents" in claim.why or "loops" in claim.why
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=NAMES)
+def test_a_run_without_the_plans_says_which_command_measures_them(planted: Planted) -> None:
+    claim = claim_of(planted.rule, [], DEPTH)
+    assert claim.verdict == "not measured"
+    assert "layerwise sweep MODEL --families painters" in claim.why
+
+
+def test_without_gains_loops_are_told_without_their_null() -> None:
+    for planted in PLANTED[4:6]:
+        without = dataclasses.replace(planted, families=planted.families[:1])
+        claim = claim_of(planted.rule, without.run(planted.worlds[NULL][0], **MUCH)(0), DEPTH)
+        assert claim.verdict == SUPPORTED
+        assert "was not measured (--families painters,looped,gain_sweep)" in claim.why
+
+
+def test_a_best_count_at_the_end_contradicts_nothing() -> None:
+    world = looped(lambda affected: 12, 0.8)
+    claim = claim_of(loop_count, swept(["loop_count"], world, families=("looped",), **MUCH)(0), DEPTH)  # type: ignore[arg-type]
+    assert claim.verdict == "not resolvable"
+    assert claim.why == "More loops than were run may be best."
+
+
+def apart(by: float) -> float:
+    """The ratio of two costs that differ by this share of their mean."""
+    return (2 + by) / (2 - by)
+
+
+AT_RESOLUTION: dict[str, tuple[tuple[str, ...], Callable[[float], Cost]]] = {
+    "all_needed": (("saved",), lambda saved: lambda record: _saving(saved, record)),
+    "same_function": (("middle_repeat:skip",), lambda by: by_strategy(skip=1, middle_repeat=apart(by))),
+    "any_order": (
+        ("skip:reverse", "skip:random", "reverse", "random"),
+        lambda by: by_strategy(skip=1, reverse=1 / apart(by), random=1 / apart(by)),
+    ),
+    "parallel": (
+        ("skip:parallel", "parallel:reverse"),
+        lambda by: by_strategy(skip=apart(by), parallel=1, reverse=1 / apart(by)),
+    ),
+    "looping": (
+        ("parallel:looped_parallel", "gain:looped_parallel"),
+        lambda by: three_passes(apart(by), 1, apart(by)),
+    ),
+    "ranking": (STEPS, lambda by: by_strategy(**{name: apart(by) ** n for n, name in enumerate(PAINTERS_RANKING)})),
+}
+
+
+def _saving(saved: float, record: PlanRecord) -> float:
+    """Skipping three layers of seven costs less than its share by `saved` of it."""
+    share = record.affected / WIDEST
+    return (record.strategy == "skip") * share * (1 - saved * (record.affected == 3))
+
+
+@pytest.mark.slow
+def test_three_strategies_that_cost_the_same_are_no_published_ranking() -> None:
+    """Twelve pairs stand as published, and one of the other three has to be distinguished by chance."""
+    harm = dict(zip(PAINTERS_RANKING, (1, 1, 1, 1.5, 2.2, 3.2), strict=True))
+    counts = concluded(ranking, swept(["ranking"], by_strategy(**harm)), DEPTH)
+    assert share(counts, SUPPORTED) <= WRONG
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"documents": 12, "shape": 1.0}], ids=["some", "little"])
+@pytest.mark.parametrize("name", AT_RESOLUTION)
+def test_what_is_printed_as_seen_is_seen(name: str, settings: dict[str, float]) -> None:
+    """Contrasts of just the printed size are found in three of four runs; the size is that of a pilot of such runs."""
+    planted = next(each for each in PLANTED if each.rule.__name__ == name)
+    metrics, world = AT_RESOLUTION[name]
+    together, margin = (1 if name == "ranking" else len(metrics)), (SHARE if name == "all_needed" else ALIKE)
+    size = 0.3
+    for runs in (20, 60, 200):  # the noise of a contrast depends on its size a little
+        pilot = [row for run in range(1000, 1000 + runs) for row in planted.run(world(size), **settings)(run)]
+        resolutions = [[row.mde or 0.0 for row in pilot if row.metric == metric] for metric in metrics]
+        size = max(margin, max(sum(found) / len(found) for found in resolutions) * stretch(together))
+    counts = concluded(planted.rule, planted.run(world(size), **settings), DEPTH)
+    assert share(counts, SUPPORTED) >= POWER, (size, counts)

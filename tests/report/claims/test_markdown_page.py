@@ -1,0 +1,71 @@
+"""The page of claims over several runs: every claim with its rule, and what became of it on each model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from layerwise.report import ReportData, claims_page
+from layerwise.report.claims import PAPERS, claims
+from layerwise.report.evidence import Evidence
+from layerwise.results.rows import Score
+from report import diagnosed, robust, synthetic
+
+
+@pytest.fixture(scope="module")
+def swept() -> ReportData:
+    """A sweep whose parallel layers were contrasted, of a model with a name that is markup."""
+    steps = [
+        Score("contrast", "parallel", "all", metric, 0.3, 0.2, 0.4, mde=0.1, tokens=9000)
+        for metric in ("skip:parallel", "parallel:reverse")
+    ]
+    run = synthetic.run(6)
+    command = ("/opt/bin/layerwise", "sweep", "a|b", "--run", "/somewhere/run", "--seed", "1")
+    manifest = {**run.manifest, "model": "a|b", "tokens": 9000, "command": command}
+    return replace(run, manifest=manifest, scores=(*run.scores, *steps))
+
+
+@pytest.fixture(scope="module")
+def page(swept: ReportData) -> str:
+    return claims_page([swept, diagnosed.diagnosis(12), robust.run()])
+
+
+def section(page: str, title: str) -> str:
+    return page.partition(f"\n### {title}\n")[2].partition("\n#")[0]
+
+
+def test_every_claim_of_every_paper_stands_there_with_its_citation_and_rule(page: str) -> None:
+    for paper in PAPERS:
+        assert f"\n## {paper.title}\n\n{paper.citation}.\n" in page
+    for claim in claims(Evidence.of(ReportData({}, (), ()))):
+        told = section(page, claim.name)
+        assert claim.published.citation in told
+        assert ("\nRule: " in told) == bool(claim.published.rule)
+
+
+def test_a_run_is_a_model_a_text_and_a_command_without_where_its_rows_lie(page: str) -> None:
+    assert "| 1 | a\\|b | 6 |" in page
+    assert "| 9,000 | layerwise sweep 'a\\|b' --seed 1 |" in page
+    assert "/somewhere" not in page
+
+
+def test_what_became_of_a_claim_is_told_run_by_run(page: str) -> None:
+    told = section(page, "Layers can run in parallel")
+    assert "\n| 1 | supported | On average over the windows parallel costs " in told
+    assert "\n| 2 |" not in told
+    assert "\n| 2 | contradicted | At layers 1–4 skipping a layer costs" in section(page, "Core layers")
+    assert "| Layers can run in parallel | supported | – | – |" in page
+    assert "| Core layers | – | contradicted | – |" in page
+
+
+def test_a_claim_that_no_run_measured_says_what_would(page: str) -> None:
+    told = section(page, "More layers take more loops")
+    assert "Not measured. It needs loop counts by window: layerwise sweep MODEL --families" in told
+    assert "| run |" not in told
+
+
+def test_tables_are_rectangular(page: str) -> None:
+    for block in page.split("\n\n"):
+        lines = [line for line in block.splitlines() if line.startswith("|")]
+        assert len({line.replace("\\|", "").count("|") for line in lines}) <= 1

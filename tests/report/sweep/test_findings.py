@@ -1,0 +1,156 @@
+"""The sentences say what was planted in the rows, and do not say what was not measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from layerwise.report import Evidence, ReportData, findings
+from layerwise.report.finding import Number
+from layerwise.report.sweep.findings import BARE
+from layerwise.results.rows import Loss
+from report import synthetic
+
+
+def found(data: ReportData) -> dict[str, tuple[str, str]]:
+    return {finding.question: (finding.state, finding.text) for finding in findings(Evidence.of(data))}
+
+
+RANKING = "Which change hurts least?"
+TASKS = "Does order matter more for some tasks than for others?"
+ABSENCE = "Is a wrong order worse than no layers?"
+LAYERS = "Which layer matters most, and which least?"
+ZONES = "Do the similarity zones survive without the sink token?"
+
+
+def without_intervals(data: ReportData) -> ReportData:
+    bare = (replace(score, low=None, high=None, p=None, p_adjusted=None, mde=None) for score in data.scores)
+    return replace(data, scores=tuple(bare))
+
+
+def widened(data: ReportData, times: float) -> ReportData:
+    """The same values with wider intervals: a run too small to decide."""
+    wider = (
+        score
+        if score.low is None or score.high is None
+        else replace(
+            score,
+            low=score.value - times * (score.value - score.low),
+            high=score.value + times * (score.high - score.value),
+            p=0.9,
+            p_adjusted=1.0,
+        )
+        for score in data.scores
+    )
+    return replace(data, scores=tuple(wider))
+
+
+def test_the_planted_truth_is_told() -> None:
+    told = found(synthetic.run(12))
+    assert list(told) == [RANKING, TASKS, ABSENCE, LAYERS, ZONES]
+    assert "With 5 of 12 layers affected, looped parallel costs least" in told[RANKING][1]
+    assert "reverse < parallel < skip < middle repeat" in told[RANKING][1]
+    assert told[TASKS][1].startswith("Yes. With 5 layers under random order, arithmetic loses ")
+    assert " text +0.1" in told[TASKS][1]
+    assert "costs less on all 5 tasks" in told[ABSENCE][1]
+    assert told[LAYERS][1].startswith("Layer 0: dropping it costs +3.0")
+    assert "layer 7 moves the loss least" in told[LAYERS][1]
+    assert "no effect is detectable above 0.0" in told[LAYERS][1]
+    assert told[ZONES] == ("described", BARE)
+
+
+def test_every_finding_that_concludes_carries_an_interval() -> None:
+    for finding in findings(Evidence.of(synthetic.run(12))):
+        numbers = [piece for piece in finding.answer if isinstance(piece, Number)]
+        assert bool(numbers) == (finding.state != "described")
+        assert all(" [" in number for number in numbers)
+
+
+def test_a_run_too_small_to_tell_says_so() -> None:
+    told = found(widened(synthetic.run(12), 60.0))
+    assert {state for question, (state, _) in told.items() if question != ZONES} == {"unresolved"}
+    assert told[TASKS][1].startswith("Not resolvable. ")
+    assert "≈ reverse ≈" in told[RANKING][1]
+    assert "<" not in told[RANKING][1].split("In order of harm")[1].split(".")[0]
+    assert "makes no resolvable difference on all 5 tasks" in told[ABSENCE][1]
+
+
+def test_from_rows_without_intervals_nothing_is_concluded() -> None:
+    """Two tokens once gave "skip costs least"; six "They survive"."""
+    told = found(without_intervals(synthetic.run(12)))
+    assert ABSENCE not in told
+    assert set(told.values()) == {("described", BARE)}
+    assert set(told) == {RANKING, TASKS, LAYERS, ZONES}
+
+
+def test_documents_are_compared_one_by_one_where_losses_are_given() -> None:
+    data = synthetic.run(12)
+    window = [record for record in data.plans if record.family == "painters" and record.affected == 5]
+    rows = tuple(
+        Loss(record.plan, task, f"d{number}", 0, 10 * (2.0 + synthetic.true_effect(record, 12, task)) + number, 10, 5)
+        for record in window
+        for task in synthetic.TASKS
+        for number in range(20)
+    )
+    told = found(replace(data, losses=rows))
+    assert "compared document by document" in told[ABSENCE][1]
+    assert "joined as if unpaired" in found(data)[ABSENCE][1]
+
+
+def test_one_task_alone_is_not_compared_with_itself() -> None:
+    told = found(synthetic.run(12, tasks=("text",)))
+    assert TASKS not in told
+    assert RANKING in told
+
+
+def cosines(data: ReportData, half: float) -> ReportData:
+    """The same similarities with intervals."""
+    bounded = (
+        replace(score, low=score.value - half, high=score.value + half) if score.measure == "similarity" else score
+        for score in data.scores
+    )
+    return replace(data, scores=tuple(bounded))
+
+
+def test_the_zones_are_judged_by_the_intervals_of_the_cosines() -> None:
+    state, text = found(cosines(synthetic.run(12), 0.0001))[ZONES]
+    assert state == "resolved"
+    assert text.startswith(
+        "They mostly vanish. Of hidden states 1–12 the run 3–10 is the clearest zone; its cosine contrast"
+    )
+    assert "contrast with the others is 0.597 [" in text
+    assert text.count("[") == 2
+    state, text = found(cosines(synthetic.run(12), 0.2))[ZONES]
+    assert state == "unresolved"
+    assert text.startswith("Not resolvable. ")
+
+
+def test_a_zone_that_is_no_clearer_than_its_null_is_no_finding() -> None:
+    run = cosines(synthetic.run(12), 0.0001)
+
+    def with_null(share: float) -> ReportData:
+        """Tokens of different documents as alike as those of one, times a share."""
+        alike = [score for score in run.scores if score.metric == "cosine"]
+        null = (replace(score, metric="cosine_null", value=share * score.value) for score in alike)
+        return replace(run, scores=(*run.scores, *null))
+
+    assert "; between tokens of different documents it is 0.299" in found(with_null(0.5))[ZONES][1]
+    assert ZONES not in found(with_null(1.0))
+
+
+def test_of_two_layers_a_random_order_is_the_reverse_and_is_told_once() -> None:
+    run = synthetic.run(5)
+    reverse = next(record for record in run.plans if (record.strategy, record.affected) == ("reverse", 2))
+    draws = tuple(replace(reverse, strategy="random", draw=draw) for draw in range(3))
+    told = found(replace(run, plans=(*run.plans, *draws)))
+    assert "With 2 of 5 layers affected" in told[RANKING][1]
+    assert told[RANKING][1].count("reverse") == 1
+    assert "Running 2 layers under reverse instead of skipping them" in told[ABSENCE][1]
+    assert not any("random order" in text for _, text in told.values())
+
+
+def test_an_empty_run_finds_nothing() -> None:
+    assert findings(Evidence.of(ReportData({}, (), ()))) == ()
+
+
+def test_families_without_curves_leave_only_the_layers() -> None:
+    assert list(found(synthetic.run(6, ("leave_one_out",)))) == [LAYERS, ZONES]

@@ -1,0 +1,132 @@
+"""The written form gives the schedule back, and whatever is wrong in it is named with its phase and its key."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawn_schedules import schedules
+from layerwise.errors import PlanError
+from layerwise.schedule import GrowthSchedule
+from layerwise.schedule.layer_text import read_layers, write_layers
+
+
+def written(*phases: dict[str, Any] | Any) -> dict[str, Any]:
+    """A schedule of four layers, in plain values."""
+    return {"name": "by hand", "depth": 4, "phases": list(phases)}
+
+
+def phase(name: str = "a", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "share": 1, "trains": "all", **fields}
+
+
+@given(schedule=schedules())
+def test_what_is_written_reads_back_equal(schedule: GrowthSchedule) -> None:
+    assert GrowthSchedule.from_json(schedule.to_json()) == schedule
+    assert GrowthSchedule.from_json(json.loads(json.dumps(schedule.to_json()))) == schedule
+
+
+@given(schedule=schedules())
+def test_places_say_what_shares_say(schedule: GrowthSchedule) -> None:
+    """The same schedule with `from` and `to` has the same bounds, whatever the rounding of their difference."""
+    content = schedule.to_json()
+    reached = 0.0
+    for one in content["phases"]:
+        end = reached + one.pop("share")
+        one["from"], one["to"] = reached, min(end, 1.0)
+        reached = one["to"]
+    assert GrowthSchedule.from_json(content).bounds(1000) == schedule.bounds(1000)
+
+
+@given(layers=st.sets(st.integers(0, 60)))
+def test_layers_and_their_text(layers: set[int]) -> None:
+    ascending = tuple(sorted(layers))
+    assert read_layers(write_layers(ascending), "trains", depth=61) == ascending
+
+
+def test_the_words_for_layers() -> None:
+    assert read_layers("all", "trains", depth=3) == (0, 1, 2)
+    assert read_layers("none", "trains", depth=3) == ()
+    assert read_layers(2, "trains", depth=3) == (2,)
+
+
+def test_by_hand() -> None:
+    schedule = GrowthSchedule.from_json(
+        written(
+            {"name": "half", "from": 0, "to": 0.25, "trains": "0-1", "present": "0-1", "head": False},
+            {
+                "name": "whole", "from": 0.25, "to": 1, "trains": "1-3", "copies": {"2-3": "0-1"}, "scale": {0: 0.9},
+                "sample": 2, "every": 10, "drop": [0, 0.5],
+            },
+        )
+    )  # fmt: skip
+    half, whole = schedule.phases
+    assert (half.share, half.trains, half.present, half.head) == (0.25, (0, 1), (0, 1), False)
+    assert (whole.share, whole.copies, whole.scale) == (0.75, ((2, 0), (3, 1)), ((0, 0.9),))
+    assert (whole.sample, whole.every, whole.drop) == (2, 10, (0, 0.5))
+
+
+def placed(*places: tuple[float, float]) -> dict[str, Any]:
+    return written(
+        *(
+            {"name": name, "from": first, "to": end, "trains": "all"}
+            for name, (first, end) in zip("abc", places, strict=False)
+        )
+    )
+
+
+WRONG: list[tuple[Any, str]] = [
+    (placed((0, 0.5), (0.4, 1)), r"phase b begins at 0.4 and phase a ends at 0.5: they overlap; write from: 0.5"),
+    (placed((0, 0.5), (0.6, 1)), r"phase b begins at 0.6 and phase a ends at 0.5: that leaves a gap; write from: 0.5"),
+    (placed((0.1, 1)), r"phase a is the first and begins at 0.1, which leaves a gap"),
+    (placed((0, 0.4), (0.4, 0.9)), r"phase b ends at 0.9, which leaves a gap to the end"),
+    (placed((0, 0.4), (0.4, 0.4)), r"phase b goes from 0.4 to 0.4"),
+    (placed((0, 1.5)), r"phase a: to is a place in the training from 0 to 1, not 1.5"),
+    (placed((0, float("nan"))), r"phase a: to is a place"),
+    (written(phase(**{"from": 0})), r"phase a has a share and from or to"),
+    (written({"name": "a", "from": 0, "trains": "all"}), r"phase a has no to; it needs from, to"),
+    (written({"name": "a", "from": 0, "to": 0.5, "trains": "all"}, phase("b")), r"phase b has a share and from or to"),
+    (written(phase(share=0.5), phase("b", share=0.4)), r"sum to 0.9 and must sum to 1: a 0.5, b 0.4"),
+    (written(phase(trians="0-3")), r"phase a has the unknown key 'trians' .* did you mean trains\?"),
+    (written({"name": "a", "share": 1}), r"phase a has no trains; it needs name, share, trains"),
+    (written({"share": 1, "trains": "all"}), r"phase 1 has no name"),
+    (written(3), r"phase 1 is written as keys and values, not as 3"),
+    (written(), r"phases is a list of phases"),
+    ({"name": "x"}, r"a schedule has no depth and no phases"),
+    ({**written(phase()), "deep": 3}, r"a schedule has the unknown key 'deep' .* did you mean depth\?"),
+    ({**written(phase()), "depth": "4"}, r"a depth is a whole number"),
+    ({**written(phase()), "phases": "0-3"}, r"phases is a list"),
+    (None, r"a schedule is written as keys and values, not as None"),
+    (written(phase(trains="0-4")), r"phase a: trains names layer 4, but the schedule is for 4 layers: use 0 to 3"),
+    (written(phase(trains="3-0")), r"phase a: trains: layers are named once each and in ascending order"),
+    (written(phase(trains="0 0")), r"phase a: trains: layers are named once each"),
+    (written(phase(trains="0*2")), r"phase a: trains: whole layers are named, without repeats"),
+    (written(phase(trains="(0|1)")), r"phase a: trains: whole layers are named"),
+    (written(phase(trains="0.attn")), r"phase a: trains: whole layers are named"),
+    (written(phase(trains="m:0")), r"phase a: trains: whole layers are named"),
+    (written(phase(trains="0,1")), r"phase a: trains: layers are separated by spaces"),
+    (written(phase(trains=[0, 1])), r"phase a: trains: layers are written as text"),
+    (written(phase(trains=True)), r"phase a: trains: layers are written as text"),
+    (written(phase(trains=None)), r"phase a: trains: layers are written as text"),
+    (written(phase(scale=0.9)), r"phase a: scale is written as layers and a factor"),
+    (written(phase(scale={"0-1": 0.9, "1": 0.8})), r"phase a: scale names layers once each"),
+    (written(phase(copies="2-3")), r"phase a: copies is written as layers and those they copy"),
+    (written(phase(copies={"2-3": "0"})), r"phase a: copies: 2-3 are 2 layers, and 0 1; name as many"),
+    (written(phase(drop=0.5)), r"phase a: drop is two probabilities"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_what_is_wrong_is_named(content: Any, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        GrowthSchedule.from_json(content)
+
+
+def test_the_error_points_at_the_character() -> None:
+    with pytest.raises(PlanError) as refused:
+        GrowthSchedule.from_json(written(phase(trains="0-1 x")))
+    assert refused.value.position == 4

@@ -1,0 +1,145 @@
+"""The graph of many plans: nothing twice, nothing missing, few states live, and the same bits as one plan at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layerwise.plan import Plan, Sublayer, families
+from layerwise.stack.executors.graph import Apply, GraphExecutor, build, inputs, schedule
+from layerwise.stack.executors.state import Merger, follow
+from stack.random_plans import plans
+
+
+def layer(index: int, state: torch.Tensor, part: Sublayer | None = None, source: str | None = None) -> torch.Tensor:
+    """A toy layer, unlike every other, unlike its halves and unlike that of another model."""
+    share = {None: 1.0, "attn": 0.25, "mlp": -0.5}[part] * {None: 1.0, "a": 0.75, "b": 0.5}[source]
+    return state + share * torch.tanh(state * (index + 1) / 3 + index)
+
+
+def one_by_one(plan: Plan, state: torch.Tensor) -> torch.Tensor:
+    groups: list[Merger] = []
+    for step in plan.steps():
+        state = follow(step, state, layer(step.layer, state, step.sublayer, step.source), groups)
+    return state
+
+
+def distinct_evaluations(wanted: list[Plan]) -> int:
+    """Layer evaluations counted independently: a state is named by a digest of how it came about."""
+    applied: set[tuple[str, bytes]] = set()
+
+    def digest(*parts: object) -> bytes:
+        return hashlib.sha256(repr(parts).encode()).digest()
+
+    for plan in wanted:
+        name, frames = b"x", []
+        for step in plan.steps():
+            frames += [[name] for _ in range(step.opens)]
+            applied.add((step.name, name))
+            name = digest("layer", step.name, name)
+            for close in step.closes:
+                frames[-1].append(name)
+                name = frames[-1][0] if close is None else digest("merge", close, frames.pop())
+    return len(applied)
+
+
+@given(st.lists(plans(5, sources=(None, None, "a", "b")), min_size=1, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_a_walk_gives_every_plan_the_bits_of_running_it_alone(wanted: list[Plan]) -> None:
+    root = torch.linspace(-1, 1, 7)
+    graph = build(wanted)
+    walk = GraphExecutor(graph, layer, root)
+    reached = {node: state.clone() for node, state in walk.states()}
+    for plan in wanted:
+        assert torch.equal(reached[graph.ends[plan]], one_by_one(plan, root)), plan
+    assert walk.evaluated == graph.evaluations == distinct_evaluations(wanted)
+
+
+@given(st.lists(plans(5, sources=(None, None, "a", "b")), min_size=1, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_a_schedule_computes_every_node_once_and_after_what_it_reads(wanted: list[Plan]) -> None:
+    graph = build(wanted)
+    order = schedule(graph)
+    place = {index: position for position, index in enumerate(order)}
+    assert sorted(order) == list(range(len(graph.nodes)))
+    for index, node in enumerate(graph.nodes):
+        assert all(place[source] < place[index] for source in inputs(node))
+
+
+@pytest.mark.parametrize(
+    ("name", "naive", "least"),
+    [
+        ("leave_one_out", 870, 464),
+        ("every_window", 8990, 4524),
+        ("swap_adjacent", 870, None),
+        ("leave_branch_out", 1800, 959),
+    ],
+)
+def test_the_bound_of_the_families_at_thirty_layers(name: str, naive: int, least: int | None) -> None:
+    wanted = [member.plan for member in families.family(name, 30)]
+    graph = build(wanted)
+    assert graph.naive == naive
+    assert graph.evaluations == distinct_evaluations(wanted)
+    assert least is None or graph.evaluations == least
+
+
+def test_the_bound_of_the_painters_grid_at_thirty_layers() -> None:
+    members = families.family("painters", 30)
+    assert sum(len(member.plan.steps()) for member in members) == 6975
+    wanted = list(dict.fromkeys(member.plan for member in members))
+    assert build(wanted).evaluations == distinct_evaluations(wanted)
+
+
+@pytest.mark.parametrize("depth", [12, 30, 60])
+def test_live_states_grow_with_the_logarithm_of_the_plans(depth: int) -> None:
+    wanted = [member.plan for member in families.family("every_window", depth)]
+    walk = GraphExecutor(build(wanted), layer, torch.zeros(2))
+    for _ in walk.states():
+        pass
+    assert walk.most_live <= 2 + math.log2(len(wanted))
+
+
+@pytest.mark.parametrize("family", ["every_window", "leave_one_out", "painters"])
+def test_a_plan_that_is_wanted_first_is_there_first_at_no_further_cost(family: str) -> None:
+    first = Plan.identity(12)
+    wanted = [*(member.plan for member in families.family(family, 12)), first]
+    graph = build(wanted)
+    walk = GraphExecutor(graph, layer, torch.zeros(2), first=first)
+    found = {node: state.clone() for node, state in walk.states()}
+    assert next(iter(found)) == graph.ends[first]
+    assert walk.evaluated == graph.evaluations
+    assert walk.most_live <= 12 + 2 + math.log2(len(wanted))
+    assert walk._live == {}
+    plain = dict(GraphExecutor(graph, layer, torch.zeros(2)).states())
+    assert all(torch.equal(found[node], plain[node]) for node in plain)
+
+
+def test_nothing_is_live_when_a_walk_is_over() -> None:
+    walk = GraphExecutor(build([Plan.parse("0 (1|2 3|(4|0):sum) 5"), Plan.parse("0 1 2")]), layer, torch.zeros(2))
+    for _ in walk.states():
+        pass
+    assert walk._live == {}
+    assert walk._joins == {}
+
+
+def test_equal_plans_and_equal_prefixes_are_one() -> None:
+    graph = build([Plan.parse("0-3"), Plan.parse("0 1 2 3"), Plan.parse("0-2 2")])
+    assert sum(isinstance(node, Apply) for node in graph.nodes) == 5
+    assert graph.heads == 2
+
+
+def test_a_half_is_a_node_of_its_own() -> None:
+    graph = build(
+        [Plan.parse("0 1 2"), Plan.parse("0 1.attn 2"), Plan.parse("0 1.mlp 2"), Plan.parse("0 1.attn 2.mlp")]
+    )
+    assert graph.evaluations == 1 + 3 + 4
+
+
+def test_a_layer_of_another_model_is_a_node_of_its_own() -> None:
+    graph = build([Plan.parse(text) for text in ("0 1 2", "0 a:1 2", "0 b:1 2", "0 a:1.mlp b:2", "a:0 a:1")])
+    assert graph.evaluations == 1 + 4 + 4 + 2

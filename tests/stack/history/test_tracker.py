@@ -1,0 +1,242 @@
+"""Models whose layers read all earlier states: every plan means the same in place, step by step and in a sweep."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from functools import cache
+from operator import itemgetter
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from layerwise.errors import UnsupportedModel
+from layerwise.models.elc import ElcConfig, ElcForMaskedLM
+from layerwise.plan import Plan
+from layerwise.stack import Stack, load, verify
+from layerwise.stack.executors.graph import GraphExecutor, build
+from layerwise.stack.inputs import main_tensor
+from stack.mixing import MixingModel, inputs
+
+DEPTH = 5
+
+KINDS = [(missing, output) for missing in ("renormalise", "keep") for output in (False, True)]
+
+orders = st.lists(st.integers(0, DEPTH - 1), min_size=1, max_size=8).map(Plan.of)
+
+
+@cache
+def stack_of(missing: str, mixes_output: bool) -> Stack:
+    return load(MixingModel(DEPTH, missing, mixes_output), device="cpu")  # type: ignore[arg-type]
+
+
+@cache
+def elc(variant: str) -> ElcForMaskedLM:
+    """A small ELC-BERT whose weights are not those it begins with: under them no plan differs from another by much."""
+    torch.manual_seed(0)
+    model = ElcForMaskedLM(
+        ElcConfig(
+            variant=variant, vocab_size=61, hidden_size=32, intermediate_size=64, num_hidden_layers=DEPTH,
+            num_attention_heads=2,
+        )
+    ).eval()  # fmt: skip
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("scalars"):
+                parameter.add_(torch.randn_like(parameter))
+    return model
+
+
+def in_place(stack: Stack, plan: Plan, batch: dict[str, Tensor], single_pass: bool = False) -> Tensor:
+    with stack.under(plan, single_pass=single_pass):
+        return main_tensor(stack.model(**batch))
+
+
+def by_hand(model: MixingModel, plan: Plan, batch: dict[str, Tensor]) -> Tensor:
+    """The plan written out with nothing of the engine: a dictionary of sources, and sums over those present."""
+
+    def read(scalars: Tensor, missing: str) -> Tensor:
+        weights = scalars.softmax(0)
+        present = [source for source in left if source < len(weights)]
+        total = sum(weights[source] for source in present) if missing == "renormalise" else 1
+        return sum(weights[source] / total * left[source] for source in present)
+
+    state = model.embedding(batch["input_ids"])
+    left = {0: state}
+    for step in plan.steps():
+        layer = model.encoder.layers[step.layer]
+        given_state = read(layer.scalars, layer.missing)
+        state = torch.tanh(layer.linear(given_state)) + given_state.mean(dim=1, keepdim=True)
+        left[step.layer + 1] = state
+    if model.encoder.scalars is not None:
+        state = read(model.encoder.scalars, model.encoder.missing)
+    return model.head(state)
+
+
+@pytest.mark.parametrize(("missing", "output"), KINDS)
+@given(plan=orders)
+@settings(max_examples=25, deadline=None)
+def test_a_plan_is_the_same_by_hand_in_place_and_step_by_step(missing: str, output: bool, plan: Plan) -> None:
+    stack, batch = stack_of(missing, output), inputs()
+    with torch.no_grad():
+        stepwise = stack.logits(plan, **batch)
+        torch.testing.assert_close(stepwise, by_hand(stack.model, plan, batch))  # type: ignore[arg-type]
+        assert torch.equal(in_place(stack, plan, batch), stepwise)
+        assert torch.equal(in_place(stack, plan, batch, single_pass=True), stepwise)
+
+
+@pytest.mark.parametrize(("missing", "output"), KINDS)
+@given(wanted=st.lists(orders, min_size=1, max_size=6))
+@settings(max_examples=15, deadline=None)
+def test_a_walk_over_many_plans_gives_each_the_bits_of_running_it_alone(
+    missing: str, output: bool, wanted: list[Plan]
+) -> None:
+    stack, batch = stack_of(missing, output), inputs()
+    with torch.inference_mode():
+        captured = stack.capture(**batch)
+        graph = build(wanted)
+        walk = GraphExecutor(
+            graph,
+            lambda layer, state, part, source: stack.apply(layer, state, captured, part, source),
+            captured.state,
+        )
+        reached = {node: main_tensor(stack.finish(state, batch)).clone() for node, state in walk.states()}
+        for plan in wanted:
+            assert torch.equal(reached[graph.ends[plan]], stack.logits(plan, **batch)), plan
+
+
+@pytest.mark.parametrize(("missing", "output"), KINDS)
+def test_the_identity_is_the_model_itself(missing: str, output: bool) -> None:
+    stack, batch = stack_of(missing, output), inputs()
+    with torch.no_grad():
+        own = main_tensor(stack.model(**batch))
+        assert torch.equal(stack.logits(Plan.identity(DEPTH), **batch), own)
+        assert torch.equal(in_place(stack, Plan.identity(DEPTH), batch), own)
+
+
+def test_a_skipped_layer_is_a_column_removed() -> None:
+    """Layer 2 gone: what all later readers give to source 3 is spread over the others in proportion."""
+    stack, batch = stack_of("renormalise", True), inputs()
+    pruned = MixingModel(DEPTH, "renormalise", mixes_output=True)
+    with torch.no_grad():
+        for reader in (*pruned.encoder.layers[3:], pruned.encoder):
+            reader.scalars[3] = -torch.inf
+        torch.testing.assert_close(stack.logits(Plan.parse("0-1 3-4"), **batch), main_tensor(pruned(**batch)))
+
+
+def test_a_plan_with_a_skip_differs_between_renormalise_and_keep() -> None:
+    plan, batch = Plan.parse("0-1 3-4"), inputs()
+    with torch.no_grad():
+        one, other = (stack_of(missing, False).logits(plan, **batch) for missing in ("renormalise", "keep"))
+    assert not torch.allclose(one, other)
+
+
+@pytest.mark.parametrize("variant", ["elc", "normalized", "weighted-output", "denseformer"])
+@pytest.mark.parametrize("text", ["0-1 3-4", "4-0", "0-2 2*2 4 3 0"])
+def test_the_laws_hold_of_the_variants_of_elc_bert(variant: str, text: str) -> None:
+    stack = load(elc(variant), device="cpu")
+    assert stack.head_by_token
+    broken = [law for law in verify(stack, Plan.parse(text)) if law.holds is False]
+    assert broken == []
+
+
+@pytest.mark.parametrize("output", [False, True])
+def test_a_part_of_the_rows_and_tokens_can_be_finished(output: bool) -> None:
+    """A loss is computed window by window and in packed chunks: the record must be cut as the state is."""
+    stack, batch = stack_of("renormalise", output), inputs()
+    assert stack.head_by_token
+    with torch.no_grad():
+        captured = stack.capture(**batch)
+        state = stack.run(Plan.parse("4 1 0"), captured)
+        whole = main_tensor(stack.finish(state, batch))
+        part = stack.changed(state, itemgetter(slice(1, 2)))
+        alone = main_tensor(stack.finish(part, {"input_ids": batch["input_ids"][1:2]}))
+    torch.testing.assert_close(alone, whole[1:2])
+
+
+def test_parallel_branches_are_refused_with_the_reason() -> None:
+    stack = stack_of("renormalise", False)
+    with pytest.raises(UnsupportedModel, match="merge of parallel branches"), stack.under(Plan.parse("0 (1|2) 3")):
+        pass
+    with pytest.raises(UnsupportedModel, match="merge of parallel branches"):
+        stack.logits(Plan.parse("0 (1|2) 3"), **inputs())
+
+
+def test_halves_are_refused_with_the_reason() -> None:
+    stack = stack_of("renormalise", False)
+    with pytest.raises(UnsupportedModel, match="weighted sum of all earlier"):
+        stack.logits(Plan.parse("0 1.attn 2"), **inputs())
+
+
+def test_a_state_from_elsewhere_is_refused_until_it_is_noted() -> None:
+    stack, batch = stack_of("renormalise", False), inputs()
+    with torch.no_grad():
+        captured = stack.capture(**batch)
+        before = stack.apply(0, captured.state, captured)
+        elsewhere = stack.apply(1, before, captured) + 1
+        with pytest.raises(UnsupportedModel, match=r"stack\.note"):
+            stack.apply(2, elsewhere, captured)
+        with pytest.raises(UnsupportedModel, match=r"stack\.note"):
+            stack.finish(elsewhere, batch)
+        read = stack.apply(2, stack.note(1, before, elsewhere), captured)
+        left = {0: captured.state, 1: before, 2: elsewhere}
+        layer = stack.model.encoder.layers[2]  # type: ignore[union-attr]
+        mixed = sum(weight * left[source] for source, weight in enumerate(layer.scalars.softmax(0)))
+        torch.testing.assert_close(read, torch.tanh(layer.linear(mixed)) + mixed.mean(dim=1, keepdim=True))
+
+
+def test_a_state_that_nobody_holds_is_let_go() -> None:
+    """Also by whoever noted how it came about: a sweep would otherwise hold every state it ever passed."""
+    stack = stack_of("renormalise", False)
+    with torch.no_grad():
+        captured = stack.capture(**inputs())
+        watched = [weakref.ref(state) for state in stack.states(Plan.parse("3 2 4"), captured)]
+        root = captured.state
+        gc.disable()
+        try:
+            del captured
+            assert [state() for state in watched] == [root, None, None, None]
+        finally:
+            gc.enable()
+
+
+def test_a_layer_that_returns_its_state_untouched_is_a_source_all_the_same() -> None:
+    model = MixingModel(DEPTH)
+
+    class Idle(nn.Module):
+        number = 2
+
+        def forward(self, hidden_states: Tensor, record: object) -> Tensor:
+            return hidden_states
+
+    model.encoder.layers[2] = Idle()
+    stack, batch = load(model, device="cpu", layers="encoder.layers"), inputs()
+    plan = Plan.parse("0 2 1 2 4")
+    with torch.no_grad():
+        assert torch.equal(stack.logits(plan, **batch), in_place(stack, plan, batch))
+        captured = stack.capture(**batch)
+        before = stack.apply(0, captured.state, captured)
+        stack.apply(2, before, captured)
+        # The state before it has not come through it, although it is the same tensor that came out.
+        after = stack.finish(stack.apply(4, before, captured), batch)
+        assert torch.equal(main_tensor(after), stack.logits(Plan.parse("0 4"), **batch))
+
+
+def test_what_an_intervention_makes_of_a_state_stands_for_the_layer() -> None:
+    """Layer 1 adds one more to what it returns; those behind it read that as source 2."""
+    stack, batch = stack_of("renormalise", True), inputs()
+    with torch.no_grad():
+        captured = stack.capture(**batch)
+        before = stack.apply(0, captured.state, captured)
+        state = stack.note(1, before, stack.apply(1, before, captured) + 1)
+        for layer in range(2, DEPTH):
+            state = stack.apply(layer, state, captured)
+        found = main_tensor(stack.finish(state, batch))
+        hook = stack.model.encoder.layers[1].register_forward_hook(lambda module, args, output: output + 1)  # type: ignore[union-attr]
+        try:
+            torch.testing.assert_close(found, main_tensor(stack.model(**batch)))
+        finally:
+            hook.remove()

@@ -1,0 +1,167 @@
+"""The weighted sum: equal to the loop it replaces, forward and back, however it is asked for its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import other_kernel
+from layerwise.stack.history import weighted_sum as module
+from layerwise.stack.history.depth_history import DepthHistory
+from layerwise.stack.history.weighted_sum import shared, weighted_sum
+
+SHAPE = (3, 5, 7)
+
+
+def loop(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
+    """The sum as everyone writes it."""
+    total = weights[0] * states[0]
+    for weight, state in zip(weights[1:], states[1:], strict=True):
+        total = total + weight * state
+    return total
+
+
+def drawn(count: int, dtype: torch.dtype = torch.float64, shape: tuple[int, ...] = SHAPE) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(count)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for _ in range(count)]
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks so small that every state here has several, and a last one that is not full."""
+    monkeypatch.setattr(module, "BLOCK", 16)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("lent", [False, True])
+def test_the_gradients_are_those_of_finite_differences(count: int, lent: bool) -> None:
+    states = [state.requires_grad_() for state in drawn(count)]
+    weights = torch.randn(count, dtype=torch.float64, requires_grad=True)
+
+    def function(weights: Tensor, *states: Tensor) -> Tensor:
+        return weighted_sum(weights, [shared(state) if lent else state for state in states])
+
+    assert torch.autograd.gradcheck(function, (weights, *states))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_the_sum_is_the_loop_up_to_rounding(dtype: torch.dtype) -> None:
+    states, weights = drawn(6, dtype), torch.randn(6).softmax(0).to(dtype)
+    exact = loop(weights.double(), [state.double() for state in states])
+    rounding = len(states) * torch.finfo(dtype).eps * float(max(state.abs().max() for state in states))
+    torch.testing.assert_close(weighted_sum(weights, states).double(), exact, rtol=0, atol=rounding)
+
+
+def test_states_may_be_laid_out_in_any_way_and_differ_in_type() -> None:
+    one, other, third = drawn(3, torch.float32)
+    states = [one.transpose(0, 1).contiguous().transpose(0, 1), other.to(torch.bfloat16), third[:, :1].expand(SHAPE)]
+    weights = torch.tensor([0.5, 0.25, 0.25])
+    found = weighted_sum(weights, states)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, loop(weights, [state.float() for state in states]))
+
+
+def chain(read: object, embedding: Tensor, weights: Sequence[Tensor]) -> Tensor:
+    """Layers that each read all states so far: `read(weights, states)` says how."""
+    states = [embedding]
+    for each in weights:
+        states.append(torch.tanh(read(each, states)))  # type: ignore[operator]
+    return states[-1] + 0.5 * states[2]
+
+
+def recorded_chain(embedding: Tensor, weights: Sequence[Tensor]) -> Tensor:
+    """The same through records, whose states are shared; one is also used directly, as a head would."""
+    record, kept = DepthHistory.of(embedding), [embedding]
+    for layer, each in enumerate(weights):
+        kept.append(torch.tanh(record.read(each)))
+        record = record.then(layer, kept[-1])
+    return kept[-1] + 0.5 * kept[2]
+
+
+def gradients_of(chained: Tensor, wanted: Sequence[Tensor], **options: bool) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(chained.square().sum(), wanted, **options)
+
+
+@given(depth=st.integers(2, 7))
+@settings(max_examples=10, deadline=None)
+def test_shared_states_get_the_gradients_of_the_loop(depth: int) -> None:
+    embedding = drawn(1)[0].requires_grad_()
+    weights = [torch.randn(n + 1, dtype=torch.float64).requires_grad_() for n in range(depth)]
+    found = gradients_of(recorded_chain(embedding, weights), [embedding, *weights])
+    for mine, own in zip(found, gradients_of(chain(loop, embedding, weights), [embedding, *weights]), strict=True):
+        torch.testing.assert_close(mine, own)
+
+
+def test_a_second_pass_over_one_graph_gives_the_same_gradients_again() -> None:
+    """Also after one that asked for the weights alone, whose shares nobody collected."""
+    embedding = drawn(1)[0].requires_grad_()
+    weights = [torch.randn(n + 1, dtype=torch.float64).requires_grad_() for n in range(4)]
+    expected = gradients_of(chain(loop, embedding, weights), [embedding, *weights])
+    chained = recorded_chain(embedding, weights)
+    alone = gradients_of(chained, weights[3:], retain_graph=True)
+    torch.testing.assert_close(alone[0], expected[4])
+    for _ in range(2):
+        found = gradients_of(chained, [embedding, *weights], retain_graph=True)
+        for mine, own in zip(found, expected, strict=True):
+            torch.testing.assert_close(mine, own)
+
+
+def test_gradients_accumulate_over_batches() -> None:
+    embeddings = [state.requires_grad_() for state in drawn(2)]
+    weights = [nn.Parameter(torch.randn(n + 1, dtype=torch.float64)) for n in range(3)]
+    for embedding in embeddings:
+        recorded_chain(embedding, weights).square().sum().backward()
+    found = [weight.grad for weight in weights]
+    for weight in weights:
+        weight.grad = None
+    sum(chain(loop, embedding, weights).square().sum() for embedding in embeddings).backward()  # type: ignore[union-attr]
+    for mine, weight in zip(found, weights, strict=True):
+        torch.testing.assert_close(mine, weight.grad)
+
+
+def test_checkpointed_readers_give_the_same_gradients() -> None:
+    embedding = drawn(1)[0].requires_grad_()
+    weights = [torch.randn(n + 1, dtype=torch.float64).requires_grad_() for n in range(4)]
+
+    def layer(each: Tensor, record: DepthHistory) -> Tensor:
+        return torch.tanh(record.read(each))
+
+    record, kept = DepthHistory.of(embedding), [embedding]
+    for number, each in enumerate(weights):
+        kept.append(torch.utils.checkpoint.checkpoint(layer, each, record, use_reentrant=False))
+        record = record.then(number, kept[-1])
+    found = gradients_of(kept[-1] + 0.5 * kept[2], [embedding, *weights])
+    for mine, own in zip(found, gradients_of(chain(loop, embedding, weights), [embedding, *weights]), strict=True):
+        torch.testing.assert_close(mine, own)
+
+
+def test_without_gradients_a_shared_state_is_the_state_itself() -> None:
+    (state,) = drawn(1)
+    assert shared(state) is state
+    with torch.no_grad():
+        leaf = state.clone().requires_grad_()
+        assert shared(leaf) is leaf
+
+
+def test_weights_that_do_not_learn_get_no_gradient() -> None:
+    states = [state.requires_grad_() for state in drawn(2)]
+    weights = torch.tensor([0.25, 0.5], dtype=torch.float64)
+    weighted_sum(weights, states).sum().backward()
+    assert weights.grad is None
+    torch.testing.assert_close(states[1].grad, torch.full(SHAPE, 0.5, dtype=torch.float64))
+
+
+@pytest.mark.skipif(other_kernel.ACTIVE, reason="torch.compile makes no program of what a dispatch mode sees")
+@pytest.mark.slow
+def test_a_compiler_gets_one_graph_with_the_same_gradients() -> None:
+    embedding = drawn(1)[0].requires_grad_()
+    weights = [torch.randn(n + 1, dtype=torch.float64).requires_grad_() for n in range(3)]
+    compiled = torch.compile(recorded_chain, fullgraph=True, backend="aot_eager")
+    found = gradients_of(compiled(embedding, weights), [embedding, *weights])
+    for mine, own in zip(found, gradients_of(recorded_chain(embedding, weights), [embedding, *weights]), strict=True):
+        torch.testing.assert_close(mine, own)

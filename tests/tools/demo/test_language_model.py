@@ -1,0 +1,162 @@
+"""The demo's training, end to end in seconds on a tiny recipe; and the model that ships, held to its own card."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+
+from layerwise.data.text import python_stdlib, skills
+from layerwise.errors import DataError, RunError
+from tools.demo import language_model, windows
+from tools.demo.grading import exact_matches, generated, text_grade
+from tools.demo.model_card import provenance
+
+SHIPPED = Path(str(files("layerwise") / "models" / "demo"))
+
+
+def _tiny() -> language_model.Recipe:
+    full = language_model.recipe()
+    mixture = replace(full.mixture, batch=2, window=64, long_window=128, long_every=3)
+    return replace(
+        full,
+        layers=2,
+        width=32,
+        heads=2,
+        inner_width=48,
+        vocabulary=400,
+        mixture=mixture,
+        steps=6,
+        warmup_steps=2,
+        learning_rate=2e-2,
+        log_every=1,
+        check_every=3,
+        check_examples=4,
+        grade_windows=1,
+        grade_examples=8,
+        grade_generated=2,
+    )
+
+
+_all_documents = python_stdlib.documents
+
+
+@pytest.fixture(autouse=True)
+def little_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_stdlib, "documents", lambda split, kind: _all_documents(split, kind)[:3])
+    monkeypatch.setattr(windows, "_TOKENIZER_EXAMPLES", 100)
+
+
+def _log(out: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_a_run_ends_in_a_folder_that_auto_classes_load(tmp_path: Path) -> None:
+    recipe = _tiny()
+    trained = language_model.train(recipe, tmp_path)
+    assert trained.steps == 6
+    run = provenance(
+        steps=trained.steps, tokens=recipe.mixture.tokens(6), minutes=0.1, seed=recipe.seed, note="A note."
+    )
+    grades = language_model.publish(recipe, trained, run, tmp_path / "log.jsonl", tmp_path / "model")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    assert model.dtype == torch.float32
+    assert tokenizer.encode("calc 1+2 =") == trained.tokenizer.encode("calc 1+2 =")
+    assert language_model.grade(recipe, model, tokenizer) == grades
+    assert all(skill.agrees == skill.generated == 2 for skill in grades.skills.values())
+    written = {path.name for path in (tmp_path / "model").iterdir()}
+    assert {"README.md", "grades.json", "log.jsonl", "recipe.json"} <= written
+    assert "{" not in (tmp_path / "model" / "README.md").read_text().replace("close ( [ ] { = }", "")
+    assert "- A note.\n" in (tmp_path / "model" / "README.md").read_text()
+    losses = [line["loss"] for line in _log(tmp_path) if "loss" in line]
+    assert len(losses) == 6
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.slow
+def test_a_resumed_run_reads_the_same_windows_and_ends_with_the_same_weights(tmp_path: Path) -> None:
+    whole = language_model.train(_tiny(), tmp_path / "whole")
+    language_model.train(_tiny(), tmp_path / "broken")
+    shutil.rmtree(tmp_path / "broken" / "checkpoint-6")
+    resumed = language_model.train(_tiny(), tmp_path / "broken", resume=True)
+    for one, other in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert [line["step"] for line in _log(tmp_path / "broken")] == [1, 2, 3, 3, 4, 5, 6, 6]
+
+
+def test_a_run_is_not_overwritten_and_a_missing_one_not_resumed(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text("")
+    with pytest.raises(RunError, match="add --resume"):
+        language_model.train(_tiny(), tmp_path)
+    with pytest.raises(RunError, match="holds no checkpoint"):
+        language_model.train(_tiny(), tmp_path, resume=True)
+
+
+@pytest.fixture(scope="module")
+def shipped() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    return AutoModelForCausalLM.from_pretrained(SHIPPED), AutoTokenizer.from_pretrained(SHIPPED)
+
+
+def test_the_shipped_model_is_small_and_safe() -> None:
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 8_000_000
+    assert {path.suffix for path in SHIPPED.iterdir()} == {".json", ".jsonl", ".md", ".safetensors"}
+
+
+def test_the_shipped_model_is_the_one_the_recipe_describes(
+    shipped: tuple[PreTrainedModel, PreTrainedTokenizerFast],
+) -> None:
+    model, tokenizer = shipped
+    recipe = language_model.recipe()
+    assert json.loads((SHIPPED / "recipe.json").read_text()) == json.loads(language_model.as_json(recipe))
+    assert (model.config.num_hidden_layers, model.config.hidden_size) == (recipe.layers, recipe.width)
+    assert model.config.vocab_size == len(tokenizer) == recipe.vocabulary
+    assert model.get_input_embeddings().weight is model.get_output_embeddings().weight
+
+
+@pytest.mark.parametrize("task", skills.TASKS)
+def test_the_shipped_model_meets_its_published_skills(
+    shipped: tuple[PreTrainedModel, PreTrainedTokenizerFast], task: str
+) -> None:
+    """A sample of the very examples that were graded: their share of hits is near the published one."""
+    model, tokenizer = shipped
+    published = json.loads((SHIPPED / "grades.json").read_text())["skills"][task]
+    sample = skills.examples(task, "heldout", 100)
+    matches = exact_matches(model, tokenizer, sample)
+    assert sum(matches) / 100 == pytest.approx(published["hits"] / published["examples"], abs=0.08)
+    for example, match in list(zip(sample, matches, strict=True))[:5]:
+        assert (generated(model, tokenizer, example) == example.answer) == match
+
+
+def test_the_shipped_model_does_arithmetic(
+    shipped: tuple[PreTrainedModel, PreTrainedTokenizerFast],
+) -> None:
+    model, tokenizer = shipped
+    matches = exact_matches(model, tokenizer, skills.examples("arithmetic", "heldout", 200, seed=7))
+    assert sum(matches) > 180
+
+
+def test_the_shipped_model_meets_its_published_loss_on_text(
+    shipped: tuple[PreTrainedModel, PreTrainedTokenizerFast],
+) -> None:
+    """Other modules than the whole grading, and perhaps another Python: near the published loss, not equal to it."""
+    model, tokenizer = shipped
+    published = json.loads((SHIPPED / "grades.json").read_text())["text"]
+    documents = [d for d in _all_documents("heldout", "prose") if d.module in {"json", "inspect", "logging"}]
+    found = text_grade(model, tokenizer, documents, 256, most_windows=4)
+    assert found.nats == pytest.approx(published["prose, windows of 256"]["nats"], abs=0.5)
+    assert found.nats < 4.0
+
+
+def test_text_shorter_than_a_window_is_refused(
+    shipped: tuple[PreTrainedModel, PreTrainedTokenizerFast],
+) -> None:
+    with pytest.raises(DataError, match="fills a window of 256"):
+        text_grade(*shipped, [python_stdlib.PythonText("short", "prose", "too short")], 256, most_windows=1)

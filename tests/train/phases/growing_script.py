@@ -1,0 +1,56 @@
+"""Growth training as `torchrun` starts it: one process of several, told by JSON on the command line what to train.
+
+Writes `losses-RANK.json`, `ran-RANK.json` (which layers ran in every step) and `rested-RANK.json` (which weights every
+step left as they were, to the bit) into the run folder. With `stop` the training ends without warning before that step,
+and is then taken up again; the files are those of the second part.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from layerwise.schedule import GrowthSchedule
+from layerwise.train.training import train
+from threads import use_threads
+from train.phases.test_runner import EVENTFUL, EVERYTHING, SETTINGS, STEPS, Seen, Stopped, base, recipe_of, watched
+from train.pupils import tiny_llama, tiny_text
+
+SCHEDULES: dict[str, GrowthSchedule] = {"eventful": EVENTFUL, "everything": EVERYTHING}
+LESSON = replace(SETTINGS, gradient_accumulation_steps=2, evals=6)
+"""A checkpoint behind every second step."""
+
+
+def lesson(folder: Path, schedule: str, stop: int | None = None) -> None:
+    """Train the tiny model in `folder`, and note what every step did."""
+    if stop is not None:
+        with suppress(Stopped):
+            _part(folder, schedule, Seen(stop))
+    seen = Seen()
+    _part(folder, schedule, seen)
+    rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    rested = {
+        step: sorted(name for name, old in before.items() if torch.equal(old, seen.after[step][name]))
+        for step, before in seen.before.items()
+    }
+    for name, value in {"losses": seen.losses, "ran": seen.ran, "rested": rested}.items():
+        (folder / f"{name}-{rank}.json").write_text(json.dumps(value))
+
+
+def _part(folder: Path, schedule: str, seen: Seen) -> None:
+    with watched(seen):
+        chosen = recipe_of(SCHEDULES[schedule], LESSON, STEPS)
+        train(base(tiny_llama), tiny_text(), chosen, 1, folder, arguments={"use_cpu": True})
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    use_threads()
+    for wish in json.loads(sys.argv[1]):
+        lesson(Path(wish.pop("folder")), **wish)

@@ -1,0 +1,141 @@
+"""Planted truth: a block that can learn nothing is given no budget, nothing is lost, and the control loses.
+
+The text follows a rule: a letter is decided by the two before it, by a table, nine times in ten. The model has three
+blocks with large random weights, and what the middle one adds is held at zero. Every number here is measured as a user
+would: the importance by skipping layers of a uniform model that was trained briefly, the arms by training them on equal
+tokens with equal seeds, their losses on documents that none of them has seen.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from layerwise.data.splits import Splits
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.data.text.language_modelling import text_splits
+from layerwise.measure.cost.flops import model_cost
+from layerwise.measure.interventions.accuracy import evaluate
+from layerwise.measure.interventions.importance import measured_importance
+from layerwise.measure.language.evaluation_data import tokenize
+from layerwise.measure.stats.seeds import seed_difference
+from layerwise.plan import Plan
+from layerwise.results.training_record import MODEL
+from layerwise.schedule import GrowthSchedule, allocate, preset, share_of_uniform
+from layerwise.schedule.allocation import Importance, allocation
+from layerwise.stack import Stack, load
+from layerwise.train.recipe import GrowthVariant, Settings, grown
+from layerwise.train.training import Base, train
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+DEPTH, PLANTED = 3, 1
+SEEDS = (0, 1, 2)
+PILOT = 1_000
+STEPS = 200
+LETTERS = "abcdefghijklmnop"
+DOCUMENTS, LENGTH = 8_192, 16
+SETTINGS = Settings(batch_size=32, learning_rate=4e-3, schedule="cosine", warmup=0.05, evals=1)
+QUIET = {"use_cpu": True, "save_strategy": "no", "eval_strategy": "no"}
+
+MARGIN = 0.005
+"""The loss, in nats per token, that would count as one; the control must lose ten times that."""
+
+
+def planted() -> Stack:
+    """A model with new random weights, the branch outputs of its middle block fixed at zero."""
+    config = LlamaConfig(
+        vocab_size=3 + len(ALPHABET), hidden_size=32, intermediate_size=64, num_hidden_layers=DEPTH,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=32, initializer_range=0.3,
+        use_cache=False, bos_token_id=1, eos_token_id=2, pad_token_id=2,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    for weight in _outputs(model):
+        torch.nn.init.zeros_(weight)
+        weight.requires_grad_(False)
+    return load(model, tokenizer=character_tokenizer())
+
+
+def _outputs(model: LlamaForCausalLM) -> list[torch.nn.Parameter]:
+    """The last matrices of the branches of the planted block."""
+    block = model.model.layers[PLANTED]
+    return [block.self_attn.o_proj.weight, block.mlp.down_proj.weight]
+
+
+@cache
+def corpus() -> Corpus:
+    """Documents of a few letters, each decided by the two before it nine times in ten."""
+    chance = random.Random(0)
+    table = {(one, two): chance.choice(LETTERS) for one in LETTERS for two in LETTERS}
+    texts = []
+    for _ in range(DOCUMENTS):
+        text = chance.choices(LETTERS, k=2)
+        while len(text) < LENGTH:
+            text.append(chance.choice(LETTERS) if chance.random() < 0.1 else table[text[-2], text[-1]])
+        texts.append("".join(text))
+    return Corpus("rule", tuple(Document(str(number), text) for number, text in enumerate(texts)))
+
+
+@pytest.fixture(scope="module")
+def splits() -> Splits:
+    return text_splits(character_tokenizer(), corpus(), length=1 + LENGTH)
+
+
+def trained(schedule: GrowthSchedule, splits: Splits, seed: int, folder: Path) -> tuple[Stack, float]:
+    """A model trained by `schedule`, and its loss on documents it has not seen, in nats per token."""
+    growth = GrowthVariant(schedule, STEPS, model_cost(planted(), LENGTH))
+    place = folder / schedule.name / f"seed-{seed}"
+    train(Base(planted, "planted"), splits, grown(SETTINGS, growth), seed, place, arguments=QUIET)
+    stack = load(str(place / MODEL))
+    assert not any(weight.any() for weight in _outputs(stack.model)), "the planted block has learned something"
+    return stack, evaluate(stack, Plan.identity(DEPTH), splits.test, splits.collate).mean_nll
+
+
+@pytest.fixture(scope="module")
+def importance(splits: Splits, tmp_path_factory: pytest.TempPathFactory) -> tuple[Importance, ...]:
+    """The importance of the layers of a uniform model of a seed of its own, on documents that no arm is judged on."""
+    stack, _ = trained(preset("uniform", DEPTH), splits, PILOT, tmp_path_factory.mktemp("pilot"))
+    unseen = {window.document for window in splits.validation.windows}  # type: ignore[attr-defined]
+    text = Corpus("unseen", tuple(each for each in corpus().documents if each.id in unseen))
+    return measured_importance(stack, tokenize(stack, text))
+
+
+@pytest.mark.slow
+def test_a_block_that_can_learn_nothing_gets_no_budget(importance: tuple[Importance, ...]) -> None:
+    assert importance[PLANTED] == Importance(0.0, 0.0, 0.0)
+    for spend in (None, 0.5, 2 / 3, 1.0):
+        found = allocation(importance, max_share=spend)
+        assert [layer for layer, parts in enumerate(found.parts) if not parts] == [PLANTED]
+        assert all(PLANTED not in phase.trains for phase in found.schedule().phases)
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_without_it_and_the_control_loses(
+    importance: tuple[Importance, ...], splits: Splits, tmp_path: Path
+) -> None:
+    uniform = preset("uniform", DEPTH)
+    schedule = allocate(importance, max_share=1.0)
+    # The control: the block that can learn nothing plays the role of the most important one, and the other way round.
+    roles = list(range(DEPTH))
+    most = max(range(DEPTH), key=lambda layer: importance[layer].value)
+    roles[PLANTED], roles[most] = most, PLANTED
+    control = replace(schedule.permuted(roles), name="permuted")
+
+    arms = (uniform, schedule, control)
+    of = partial(trained, splits=splits, folder=tmp_path)
+    losses = {arm.name: {seed: of(arm, seed=seed)[1] for seed in SEEDS} for arm in arms}
+    kept, lost = (seed_difference(losses[arm.name], losses["uniform"]) for arm in (schedule, control))
+    assert kept.high is not None
+    assert kept.high < MARGIN, losses
+    assert lost.low is not None
+    assert lost.low > 10 * MARGIN, losses
+    # And it is cheaper: a third of what the block costs is its own to save.
+    cost = model_cost(planted(), LENGTH)
+    saved = cost.layers[PLANTED] / (3 * cost.total)
+    assert share_of_uniform(schedule, cost) == pytest.approx(1 - saved)

@@ -1,0 +1,666 @@
+"""Growth training from beginning to end: what learns learns, what rests is untouched, and a stop changes nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, TrainerCallback
+
+from layerwise.data.splits import Splits
+from layerwise.errors import PlanError, TrainError
+from layerwise.measure.cost.flops import model_cost
+from layerwise.plan.samplers import Drop
+from layerwise.results.training_record import MODEL, TrainingRecord
+from layerwise.schedule import GrowthSchedule, Phase
+from layerwise.schedule.cost import ModelCost, flops_per_token
+from layerwise.stack import load
+from layerwise.stack.weights import random_twin
+from layerwise.train import training
+from layerwise.train.checkpoint_dir import CONFIG
+from layerwise.train.methods import Options
+from layerwise.train.methods.in_order import sequential
+from layerwise.train.phases.runner import seed_of
+from layerwise.train.phases.step_schedule import StepSchedule
+from layerwise.train.phases.trainer import GrowthTrainer
+from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
+from layerwise.train.trainer import PlanTrainer
+from layerwise.train.training import Base, train
+from threads import threaded
+from train.pupils import rooted, tiny_digits, tiny_llama, tiny_text, tiny_vit
+
+DEPTH = 3
+STEPS = 12
+QUIET: dict[str, Any] = {"use_cpu": True}
+SETTINGS = Settings(
+    epochs=4, batch_size=8, evals=3, learning_rate=1e-2, schedule="cosine", warmup=0.2, weight_decay=0.1
+)  # fmt: skip
+COST = ModelCost((3.0, 3.0, 3.0), embedding=0.0, head=1.0)
+ALL = (0, 1, 2)
+EVERYTHING = GrowthSchedule("everything", DEPTH, (Phase("all", 1.0, ALL),))
+EVENTFUL = GrowthSchedule(
+    "eventful", DEPTH,
+    (
+        Phase("core", 0.25, (1,), embedding=False, head=False, present=(0, 1), shape="linear", warmup=0.4),
+        Phase("stack", 0.25, ALL, copies=((2, 1),), drop=(0.1, 0.6), redraw=(0,), scale=((1, 0.5),), rate=0.5),
+        Phase("drawn", 0.25, ALL, sample=1, every=2, head=False, optimizer="drop"),
+        Phase("top", 0.25, (1, 2), embedding=False, cached=True, shape="cosine", optimizer="drop"),
+    ),
+)  # fmt: skip
+"""Every field of a phase, in four phases of three steps."""
+
+
+class Stopped(Exception):
+    """The machine was switched off."""
+
+
+class Seen(TrainerCallback):
+    """What a training did, by step: its losses, the layers that ran, and the weights before and after.
+
+    Before is after what a phase does when it begins. The training ends without warning before the step `stop`.
+    """
+
+    def __init__(self, stop: int | None = None) -> None:
+        self.stop = stop
+        self.losses: list[float] = []
+        self.before: dict[int, dict[str, Tensor]] = {}
+        self.after: dict[int, dict[str, Tensor]] = {}
+        self.moments: dict[int, set[str]] = {}
+        self.rates: dict[int, float] = {}
+        self.ran: dict[int, list[int]] = {}
+        self.log: list[dict[str, Any]] = []
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        model = model.module if hasattr(model, "module") else model
+        blocks = model.vit.layers if hasattr(model, "vit") else model.model.layers
+        for layer, block in enumerate(blocks):
+            block.register_forward_hook(
+                lambda *_, layer=layer: (
+                    self.ran.setdefault(state.global_step, []).append(layer) if model.training else None
+                )
+            )
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        self.after[state.global_step - 1] = weights_of(model)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.log = state.log_history
+
+
+@contextmanager
+def watched(seen: Seen, name: str = "GrowthTrainer") -> Iterator[None]:
+    """Within the context trainings tell `seen` what they do."""
+    parent = getattr(training, name)
+
+    class Noted(parent):  # type: ignore[misc]
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.add_callback(seen)
+
+        def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+            step = self.state.global_step
+            if step == seen.stop:
+                raise Stopped
+            if step not in seen.before:
+                seen.before[step] = weights_of(self.stack.model)
+                moments = self.optimizer.state
+                named = self.stack.model.named_parameters()
+                seen.moments[step] = {name for name, weight in named if weight in moments}
+                seen.rates[step] = self.optimizer.param_groups[0]["lr"]
+            loss: Tensor = super().training_step(*args, **kwargs)
+            seen.losses.append(loss.item())
+            return loss
+
+    with patch.object(training, name, Noted):
+        yield
+
+
+def weights_of(model: Any) -> dict[str, Tensor]:
+    return {name: weight.detach().clone() for name, weight in model.named_parameters()}
+
+
+def base(make: Callable[[], PreTrainedModel] = tiny_llama) -> Base:
+    return Base(lambda: load(make()), make.__name__)
+
+
+def vit_with_dropout() -> PreTrainedModel:
+    return tiny_vit(dropout=0.1)
+
+
+def recipe_of(schedule: GrowthSchedule, settings: Settings = SETTINGS, steps: int = STEPS) -> Recipe:
+    return grown(settings, GrowthVariant(schedule, steps, COST))
+
+
+def run(
+    schedule: GrowthSchedule, folder: Path, seen: Seen | None = None, *, settings: Settings = SETTINGS,
+    make: Callable[[], PreTrainedModel] = tiny_llama, splits: Splits | None = None, **options: Any,
+) -> TrainingRecord:  # fmt: skip
+    with watched(seen or Seen()):
+        return train(
+            base(make), splits or tiny_text(), recipe_of(schedule, settings), 1, folder,
+            arguments={**QUIET, **options},
+        )  # fmt: skip
+
+
+def untimed(pedigree: TrainingRecord) -> TrainingRecord:
+    """The pedigree without what a clock or the machine says."""
+    kept = {name: pedigree.figures[name] for name in ("flops", "parameters", "tokens") if name in pedigree.figures}
+    return replace(pedigree, seconds=0, figures=kept)
+
+
+def final(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / MODEL / "model.safetensors")
+
+
+def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+# -- exactness --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "splits", "settings"),
+    [
+        (vit_with_dropout, tiny_digits("crop"), replace(SETTINGS, augmentation="crop")),
+        (tiny_llama, tiny_text(), replace(SETTINGS, gradient_accumulation_steps=2)),
+        (tiny_llama, tiny_text(), replace(SETTINGS, schedule="linear", gradient_checkpointing=True)),
+        (tiny_llama, tiny_text(shortest=2), replace(SETTINGS, schedule="constant", precision="bfloat16")),
+    ],
+    ids=["vit with dropout", "llama accumulated", "llama checkpointed", "llama in half precision"],
+)
+def test_one_phase_that_trains_everything_has_the_losses_of_the_plain_trainer_to_the_bit(
+    make: Callable[[], PreTrainedModel], splits: Splits, settings: Settings, tmp_path: Path
+) -> None:
+    ours, theirs = Seen(), Seen()
+    pedigree = run(EVERYTHING, tmp_path / "grown", ours, settings=settings, make=make, splits=splits)
+    with watched(theirs, "PlanTrainer"):
+        plain = train(base(make), splits, sequential(Options(settings), DEPTH), 1, tmp_path / "plain", arguments=QUIET)
+    assert len(ours.losses) == STEPS * settings.gradient_accumulation_steps
+    assert ours.losses == theirs.losses
+    assert ours.rates == theirs.rates
+    assert [moment for moment in pedigree.history if moment.kind == "validation"] == [
+        moment for moment in plain.history if moment.kind == "validation"
+    ]
+    assert all(equal(ours.after[step], theirs.after[step]) for step in range(STEPS))
+
+
+def learning_names(model: PreTrainedModel, phase: Phase, learning: tuple[int, ...]) -> set[str]:
+    """The names of the weights that may change, by the names of a Llama or a ViT."""
+    found = set()
+    for name, _ in model.named_parameters():
+        parts = name.split(".")
+        if "layers" in parts:
+            learns = int(parts[parts.index("layers") + 1]) in learning
+        else:
+            learns = phase.embedding if "embed" in name else phase.head
+        found |= {name} if learns else set()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "splits"), [(tiny_llama, tiny_text()), (tiny_vit, tiny_digits())], ids=["llama", "vit"]
+)
+def test_what_rests_is_unchanged_to_the_bit_and_what_learns_is_not(
+    make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path
+) -> None:
+    """With weight decay, moments kept from before, and layers that learn, rest, and learn again."""
+    schedule = GrowthSchedule(
+        "waves", DEPTH,
+        (
+            Phase("all", 0.25, ALL),
+            Phase("middle", 0.25, (1,), embedding=False, head=False),
+            Phase("drawn", 0.25, ALL, sample=1, every=2),
+            Phase("around", 0.25, (), embedding=True, head=False),
+        ),
+    )  # fmt: skip
+    seen = Seen()
+    settings = replace(SETTINGS, gradient_accumulation_steps=2, warmup=0.0, schedule="constant")
+    with watched(seen):
+        chosen = recipe_of(schedule, settings, steps=16)
+        train(base(make), splits, chosen, 1, tmp_path, arguments=QUIET)
+    table = StepSchedule(schedule, 16, 1)
+    for step in range(16):
+        changed = {
+            name for name, tensor in seen.before[step].items() if not torch.equal(tensor, seen.after[step][name])
+        }
+        assert changed == learning_names(make(), table.phase(step), table.learning(step)), step
+
+
+@pytest.mark.parametrize("stop", [4, 9, *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 3, 6, 7, 10, 11))])
+def test_a_training_that_is_stopped_and_resumed_is_the_one_without_a_stop(
+    stop: int, tmp_path: Path, straight: tuple[Path, Seen, TrainingRecord]
+) -> None:
+    """Stopped behind every kind of step: inside each phase, and at the very border, before the new one has begun."""
+    folder, whole, pedigree = straight
+    first, second = Seen(stop), Seen()
+    with pytest.raises(Stopped):
+        run(EVENTFUL, tmp_path, first, settings=EVERY_STEP)
+    assert (tmp_path / f"checkpoint-{stop}").is_dir()
+    resumed = run(EVENTFUL, tmp_path, second, settings=EVERY_STEP)
+    assert first.losses == whole.losses[: 2 * stop]
+    assert second.losses == whole.losses[2 * stop :]
+    assert {step: second.ran[step] for step in range(stop + 1, STEPS)} == {
+        step: whole.ran[step] for step in range(stop + 1, STEPS)
+    }
+    assert untimed(resumed) == untimed(pedigree)
+    assert equal(final(tmp_path), final(folder))
+
+
+@pytest.mark.slow
+def test_a_training_stopped_behind_its_last_checkpoint_does_what_begins_a_phase_again(
+    tmp_path: Path, straight: tuple[Path, Seen, TrainingRecord]
+) -> None:
+    """The checkpoint is of step 2, the phase began at 3, and at 5 the machine went off."""
+    folder, whole, _ = straight
+    with pytest.raises(Stopped):
+        run(EVENTFUL, tmp_path, Seen(5), settings=EVERY_STEP, save_steps=2, save_total_limit=None)
+    for path in tmp_path.glob("checkpoint-4"):
+        path.rename(tmp_path / "torn")
+    second = Seen()
+    run(EVENTFUL, tmp_path, second, settings=EVERY_STEP, save_steps=2)
+    assert second.losses == whole.losses[4:]
+    assert equal(final(tmp_path), final(folder))
+
+
+EVERY_STEP = replace(SETTINGS, gradient_accumulation_steps=2, evals=STEPS)
+"""A checkpoint behind every step."""
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Seen, TrainingRecord]:
+    """The eventful schedule without a stop: its folder, what was seen of it, and its pedigree."""
+    folder, seen = tmp_path_factory.mktemp("straight"), Seen()
+    return folder, seen, run(EVENTFUL, folder, seen, settings=EVERY_STEP)
+
+
+KILLED = textwrap.dedent(
+    """
+    import sys, time
+    from pathlib import Path
+    from threads import use_threads
+    use_threads()
+    from train.phases import test_runner as lesson
+    def told(step, steps, loss):
+        (Path(sys.argv[1]) / "step").write_text(str(step))
+        if step == 11:
+            time.sleep(600)
+    chosen = lesson.recipe_of(lesson.EVENTFUL, lesson.replace(lesson.SETTINGS, gradient_accumulation_steps=2, evals=6))
+    lesson.train(lesson.base(), lesson.tiny_text(), chosen, 1, Path(sys.argv[1]), arguments=lesson.QUIET, progress=told)
+    """
+)
+
+
+@pytest.mark.slow
+def test_killed_without_warning_inside_a_cached_phase_it_ends_with_the_same_weights(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, gradient_accumulation_steps=2, evals=6)
+    whole = run(EVENTFUL, tmp_path / "straight", settings=settings)
+    killed = tmp_path / "killed"
+    environment = threaded(PYTHONPATH=os.pathsep.join(sys.path))
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(killed)], env=environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        while not (killed / "step").is_file() or (killed / "step").read_text() != "11":
+            assert process.poll() is None, "the training ended before it could be killed"
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not (killed / MODEL).exists()
+    assert (killed / "checkpoint-10").is_dir()
+    assert (killed / "states" / "states").is_file()
+    resumed = run(EVENTFUL, killed, settings=settings)
+    assert untimed(resumed) == untimed(whole)
+    assert equal(final(killed), final(tmp_path / "straight"))
+    assert not (killed / "states").exists()
+
+
+# -- what begins a phase ----------------------------------------------------------------------------------------------
+
+
+def layer_of(weights: dict[str, Tensor], layer: int) -> dict[str, Tensor]:
+    mark = f".layers.{layer}."
+    return {name.partition(mark)[2]: tensor for name, tensor in weights.items() if mark in name}
+
+
+def test_a_phase_begins_with_what_is_done_once(straight: tuple[Path, Seen, TrainingRecord]) -> None:
+    _, seen, _ = straight
+    old, new = seen.after[2], seen.before[3]
+    assert equal(layer_of(new, 2), layer_of(old, 1)), "copied, as it was before it was scaled"
+    fresh = random_twin(load(tiny_llama()), seed_of(1, EVENTFUL.phases[1])).model
+    assert equal(layer_of(new, 0), layer_of(weights_of(fresh), 0)), "drawn anew"
+    for name, tensor in layer_of(old, 1).items():
+        assert torch.equal(layer_of(new, 1)[name], tensor * 0.5 if tensor.ndim > 1 else tensor), name
+    around = {name for name in old if ".layers." not in name}
+    assert all(torch.equal(new[name], old[name]) for name in around)
+    for step in (1, 2, 4, 5, 6, 7, 8, 9, 10, 11):
+        assert equal(seen.before[step], seen.after[step - 1]), f"nothing is done at step {step}"
+
+
+def test_weights_are_copied_as_they_were_before_the_phase(tmp_path: Path) -> None:
+    copies = ((0, 2), (1, 0), (2, 1))
+    schedule = GrowthSchedule("round", DEPTH, (Phase("all", 0.5, ALL), Phase("turned", 0.5, ALL, copies=copies)))
+    seen = Seen()
+    run(schedule, tmp_path, seen)
+    for layer, source in copies:
+        assert equal(layer_of(seen.before[6], layer), layer_of(seen.after[5], source))
+
+
+def test_moments_are_kept_or_dropped_as_declared(straight: tuple[Path, Seen, TrainingRecord]) -> None:
+    _, seen, _ = straight
+    layers = {number: {f"model.layers.{number}.{name}" for name in layer_of(seen.before[0], number)} for number in ALL}
+    embedding, head = {"model.embed_tokens.weight"}, {"model.norm.weight", "lm_head.weight"}
+    assert seen.moments[0] == set()
+    assert seen.moments[3] == layers[1], "kept, and new weights have none"
+    # What learned in the second phase has moments, whatever was left out of its passes.
+    assert embedding | head <= seen.moments[5]
+    assert seen.moments[6] == head, "the third drops those of all that may learn in it, and the head rests"
+    drawn = StepSchedule(EVENTFUL, STEPS, 1).learning(6)
+    assert seen.moments[7] == head | embedding | layers[drawn[0]]
+    assert seen.moments[9] == seen.moments[8] - layers[1] - layers[2] - head
+
+
+def test_moments_of_new_weights_are_dropped_in_any_case(tmp_path: Path) -> None:
+    seen = Seen()
+    schedule = GrowthSchedule(
+        "anew", DEPTH, (Phase("all", 0.5, ALL), Phase("again", 0.5, ALL, redraw=(0,), copies=((2, 1),)))
+    )
+    run(schedule, tmp_path, seen)
+    names = set(seen.before[0])
+    new = {name for name in names if ".layers.0." in name or ".layers.2." in name}
+    assert seen.moments[5] == names
+    assert seen.moments[6] == names - new
+
+
+def test_layers_that_are_not_present_do_not_run(straight: tuple[Path, Seen, TrainingRecord]) -> None:
+    _, seen, _ = straight
+    assert [seen.ran[step] for step in range(3)] == [[0, 1, 0, 1]] * 3
+    table = StepSchedule(EVENTFUL, STEPS, 1)
+    for step in range(3, 9):
+        assert seen.ran[step] == [layer for number in (0, 1) for layer in table.at(step, number).order()]
+    assert any(len(seen.ran[step]) < 6 for step in range(3, 6)), "some were left out by chance"
+
+
+def test_validation_runs_the_layers_of_the_phase_that_ended(tmp_path: Path) -> None:
+    """A model without its third layer says what the growing one says at the end of its first phase."""
+    schedule = GrowthSchedule("two", DEPTH, (Phase("shallow", 0.5, (0, 1), present=(0, 1)), Phase("all", 0.5, ALL)))
+    seen = Seen()
+    pedigree = run(schedule, tmp_path, seen, settings=replace(SETTINGS, evals=2))
+    found = {moment.step: moment.loss for moment in pedigree.history if moment.kind == "validation"}
+    splits = tiny_text()
+    batch = splits.collate([splits.validation[number] for number in range(len(splits.validation))])
+    for step, layers in ((6, 2), (12, 3)):
+        model = tiny_llama()
+        model.load_state_dict(seen.after[step - 1], strict=False)
+        model.model.layers = model.model.layers[:layers]
+        model.config.num_hidden_layers = layers
+        with torch.no_grad():
+            assert found[step] == pytest.approx(model(**batch).loss.item(), rel=1e-5)
+
+
+def test_rates_follow_the_phases(straight: tuple[Path, Seen, TrainingRecord], tmp_path: Path) -> None:
+    _, seen, _ = straight
+    plain = Seen()
+    run(EVERYTHING, tmp_path, plain, settings=EVERY_STEP)
+    rate = SETTINGS.learning_rate
+    assert [seen.rates[step] for step in range(3)] == pytest.approx([0.0, rate, rate / 2])
+    assert [seen.rates[step] for step in range(3, 6)] == [plain.rates[step] * 0.5 for step in range(3, 6)]
+    assert [seen.rates[step] for step in range(6, 9)] == [plain.rates[step] for step in range(6, 9)]
+    assert [seen.rates[step] for step in range(9, 12)] == pytest.approx([rate, 0.75 * rate, 0.25 * rate])
+
+
+# -- cost -------------------------------------------------------------------------------------------------------------
+
+
+def measured_shares(phases: tuple[Phase, ...], tmp_path: Path) -> tuple[list[float], list[float]]:
+    """What torch counts in a step of each phase, and what is predicted; as shares of a step of the first."""
+    cost = model_cost(load(tiny_llama()), 6)
+    schedule = GrowthSchedule("any", DEPTH, tuple(replace(phase, share=1 / len(phases)) for phase in phases))
+    counted: dict[int, int] = {}
+
+    class Counting(GrowthTrainer):
+        def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+            with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+                loss = super().training_step(*args, **kwargs)
+            counted[self.state.global_step] = counter.get_total_flops()
+            return loss
+
+    chosen = grown(SETTINGS, GrowthVariant(schedule, 3 * len(phases), cost))
+    with patch.object(training, "GrowthTrainer", Counting):
+        train(base(), tiny_text(), chosen, 1, tmp_path, arguments=QUIET)
+    measured = [counted[3 * number + 2] / counted[2] for number in range(len(phases))]
+    return measured, [flops_per_token(phase, cost) / (3 * cost.total) for phase in phases]
+
+
+def test_what_is_frozen_is_not_computed(tmp_path: Path) -> None:
+    """1, 2/3, 1/3 and 0: torch's own count of forward and backward, against the accounting."""
+    phases = (
+        Phase("uniform", 1, ALL),
+        Phase("top", 1, (2,), embedding=False),
+        Phase("bottom", 1, (0,), embedding=False, head=False),
+        Phase("embedding", 1, (), head=False),
+        Phase("head", 1, (), embedding=False),
+        Phase("shallow", 1, (0, 1), present=(0, 1)),
+        Phase("kept", 1, (2,), embedding=False, cached=True),
+        Phase("whole", 1, ALL),
+    )
+    settings = replace(SETTINGS, batch_size=24)  # every example is read in every step
+    with patch(f"{__name__}.SETTINGS", settings):
+        measured, predicted = measured_shares(phases, tmp_path)
+    # Attention that learns nothing still needs both halves of its backward pass: 9 % of a layer here.
+    assert measured == pytest.approx(predicted, abs=0.03)
+    assert measured[0] == measured[-1] == 1
+    assert measured[1] < 0.6
+    assert measured[6] < 0.4
+
+
+def test_operations_and_tokens_are_summed_over_all_sittings(tmp_path: Path) -> None:
+    schedule = GrowthSchedule(
+        "drawn", DEPTH, (Phase("drop", 0.5, ALL, drop=(0.1, 0.8)), Phase("top", 0.5, (2,), embedding=False))
+    )
+    with pytest.raises(Stopped):
+        run(schedule, tmp_path, Seen(8), save_steps=3)
+    seen = Seen()
+    pedigree = run(schedule, tmp_path, seen, save_steps=3)
+    table = StepSchedule(schedule, STEPS, 1)
+    tokens = 8 * 6
+    assert pedigree.figures["tokens"] == STEPS * tokens
+    assert pedigree.figures["flops"] == sum(
+        round(flops_per_token(table.resolve(step), COST) * tokens) for step in range(STEPS)
+    )
+    means = [flops_per_token(table.phase(step), COST) * tokens for step in range(STEPS)]
+    assert abs(pedigree.figures["flops"] - sum(means)) > 1, "what was drawn is counted, and not the mean"
+    assert pedigree.figures["parameters"] == sum(weight.numel() for weight in tiny_llama().parameters())
+    assert pedigree.figures["step_seconds"] > 0
+    assert pedigree.figures["peak_bytes"] > 0
+
+
+def test_the_log_tells_the_phases_apart(tmp_path: Path) -> None:
+    seen = Seen()
+    schedule = GrowthSchedule("two", DEPTH, (Phase("first", 5 / 12, ALL), Phase("second", 7 / 12, (2,))))
+    pedigree = run(schedule, tmp_path, seen, settings=replace(SETTINGS, evals=1), logging_steps=3)
+    notes = [(entry["step"], entry["phase"]) for entry in seen.log if "loss" in entry]
+    assert notes == [(3, "first"), (5, "first"), (6, "second"), (9, "second"), (12, "second")]
+    operations = [entry["flops"] for entry in seen.log if "loss" in entry]
+    assert operations == sorted(operations)
+    assert operations[-1] == pedigree.figures["flops"]
+    assert {"step_seconds first", "step_seconds second"} <= set(pedigree.figures)
+
+
+def test_padding_is_computed_and_is_no_token(tmp_path: Path) -> None:
+    pedigree = run(EVERYTHING, tmp_path, splits=tiny_text(shortest=2, longest=6))
+    lengths = [2 + number % 5 for number in range(24)]
+    assert pedigree.figures["tokens"] == 4 * sum(lengths)
+    assert pedigree.figures["flops"] > pedigree.figures["tokens"] * flops_per_token(EVERYTHING.phases[0], COST)
+
+
+def test_a_gradient_that_is_not_finite_stops_it(tmp_path: Path) -> None:
+    opened: list[PreTrainedModel] = []
+
+    def opener() -> Any:
+        opened.append(rooted(tiny_llama()))
+        return load(opened[0])
+
+    with pytest.raises(TrainError, match="the loss of step 4 is finite and its gradient is nan under the plan 0-2;"):
+        train(Base(opener, "x"), tiny_text(), recipe_of(EVENTFUL), 1, tmp_path, arguments=QUIET)
+    assert all(weight.isfinite().all() for weight in opened[0].parameters())
+
+
+# -- what is kept -----------------------------------------------------------------------------------------------------
+
+
+def test_the_model_is_that_of_the_last_step(tmp_path: Path) -> None:
+    seen = Seen()
+
+    class Planted(GrowthTrainer):
+        """The validation loss is best in the middle."""
+
+        def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+            return {**super().evaluate(*args, **kwargs), "eval_loss": abs(self.state.global_step - 8.0)}
+
+    with patch.object(training, "GrowthTrainer", Planted), watched(seen):
+        pedigree = train(base(), tiny_text(), recipe_of(EVENTFUL), 1, tmp_path, arguments=QUIET)
+    assert (pedigree.steps, pedigree.best_step) == (STEPS, STEPS)
+    assert equal(final(tmp_path), seen.after[STEPS - 1])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
+
+
+def test_the_model_comes_out_as_it_went_in(tmp_path: Path) -> None:
+    opened: list[PreTrainedModel] = []
+
+    def opener() -> Any:
+        model = tiny_llama()
+        model.model.norm.weight.requires_grad_(False)
+        opened.append(model)
+        return load(model)
+
+    schedule = GrowthSchedule("two", DEPTH, (Phase("all", 0.5, ALL), Phase("head", 0.5, (), embedding=False)))
+    train(Base(opener, "x"), tiny_text(), recipe_of(schedule), 1, tmp_path, arguments=QUIET)
+    resting = {name for name, weight in opened[0].named_parameters() if not weight.requires_grad}
+    assert resting == {"model.norm.weight"}, "what could not learn before was never let learn"
+    assert torch.equal(opened[0].model.norm.weight, tiny_llama().model.norm.weight)
+    assert not any(block._forward_pre_hooks for block in opened[0].model.layers)
+
+
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
+def test_checkpointed_activations_change_nothing(precision: Any, tmp_path: Path) -> None:
+    plain, thrifty = Seen(), Seen()
+    settings = replace(SETTINGS, precision=precision)
+    run(EVENTFUL, tmp_path / "plain", plain, settings=settings)
+    run(EVENTFUL, tmp_path / "thrifty", thrifty, settings=replace(settings, gradient_checkpointing=True))
+    assert thrifty.losses == plain.losses
+    assert equal(final(tmp_path / "thrifty"), final(tmp_path / "plain"))
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def tied_llama() -> PreTrainedModel:
+    return LlamaForCausalLM(LlamaConfig(**{**tiny_llama().config.to_dict(), "tie_word_embeddings": True}))
+
+
+def unlike_llama() -> PreTrainedModel:
+    model = tiny_llama()
+    model.model.layers[2].mlp.up_proj = torch.nn.Linear(16, 24)
+    return model
+
+
+REFUSED: dict[str, tuple[tuple[Phase, ...], Callable[[], PreTrainedModel], str]] = {
+    "tied": (
+        (Phase("all", 0.5, ALL), Phase("upper", 0.5, (2,), embedding=False)), tied_llama,
+        r"phase upper: the head learns and the embedding does not, but in .* they share model.embed_tokens.weight; "
+        "train both or neither",
+    ),
+    "tied the other way": (
+        (Phase("lower", 1.0, (0,), head=False),), tied_llama, "phase lower: the embedding learns and the head does not",
+    ),
+    "unlike layers": (
+        (Phase("half", 0.5, (0, 1), present=(0, 1)), Phase("all", 0.5, ALL, copies=((2, 1),))), unlike_llama,
+        "phase all: layer 2 is not built as layer 1 is, and cannot take its weights",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_model_does_not_allow_is_refused_before_anything_is_trained(name: str, tmp_path: Path) -> None:
+    phases, make, message = REFUSED[name]
+    seen = Seen()
+    with pytest.raises((TrainError, PlanError), match=message):
+        run(GrowthSchedule("any", DEPTH, phases), tmp_path / "run", seen, make=make)
+    assert not seen.losses
+    assert not (tmp_path / "run" / CONFIG).exists(), "the folder is free for the schedule that is written next"
+
+
+@pytest.mark.parametrize("way", ["is_fsdp_enabled", "is_deepspeed_enabled"])
+def test_sharded_weights_are_refused(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = PlanTrainer.__init__
+
+    def sharded(self: PlanTrainer, *args: Any, **options: Any) -> None:
+        """What the Trainer finds in its arguments, which need a device that shards."""
+        begun(self, *args, **options)
+        setattr(self, way, True)
+
+    monkeypatch.setattr(PlanTrainer, "__init__", sharded)
+    with pytest.raises(TrainError, match="train on one process or with DistributedDataParallel"):
+        run(GrowthSchedule("any", DEPTH, (Phase("all", 1.0, ALL),)), tmp_path)
+
+
+def test_tied_weights_learn_as_one(tmp_path: Path) -> None:
+    both = GrowthSchedule(
+        "both", DEPTH, (Phase("all", 0.5, ALL), Phase("neither", 0.5, (1,), embedding=False, head=False))
+    )
+    seen = Seen()
+    run(both, tmp_path, seen, make=tied_llama, settings=replace(SETTINGS, warmup=0.0))
+    name = "model.embed_tokens.weight"
+    assert not torch.equal(seen.before[0][name], seen.after[5][name])
+    assert torch.equal(seen.before[6][name], seen.after[11][name])
+
+
+def test_a_schedule_of_another_depth_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="the schedule everything is for a model of 3 layers, and this one has 4"):
+        run(EVERYTHING, tmp_path, make=lambda: tiny_llama(4))
+
+
+def test_a_phase_without_a_step_is_refused_with_the_recipe() -> None:
+    few = GrowthSchedule("few", DEPTH, (Phase("short", 0.01, (0,)), Phase("all", 0.99, ALL)))
+    with pytest.raises(PlanError, match=r"phase short: its share of 0\.01 is less than one of 12 steps"):
+        GrowthVariant(few, 12, COST)
+    with pytest.raises(PlanError, match="for a model of 3 layers, and this one has 1"):
+        GrowthVariant(EVERYTHING, 12, ModelCost((1.0,), 0.0, 0.0))
+
+
+def test_a_sampler_beside_a_schedule_is_refused() -> None:
+    growth = GrowthVariant(EVERYTHING, 12, COST)
+    with pytest.raises(TrainError, match=r"the sampler in order, 0\.5 of the layers dropped would too"):
+        Recipe("any", SETTINGS, Drop(0.5), variant=growth)
+
+
+def test_a_recipe_with_a_schedule_is_written_down() -> None:
+    written = recipe_of(EVENTFUL).to_json()
+    assert GrowthSchedule.from_json(written["options"]["schedule"]) == EVENTFUL
+    assert (written["options"]["steps"], written["variant"], written["arm"]) == (STEPS, "growth", "eventful")
+    assert written["options"]["cost"] == {"layers": [3.0, 3.0, 3.0], "embedding": 0.0, "head": 1.0}
+    assert sequential(Options(SETTINGS), DEPTH).to_json()["variant"] == "plain"
+
+
+def test_a_rate_that_is_no_curve_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match="phases multiply a curve over the steps"):
+        run(EVENTFUL, tmp_path, lr_scheduler_type="reduce_lr_on_plateau")

@@ -1,0 +1,218 @@
+"""LAMB's two groups, and its steps against the published algorithm written out in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from layerwise.errors import TrainError
+from layerwise.models import ElcConfig, ElcForMaskedLM
+from layerwise.train.pretrain.lamb import Lamb, is_plain, lamb, parameter_groups
+
+Array = NDArray[np.float64]
+
+
+def small(variant: str) -> ElcForMaskedLM:
+    return ElcForMaskedLM(ElcConfig.of_size("tiny", variant=variant, vocab_size=64, num_hidden_layers=2))
+
+
+MATRICES = {
+    "attention.query_key.weight", "attention.value.weight", "attention.projection.weight", "feed_forward.up.weight",
+    "feed_forward.down.weight",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", ["ltg", "elc", "weighted-output", "denseformer"])
+def test_matrices_decay_and_nothing_else_does(variant: str) -> None:
+    model = small(variant)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    decaying, plain = parameter_groups(model.named_parameters(), 0.4)
+    assert {names[id(parameter)] for parameter in decaying["params"]} == {
+        "head.dense.weight", *(f"encoder.layers.{layer}.{name}" for layer in range(2) for name in MATRICES),
+    }  # fmt: skip
+    assert (decaying["weight_decay"], decaying["trust_ratio"]) == (0.4, True)
+    assert (plain["weight_decay"], plain["trust_ratio"]) == (0.0, False)
+    assert len(decaying["params"]) + len(plain["params"]) == len(names)
+
+
+def test_layer_weights_and_embeddings_are_plain() -> None:
+    names = [name for name, _ in small("elc").named_parameters() if is_plain(name)]
+    assert "encoder.layers.1.layer_weights.scalars" in names
+    assert "encoder.embedding.words.weight" in names
+    assert "encoder.embedding.positions" in names
+    assert "encoder.layers.0.attention.post_norm.weight" in names
+
+
+def test_what_does_not_learn_is_in_no_group() -> None:
+    model = small("elc")
+    model.encoder.layers[0].requires_grad_(False)
+    count = sum(len(group["params"]) for group in parameter_groups(model.named_parameters(), 0.1))
+    assert count == sum(parameter.requires_grad for parameter in model.parameters())
+
+
+SHAPES = {
+    "wide.weight": ((4, 40), 1.0),
+    "square.weight": ((16, 16), 0.02),
+    "heavy.weight": ((32, 8), 25.0),  # a norm of 400
+    "stacked.weight": ((3, 5, 7), 3.0),
+    "nought.weight": ((6, 6), 0.0),
+    "wide.bias": ((40,), 1.0),
+    "norm.weight": ((16,), 30.0),
+    "embedding.words.weight": ((20, 8), 1.0),
+    "layer_weights.scalars": ((4,), 0.0),
+}
+"""Tensors of every kind that the encoder has, with the size of their values."""
+
+RATE, DECAY, EPSILON, BETAS = 0.01, 0.4, 1e-6, (0.9, 0.98)
+
+
+def published(values: Array, gradients: Sequence[Array], *, rates: Sequence[float], plain: bool) -> list[Array]:
+    """Algorithm 2 of You et al. 2020 line by line, with the identity for phi; the values after each step.
+
+    A plain tensor is updated as by Adam (Kingma and Ba 2015, algorithm 1).
+    """
+    first_moment, second_moment = np.zeros_like(values), np.zeros_like(values)
+    found = []
+    for step, (gradient, rate) in enumerate(zip(gradients, rates, strict=True), start=1):
+        first_moment = BETAS[0] * first_moment + (1 - BETAS[0]) * gradient
+        second_moment = BETAS[1] * second_moment + (1 - BETAS[1]) * gradient**2
+        corrected = first_moment / (1 - BETAS[0] ** step), second_moment / (1 - BETAS[1] ** step)
+        ratio = corrected[0] / (np.sqrt(corrected[1]) + EPSILON)
+        if plain:
+            values = values - rate * ratio
+        else:
+            update = ratio + DECAY * values
+            norm, of_update = np.sqrt((values**2).sum()), np.sqrt((update**2).sum())
+            values = values - rate * (norm / of_update if norm > 0 and of_update > 0 else 1.0) * update
+        found.append(values)
+    return found
+
+
+def optimiser(named: Mapping[str, nn.Parameter], **changes: Any) -> Lamb:
+    given = {"learning_rate": RATE, "betas": BETAS, "epsilon": EPSILON, "weight_decay": DECAY}
+    return lamb(named.items(), **{**given, **changes})
+
+
+def drawn(dtype: torch.dtype, steps: int) -> tuple[dict[str, nn.Parameter], dict[str, list[Array]]]:
+    """A parameter of every shape, and its gradients: of sizes far apart, with rows that get none."""
+    random = np.random.default_rng(0)
+    named, gradients = {}, {}
+    for name, (shape, size) in SHAPES.items():
+        named[name] = nn.Parameter(torch.from_numpy(size * random.standard_normal(shape)).to(dtype))
+        scales = 10.0 ** random.uniform(-5, 2, steps)
+        gradients[name] = [scale * random.standard_normal(shape) for scale in scales]
+        for gradient in gradients[name]:
+            gradient[0] = 0.0
+    return named, gradients
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_every_update_is_the_published_one(dtype: torch.dtype) -> None:
+    """Against plain numpy in double precision, within the roundings of an update and of the values it is added to."""
+    rounding = torch.finfo(dtype).eps
+    steps = 12
+    named, gradients = drawn(dtype, steps)
+    rates = [RATE * (step + 1) / steps for step in range(steps)]
+    own = optimiser(named)
+    start = {name: parameter.detach().double().numpy().copy() for name, parameter in named.items()}
+    expected = {name: published(start[name], gradients[name], rates=rates, plain=is_plain(name)) for name in SHAPES}
+    for step, rate in enumerate(rates):
+        for group in own.param_groups:
+            group["lr"] = rate
+        for name, parameter in named.items():
+            parameter.grad = torch.from_numpy(gradients[name][step]).to(dtype)
+        own.step()
+        for name, parameter in named.items():
+            before = expected[name][step - 1] if step else start[name]
+            wanted = expected[name][step] - before
+            missed = parameter.detach().double().numpy() - expected[name][step]
+            allowed = rounding * (40 * np.linalg.norm(wanted) + (step + 1) * np.linalg.norm(before))
+            assert np.linalg.norm(missed) <= allowed, (name, step)
+            assert np.linalg.norm(missed) < 0.01 * np.linalg.norm(wanted), (name, step)
+
+
+def test_a_matrix_moves_by_the_rate_times_its_norm() -> None:
+    """However large the matrix, and from the first step on, where uncorrected moments would be too small."""
+    learned = nn.Parameter(torch.full((4, 4), 25.0, dtype=torch.float64))  # norm 100
+    own = optimiser({"weight": learned}, weight_decay=0.0)
+    learned.grad = torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    own.step()
+    assert (25.0 - learned.detach()).norm().item() == pytest.approx(RATE * 100, rel=1e-12)
+
+
+def test_tensors_without_a_gradient_wait() -> None:
+    """Their steps, moments and decay begin with their first gradient."""
+    named, gradients = drawn(torch.float64, 3)
+    late = "wide.weight"
+    start = named[late].detach().clone()
+    own = optimiser(named)
+    for step in range(3):
+        for name, parameter in named.items():
+            parameter.grad = None if name == late and step < 2 else torch.from_numpy(gradients[name][step])
+        own.step()
+    (expected,) = published(start.numpy(), gradients[late][2:], rates=[RATE], plain=False)
+    np.testing.assert_allclose(named[late].detach().numpy(), expected, rtol=1e-12)
+
+
+def test_from_its_saved_state_it_goes_on_to_the_bit(tmp_path: Path) -> None:
+    steps, stop = 6, 3
+    whole, gradients = drawn(torch.float32, steps)
+    parted, _ = drawn(torch.float32, steps)
+
+    def go(named: Mapping[str, nn.Parameter], own: Lamb, part: range) -> None:
+        for step in part:
+            for name, parameter in named.items():
+                parameter.grad = torch.from_numpy(gradients[name][step]).float()
+            own.step()
+
+    go(whole, optimiser(whole), range(steps))
+    first = optimiser(parted)
+    go(parted, first, range(stop))
+    torch.save(first.state_dict(), tmp_path / "optimizer.pt")
+    second = optimiser(parted, learning_rate=7.0)  # the saved rate counts
+    second.load_state_dict(torch.load(tmp_path / "optimizer.pt", weights_only=True))
+    go(parted, second, range(stop, steps))
+    assert all(torch.equal(parted[name], whole[name]) for name in SHAPES)
+
+
+def test_a_closure_is_run_with_gradients_and_its_loss_returned() -> None:
+    learned = nn.Parameter(torch.ones(2, 2))
+    own = optimiser({"weight": learned})
+
+    def loss() -> torch.Tensor:
+        own.zero_grad()
+        found = (learned**2).sum()
+        found.backward()
+        return found.detach()
+
+    assert float(own.step(loss)) == 4.0
+    assert float(learned[0, 0].detach()) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"learning_rate": -1e-3}, "learning rate is -0.001; write a number from 0 on"),
+        ({"learning_rate": float("nan")}, "learning rate is nan"),
+        ({"epsilon": -1e-6}, "epsilon is -1e-06"),
+        ({"weight_decay": -0.1}, "weight decay is -0.1"),
+        ({"betas": (0.9, 1.0)}, r"betas are \(0.9, 1.0\); write two numbers from 0 to below 1"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(TrainError, match=said):
+        optimiser({"weight": nn.Parameter(torch.ones(2, 2))}, **changes)
+
+
+def test_a_sparse_gradient_is_refused() -> None:
+    table = nn.Embedding(5, 3, sparse=True)
+    table(torch.tensor([1, 2])).sum().backward()
+    with pytest.raises(TrainError, match=r"sparse gradient of shape \(5, 3\).*sparse=False"):
+        optimiser({"weight": table.weight}).step()

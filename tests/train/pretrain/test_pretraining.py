@@ -1,0 +1,376 @@
+"""Pretraining from beginning to end: recipes, the switch, stops and kills, what is left, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from layerwise.data.text.documents import Document
+from layerwise.data.text.segments import PretrainingText, cut, pretraining_text
+from layerwise.data.text.wordpiece import train_wordpiece
+from layerwise.errors import ModelError, TrainError
+from layerwise.experiments.pretraining.rows import arm_means, pretrained_rows
+from layerwise.experiments.training_runs import training_rows
+from layerwise.models.elc.configuration import SIZES
+from layerwise.results.training_record import FILE, MODEL, TrainingRecord
+from layerwise.train import finite
+from layerwise.train.checkpoint_dir import CONFIG
+from layerwise.train.pretrain import trainer
+from layerwise.train.pretrain.recipe import PRESETS, PretrainingRecipe, new_model, pretraining_recipe
+from layerwise.train.pretrain.time_budget import steps_that_fit
+from layerwise.train.pretrain.trainer import pretrain
+from rounding import unit
+from threads import threaded
+from train.pupils import rooted
+
+QUIET: dict[str, Any] = {"use_cpu": True}
+WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
+TOKENIZER = train_wordpiece(WORDS * 10, vocabulary=280)
+STEPS = 6
+
+
+def documents(first: int, count: int) -> list[Document]:
+    return [
+        Document(str(n), " ".join(WORDS[(n + k) % 4] for k in range(6 + n % 3))) for n in range(first, first + count)
+    ]
+
+
+TEXT = pretraining_text(
+    TOKENIZER, "words", {"train": documents(0, 16), "validation": documents(16, 3), "test": documents(19, 8)}
+)
+RECIPE = pretraining_recipe(
+    "tiny",
+    steps=STEPS,
+    batch_size=8,
+    lengths=(16, 48),
+    short=0.67,
+    evals=3,
+    learning_rate=5e-3,
+    dropout=0.1,
+    vocabulary=None,
+)
+
+
+class Stopped(Exception):
+    """The machine was switched off."""
+
+
+_stop_at: int | None = None
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, tuple[int, ...]]]:
+    """The loss and the shape of every training pass; raises `Stopped` before the step that `_stop_at` names."""
+    found: list[tuple[float, tuple[int, ...]]] = []
+
+    class Noted(trainer.PretrainingTrainer):
+        def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
+            if self.state.global_step == _stop_at:
+                raise Stopped
+            loss = super().training_step(model, inputs, *args, **kwargs)
+            found.append((loss.item(), tuple(inputs["input_ids"].shape)))
+            return loss
+
+    monkeypatch.setattr(trainer, "PretrainingTrainer", Noted)
+    return found
+
+
+def run(
+    folder: Path, recipe: PretrainingRecipe = RECIPE, text: PretrainingText = TEXT, seed: int = 0
+) -> TrainingRecord:
+    return pretrain(TOKENIZER, text, recipe, seed, folder, arguments=QUIET)
+
+
+# Recipes
+
+
+def test_the_published_sizes_have_the_published_settings() -> None:
+    small, base = PRESETS["small"], PRESETS["base"]
+    assert (small.steps, small.learning_rate, small.weight_decay) == (31_250, 5e-3, 0.4)
+    assert (base.steps, base.batch_size, base.learning_rate, base.weight_decay) == (15_625, 32_768, 1e-2, 0.1)
+    for each in (small, base):
+        assert (each.betas, each.epsilon, each.max_grad_norm, each.floor) == ((0.9, 0.98), 1e-6, 2.0, 0.1)
+        assert (each.lengths, each.short, each.warmup, each.dropout) == ((128, 512), 0.9, 0.016, 0.1)
+        assert (each.mask_probability, each.stop) == (0.15, 1 / 3)
+    assert set(PRESETS) == set(SIZES)
+    assert {name: preset.size for name, preset in PRESETS.items()} == {name: name for name in SIZES}
+
+
+def test_unknown_names_are_refused_with_the_near_ones() -> None:
+    with pytest.raises(TrainError, match="did you mean small"):
+        pretraining_recipe("smal")
+    with pytest.raises(ModelError, match="denseformer"):
+        pretraining_recipe("tiny", "densformer")
+    with pytest.raises(TrainError, match="did you mean biased"):
+        pretraining_recipe("tiny", initialisation="biazed")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"steps": 0}, "steps is 0"), ({"batch_size": 6}, "no whole quarter"), ({"seconds": -1.0}, "above 0")],
+)
+def test_settings_that_mean_nothing_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(TrainError, match=said):
+        pretraining_recipe("tiny", **changes)
+
+
+# One training
+
+
+def test_both_phases_are_one_training(passes: list[Any], tmp_path: Path) -> None:
+    done = run(tmp_path)
+    assert [shape[0] for _, shape in passes] == [8, 8, 8, 8, 2, 2]
+    assert all(shape[1] <= 16 for _, shape in passes[:4])
+    assert all(16 < shape[1] <= 48 for _, shape in passes[4:])
+    assert (done.steps, done.best_step, done.examples) == (STEPS, STEPS, 4 * 8 + 2 * 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
+
+
+def test_the_model_is_an_ordinary_one(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / MODEL)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / MODEL)
+    assert model.config.pad_token_id == tokenizer.pad_token_id
+    assert model.num_parameters() == done.figures["parameters"]
+    logits = model(**tokenizer("The [MASK] ran.", return_tensors="pt")).logits
+    assert logits.shape[-1] == len(tokenizer)
+    assert TrainingRecord.read(tmp_path / MODEL) == done
+
+
+def test_rows_tell_what_it_took(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    rows = {(row.task, row.metric): row.value for row in training_rows({"elc/0": done})}
+    assert rows["all", "steps"] == STEPS
+    assert 0 < rows["all", "tokens"] <= 4 * 8 * 16 + 2 * 2 * 48
+    assert rows["all", "step_seconds"] > 0
+    assert rows["all", "peak_bytes"] > 1e7
+    assert {metric for task, metric in rows if task == "step 6"} == {"train_loss", "validation_loss"}
+
+
+def test_held_out_rows_and_layer_weights(tmp_path: Path) -> None:
+    run(tmp_path)
+    found = pretrained_rows("elc/0", tmp_path / MODEL, TEXT.test, RECIPE)
+    nll = next(row for row in found if row.measure == "masked_lm")
+    assert nll.low is not None
+    assert nll.high is not None
+    assert nll.low < nll.value < nll.high
+    assert (nll.task, nll.metric, nll.documents) == ("test", "nll", 8)
+    readers: dict[str, list[float]] = {}
+    for row in found:
+        if row.measure == "alpha":
+            readers.setdefault(row.task, []).append(row.value)
+    assert {reader: len(weights) for reader, weights in readers.items()} == {str(n): n + 1 for n in range(6)}
+    assert all(sum(weights) == pytest.approx(1, abs=1e-5) for weights in readers.values())
+    (arm,) = arm_means(found)
+    assert (arm.subject, arm.value, arm.low) == ("elc", nll.value, nll.low)
+    second = replace(nll, subject="elc/1", value=nll.value + 0.2)
+    (arm,) = arm_means([nll, second])
+    assert arm.value == pytest.approx(nll.value + 0.1)
+    assert arm.low is not None
+    assert arm.low < nll.value
+
+
+@pytest.mark.slow
+def test_a_training_learns(tmp_path: Path) -> None:
+    longer = replace(RECIPE, steps=60, learning_rate=1e-2, warmup=0.1, evals=2, lengths=(16, 16))
+    done = run(tmp_path, longer)
+    losses = [moment.loss for moment in done.history if moment.kind == "train"]
+    assert losses[-1] < losses[0] - 1
+
+
+def test_in_half_precision_passes_are_near_and_weights_are_kept_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Steps are not compared: the optimiser's first one is as long for a gradient that is all rounding as for another.
+    # Every pass is, with the same weights in whole precision.
+    found: list[tuple[float, float, float]] = []
+
+    class Noted(trainer.PretrainingTrainer):
+        def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
+            with torch.random.fork_rng(), torch.no_grad():
+                whole = type(model)(model.config).train()
+                whole.load_state_dict(model.state_dict())
+                expected = whole(**inputs)
+            loss = super().training_step(model, inputs, *args, **kwargs)
+            size = expected.logits.double().square().mean().sqrt().item() / math.sqrt(len(expected.logits))
+            found.append((loss.item(), expected.loss.item(), size))
+            return loss
+
+    monkeypatch.setattr(trainer, "PretrainingTrainer", Noted)
+    run(tmp_path, replace(RECIPE, dropout=0.0, steps=3, evals=1, precision="bfloat16"))
+    # A product rounds both operands and its result: errors of variance unit**2 / 3 each, unit**2 together. A layer has
+    # seven products in a row (query and key, value, scores, mean, projection, up, down) and the head two; each reads
+    # states that were normalised, so the variances add up. The loss of a token is the difference of its logit and a
+    # mean of logits, twice the variance, and the mean over tokens divides it by their number. Four deviations.
+    products = 7 * 6 + 2
+    deviation = unit(torch.bfloat16) * math.sqrt(2 * products)
+    assert len(found) == 3
+    for half, whole, size in found:
+        assert half != whole
+        assert abs(half - whole) < 4 * deviation * size, (half, whole, size)
+    weights = load_file(tmp_path / MODEL / "model.safetensors")
+    assert {weight.dtype for weight in weights.values()} == {torch.float32}
+
+
+# Stops
+
+
+@pytest.mark.parametrize("stop", [3, pytest.param(5, marks=pytest.mark.slow)])
+def test_a_resumed_training_has_the_losses_of_one_without_a_stop(
+    stop: int, passes: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Checkpoints at steps 2 and 4: one in each phase.
+    recipe = replace(RECIPE, gradient_accumulation_steps=2)
+    straight = run(tmp_path / "straight", recipe)
+    whole, passes[:] = passes[:], []
+    assert len(whole) == 2 * STEPS
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "_stop_at", stop)
+        with pytest.raises(Stopped):
+            run(tmp_path / "stopped", recipe)
+    passes.clear()
+    resumed = run(tmp_path / "stopped", recipe)
+    assert passes == whole[2 * (stop - 1) :]
+    one, other = (load_file(tmp_path / name / MODEL / "model.safetensors") for name in ("straight", "stopped"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert [moment.loss for moment in resumed.history] == [moment.loss for moment in straight.history]
+    assert resumed.figures["tokens"] == straight.figures["tokens"]
+
+
+def test_a_finished_training_is_left_alone(passes: list[Any], tmp_path: Path) -> None:
+    done = run(tmp_path)
+    passes.clear()
+    assert run(tmp_path) == done
+    assert passes == []
+
+
+@pytest.mark.parametrize("what", ["seed", "recipe", "data"])
+def test_a_folder_of_another_training_is_refused(what: str, passes: list[Any], tmp_path: Path) -> None:
+    asked = {"base": "", "data": TEXT.digest, "recipe": RECIPE.to_json(), "seed": 0}
+    (tmp_path / CONFIG).write_text(json.dumps({**asked, "base": trainer._origin(RECIPE, TOKENIZER)}))
+    others: dict[str, Any] = {
+        "seed": {"seed": 1}, "recipe": {"recipe": replace(RECIPE, learning_rate=1.0)},
+        "data": {"text": replace(TEXT, digest="another")},
+    }  # fmt: skip
+    said = {
+        "seed": "its seed is 0, and 1 was asked for", "data": "it learns from other examples",
+        "recipe": f"its learning_rate is {RECIPE.learning_rate}, and 1.0 was asked for",
+    }  # fmt: skip
+    with pytest.raises(TrainError, match=f"holds another training: {said[what]}; "):
+        run(tmp_path, **others[what])
+    assert passes == []
+
+
+def test_a_training_of_another_optimiser_is_refused(passes: list[Any], tmp_path: Path) -> None:
+    """Earlier ones were made by a LAMB with bounded weight norms and one uncorrected moment, and did not name it."""
+    run(tmp_path)
+    file = tmp_path / MODEL / FILE
+    pedigree = json.loads(file.read_text())
+    del pedigree["recipe"]["optimizer"]
+    file.write_text(json.dumps(pedigree))
+    with pytest.raises(TrainError, match="holds another training: its optimizer"):
+        run(tmp_path)
+
+
+def test_a_loss_that_is_not_finite_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Any, *args: Any, **kwargs: Any) -> Tensor:
+        return torch.tensor(float("nan"))
+
+    monkeypatch.setattr(finite.Trainer, "training_step", broken)
+    with pytest.raises(TrainError, match="the loss of step 1 is nan"):
+        run(tmp_path)
+
+
+def test_a_gradient_that_is_not_finite_stops_it_before_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[nn.Module] = []
+
+    def planted(*args: Any) -> nn.Module:
+        made.append(rooted(new_model(*args)))
+        return made[0]
+
+    monkeypatch.setattr(trainer, "new_model", planted)
+    with pytest.raises(TrainError, match="the loss of step 1 is finite and its gradient is nan; nothing of it reached"):
+        run(tmp_path)
+    assert all(weight.isfinite().all() for weight in made[0].parameters())
+
+
+def test_a_text_smaller_than_a_batch_is_refused_before_the_folder_is_claimed(tmp_path: Path) -> None:
+    long = len(cut(TEXT.train, 48))
+    with pytest.raises(TrainError, match=rf"{long} segment\(s\) of up to 48 tokens, fewer than one batch of 64"):
+        run(tmp_path / "new", replace(RECIPE, batch_size=256, lengths=(3, 48)))
+    assert not (tmp_path / "new").exists()
+
+
+# Seconds in place of steps
+
+
+def test_steps_that_fit() -> None:
+    assert steps_that_fit(10.0, [(0.9, 1.0), (0.1, 11.0)]) == 5
+    assert steps_that_fit(0.1, [(1.0, 1.0)]) == 1
+
+
+def test_a_training_of_seconds_keeps_its_number_of_steps(
+    passes: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed = replace(RECIPE, seconds=6.0)
+    monkeypatch.setattr(trainer, "seconds_a_step", lambda *args, **kwargs: 1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "_stop_at", 5)
+        with pytest.raises(Stopped):
+            run(tmp_path, timed)
+    monkeypatch.setattr(trainer, "seconds_a_step", lambda *args, **kwargs: 0.1)
+    assert run(tmp_path, timed).steps == 6
+
+
+def test_a_step_is_really_timed(tmp_path: Path) -> None:
+    done = run(tmp_path, replace(RECIPE, seconds=0.01))
+    assert done.steps == 1
+
+
+# Kills
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from threads import use_threads
+use_threads()
+from train.pretrain.test_pretraining import RECIPE, run
+from dataclasses import replace
+run(Path({folder!r}), replace(RECIPE, steps=60, evals=20))
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_training_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    recipe = replace(RECIPE, steps=60, evals=20)
+    run(tmp_path / "straight", recipe)
+    folder = tmp_path / "killed"
+    script = KILLED.format(tests=str(Path(__file__).parents[2]), folder=str(folder))
+    process = subprocess.Popen([sys.executable, "-c", script], env=threaded())
+    limit = time.monotonic() + 300
+    while not list(folder.glob("checkpoint-*/trainer_state.json")):
+        assert process.poll() is None
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (folder / MODEL / FILE).exists()
+    run(folder, recipe)
+    one, other = (load_file(place / MODEL / "model.safetensors") for place in (tmp_path / "straight", folder))
+    assert all(torch.equal(one[name], other[name]) for name in one)

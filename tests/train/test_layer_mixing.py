@@ -1,0 +1,389 @@
+"""Layer weights on models that have none: the formula, exact where it must be, learned, saved, and sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedModel,
+    set_seed,
+)
+
+from layerwise.errors import PlanError, TrainError, UnsupportedModel
+from layerwise.plan import Edge, LayerWeights, Plan
+from layerwise.plan.samplers import Drop, Fixed, SeededSampler
+from layerwise.stack import Stack, load
+from layerwise.train import layer_mixing
+from layerwise.train.layer_mixing import LayerMixing
+from layerwise.train.load_trained import open_trained, saved_edges
+from layerwise.train.methods import Options, recipe
+from layerwise.train.methods.layer_weights import LayerMixingOptions
+from layerwise.train.recipe import Settings
+from layerwise.train.trainer import PlanTrainer
+from layerwise.train.training import Base, train
+from rounding import unit
+from train.pupils import VOCABULARY, WIDTH, arguments, tiny_digits, tiny_llama, tiny_text, tiny_vit
+
+SOFTMAX, FREE = LayerMixingOptions("softmax"), LayerMixingOptions("free")
+KINDS = pytest.mark.parametrize("options", [SOFTMAX, FREE], ids=["softmax", "free"])
+
+
+def tiny_gpt2() -> GPT2LMHeadModel:
+    torch.manual_seed(0)
+    sizes = {"n_embd": WIDTH, "n_layer": 3, "n_head": 2, "n_positions": 32, "vocab_size": VOCABULARY}
+    return GPT2LMHeadModel(GPT2Config(**sizes, initializer_range=0.2, use_cache=False)).eval()
+
+
+def tiny_bert() -> BertForMaskedLM:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=3, num_attention_heads=2, intermediate_size=24,
+        max_position_embeddings=32, initializer_range=0.2,
+    )  # fmt: skip
+    return BertForMaskedLM(config).eval()
+
+
+MAKERS: tuple[Callable[[], PreTrainedModel], ...] = (tiny_llama, tiny_gpt2, tiny_bert, tiny_vit)
+MODELS = pytest.mark.parametrize("make", MAKERS, ids=["llama", "gpt2", "bert", "vit"])
+
+
+def inputs_of(model: PreTrainedModel) -> dict[str, Tensor]:
+    chance = torch.Generator().manual_seed(3)
+    if model.main_input_name == "pixel_values":
+        return {"pixel_values": torch.randn(2, 1, 8, 8, generator=chance, dtype=torch.float64).to(model.dtype)}
+    return {"input_ids": torch.randint(3, VOCABULARY, (2, 7), generator=chance)}
+
+
+def drawn(stack: Stack, options: LayerMixingOptions, seed: int = 5) -> LayerMixing:
+    """A wiring with weights drawn at random; layer 0 reads the embedding alone."""
+    found = layer_mixing.attach(stack, options)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        found.raw.copy_(torch.randn_like(found.raw))
+        found.raw[0, 0] = 1.0
+    return found
+
+
+def blocks_by_hand(stack: Stack, inputs: dict[str, Tensor]) -> tuple[Tensor, Callable[[int, Tensor], Tensor], Any]:
+    """The embedding, each block as a plain function, and the head: captured before anything is attached."""
+    captured = stack.capture(**inputs)
+    plain = [type(stack.block(layer)).forward for layer in range(stack.depth)]
+
+    def block(layer: int, state: Tensor) -> Tensor:
+        call = captured.calls[layer]
+        found = plain[layer](stack.block(layer), state, *call.args[1:], **call.kwargs)
+        state = found[0] if isinstance(found, tuple) else found
+        assert isinstance(state, Tensor)
+        return state
+
+    return captured.state, block, lambda state: stack.finish(state, captured.inputs)
+
+
+def by_hand(
+    alpha: list[list[float]],
+    order: tuple[int, ...],
+    free: bool,
+    embedding: Tensor,
+    block: Callable[[int, Tensor], Tensor],
+) -> Tensor:
+    """The state that `order` arrives at: the formula, with what is missing spread or inherited."""
+    states = {0: embedding}
+    depth = len(alpha[0]) - 1
+
+    def read(reader: int) -> Tensor:
+        row = dict(enumerate(alpha[reader][: reader + 1]))
+        present = {source: row[source] for source in sorted(states) if source <= reader}
+        if free:
+            for source in set(row) - set(present):
+                present[max(known for known in present if known < source)] += row[source]
+        else:
+            present = {source: weight / sum(present.values()) for source, weight in present.items()}
+        return sum(weight * states[source] for source, weight in present.items())  # type: ignore[return-value]
+
+    state = embedding
+    for layer in order:
+        state = block(layer, embedding if layer == 0 else read(layer))
+        states[layer + 1] = state
+    return read(depth) if free else state
+
+
+def logits_of(model: Any, inputs: dict[str, Tensor]) -> Tensor:
+    logits = model(**inputs).logits
+    assert isinstance(logits, Tensor)
+    return logits
+
+
+@MODELS
+@torch.no_grad()
+def test_the_identity_is_the_plain_model(make: Callable[[], PreTrainedModel]) -> None:
+    model = make()
+    inputs = inputs_of(model)
+    plain = logits_of(model, inputs)
+    stack = load(model)
+    with stack.under(Plan.parse("0 2")):
+        skipped = logits_of(model, inputs)
+    layer_mixing.attach(stack, FREE)
+    torch.testing.assert_close(logits_of(model, inputs), plain, rtol=0, atol=0)
+    with stack.under(Plan.parse("0 2")):
+        torch.testing.assert_close(logits_of(model, inputs), skipped, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "twins"])
+@pytest.mark.parametrize("text", ["0-2", "0 2", "1 2", "2", "2 0 1", "0 1 1 2"])
+@KINDS
+@MODELS
+@torch.no_grad()
+def test_every_layer_reads_the_formula_under_every_plan(
+    make: Callable[[], PreTrainedModel], options: LayerMixingOptions, text: str, single_pass: bool
+) -> None:
+    model = make()
+    stack, inputs = load(model), inputs_of(model)
+    embedding, block, finish = blocks_by_hand(stack, inputs)
+    order = Plan.parse(text).order()
+    torch.manual_seed(5)
+    rows = torch.eye(4)[: 3 + (options.kind == "free")]
+    raw = torch.randn_like(rows)
+    alpha = (raw if options.kind == "free" else raw.exp()).tril()
+    if options.kind == "softmax":
+        alpha = alpha / alpha.sum(1, keepdim=True)
+    expected = finish(by_hand(alpha.tolist(), order, options.kind == "free", embedding, block)).logits
+    found = layer_mixing.attach(stack, options)
+    found.raw.copy_(raw)
+    with stack.under(Plan.of(order), single_pass=single_pass):
+        torch.testing.assert_close(logits_of(model, inputs), expected, rtol=1e-4, atol=1e-5)
+
+
+@KINDS
+@MODELS
+def test_the_gradient_of_alpha_is_the_central_difference(
+    make: Callable[[], PreTrainedModel], options: LayerMixingOptions
+) -> None:
+    model = make().double()
+    stack, inputs = load(model), inputs_of(model)
+    found = drawn(stack, options)
+
+    def loss() -> Tensor:
+        logits = logits_of(model, inputs)
+        return cross_entropy(logits.flatten(0, -2), torch.arange(logits.flatten(0, -2).shape[0]) % logits.shape[-1])
+
+    torch.autograd.backward(loss())
+    assert found.raw.grad is not None
+    # The norms of a Llama compute in float32 whatever its weights are, so that its differences are noisy.
+    reach, near = (1e-3, 5e-2) if make is tiny_llama else (1e-6, 1e-5)
+    for reader in range(1, len(found.raw)):
+        for source in range(stack.depth + 1):
+            values = []
+            for step in (reach, -reach):
+                with torch.no_grad():
+                    found.raw[reader, source] += step
+                    values.append(loss().item())
+                    found.raw[reader, source] -= step
+            difference = (values[0] - values[1]) / (2 * reach)
+            assert found.raw.grad[reader, source].item() == pytest.approx(difference, rel=near, abs=near * 1e-3)
+    reads = found.raw.grad[1:].abs() > 0
+    assert torch.equal(reads, torch.ones_like(reads).tril(diagonal=1))
+
+
+def test_a_softmax_begins_with_the_previous_layer_and_zero_with_the_mean() -> None:
+    biased = LayerMixing(12, SOFTMAX).layer_weights().detach()
+    assert [round(float(biased[n, n]), 2) for n in range(12)] == [
+        1.0, 0.73, 0.58, 0.48, 0.40, 0.35, 0.31, 0.28, 0.25, 0.23, 0.21, 0.20,
+    ]  # fmt: skip
+    mean = LayerMixing(4, LayerMixingOptions("softmax", "zero")).layer_weights()
+    # A softmax over n equal scores: an exponential is right to two units of rounding, and so is their mean; adding up
+    # n of them takes n - 1 units, the quotient one, and that of the expected share one.
+    expected = torch.ones(4, 5).tril() / torch.arange(1, 5)[:, None]
+    torch.testing.assert_close(mean, expected, rtol=(2 + 2 + 3 + 1 + 1) * unit(torch.float32), atol=0)
+    with pytest.raises(TrainError, match="free layer weights of 0 pass nothing on"):
+        LayerMixingOptions("free", "zero")
+
+
+def test_there_are_as_many_edges_as_published() -> None:
+    depth = 12
+    softmax = LayerMixing(depth, SOFTMAX)
+    assert len(softmax.edges()) == depth * (depth + 1) // 2 == 78
+    dense = LayerMixing(depth, FREE).kept.sum()
+    assert int(dense) - 1 == depth * (depth + 3) // 2  # layer 0 reads the embedding, which is not learned
+
+
+# -- training ---------------------------------------------------------------------------------------------------------
+
+
+def trainer_of(stack: Stack, found: LayerMixing, folder: Path, sampler: Any = None, **options: Any) -> PlanTrainer:
+    vision = stack.model.main_input_name == "pixel_values"
+    splits = tiny_digits() if vision else tiny_text()
+    set_seed(0)
+    return PlanTrainer(
+        stack=stack, draws=SeededSampler(sampler or Fixed(), stack.depth, 0),
+        validation=SeededSampler(Fixed(), stack.depth, 0),
+        added=found, args=arguments(folder, **options), data_collator=splits.collate, train_dataset=splits.train,
+    )  # fmt: skip
+
+
+@KINDS
+@pytest.mark.parametrize("make", [tiny_vit, tiny_llama], ids=["vit", "llama"])
+def test_three_steps_move_alpha_and_keep_it_a_wiring(
+    make: Callable[[], PreTrainedModel], options: LayerMixingOptions, tmp_path: Path
+) -> None:
+    stack = load(make())
+    found = layer_mixing.attach(stack, options)
+    before = found.layer_weights().detach().clone()
+    trainer_of(stack, found, tmp_path, max_steps=3, learning_rate=1e-3).train()
+    after = found.layer_weights().detach()
+    moved = (after - before).abs()
+    assert (moved[1:][torch.ones_like(moved[1:]).tril(diagonal=1).bool()] > 1e-4).all()
+    assert not moved[0].any()
+    if options.kind == "softmax":
+        torch.testing.assert_close(after.sum(1), torch.ones(len(after)))
+
+
+def test_layer_weights_learn_at_their_own_rate_and_do_not_decay(tmp_path: Path) -> None:
+    stack = load(tiny_vit())
+    found = layer_mixing.attach(stack, LayerMixingOptions("free", rate=7.0))
+    trainer = trainer_of(stack, found, tmp_path, learning_rate=1e-3, weight_decay=0.5)
+    groups = trainer.create_optimizer().param_groups
+    mine = [group for group in groups if any(each is found.raw for each in group["params"])]
+    assert [(len(group["params"]), group["lr"], group["weight_decay"]) for group in mine] == [(1, 7e-3, 0.0)]
+    every = [id(each) for group in groups for each in group["params"]]
+    assert sorted(every) == sorted(id(each) for each in stack.model.parameters())
+    assert {group["weight_decay"] for group in groups} == {0.0, 0.5}
+    assert len(trainer.create_optimizer().param_groups) == len(groups)
+
+
+@KINDS
+def test_layers_may_be_left_out_while_it_learns(options: LayerMixingOptions, tmp_path: Path) -> None:
+    stack = load(tiny_vit())
+    found = layer_mixing.attach(stack, options)
+    trainer_of(stack, found, tmp_path, sampler=Drop(0.5), max_steps=8).train()
+    assert torch.isfinite(found.raw).all()
+
+
+@pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "not reentrant"])
+@pytest.mark.parametrize("make", [tiny_vit, tiny_llama], ids=["vit", "llama"])
+def test_recomputed_passes_learn_the_same(make: Callable[[], PreTrainedModel], reentrant: bool, tmp_path: Path) -> None:
+    results = []
+    for checkpointing in (False, True):
+        stack = load(make())
+        found = drawn(stack, FREE)
+        more = {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": reentrant}}
+        trainer_of(stack, found, tmp_path, max_steps=3, **(more if checkpointing else {})).train()
+        results.append([tensor.detach().clone() for tensor in stack.model.parameters()])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["wiring-softmax", "wiring-identity"])
+def test_a_trained_wiring_is_saved_and_opened_again(method: str, tmp_path: Path) -> None:
+    settings = Settings(epochs=1, batch_size=8, evals=1, learning_rate=1e-2)
+    chosen = recipe(method, Options(settings), 3)
+    train(Base(lambda: load(tiny_vit()), "weights"), tiny_digits(), chosen, 0, tmp_path, arguments={"use_cpu": True})
+    model = tmp_path / "model"
+    opened = open_trained(model)
+    assert opened.wiring is not None
+    assert layer_mixing.of(opened.stack.model) is opened.wiring
+    assert (opened.wiring.raw != LayerMixing(3, chosen.variant).raw).any()
+    assert saved_edges(model) == opened.wiring.edges()
+    with pytest.raises(UnsupportedModel, match="learned weights of what each layer reads"):
+        load(model)
+    again = open_trained(model)
+    pixels = inputs_of(opened.stack.model)
+    with torch.no_grad():
+        assert torch.equal(logits_of(opened.stack.model, pixels), logits_of(again.stack.model, pixels))
+
+
+# -- frozen -----------------------------------------------------------------------------------------------------------
+
+
+@KINDS
+@torch.no_grad()
+def test_edges_that_are_cut_stay_cut_and_compute_what_they_say(options: LayerMixingOptions, tmp_path: Path) -> None:
+    model = tiny_vit()
+    stack, inputs = load(model), inputs_of(model)
+    embedding, block, finish = blocks_by_hand(stack, inputs)
+    found = drawn(stack, options)
+    free = options.kind == "free"
+    cut = found.edges().without(Edge(2, 0), Edge(1, 1), renormalise=not free)
+    found.set_edges(cut)
+    torch.testing.assert_close(found.layer_weights(), torch.tensor(cut.matrix()))
+    expected = finish(by_hand([list(row) for row in cut.matrix()], (0, 1, 2), free, embedding, block)).logits
+    torch.testing.assert_close(logits_of(model, inputs), expected, rtol=1e-4, atol=1e-5)
+    with torch.enable_grad():
+        trainer_of(stack, found, tmp_path, max_steps=3).train()
+    assert set(found.edges()) == set(cut)
+    assert found.edges() != cut
+
+
+@torch.no_grad()
+def test_a_state_is_let_go_after_its_last_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = load(tiny_vit(depth=5))
+    found = layer_mixing.attach(stack, SOFTMAX)
+    sparse = LayerWeights.of([[1, 0], [0.5, 0.5], [0, 0.5, 0.5], [0, 0, 0.5, 0.5], [0, 0, 0, 0, 1]], depth=5)
+    inputs = inputs_of(stack.model)
+    lengths: list[int] = []
+    read = LayerMixing.read
+
+    def noted(self: LayerMixing, alpha: Tensor, reader: int, record: Any) -> Tensor:
+        lengths.append(len(record.states))
+        return read(self, alpha, reader, record)
+
+    monkeypatch.setattr(LayerMixing, "read", noted)
+    logits_of(stack.model, inputs)
+    assert lengths == [1, 2, 3, 4, 5]
+    found.set_edges(sparse)
+    lengths.clear()
+    dropped = logits_of(stack.model, inputs)
+    assert max(lengths) == sparse.live_states() == 2
+    with torch.enable_grad():
+        torch.testing.assert_close(logits_of(stack.model, inputs).detach(), dropped)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    softmax, free = LayerMixing(3, SOFTMAX), LayerMixing(3, FREE)
+    with pytest.raises(PlanError, match="4 readers does not fit a model of 3 layers and 3 readers"):
+        softmax.set_edges(free.edges())
+    with pytest.raises(PlanError, match="does not fit a model of 3 layers"):
+        free.set_edges(LayerWeights.identity(4))
+    unscaled = softmax.edges().without(Edge(2, 0), renormalise=False)
+    with pytest.raises(PlanError, match="positive and sum to 1"):
+        softmax.set_edges(unscaled)
+
+
+@torch.no_grad()
+def test_what_a_record_cannot_follow_is_refused() -> None:
+    model = tiny_llama()
+    stack, inputs = load(model), inputs_of(model)
+    stack.branches()
+    layer_mixing.attach(stack, SOFTMAX)
+    for text in ("0 (1|2)", "0 1.mlp 2"):
+        with stack.under(Plan.parse(text)), pytest.raises(TrainError, match="read whole layers"):
+            model(**inputs)
+    with pytest.raises(TrainError, match=r"not step by step"):
+        stack.run(Plan.parse("0-2"), stack.capture(**inputs))
+    other = load(tiny_llama(seed=1))
+    union = Stack.with_sources({"a": other, "b": stack})
+    with union.under(Plan.parse("a:0 b:1 a:2")), pytest.raises(TrainError, match="cannot be merged"):
+        other.model(**inputs)
+
+
+@torch.no_grad()
+def test_cached_decoding_is_recomputation() -> None:
+    model = tiny_llama()
+    model.config.use_cache = model.generation_config.use_cache = True
+    stack = load(model)
+    drawn(stack, FREE)
+    ids = inputs_of(model)["input_ids"]
+    options: dict[str, Any] = {"max_new_tokens": 6, "do_sample": False, "eos_token_id": None}
+    for text in ("0-2", "0 2"):
+        with stack.under(Plan.parse(text)):
+            cached = model.generate(ids, use_cache=True, **options)
+            assert torch.equal(cached, model.generate(ids, use_cache=False, **options))
