@@ -2,39 +2,40 @@
 
     python examples/02_sweep_and_statistics.py [MODEL]      a hub id, a folder, or the demo model when left out
 
-The command `layerwise sweep` does this and more, and keeps every row in a run folder; here are its parts.
+The command `layerwise sweep MODEL --families leave_one_out` does the same. Its run folder keeps every row.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import layerwise
-from layerwise import Plan, families
-from layerwise.data.demo import demo_corpus
+from layerwise import families
+from layerwise.experiments.reporter import Silent
 
 
 def main(model: str = "demo") -> None:
     """Print what leaving out each layer costs, with its interval."""
     stack = layerwise.load(model)
-    corpus = demo_corpus(texts=12, characters=300, questions=8)
-    reading = layerwise.read(stack, corpus, tokens=4000)
-    print(f"{reading.documents} documents, {reading.tokens} scored tokens")
+    corpus = layerwise.demo_corpus(texts=12, characters=300, questions=8)
 
-    # One row for each plan and window: the loss in nats. Layers that plans share run once.
-    members = families.leave_one_out(stack.depth)
-    rows = layerwise.sweep(stack, members, reading)
-
-    # Paired over documents against the model as trained; p-values are corrected for the number of plans.
-    scores = layerwise.effects(rows, baseline=str(Plan.identity(stack.depth)))
-    delta = {score.subject: score for score in scores if score.task == "all" and score.metric == "delta_nll"}
+    # One loss for each plan and window, in nats; layers that plans share run once. Effects are paired over documents
+    # against the model as trained, and p-values are corrected for the number of plans.
+    with TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        result = layerwise.sweep(
+            stack, corpus, tokens=4000, families=("leave_one_out",), similarity=False, run=run, reporter=Silent()
+        )
+        table = result.table("effect").query("metric == 'delta_nll' and task == 'all'").set_index("subject")
 
     print("left out   nats per token   95 % interval      p, corrected")
-    for layer, member in enumerate(members):
-        found = delta[str(member.plan)]
-        verdict = "" if found.p_adjusted < 0.05 else f"   not resolvable below {found.resolution:.3f}"
-        interval = f"[{found.low:+.3f}, {found.high:+.3f}]"
-        print(f"layer {layer:<4} {found.value:+15.3f}   {interval:18} {found.p_adjusted:.4f}{verdict}")
+    for layer, member in enumerate(families.leave_one_out(stack.depth)):
+        effect = table.loc[str(member.plan)]
+        verdict = "" if effect.p_adjusted < 0.05 else f"   not resolvable below {effect.mde:.3f}"
+        interval = f"[{effect.low:+.3f}, {effect.high:+.3f}]"
+        print(f"layer {layer:<4} {effect.value:+15.3f}   {interval:18} {effect.p_adjusted:.4f}{verdict}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python examples/04_which_layers_matter.py [MODEL]       a hub id, a folder, or the demo model when left out
 
-The command `layerwise diagnose` asks this and much more, with every null, and writes a report; here are three of its
-parts as functions.
+The command `layerwise diagnose` computes this and much more, with every null, and writes a report. Here are three of
+its parts as functions of `layerwise.measure`.
 """
 
 from __future__ import annotations
@@ -11,36 +11,40 @@ from __future__ import annotations
 import sys
 
 import layerwise
-from layerwise.data.demo import demo_corpus
-from layerwise.measure.agreement import agreement
+from layerwise.measure.gradients.proxies import proxies
+from layerwise.measure.interventions.ablation import ablation
+from layerwise.measure.interventions.racing import racing
+from layerwise.measure.language.evaluation_data import tokenize
+from layerwise.measure.stats.agreement import agreement
+
+VERDICTS = {
+    "matters": "matters",
+    "harmful": "harmful",
+    "no_effect": "no effect above {:.2f} nats",
+    "unresolved": "not resolvable below {:.2f} nats",
+}
 
 
 def main(model: str = "demo") -> None:
     """Print the measured and the first-order effect of skipping each layer, and their rank correlation."""
     stack = layerwise.load(model)
-    reading = layerwise.read(stack, demo_corpus(texts=12, characters=300, questions=8))
+    data = tokenize(stack, layerwise.demo_corpus(texts=12, characters=300, questions=8))
 
-    # Race the layers: whoever is settled is read for no more.
-    race = layerwise.racing(stack, reading)
+    # Race the layers: a layer that is settled is measured on no more text.
+    race = racing(stack, data)
     share = next(score.value for score in race if score.metric == "share")
-    words = {
-        "matters": "matters",
-        "harmful": "harmful",
-        "no_effect": "no effect above {:.2f} nats",
-        "unresolved": "not resolvable below {:.2f} nats",
-    }
-    verdicts = {score.subject: words[score.metric].format(score.resolution) for score in race if score.metric in words}
+    verdicts = {score.subject: VERDICTS[score.metric].format(score.mde) for score in race if score.metric in VERDICTS}
     print(f"verdicts for {share:.0%} of the layer evaluations of a full sweep")
 
     # Skip every layer on every document, and predict that from one forward and one backward pass.
-    skipped = layerwise.ablation(stack, reading)
-    cheap = layerwise.proxies(stack, reading)
+    skipped = ablation(stack, data)
+    cheap = proxies(stack, data)
     measured = {score.subject: score for score in skipped if (score.metric, score.task) == ("skip", "all")}
     gradient = {score.subject: score for score in cheap if score.metric == "gate_gradient"}
     print("layer   skipped: nats per token        to first order   verdict")
     for layer in map(str, range(stack.depth)):
-        found = measured[layer]
-        interval = f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+        effect = measured[layer]
+        interval = f"{effect.value:+.3f} [{effect.low:+.3f}, {effect.high:+.3f}]"
         print(f"{layer:5}   {interval:28} {gradient[layer].value:+16.3f}   {verdicts[layer]}")
 
     for score in agreement([*skipped, *cheap]):

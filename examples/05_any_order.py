@@ -6,9 +6,9 @@ Two copies of the demo are refined for a moment, one in order and one shuffled, 
 import torch
 
 import layerwise
-from layerwise.data.digits import digits
-from layerwise.measure.judgement import judge
-from layerwise.plan.samplers import Draws, Fixed, Shuffle
+from layerwise.data.vision.digits import digits
+from layerwise.measure.interventions.accuracy import evaluate
+from layerwise.plan.samplers import Fixed, SeededSampler, Shuffle
 
 splits = digits("crop")
 train = torch.utils.data.DataLoader(splits.train, batch_size=64, shuffle=True, collate_fn=splits.collate)
@@ -17,7 +17,7 @@ train = torch.utils.data.DataLoader(splits.train, batch_size=64, shuffle=True, c
 def refined(sampler, epochs):
     torch.manual_seed(0)
     stack = layerwise.load("demo-vit")
-    draws = Draws(sampler, stack.depth, seed=0)
+    draws = SeededSampler(sampler, stack.depth, seed=0)
     optimizer = torch.optim.AdamW(stack.model.parameters(), lr=1e-3, weight_decay=0.0)
     stack.model.train()
     for epoch in range(epochs):
@@ -29,8 +29,8 @@ def refined(sampler, epochs):
     return stack
 
 
-orders = Draws(Shuffle(), depth=12, seed=1)
+orders = SeededSampler(Shuffle(), depth=12, seed=1)
 for name, sampler in {"in order": Fixed(), "shuffled": Shuffle()}.items():
     stack = refined(sampler, epochs=3)
-    found = judge(stack, orders.at, splits.test, splits.collate, batch_size=20)
+    found = evaluate(stack, orders.at, splits.test, splits.collate, batch_size=20)
     print(f"trained {name}: {found.accuracy:.0%} right when the layers run in random orders")

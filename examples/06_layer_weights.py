@@ -3,7 +3,8 @@
     python examples/06_layer_weights.py
 
 The weights begin as the identity (DenseFormer), so the model is at first what it was, to the bit. Here they alone are
-trained: 91 scalars, one for each layer and each state that it could read. `layerwise train wiring-identity` trains all.
+trained: 91 scalars, one for each layer and each state that it could read. `layerwise train robust wiring-identity`
+trains all.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import torch
 
 import layerwise
 from layerwise import Plan
-from layerwise.data.digits import digits
-from layerwise.measure.judgement import judge
+from layerwise.data.vision.digits import digits
+from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.stack import Stack
-from layerwise.train.recipe import WiringOptions
-from layerwise.train.wiring import attach
+from layerwise.train.layer_mixing import attach
+from layerwise.train.methods.layer_weights import LayerMixingOptions
 
 splits = digits("crop")
 IN_ORDER = Plan.identity(12)
@@ -24,7 +25,7 @@ IN_ORDER = Plan.identity(12)
 
 def loss(stack: Stack) -> float:
     """The mean loss on the images that nothing was trained on, in nats."""
-    return float(judge(stack, IN_ORDER, splits.test, splits.collate).nll.mean())
+    return float(evaluate(stack, IN_ORDER, splits.test, splits.collate).nll.mean())
 
 
 def main() -> None:
@@ -32,7 +33,7 @@ def main() -> None:
     torch.manual_seed(0)
     stack = layerwise.load("demo-vit")
     print(f"as it was trained:           {loss(stack):.4f} nats an image")
-    wiring = attach(stack, WiringOptions("free"))
+    wiring = attach(stack, LayerMixingOptions("free"))
     print(f"with the identity in place:  {loss(stack):.4f}")
 
     stack.model.requires_grad_(False)

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 
 import layerwise
-from layerwise.data.digits import digits
-from layerwise.measure.flops import model_cost
-from layerwise.plan.growth import GrowthSchedule, Phase, chart, explain, preset, share_of_uniform, steps_for
+from layerwise.data.vision.digits import digits
+from layerwise.measure.cost.flops import model_cost
+from layerwise.schedule import GrowthSchedule, Phase, chart, explain, preset, share_of_uniform, steps_for
 from layerwise.stack import weight_hash
-from layerwise.train.recipe import Growth, Settings, grown
+from layerwise.train.recipe import GrowthVariant, Settings, grown
 from layerwise.train.training import Base, train
 
 STEPS = 200
@@ -45,8 +45,8 @@ def main() -> None:
     splits = digits("crop")
     for schedule in (preset("uniform", 12), TOP_FIRST):
         steps = steps_for(schedule, cost, STEPS)
-        settings = Settings(batch=32, learning_rate=1e-3, epochs=steps * 32 / len(splits.train), checks=4)
-        recipe = replace(grown(settings, Growth(schedule, steps, cost)), from_scratch=True)
+        settings = Settings(batch_size=32, learning_rate=1e-3, epochs=steps * 32 / len(splits.train), evals=4)
+        recipe = replace(grown(settings, GrowthVariant(schedule, steps, cost)), from_scratch=True)
         with tempfile.TemporaryDirectory() as folder:
             done = train(base, splits, recipe, seed=0, folder=Path(folder))
         looked = [moment.loss for moment in done.history if moment.kind == "validation"]

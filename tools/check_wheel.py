@@ -1,0 +1,83 @@
+"""The wheel as a stranger gets it: installed in an empty environment, and used in an empty folder, without a network.
+
+    python tools/check_wheel.py dist build/wheelhouse
+
+The first folder has the wheel, the second the wheels of everything that it needs (`make wheel` fills both). pip may
+look nowhere else. Proxies lead nowhere, so whatever would load a file from the network fails.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+from zipfile import ZipFile
+
+NOWHERE = "http://127.0.0.1:9"  # the port of the discard protocol, where nothing listens
+OFFLINE = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), NOWHERE)
+
+COMMANDS = (
+    "layerwise --version",
+    'layerwise plan "0-4 (5|6|7) 8-11"',
+    'layerwise verify demo --plan "0-4 6-11"',
+    "layerwise sweep demo --families leave_one_out --tokens 400 --no-similarity --run run",
+    "layerwise save demo --plan 0-5 --output shallow",
+    "python -c \"import layerwise; print(layerwise.load('demo-vit').depth)\"",
+)
+"""What has to work: a model of each kind that comes with the package, its text, a report and a checkpoint."""
+
+CARRIED = (
+    "layerwise/py.typed",
+    "layerwise/models/demo/model.safetensors",
+    "layerwise/models/demo_vit/model.safetensors",
+    "layerwise/report/plotlyjs/plotly-cartesian.min.js",
+)
+"""Files without which the package is not whole."""
+
+
+def only_wheel(folder: Path) -> Path:
+    """The wheel in a folder that has one."""
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def check_contents(wheel: Path) -> None:
+    """The package and its data, and nothing else."""
+    names = set(ZipFile(wheel).namelist())
+    missing = set(CARRIED) - names
+    strange = {name for name in names if not name.startswith("layerwise") or "__pycache__" in name}
+    if missing or strange:
+        raise SystemExit(f"{wheel.name} lacks {sorted(missing)} and should not have {sorted(strange)}")
+
+
+def run(command: str | list[str], folder: Path, environment: dict[str, str]) -> None:
+    """One command; what it prints is shown, and the first that fails ends the check."""
+    print(f"$ {command if isinstance(command, str) else ' '.join(command)}", flush=True)
+    subprocess.run(command, shell=isinstance(command, str), cwd=folder, env=environment, check=True, timeout=900)
+
+
+def main(distribution: str, wheelhouse: str) -> None:
+    """Install the wheel and run every command."""
+    wheel = only_wheel(Path(distribution)).resolve()
+    check_contents(wheel)
+    with tempfile.TemporaryDirectory() as place:
+        home, folder = Path(place) / "environment", Path(place) / "empty"
+        folder.mkdir()
+        venv.create(home, with_pip=True)
+        programs = home / "bin"
+        outside = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
+        environment = {
+            **outside, **OFFLINE, "HOME": place, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(Path(wheelhouse).resolve()), "PIP_CONFIG_FILE": os.devnull,
+        }  # fmt: skip
+        run([str(programs / "python"), "-m", "pip", "install", "--quiet", str(wheel)], folder, environment)
+        for command in COMMANDS:
+            run(command, folder, environment)
+    print(f"{wheel.name} works in an empty environment, offline.")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,107 @@
+"""How far a training run is, what it has measured, and when it ends: the callbacks of the demo's training.
+
+`Progress` keeps the log and the share of the run that is done, from which the learning rate follows. The share counts
+steps, or minutes where the machine is slow, so that the rate always comes down to zero by the end. `Grader` adds small
+held-out samples to the log while the model trains.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
+
+from layerwise.data.text import python_stdlib, skills
+from tools.demo.grading import exact_matches, text_grade
+
+
+class Progress(TrainerCallback):
+    """The share of the run that is done, and the log that says so.
+
+    The share is the larger of steps done over `steps` and minutes spent over `minutes`; the learning rate reads it, and
+    the run ends, with a checkpoint, when it reaches 1. Each line of `log` is one JSON object with the step and the
+    seconds of training so far, so the log of an interrupted run tells the resumed one how much time is left.
+    """
+
+    def __init__(self, log: Path, steps: int, warmup_steps: int, minutes: float | None = None) -> None:
+        self.log = log
+        self.steps = steps
+        self.warmup_steps = warmup_steps
+        self.seconds_granted = math.inf if minutes is None else 60 * minutes
+        self.seconds_before = 0.0
+        self.started = time.monotonic()
+
+    def resume(self, step: int) -> None:
+        """Drop the log's lines after `step`, and count the seconds up to it as spent."""
+        kept = [line for line in self.lines() if line["step"] <= step]
+        self.log.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        self.seconds_before = max((line["seconds"] for line in kept), default=0.0)
+
+    def lines(self) -> list[dict[str, float]]:
+        """What has been logged so far, oldest first."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, those before an interruption included."""
+        return self.seconds_before + time.monotonic() - self.started
+
+    def share(self, step: int) -> float:
+        """How much of the run is done at `step`, from 0 to 1."""
+        return min(1.0, max(step / self.steps, self.seconds / self.seconds_granted))
+
+    def rate(self, step: int) -> float:
+        """The learning rate at `step` as a share of its peak: linear warm-up, then a cosine down to zero."""
+        warm = min(1.0, (step + 1) / self.warmup_steps)
+        return warm * 0.5 * (1.0 + math.cos(math.pi * self.share(step)))
+
+    def write(self, step: int, **measured: float) -> None:
+        """Append one line to the log."""
+        line = {"step": step, "seconds": round(self.seconds, 1), **measured}
+        with self.log.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        if self.share(state.global_step) >= 1.0:
+            control.should_training_stop = control.should_save = True
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **others: Any) -> None:
+        if "loss" in logs:
+            loss, rate = float(logs["loss"]), float(logs["learning_rate"])
+            self.write(state.global_step, loss=round(loss, 4), learning_rate=round(rate, 7))
+
+
+class Grader(TrainerCallback):
+    """Every `every` steps: the exact match on `examples` held-out examples of each skill, and the loss on prose."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        progress: Progress,
+        every: int,
+        examples: int,
+        window: int,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.progress = progress
+        self.every = every
+        self.window = window
+        self.documents = python_stdlib.documents("heldout", "prose")
+        self.samples = {task: skills.examples(task, "heldout", examples) for task in skills.TASKS}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        if state.global_step % self.every:
+            return
+        measured = {}
+        for task, sample in self.samples.items():
+            matches = exact_matches(self.model, self.tokenizer, sample)
+            measured[task] = round(sum(matches) / len(matches), 4)
+        text = text_grade(self.model, self.tokenizer, self.documents, self.window, most_windows=1)
+        self.progress.write(state.global_step, prose_nats=round(text.nats, 4), **measured)
+        self.model.train()

@@ -1,0 +1,143 @@
+"""What the demo model reads: its tokenizer, and the stream of training windows that mixes text with skills.
+
+The tokenizer is byte-level BPE, with two rules of its own: a digit is always a token by itself, and a letter or a
+bracket after a space is one token, so that every skill is a matter of single tokens. `<|endoftext|>` (token 0) begins
+each document and ends it; `<|pad|>` (token 1) is a token apart, so that padding can never be mistaken for an end.
+
+A window is a pure function of the seed and its index: a run that resumes at window n reads what it would have read.
+Text windows are slices of the training modules, scored everywhere; skill windows are whole examples, of which only the
+answers (and the end after each) are scored, because a random question teaches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from random import Random
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerFast
+
+from layerwise.data.text import python_stdlib, skills
+
+END = "<|endoftext|>"
+PAD = "<|pad|>"
+_WORDS = r"\p{N}| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_TOKENIZER_EXAMPLES = 20_000  # of each skill: enough for every letter and bracket to become one token
+_IGNORED = -100
+
+
+def train_tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer of `vocabulary` tokens, trained on the training split of text and skills."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_WORDS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[END, PAD],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_tokenizer_texts(), trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{END} $A", pair=f"{END} $A {END} $B", special_tokens=[(END, tokenizer.token_to_id(END))]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=END,
+        eos_token=END,
+        pad_token=PAD,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _tokenizer_texts() -> Iterator[str]:
+    for kind in python_stdlib.KINDS:
+        yield from (document.text for document in python_stdlib.documents("train", kind))
+    for task in skills.TASKS:
+        yield from (example.text for example in skills.examples(task, "train", _TOKENIZER_EXAMPLES))
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What the windows are made of.
+
+    `window` tokens each, in batches of `batch`; every `long_every`-th batch holds text windows of `long_window` tokens,
+    so that all positions are trained. Of the other windows, `skill_share` hold skills, each example's task drawn by
+    `skill_weights`. Of the text windows, `prose_share` are documentation strings and the rest is code.
+    """
+
+    batch: int
+    window: int
+    long_window: int
+    long_every: int
+    skill_share: float
+    skill_weights: Mapping[str, float]
+    prose_share: float
+
+    def tokens(self, steps: int) -> int:
+        """How many tokens, padding included, the model has read after `steps` batches."""
+        long = steps // self.long_every
+        return self.batch * (long * self.long_window + (steps - long) * self.window)
+
+
+class Windows(Dataset[dict[str, torch.Tensor]]):
+    """`count` training windows; each holds `input_ids` and `labels`, both `(window,)`."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, mixture: Mixture, seed: int, count: int) -> None:
+        self.tokenizer = tokenizer
+        self.mixture = mixture
+        self.seed = seed
+        self.count = count
+        self.streams = {kind: self._stream(kind) for kind in python_stdlib.KINDS}
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        random = Random(f"window/{self.seed}/{index}")
+        mixture = self.mixture
+        if index // mixture.batch % mixture.long_every == mixture.long_every - 1:
+            tokens, labels = self._text(random, mixture.long_window)
+        elif random.random() < mixture.skill_share:
+            tokens, labels = self._skills(random, mixture.window)
+        else:
+            tokens, labels = self._text(random, mixture.window)
+        return {"input_ids": torch.tensor(tokens), "labels": torch.tensor(labels)}
+
+    def _stream(self, kind: str) -> list[int]:
+        """All training documents of one kind, each followed by the end token."""
+        texts = [document.text for document in python_stdlib.documents("train", kind)]
+        encodings = self.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
+        return list(chain.from_iterable([*tokens, self.tokenizer.eos_token_id] for tokens in encodings))
+
+    def _text(self, random: Random, window: int) -> tuple[list[int], list[int]]:
+        stream = self.streams["prose" if random.random() < self.mixture.prose_share else "code"]
+        start = random.randrange(len(stream) - window)
+        tokens = [self.tokenizer.bos_token_id, *stream[start : start + window - 1]]
+        return tokens, tokens
+
+    def _skills(self, random: Random, window: int) -> tuple[list[int], list[int]]:
+        """As many whole examples as fit, each between end tokens; the rest is padding."""
+        end = self.tokenizer.eos_token_id
+        tokens, labels = [end], [_IGNORED]
+        while True:
+            [task] = random.choices(*zip(*self.mixture.skill_weights.items(), strict=True))
+            example = skills.draw(task, "train", random)
+            prompt, answer = self.tokenizer(
+                [example.prompt, example.answer], add_special_tokens=False, return_attention_mask=False
+            )["input_ids"]
+            if len(tokens) + len(prompt) + len(answer) + 1 > window:
+                break
+            tokens += [*prompt, *answer, end]
+            labels += [_IGNORED] * len(prompt) + [*answer, end]
+        padding = window - len(tokens)
+        return tokens + [self.tokenizer.pad_token_id] * padding, labels + [_IGNORED] * padding

@@ -1,0 +1,106 @@
+"""How many of the frozen mutants the fast tests kill: `python -m tools.mutation`.
+
+The tree is copied; the fast tests are run once under coverage; then each mutant is planted in the copy and the tests
+that execute its line are run until one fails. What was measured is kept, so that the same command resumes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from tools.mutation import results
+from tools.mutation.killing import SO_FAR, Outcome, judge, judge_together, run_tests
+from tools.mutation.line_coverage import LineCoverage, measure
+from tools.mutation.locate import Missing, Place, locate, read_moves
+from tools.mutation.mutants import Mutant, read
+from tools.mutation.pytest_process import preload
+from tools.mutation.tree_copy import TreeCopy
+
+
+def main() -> None:
+    """Read the command line and run what is left to be run."""
+    asked = _arguments()
+    warnings.simplefilter("ignore", SyntaxWarning)  # a mutant may be odd Python
+    mutants = read()
+    folder = asked.results.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = TreeCopy(folder)
+    copy.make(asked.tree.resolve())
+    places = locate(mutants, copy.original, read_moves())
+    missing = {number: place.why for number, place in places.items() if not isinstance(place, Place)}
+    kept = results.Results(folder / "results.sqlite", copy.digest())
+    if asked.locate:
+        _print_places(mutants, places)
+    else:
+        preload()
+        _run(mutants, places, kept, copy, measure(copy.mutated, folder, asked.marker), asked.minutes)
+    if asked.write is not None:
+        results.write(asked.write, mutants, kept.rows())
+    print(results.score(mutants, kept.rows(), missing))
+    if asked.before is not None:
+        print(results.compared(mutants, kept.rows(), asked.before))
+
+
+def _print_places(mutants: Collection[Mutant], places: Mapping[int, Place | Missing]) -> None:
+    """Where each mutant was and is, and how it was located, to be looked over."""
+    for mutant in mutants:
+        place = places[mutant.id]
+        now = f"{place.file}:{place.definition} ({place.how})" if isinstance(place, Place) else f"nowhere: {place.why}"
+        print(f"{mutant.id:4} {mutant.file}:{mutant.definition} -> {now}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="How many of the frozen mutants the fast tests kill.")
+    parser.add_argument("--tree", type=Path, default=Path(__file__).parents[2], help="the project to judge")
+    parser.add_argument("--results", type=Path, default=Path("build/mutation"), help="where the copy and results are")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long; run again to go on")
+    parser.add_argument("--locate", action="store_true", help="only locate the mutants and print what is kept")
+    parser.add_argument("--marker", default="not slow", help="the tests that `make test` runs")
+    parser.add_argument("--before", type=Path, help="the outcomes of another tree, as --write wrote them: compare")
+    parser.add_argument("--write", type=Path, help="also write the outcomes to this JSON file")
+    return parser.parse_args()
+
+
+def _run(
+    mutants: Collection[Mutant], places: Mapping[int, Place | Missing], kept: results.Results, copy: TreeCopy,
+    coverage: LineCoverage, minutes: float,
+) -> None:  # fmt: skip
+    """Judge the mutants that have no outcome yet, then run the tests that killed without any mutant."""
+    failing = [name for name, test in coverage.tests.items() if not test.passes]
+    print(f"{len(coverage.tests)} fast tests, {len(failing)} fail without a mutant: {failing}", flush=True)
+    end = time.monotonic() + 60 * minutes
+    located = {mutant: place for mutant in mutants if isinstance(place := places[mutant.id], Place)}
+    cost = {mutant: coverage.seconds(coverage.covering(place.file, place.lines)) for mutant, place in located.items()}
+    in_order = sorted(located, key=lambda mutant: cost[mutant])
+    # All mutants meet the quick tests before any meets the slow ones, so that an early stop says most.
+    for mutant in in_order:
+        if mutant.id in kept.rows():
+            continue
+        if time.monotonic() > end:
+            return
+        began = time.monotonic()
+        outcome = judge(copy, located[mutant], coverage, copy.folder)
+        _keep(kept, mutant, located[mutant], time.monotonic() - began, outcome)
+    by_number = {mutant.id: mutant for mutant in in_order}
+    so_far = {name: located[by_number[name]] for name, row in kept.rows().items() if row["outcome"] == SO_FAR}
+    began = time.monotonic()
+    for name, outcome in judge_together(copy, so_far, coverage, copy.folder):
+        _keep(kept, by_number[name], so_far[name], time.monotonic() - began, outcome)
+    killers = frozenset(str(row["killer"]) for row in kept.rows().values()) & coverage.tests.keys()
+    print("without a mutant the tests that killed end with", run_tests(copy.mutated, killers, coverage, copy.folder))
+
+
+def _keep(kept: results.Results, mutant: Mutant, place: Place, seconds: float, outcome: Outcome) -> None:
+    """Keep an outcome and print it."""
+    where = f"{place.file}:{place.change.start[0]} {place.definition} {mutant.operator}"
+    kept.add(mutant.id, where, round(seconds, 1), outcome)
+    ran = f"{outcome.ran} of {outcome.covering}"
+    print(f"{mutant.id:4} {outcome.outcome:12} {seconds:6.1f} s, {ran}  {where}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

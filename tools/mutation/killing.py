@@ -1,0 +1,168 @@
+"""Whether the tests kill a mutant: the tests that execute its line, the quickest first, until one fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tools.mutation.line_coverage import LineCoverage
+from tools.mutation.locate import Place
+from tools.mutation.planting import fitting, planted_texts
+from tools.mutation.pytest_process import Exit, run_pytest
+from tools.mutation.tree_copy import TreeCopy
+
+# Seconds of processor time of the tests in the first rounds; the last round has all that are left.
+ROUNDS = (6.0, 40.0)
+START = 30.0  # seconds that a round may take to import and collect
+SURVIVED = "survived"
+SO_FAR = "alive so far"
+SLOWER = 3.0  # times as long as without the mutant, after which a round is taken for endless
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant: `killed`, `timeout`, `survived`, or `uncovered` where no test executes its line.
+
+    It is `alive so far` while only the first rounds were run. `killer` is the first test that failed and `message`
+    what it said; `ran` of `covering` tests were run.
+    """
+
+    outcome: str
+    killer: str
+    message: str
+    ran: int
+    covering: int
+
+
+def judge(copy: TreeCopy, place: Place, coverage: LineCoverage, folder: Path) -> Outcome:
+    """Plant the mutant in `copy` and run all tests that cover it but those of the last round, until one fails."""
+    covering = coverage.covering(place.file, place.lines)
+    if not covering:
+        return Outcome("uncovered", "", "", 0, 0)
+    ran = 0
+    for tests in rounds(covering, coverage, place.file)[: len(ROUNDS)]:
+        ran += len(tests)
+        outcome = run_mutants(copy, [place], tests, coverage, folder)
+        if outcome.outcome != SURVIVED:
+            return replace(outcome, ran=ran, covering=len(covering))
+    return Outcome(SURVIVED if ran == len(covering) else SO_FAR, "", "", ran, len(covering))
+
+
+def judge_together(
+    copy: TreeCopy, places: Mapping[int, Place], coverage: LineCoverage, folder: Path
+) -> Iterator[tuple[int, Outcome]]:
+    """The outcomes of mutants that are alive so far, by their numbers: the tests of their last rounds, run once.
+
+    All mutants that fit into one program are planted at once. If all tests pass, each mutant has survived. If one
+    fails, it is run on each of the mutants that it covers alone; those that it kills leave, and the rest goes on.
+    If it kills none of them alone, each of them meets its last round alone.
+    """
+    covering = {name: coverage.covering(place.file, place.lines) for name, place in places.items()}
+    last = {name: last_round(covering[name], coverage, place.file) for name, place in places.items()}
+    left = dict(places)
+    while left:
+        group = fitting(copy, left)
+        tests = frozenset().union(*(last[name] for name in group))
+        together = run_mutants(copy, [left[name] for name in group], tests, coverage, folder)
+        if together.outcome == SURVIVED:
+            alone = dict.fromkeys(group, together)
+        else:
+            suspects = [name for name in group if together.killer in last[name]]
+            only = frozenset({together.killer})
+            alone = {name: run_mutants(copy, [left[name]], only, coverage, folder) for name in suspects}
+            alone = {name: outcome for name, outcome in alone.items() if outcome.outcome != SURVIVED}
+            if not alone:
+                alone = {name: run_mutants(copy, [left[name]], last[name], coverage, folder) for name in group}
+        for name, outcome in alone.items():
+            del left[name]
+            yield name, replace(outcome, ran=len(covering[name]), covering=len(covering[name]))
+
+
+def last_round(covering: Collection[str], coverage: LineCoverage, file: str) -> frozenset[str]:
+    """The covering tests that the first rounds have left."""
+    return frozenset().union(*rounds(covering, coverage, file)[len(ROUNDS) :])
+
+
+def rounds(covering: Collection[str], coverage: LineCoverage, file: str) -> list[frozenset[str]]:
+    """The covering tests in rounds, each in one: first those of the module in `file`, then those that cost least."""
+    own = f"test_{Path(file).stem}"
+    left = sorted(
+        covering,
+        key=lambda name: (Path(name.split("::")[0]).stem != own, coverage.seconds(frozenset({name})), name),
+    )
+    result = []
+    for budget in (*ROUNDS, float("inf")):
+        spent, number = 0.0, 0
+        while number < len(left) and (number == 0 or spent <= budget):
+            spent += coverage.seconds(frozenset({left[number]}))
+            number += 1
+        if number:
+            result.append(frozenset(left[:number]))
+        left = left[number:]
+    return result
+
+
+def run_mutants(
+    copy: TreeCopy, places: Sequence[Place], tests: frozenset[str], coverage: LineCoverage, folder: Path
+) -> Outcome:
+    """Plant these mutants, which fit together, and run these tests until one fails."""
+    texts = planted_texts(copy, places)
+    assert texts is not None
+    with copy.planted(texts):
+        end, killer, message = run_tests(copy.mutated, tests, coverage, folder)
+    if end.timed_out:
+        return Outcome("timeout", "", "", len(tests), len(tests))
+    if end.code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        return Outcome(SURVIVED, "", "", len(tests), len(tests))
+    return Outcome("killed", killer or f"exit code {end.code}", message, len(tests), len(tests))
+
+
+def run_tests(tree: Path, tests: frozenset[str], coverage: LineCoverage, folder: Path) -> tuple[Exit, str, str]:
+    """Run these tests until one fails: how pytest ended, which one failed, and what it said."""
+    result = folder / "failure.json"
+    result.unlink(missing_ok=True)
+    files: dict[str, float] = {}
+    for name in tests:
+        file = name.split("::")[0]
+        files[file] = files.get(file, 0.0) + coverage.tests[name].seconds
+    cheapest_first = sorted(files, key=lambda file: files[file])
+    arguments = ["-x", "-m", coverage.marker, "--basetemp", str(folder / "tmp"), *cheapest_first]
+    selection = Selection(tests, frozenset(coverage.tests), result)
+    seconds = START + SLOWER * coverage.seconds(tests)
+    end = run_pytest(tree, arguments, selection, folder / "round.log", seconds)
+    if not result.exists():
+        return end, "", ""
+    failure = json.loads(result.read_text("utf-8"))
+    return end, failure["test"], failure["message"]
+
+
+class Selection:
+    """A plugin of pytest: run the tests in `wanted`, and any that only the mutant gives a name, and note a failure."""
+
+    def __init__(self, wanted: frozenset[str], known: frozenset[str], result: Path) -> None:
+        self._wanted, self._known, self._result = wanted, known, result
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out the others of the same files, after pytest has left out the slow ones."""
+        out = [item for item in items if item.nodeid in self._known and item.nodeid not in self._wanted]
+        items[:] = [item for item in items if item.nodeid in self._wanted or item.nodeid not in self._known]
+        config.hook.pytest_deselected(items=out)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """The failure of a test, or of one of its fixtures."""
+        self._note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """The failure to import a file of tests."""
+        self._note(report)
+
+    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.failed and not self._result.exists():
+            lines = str(report.longrepr).strip().splitlines()
+            said = next((line for line in lines if line.startswith("E ")), lines[-1] if lines else "")
+            self._result.write_text(json.dumps({"test": report.nodeid, "message": said[:300]}), "utf-8")

@@ -1,0 +1,207 @@
+"""Which fast test executes which line, and what each test costs: one run of the fast tests under coverage.py.
+
+A test is a coverage context. A fixture that several tests share is a context of its own, because its lines are run by
+the first of them only although all of them depend on the result. A process that a test starts is measured too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from coverage import Coverage, CoverageData
+
+from tools.mutation.pytest_process import run_pytest
+
+CONTEXT = "LAYERWISE_MUTATION_CONTEXT"
+FIXTURE = "fixture of "
+HOURS = 3 * 3600.0
+
+
+@dataclass(frozen=True)
+class Test:
+    """One fast test: its processor time in seconds, the shared fixtures that it needs, whether it passes."""
+
+    seconds: float
+    fixtures: tuple[str, ...]
+    passes: bool
+
+
+@dataclass(frozen=True)
+class LineCoverage:
+    """The fast tests, the seconds of shared fixtures, and by file and line the tests and fixtures that execute it.
+
+    `marker` is the expression of markers that makes a test one of the fast.
+    """
+
+    marker: str
+    tests: Mapping[str, Test]
+    fixtures: Mapping[str, float]
+    contexts: Mapping[str, Mapping[int, frozenset[str]]]
+
+    def covering(self, file: str, lines: range) -> frozenset[str]:
+        """The passing tests that execute one of `lines` of `file`, or need a fixture that does.
+
+        Lines that are executed when the module is imported are no test's own: there it is every test that executes
+        any line of the file.
+        """
+        by_line = self.contexts.get(file, {})
+        contexts = frozenset().union(*(by_line.get(line, frozenset()) for line in lines))
+        if "" in contexts:
+            contexts = frozenset().union(*by_line.values())
+        return frozenset(
+            name
+            for name, test in self.tests.items()
+            if test.passes and (name in contexts or not contexts.isdisjoint(test.fixtures))
+        )
+
+    def seconds(self, names: frozenset[str]) -> float:
+        """Processor time of these tests together, each shared fixture counted once."""
+        needed = {fixture for name in names for fixture in self.tests[name].fixtures}
+        return sum(self.tests[name].seconds for name in names) + sum(self.fixtures.get(each, 0.0) for each in needed)
+
+
+def measure(tree: Path, folder: Path, marker: str) -> LineCoverage:
+    """Run the fast tests of `tree` once under coverage; what is measured is kept in `folder` and read from there."""
+    tests = folder / "tests.json"
+    if not tests.exists():
+        _measure(tree, folder, marker)
+    kept = json.loads(tests.read_text("utf-8"))
+    if kept["marker"] != marker:
+        raise SystemExit(f"{tests} is of the tests {kept['marker']!r}; choose another folder with --results")
+    return LineCoverage(
+        marker,
+        {name: Test(test["seconds"], tuple(test["fixtures"]), test["passes"]) for name, test in kept["tests"].items()},
+        kept["fixtures"],
+        _contexts(folder / "coverage.sqlite", tree),
+    )
+
+
+def _measure(tree: Path, folder: Path, marker: str) -> None:
+    """Write `tests.json` last, so that a run that was interrupted is begun again."""
+    settings, unfinished, parts = folder / "coverage.ini", folder / "unfinished.json", folder / "parts"
+    settings.write_text(
+        f"[run]\ndata_file = {parts / 'coverage'}\nparallel = true\nsource = {tree / 'src' / 'layerwise'}\n"
+        f"patch = subprocess\nsigterm = true\ncontext = ${{{CONTEXT}-}}\ndisable_warnings = no-data-collected\n"
+    )
+    parts.mkdir(exist_ok=True)
+    for part in parts.iterdir():
+        part.unlink()
+    unfinished.unlink(missing_ok=True)
+    plugin = Recorder(settings, unfinished, marker)
+    arguments = ["-m", marker, "--basetemp", str(folder / "tmp")]
+    end = run_pytest(tree, arguments, plugin, folder / "suite.log", HOURS, plugin.start)
+    if not unfinished.exists():
+        raise SystemExit(f"the fast tests did not run to their end ({end}): see {folder / 'suite.log'}")
+    data = CoverageData(str(folder / "coverage.sqlite"))
+    data.erase()
+    for part in sorted(parts.iterdir()):
+        piece = CoverageData(str(part))
+        piece.read()
+        data.update(piece)
+    data.write()
+    unfinished.rename(folder / "tests.json")
+
+
+def _contexts(data_file: Path, tree: Path) -> dict[str, dict[int, frozenset[str]]]:
+    """By file, relative to `tree`, and line the contexts that execute it."""
+    data = CoverageData(str(data_file))
+    data.read()
+    files = {}
+    for file in data.measured_files():
+        lines = data.contexts_by_lineno(file)
+        files[str(Path(file).relative_to(tree))] = {line: frozenset(names) for line, names in lines.items()}
+    return files
+
+
+class Recorder:
+    """A plugin of pytest that names the context of what is running and writes the cost and outcome of each test."""
+
+    def __init__(self, settings: Path, result: Path, marker: str) -> None:
+        self._settings, self._result, self._marker = settings, result, marker
+        self._context: list[str] = [""]
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._since = 0.0
+        self._fixtures: dict[str, tuple[str, ...]] = {}
+        self._failed: set[str] = set()
+
+    def start(self) -> None:
+        """Start measuring in this process, before the project is imported; bytecode is kept for later runs."""
+        sys.dont_write_bytecode = False
+        del os.environ["PYTHONDONTWRITEBYTECODE"]
+        os.environ[CONTEXT] = ""
+        self._coverage = Coverage(config_file=str(self._settings))
+        self._coverage.start()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """One test, but not the shared fixtures that it is the first to need."""
+        self._fixtures[item.nodeid] = tuple(
+            _name(definitions[-1])
+            for definitions in item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]
+            if definitions[-1].scope != "function"
+        )
+        self._enter(item.nodeid)
+        try:
+            return (yield)
+        finally:
+            self._leave()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+        """A fixture that is built once for several tests."""
+        if fixturedef.scope == "function":
+            return (yield)
+        self._enter(_name(fixturedef))
+        try:
+            return (yield)
+        finally:
+            self._leave()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test that fails, or errs, without a mutant says nothing about one."""
+        if report.failed:
+            self._failed.add(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write what was measured."""
+        self._coverage.stop()
+        self._coverage.save()
+        tests = {
+            name: {"seconds": self._seconds[name], "fixtures": fixtures, "passes": name not in self._failed}
+            for name, fixtures in self._fixtures.items()
+        }
+        fixtures = {name: seconds for name, seconds in self._seconds.items() if name.startswith(FIXTURE)}
+        self._result.write_text(json.dumps({"marker": self._marker, "tests": tests, "fixtures": fixtures}, indent=1))
+
+    def _enter(self, context: str) -> None:
+        self._count()
+        self._context.append(context)
+        self._switch()
+
+    def _leave(self) -> None:
+        self._count()
+        self._context.pop()
+        self._switch()
+
+    def _count(self) -> None:
+        """Add the processor time since the last switch to what was running, its processes included."""
+        times = os.times()
+        now = times.user + times.system + times.children_user + times.children_system
+        self._seconds[self._context[-1]] += now - self._since
+        self._since = now
+
+    def _switch(self) -> None:
+        os.environ[CONTEXT] = self._context[-1]
+        self._coverage.switch_context(self._context[-1])
+
+
+def _name(definition: pytest.FixtureDef[object]) -> str:
+    """The context of a shared fixture, the same for all its parameters."""
+    return f"{FIXTURE}{definition.baseid}::{definition.argname}"

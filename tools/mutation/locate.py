@@ -1,0 +1,188 @@
+"""Locate the frozen mutants in a tree whose files were moved and whose names were changed.
+
+The definition that a mutant lies in is compared with every definition of the tree, by the forms of the statements
+(which renames do not touch), by the words of their texts and by the names of file and definition; of two that are
+alike the one in the file that most of the old file's mutants went to is taken. In the best of them the statement is
+the one of the same form that stands in the same place. What is not located this way can be written into `moves.json`:
+by the number of the mutant {"file", "definition", "text"}, or {"gone": why}.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from tools.mutation.mutants import Change, Mutant, changes_in
+from tools.mutation.statements import Definition, Statement, at, definitions, definitions_in
+
+MOVES = Path(__file__).parent / "moves.json"
+LIKE = 0.6  # of 1, which only a definition gets that nobody has touched
+CLOSEST = 40  # definitions that are compared in full, of those that share most words and forms
+TOGETHER = 0.1  # added where all other mutants of the old file are in the same new one
+NEAR = 0.05  # a second best that is as close as this makes a place doubtful
+ALONE = 0.85  # what a statement's words have to share, where its definition was taken apart
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a mutant is in a tree: the file, the definition, the lines of the statement and the change."""
+
+    file: str
+    definition: str
+    lines: range
+    change: Change
+    how: str
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A mutant that is not in a tree, and why."""
+
+    why: str
+    gone: bool = False
+
+
+def locate(mutants: Sequence[Mutant], tree: Path, moves: Mapping[str, Mapping[str, str]]) -> dict[int, Place | Missing]:
+    """The place in `tree` of each mutant, by its number."""
+    index = Index(definitions_in(tree))
+    ranked = {mutant.id: _ranked(mutant, index) for mutant in mutants}
+    went = _went(mutants, ranked)
+    for mutant in mutants:
+        ranked[mutant.id].sort(key=lambda pair: -pair[0] - TOGETHER * went[mutant.file, pair[1].file])
+    return {mutant.id: _locate(mutant, tree, index, ranked[mutant.id], moves.get(str(mutant.id))) for mutant in mutants}
+
+
+def read_moves(path: Path = MOVES) -> dict[str, dict[str, str]]:
+    """What was written down by hand."""
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+class Index:
+    """The definitions of a tree, so kept that the closest to a given one are quickly had."""
+
+    def __init__(self, found: Sequence[Definition]) -> None:
+        self.definitions = found
+        self._features = [_features(each.statements, each.forms) for each in found]
+
+    def closest(self, texts: Sequence[str], forms: Sequence[str]) -> list[Definition]:
+        """The definitions that share most with one of these statements."""
+        wanted = Counter(forms) + Counter(_words("\n".join(texts)))
+        size = wanted.total()
+        shares = [2 * (wanted & other).total() / (size + other.total()) for other in self._features]
+        order = sorted(range(len(shares)), key=lambda number: -shares[number])
+        return [self.definitions[number] for number in order[:CLOSEST]]
+
+
+def _ranked(mutant: Mutant, index: Index) -> list[tuple[float, Definition]]:
+    """The definitions that are most like the mutant's, the best first."""
+    closest = index.closest(mutant.statements, mutant.forms)
+    return sorted(((_likeness(mutant, each), each) for each in closest), key=lambda pair: -pair[0])
+
+
+def _went(
+    mutants: Sequence[Mutant], ranked: Mapping[int, list[tuple[float, Definition]]]
+) -> defaultdict[tuple[str, str], float]:
+    """By old and new file: the share of the definitions with mutants in the old file whose best is in the new one."""
+    best = {(mutant.file, mutant.definition): ranked[mutant.id][0][1].file for mutant in mutants}
+    totals = Counter(old for old, _ in best)
+    shares: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for (old, _), new in best.items():
+        shares[old, new] += 1 / totals[old]
+    return shares
+
+
+def _locate(
+    mutant: Mutant, tree: Path, index: Index, ranked: list[tuple[float, Definition]], move: Mapping[str, str] | None
+) -> Place | Missing:
+    if move is not None and "gone" in move:
+        return Missing(move["gone"], gone=True)
+    place = _by_hand(mutant, index, move) if move is not None else _by_likeness(mutant, index, ranked)
+    if isinstance(place, Missing):
+        return place
+    definition, number, how = place
+    statement = definition.statements[number]
+    source = (tree / definition.file).read_text("utf-8")
+    there = definitions(definition.file, source)
+    own = next(each for each in there if each.statements and each == definition)
+    alike = changes_in(own.statements[number], there, source, mutant.operator)
+    if len(alike) <= mutant.nth:
+        return Missing(f"{definition.file}:{statement.start[0]} has no such operator")
+    mutated = alike[mutant.nth].applied(source)
+    if mutated is None:
+        return Missing(f"{definition.file}:{statement.start[0]} is the same program with the change")
+    changed, changed_number = at(definitions(definition.file, mutated), alike[mutant.nth].start)
+    if changed.statements[changed_number].form != mutant.mutated_form:
+        return Missing(f"{definition.file}:{statement.start[0]} is another program with the change")
+    return Place(definition.file, definition.name, statement.lines, alike[mutant.nth], how)
+
+
+def _by_hand(mutant: Mutant, index: Index, move: Mapping[str, str]) -> tuple[Definition, int, str] | Missing:
+    for definition in index.definitions:
+        if (definition.file, definition.name) == (move["file"], move["definition"]):
+            for number, statement in enumerate(definition.statements):
+                if statement.text == move["text"]:
+                    return definition, number, "by hand"
+    return Missing(f"moves.json names no statement: {dict(move)}")
+
+
+def _by_likeness(
+    mutant: Mutant, index: Index, ranked: list[tuple[float, Definition]]
+) -> tuple[Definition, int, str] | Missing:
+    likeness, definition = ranked[0]
+    if likeness >= LIKE:
+        number = _statement(mutant, definition)
+        if number is not None:
+            others = max((other for other, _ in ranked[1:]), default=0.0)
+            doubt = "; DOUBTFUL" if others > likeness - NEAR else ""
+            return definition, number, f"likeness {likeness:.2f}, next {others:.2f}{doubt}"
+    alone = [
+        (_share(_words(mutant.text), _words(statement.text)), number, definition)
+        for definition in index.definitions
+        for number, statement in enumerate(definition.statements)
+        if statement.form == mutant.forms[mutant.index]
+    ]
+    alone = sorted((each for each in alone if each[0] >= ALONE), key=lambda each: -each[0])
+    if alone and (len(alone) == 1 or alone[0][0] > alone[1][0]):
+        return alone[0][2], alone[0][1], f"the statement alone, likeness {alone[0][0]:.2f}"
+    return Missing(f"closest: {definition.file} {definition.name}, likeness {likeness:.2f}")
+
+
+def _likeness(mutant: Mutant, other: Definition) -> float:
+    """Of 1: half of it the forms, a third the words, the rest the names of file and definition."""
+    forms = SequenceMatcher(None, mutant.forms, other.forms, autojunk=False).ratio()
+    words = _share(_words("\n".join(mutant.statements)), _words(other.text))
+    names = _share(_words(f"{mutant.file} {mutant.definition}"), _words(f"{other.file} {other.name}"))
+    return 0.5 * forms + 0.35 * words + 0.15 * names
+
+
+def _statement(mutant: Mutant, other: Definition) -> int | None:
+    """The statement of `other` that is the mutant's: of the same form, and aligned with it or alike in words."""
+    matcher = SequenceMatcher(None, mutant.forms, other.forms, autojunk=False)
+    for block in matcher.get_matching_blocks():
+        if block.a <= mutant.index < block.a + block.size:
+            return block.b + mutant.index - block.a
+    same = [number for number, form in enumerate(other.forms) if form == mutant.forms[mutant.index]]
+    return max(
+        same, key=lambda number: _share(_words(mutant.text), _words(other.statements[number].text)), default=None
+    )
+
+
+def _features(statements: Sequence[Statement], forms: Sequence[str]) -> Counter[str]:
+    return Counter(forms) + Counter(word for statement in statements for word in _words(statement.text))
+
+
+def _words(text: str) -> list[str]:
+    """The words in a text; the parts of a compound name count one by one, because renames often keep some."""
+    return re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", text)
+
+
+def _share(some: Sequence[str], others: Sequence[str]) -> float:
+    """Of 1: how much two bags of words share."""
+    if not some and not others:
+        return 1.0
+    return 2 * (Counter(some) & Counter(others)).total() / (len(some) + len(others))

@@ -1,0 +1,43 @@
+"""The texts of files with mutants planted in them, several at once where they change different lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, takewhile
+
+from tools.mutation.locate import Place
+from tools.mutation.tree_copy import TreeCopy
+
+
+def fitting(copy: TreeCopy, places: Mapping[int, Place]) -> list[int]:
+    """The mutants that can be planted in one program: no two of them change the same line."""
+    group: list[int] = []
+    for name in places:
+        if planted_texts(copy, [places[each] for each in (*group, name)]) is not None:
+            group.append(name)
+    return group
+
+
+def planted_texts(copy: TreeCopy, places: Sequence[Place]) -> dict[str, str] | None:
+    """The texts of the files with all these changes, None where two change the same line."""
+    texts = {}
+    for file in {place.file for place in places}:
+        source = (copy.original / file).read_text("utf-8")
+        lines = source.splitlines(keepends=True)
+        mutated = [place.change.applied(source) for place in places if place.file == file]
+        edits = sorted(_edit(lines, text.splitlines(keepends=True)) for text in mutated if text is not None)
+        if any(before[1] > after[0] for before, after in pairwise(edits)):
+            return None
+        for first, end, new in reversed(edits):
+            lines[first:end] = new
+        texts[file] = "".join(lines)
+    return texts
+
+
+def _edit(lines: Sequence[str], mutated: Sequence[str]) -> tuple[int, int, list[str]]:
+    """The lines that a change replaces, from the first to before the end, and by what."""
+    first = next((at for at, (one, other) in enumerate(zip(lines, mutated, strict=False)) if one != other), 0)
+    ends = zip(reversed(lines[first:]), reversed(mutated[first:]), strict=False)
+    same = takewhile(lambda pair: pair[0] == pair[1], ends)
+    tail = sum(1 for _ in same)
+    return first, len(lines) - tail, list(mutated[first : len(mutated) - tail])

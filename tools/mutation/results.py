@@ -1,0 +1,102 @@
+"""The results of a run, kept in SQLite as they come, and what is printed of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from tools.mutation.killing import Outcome
+from tools.mutation.mutants import Mutant
+
+KILLED = ("killed", "timeout")
+ALIVE = ("survived", "uncovered")
+_TABLES = """
+create table if not exists tree (digest text not null);
+create table if not exists results (
+    mutant integer primary key, place text not null, seconds real not null, outcome text not null,
+    killer text not null, message text not null, ran integer not null, covering integer not null
+);
+"""
+
+
+class Results:
+    """The outcomes by mutant, of one tree."""
+
+    def __init__(self, file: Path, digest: str) -> None:
+        """Open the results in `file`; `digest` is of the tree, and another tree's results are refused."""
+        self._database = sqlite3.connect(file)
+        self._database.executescript(_TABLES)
+        kept = self._database.execute("select digest from tree").fetchone()
+        if kept is None:
+            self._database.execute("insert into tree values (?)", (digest,))
+            self._database.commit()
+        elif kept[0] != digest:
+            raise SystemExit(f"{file} holds the results of another tree; choose another folder with --results")
+
+    def add(self, mutant: int, place: str, seconds: float, outcome: Outcome) -> None:
+        """Keep one outcome, at once."""
+        row = (mutant, place, seconds, outcome.outcome, outcome.killer, outcome.message, outcome.ran, outcome.covering)
+        self._database.execute("insert or replace into results values (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self._database.commit()
+
+    def rows(self) -> dict[int, dict[str, object]]:
+        """Everything kept, by the number of the mutant."""
+        with closing(self._database.execute("select * from results order by mutant")) as cursor:
+            names = [column[0] for column in cursor.description]
+            return {row[0]: dict(zip(names, row, strict=True)) for row in cursor}
+
+
+def write(path: Path, mutants: Sequence[Mutant], rows: Mapping[int, Mapping[str, object]]) -> None:
+    """The outcomes as JSON, one line a mutant, to be committed; what a test said may name folders of the machine."""
+    kept = [
+        {key: value for key, value in rows[each.id].items() if key != "message"} for each in mutants if each.id in rows
+    ]
+    lines = [json.dumps(row, ensure_ascii=False) for row in kept]
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n", "utf-8")
+
+
+def score(mutants: Sequence[Mutant], rows: Mapping[int, Mapping[str, object]], missing: Mapping[int, str]) -> str:
+    """The figures by room and together, then every mutant that is alive or not there."""
+    rooms = sorted({_room(mutant) for mutant in mutants})
+    lines = [f"{'':8} {'mutants':>8} {'killed':>8} {'timeout':>8} {'survived':>9} {'uncovered':>10} {'to run':>8}"]
+    for room in (*rooms, "all"):
+        own = [mutant.id for mutant in mutants if room in (_room(mutant), "all")]
+        counts = Counter(str(rows[each]["outcome"]) for each in own if each in rows)
+        left = len(own) - sum(counts[each] for each in (*KILLED, *ALIVE))
+        lines.append(
+            f"{room:8} {len(own):8} {counts['killed']:8} {counts['timeout']:8} {counts['survived']:9} "
+            f"{counts['uncovered']:10} {left:8}"
+        )
+    for mutant in mutants:
+        if mutant.id in rows and rows[mutant.id]["outcome"] in ALIVE:
+            row = rows[mutant.id]
+            lines.append(
+                f"{row['outcome']} {mutant.id}: {row['place']}: {mutant.text[:70]!r} -> {mutant.mutated[:70]!r}"
+            )
+        elif mutant.id in missing:
+            lines.append(f"not located {mutant.id}: {mutant.file} {mutant.definition}: {missing[mutant.id]}")
+    return "\n".join(lines)
+
+
+def compared(mutants: Sequence[Mutant], rows: Mapping[int, Mapping[str, object]], before: Path) -> str:
+    """How many of the mutants that were judged in both trees each kills, and which only one of them kills."""
+    other = {row["mutant"]: row for row in json.loads(before.read_text("utf-8"))}
+    judged = [{name for name, row in tree.items() if row["outcome"] in (*KILLED, *ALIVE)} for tree in (rows, other)]
+    both = [mutant for mutant in mutants if all(mutant.id in names for names in judged)]
+    then = {mutant.id for mutant in both if other[mutant.id]["outcome"] in KILLED}
+    now = {mutant.id for mutant in both if rows[mutant.id]["outcome"] in KILLED}
+    lines = [f"of {len(both)} mutants in both trees {len(then)} were killed before and {len(now)} are now"]
+    lines += [
+        f"no longer killed: {name} {rows[name]['place']}, by {other[name]['killer']}" for name in sorted(then - now)
+    ]
+    lines += [f"newly killed: {name} {rows[name]['place']}, by {rows[name]['killer']}" for name in sorted(now - then)]
+    return "\n".join(lines)
+
+
+def _room(mutant: Mutant) -> str:
+    """The folder of the package that the mutant was drawn from."""
+    return Path(mutant.file).parts[2]
