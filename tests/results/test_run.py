@@ -172,7 +172,7 @@ def test_killed_before_the_first_row_is_a_run_that_can_be_resumed(tmp_path: Path
 
 
 def test_a_folder_that_is_no_run_names_the_runs_nearby(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="Name a folder that `layerwise sweep` has written"):
+    with pytest.raises(RunError, match=r"Name a folder that `layerwise sweep`.* or another experiment has written"):
         Run.open(tmp_path / "nothing")
     Run.create(tmp_path / "runs" / "demo-1", MANIFEST).close()
     for wrong in (tmp_path / "runs", tmp_path / "runs" / "demo-2"):

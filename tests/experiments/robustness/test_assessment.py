@@ -238,7 +238,8 @@ def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
     found = scores(run, "contrast")
     assert {(claim, metric) for claim, _, metric in found} == {
         ("merging", "loss"), ("trained_order", "cost"), ("trained_order", "gain_above@baseline"),
-        ("collapse", "any_order"), ("collapse", "in_order"), ("places", "gain"), ("places", "any_order"),
+        ("collapse", "random_order"), ("collapse", "in_order"), ("position_informed", "gain"),
+        ("position_informed", "random_order"),
         ("positions", "short"), ("positions", "short@baseline"),
     } | ({("pruning", "lost"), ("pruning", "lost@baseline"), ("pruning", "spared_above@baseline")}
          if ("pruning", "all", "lost") in found else set())  # fmt: skip

@@ -85,13 +85,13 @@ MEASURES: dict[str, Callable[[Stack, EvalData], Figures]] = {
     "recovery": lambda stack, reading: figures(
         recovery(stack, reading, layers=(1,), treatments=("noise_50/layer", "noise_50/model"), recipe=RECIPE, seeds=1)
     ),
-    "places": _places,
+    "position_informed": _places,
     "judgement": _judged,
 }
 
 
 SECONDS_LONG = frozenset(
-    {"proxies", "activations", "predictability", "ablation", "manipulation", "recovery", "places"}
+    {"proxies", "activations", "predictability", "ablation", "manipulation", "recovery", "position_informed"}
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from layerwise.report.arms import ARMS, arm_slots, in_reading_order
 from layerwise.report.figures.strip_plot import REACH, swarmed
 from layerwise.report.quantity import ACCURACY, LOSS
 from layerwise.report.robustness.findings import Cell, sentence, summary, survival
-from layerwise.report.robustness.lookup import ANY_ORDER, IN_ORDER, MEASURES, RobustnessScores, depth_of
+from layerwise.report.robustness.lookup import IN_ORDER, MEASURES, RANDOM_ORDER, RobustnessScores, depth_of
 from layerwise.results.rows import Note, Score
 from report import diagnosed, robust, synthetic
 from report.page.test_render import read
@@ -107,8 +107,8 @@ def test_layers_kept_end_with_all_of_them_and_arms_without_a_rule_have_none(foun
     assert sorted(found.kept("baseline", "even", IN_ORDER)) == list(range(1, 13))
     assert sorted(found.kept("retrained", "even", IN_ORDER)) == list(range(1, 12))
     assert found.kept("retrained", "first", IN_ORDER) == {}
-    whole = found.kept("layerdrop", "last", ANY_ORDER)[12]
-    assert (whole.task, whole.subject) == (ANY_ORDER, "layerdrop")
+    whole = found.kept("layerdrop", "last", RANDOM_ORDER)[12]
+    assert (whole.task, whole.subject) == (RANDOM_ORDER, "layerdrop")
 
 
 def test_what_is_not_finite_was_not_measured_and_half_an_interval_is_none() -> None:
@@ -152,7 +152,7 @@ def test_known_arms_keep_their_colours_whoever_else_is_there(arms: list[str]) ->
 
 def test_the_planted_truth_survives(found: RobustnessScores) -> None:
     for arm in robust.IN_ORDER:
-        fate = cell(found, arm, "all layers", "any order").fate
+        fate = cell(found, arm, "all layers", "random order").fate
         assert fate == ("survives" if arm in SHUFFLED else "lost")
     assert cell(found, "baseline", "several models", "merged").fate == "lost"
     assert cell(found, "layershuffle", "several models", "merged").fate == "survives"
@@ -162,10 +162,10 @@ def test_the_planted_truth_survives(found: RobustnessScores) -> None:
 
 def test_the_colour_is_the_share_of_the_way_from_chance_to_the_best_in_order(found: RobustnessScores) -> None:
     assert cell(found, "baseline", "all layers", "in order").share == 1.0
-    share = (robust.ANY_ORDER["layershuffle"] - robust.CHANCE) / (robust.IN_ORDER["baseline"] - robust.CHANCE)
-    assert cell(found, "layershuffle", "all layers", "any order").share == pytest.approx(share)
-    assert cell(found, "baseline", "6 of 12 layers", "any order").at_chance
-    assert not cell(found, "layerdrop", "all layers", "any order").at_chance
+    share = (robust.RANDOM_ORDER["layershuffle"] - robust.CHANCE) / (robust.IN_ORDER["baseline"] - robust.CHANCE)
+    assert cell(found, "layershuffle", "all layers", "random order").share == pytest.approx(share)
+    assert cell(found, "baseline", "6 of 12 layers", "random order").at_chance
+    assert not cell(found, "layerdrop", "all layers", "random order").at_chance
 
 
 def one_trial(value: float, half: float, *, language: bool = False) -> Cell:
@@ -175,9 +175,9 @@ def one_trial(value: float, half: float, *, language: bool = False) -> Cell:
         row("robustness", "model", "all", "leads", 0.0 if language else 1.0),
         chance,
         row("robustness", "a", IN_ORDER, metric, best, 0.0),
-        row("robustness", "b", ANY_ORDER, metric, value, half),
+        row("robustness", "b", RANDOM_ORDER, metric, value, half),
     )
-    return cell(found, "b", "all layers", "any order")
+    return cell(found, "b", "all layers", "random order")
 
 
 def test_words_follow_the_ends_of_the_interval_and_not_its_middle() -> None:
@@ -207,12 +207,12 @@ def test_a_wider_interval_never_says_more(value: float, half: float, more: float
 def test_sentences_say_what_the_matrix_shows(found: RobustnessScores) -> None:
     matrix = survival(found)
     told = {arm: "".join(sentence(found, matrix, arm)) for arm in matrix.cells}
-    assert told["baseline"].startswith("96.8 % in order, 12.4 % in any order. Does not survive any order, ")
-    assert "Survives any order, merging and an ensemble in any order" in told["layershuffle"]
-    assert "Against the baseline in any order: +79.7 [+" in told["layershuffle"]
+    assert told["baseline"].startswith("96.8 % in order, 12.4 % in random order. Does not survive random order, ")
+    assert "Survives random order, merging and an ensemble in random order" in told["layershuffle"]
+    assert "Against the baseline in random order: +79.7 [+" in told["layershuffle"]
     assert "baseline" not in told["baseline"]
     assert told["retrained"].startswith("Survives the loss of 6 layers; does not survive")
-    assert summary(matrix).startswith("Any order is survived by layershuffle, ")
+    assert summary(matrix).startswith("Random order is survived by layershuffle, ")
     assert summary(matrix).endswith("not survived by baseline, layerdrop and layerdrop-scratch.")
 
 
@@ -268,11 +268,11 @@ def trace(figure: dict[str, Any], name: str) -> dict[str, Any]:
 
 def test_figures_show_the_rows(drawn: dict[str, Any], found: RobustnessScores) -> None:
     pair = drawn["robustness-orders"]["variants"][""]
-    assert trace(pair, "in any order")["x"][0] == pytest.approx(100 * robust.ANY_ORDER["baseline"])
+    assert trace(pair, "in random order")["x"][0] == pytest.approx(100 * robust.RANDOM_ORDER["baseline"])
     assert any(shape["x0"] == pytest.approx(100 * robust.CHANCE) for shape in pair["layout"]["shapes"])
     kept = trace(drawn["kept-random"]["variants"]["0"], "layerdrop")
     assert kept["x"] == list(range(1, 13))
-    assert kept["y"][5] == pytest.approx(100 * robust.accuracy("layerdrop", ANY_ORDER, 12, 6))
+    assert kept["y"][5] == pytest.approx(100 * robust.accuracy("layerdrop", RANDOM_ORDER, 12, 6))
     assert drawn["kept-random"]["variants"]["0"]["layout"]["xaxis"]["range"][0] > 12
     names = [{line["name"] for line in drawn["kept-sequential"]["variants"][rule]["data"]} for rule in "01"]
     assert ["retrained" in drawn for drawn in names] == [True, False]
@@ -289,7 +289,9 @@ def test_every_draw_is_a_dot_and_the_median_a_tick(drawn: dict[str, Any], found:
     assert ticks["x"][found.arms_with("orders").index("layerdrop")] == pytest.approx(statistics.median(values))
     merged = drawn["merging-draws"]["variants"]["0"]
     assert len(trace(merged, "layershuffle")["x"]) == robust.DRAWS
-    assert trace(merged, "the members in any order, mean")["x"][0] == pytest.approx(100 * robust.ANY_ORDER["baseline"])
+    assert trace(merged, "the members in random order, mean")["x"][0] == pytest.approx(
+        100 * robust.RANDOM_ORDER["baseline"]
+    )
 
 
 @given(st.lists(st.floats(0.0, 100.0), max_size=200))

@@ -1,8 +1,8 @@
 """The contrast of merging: the accuracy that models lose when their layers are mixed.
 
-    merging   loss          layershuffle: its models in any order - models merged from them, any layer anywhere
+    merging   loss          layershuffle: its models in random order - models merged from them, any layer anywhere
               loss@NULL     NULL, trained in order: its models in order - models merged from them at their own depth
-              skill         layershuffle: its models in any order - chance; and so skill@NULL, in order
+              skill         layershuffle: its models in random order - chance; and so skill@NULL, in order
 
 What varies is which models there are, which assignments of layers are drawn, and the examples; each adds to the
 variance (`layerwise.measure.contrasts.trainings`). Models and merged models share the examples, which cancel.

@@ -1,15 +1,17 @@
-"""The contrasts of the LayerShuffle paper: what any order costs, who collapses, who can do with fewer layers.
+"""The contrasts of the LayerShuffle paper: what random order costs, who collapses, who can do with fewer layers.
 
 Everything is accuracy, a share of the examples, of arms that were trained with the same seeds and judged on the same
 examples under the same orders:
 
-    trained_order cost                 baseline in order - layershuffle in any order
-                gain_above@NULL      layershuffle - NULL, both in any order
-    collapse    any_order, in_order  baseline - chance
-    places      gain                 task ARM: ARM - layershuffle in any order, ARM reads or predicts its position
-                any_order            layershuffle - chance
-    pruning     lost, lost@NULL      the share of its accuracy above chance that an arm loses with half of its layers
-                spared_above@NULL    lost@NULL - lost
+    trained_order      cost                    baseline in order - layershuffle in random order
+                       gain_above@NULL         layershuffle - NULL, both in random order
+    collapse           random_order, in_order  baseline - chance
+    position_informed  gain                    task ARM: ARM - layershuffle in random order, where ARM has its
+                                               position as input or predicts it
+                       random_order            layershuffle - chance
+    pruning            lost, lost@NULL         the share of its accuracy above chance that an arm loses with half of
+                                               its layers
+                       spared_above@NULL       lost@NULL - lost
 
 `NULL` is an arm that was trained in order: `baseline`, and `sequential`, trained as long as the others. The share lost
 is read off a line through the origin, fitted by least squares to all numbers of layers from half of them up,
@@ -31,7 +33,7 @@ from layerwise.measure.interventions.survey import RANDOM_ORDER, SEQUENTIAL, Sur
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
 
-TRAINED_ORDER, COLLAPSE, POSITION_INFORMED, PRUNING = "trained_order", "collapse", "places", "pruning"
+TRAINED_ORDER, COLLAPSE, POSITION_INFORMED, PRUNING = "trained_order", "collapse", "position_informed", "pruning"
 CLAIMS = (TRAINED_ORDER, COLLAPSE, POSITION_INFORMED, PRUNING)
 BASELINE, SHUFFLED = "baseline", "layershuffle"
 NULLS = (BASELINE, "sequential")
@@ -105,7 +107,7 @@ def _trained_order(arms: Arms, batch: int) -> Iterator[Score]:
 
 
 def _collapse(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
-    for metric, task in (("any_order", RANDOM_ORDER), ("in_order", SEQUENTIAL)):
+    for metric, task in (("random_order", RANDOM_ORDER), ("in_order", SEQUENTIAL)):
         accuracies = Accuracies.of(arms, [(BASELINE, task)], batch)
         if accuracies is not None:
             yield accuracies.sum(1.0, less=chance).row(COLLAPSE, metric)
@@ -118,7 +120,7 @@ def _position_informed(arms: Arms, chance: float, batch: int) -> Iterator[Score]
             yield accuracies.sum(1.0, -1.0).row(POSITION_INFORMED, "gain", arm)
     accuracies = Accuracies.of(arms, [(SHUFFLED, RANDOM_ORDER)], batch)
     if accuracies is not None:
-        yield accuracies.sum(1.0, less=chance).row(POSITION_INFORMED, "any_order")
+        yield accuracies.sum(1.0, less=chance).row(POSITION_INFORMED, "random_order")
 
 
 def _pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:

@@ -53,7 +53,7 @@ def robustness(arms: Arms, *, chance: float, classes: int, leads: str) -> list[S
 
 
 def contribution(arms: Arms) -> list[Score]:
-    """Rows of measure `contribution`: what each layer is worth, in order and in any order.
+    """Rows of measure `contribution`: what each layer is worth, in order and in random order.
 
     `accuracy_lost.sequential` is the accuracy with all layers minus that without this one, on the same examples and,
     for `.random`, in the same orders; `nll_added.*` is the loss without it minus that with all. Means over seeds

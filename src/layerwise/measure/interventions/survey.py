@@ -1,4 +1,4 @@
-"""A survey of what one model survives: its layers in order, in any order, and fewer and fewer of them.
+"""A survey of what one model survives: its layers in order, in random order, and fewer and fewer of them.
 
     sequential                        all layers in order
     random                         all layers, a fresh uniform order for every batch

@@ -31,7 +31,7 @@ from layerwise.report.claims.heterogeneity.scaling import scaling
 from layerwise.report.claims.heterogeneity.states import middle
 from layerwise.report.claims.heterogeneity.weights import oscillation
 from layerwise.report.claims.layershuffle.merging import merging
-from layerwise.report.claims.layershuffle.positions import places, positions
+from layerwise.report.claims.layershuffle.positions import position_informed, positions
 from layerwise.report.claims.layershuffle.shuffled import collapse, pruning, trained_order
 from layerwise.report.claims.painters.absence import all_needed, same_function
 from layerwise.report.claims.painters.arrangement import any_order, parallel
@@ -73,7 +73,7 @@ ELC_BERT = Paper(
 LAYERSHUFFLE = Paper(
     "LayerShuffle: Enhancing Robustness in Vision Transformers by Randomizing Layer Execution Order",
     "Freiberger et al., 2024, arXiv 2407.04513",
-    (trained_order, collapse, pruning, positions, places, merging),
+    (trained_order, collapse, pruning, positions, position_informed, merging),
     "robustness",
 )
 PAPERS = (ELC_BERT, LAYERSHUFFLE, PAINTERS, HETEROGENEITY)

@@ -1,4 +1,4 @@
-"""Numbers on a grid as colours: effects of windows and of strategies, places of layers, correlations, similarities."""
+"""Numbers on a grid as colours: effects of windows and strategies, positions of layers, correlations, similarities."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ ROBUST_METHOD = (
     "A single model, or a single seed, has a Wilson interval over its examples.",
     "Differences to the baseline are paired: the same examples, in the same orders.",
     "Random orders are drawn anew for every batch, from a seed, and are the same for every arm.",
-    "Draws that happened to be the order of training are left out of “any order” and counted apart.",
+    "Draws that happened to be the order of training are left out of “random order” and counted apart.",
     "Checkpoints are selected on one split of the examples and reported on another.",
 )
 GROWTH_METHOD = (
@@ -71,7 +71,7 @@ GLOSSARY = (
 )
 ROBUST_GLOSSARY = (
     ("in order", "the layers run as they were trained before any of this: 0, 1, 2, …"),
-    ("in any order", "the layers run in an order drawn at random, every layer once"),
+    ("in random order", "the layers run in an order drawn at random, every layer once"),
     ("layers kept", "so many layers run, the others are left out; which ones is the rule: first, last, even, random"),
     ("merged", "a model whose every layer comes from another model of the same arm; no weight changes"),
     ("own depth", "merged so that layer 5 of one model stands only where layer 5 of another stood"),

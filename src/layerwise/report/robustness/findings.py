@@ -16,7 +16,7 @@ from typing import Literal
 from layerwise.report.finding import Number
 from layerwise.report.page.wording import counted, listed
 from layerwise.report.quantity import Quantity
-from layerwise.report.robustness.lookup import ANY_ORDER, IN_ORDER, RobustnessScores
+from layerwise.report.robustness.lookup import IN_ORDER, RANDOM_ORDER, RobustnessScores
 from layerwise.report.sweep.findings import FADES, SURVIVES
 from layerwise.results.rows import Score
 
@@ -75,11 +75,13 @@ def conditions(run: RobustnessScores) -> tuple[SurvivalCondition, ...]:
     lost = "" if half is None else f"the loss of {counted(run.depth - half, 'layer')}"
     possible = (
         SurvivalCondition("all layers", "in order", "its own order", "robustness", IN_ORDER),
-        SurvivalCondition("all layers", "any order", "any order", "robustness", ANY_ORDER),
+        SurvivalCondition("all layers", "random order", "random order", "robustness", RANDOM_ORDER),
         SurvivalCondition(kept, "in order", lost, "robustness", f"kept {half} {RULE} {IN_ORDER}"),
-        SurvivalCondition(kept, "any order", f"{lost} in any order", "robustness", f"kept {half} {RULE} {ANY_ORDER}"),
+        SurvivalCondition(
+            kept, "random order", f"{lost} in random order", "robustness", f"kept {half} {RULE} {RANDOM_ORDER}"
+        ),
         SurvivalCondition("several models", "merged", "merging", "merging", "merged random"),
-        SurvivalCondition("several models", "ensemble", "an ensemble in any order", "merging", "ensemble random"),
+        SurvivalCondition("several models", "ensemble", "an ensemble in random order", "merging", "ensemble random"),
     )
     metric = run.quantity.metric
     return tuple(condition for condition in possible if run.subjects(condition.measure, metric, condition.task))
@@ -110,14 +112,14 @@ def survival(run: RobustnessScores) -> Survival:
 
 
 def summary(matrix: Survival) -> str:
-    """Who survives any order, in one sentence; empty where no arm was evaluated."""
+    """Who survives random order, in one sentence; empty where no arm was evaluated."""
     groups: dict[Fate, list[str]] = {"survives": [], "in part": [], "lost": []}
     for arm, cells in matrix.cells.items():
         for condition, cell in cells.items():
-            if (condition.measure, condition.task) == ("robustness", ANY_ORDER):
+            if (condition.measure, condition.task) == ("robustness", RANDOM_ORDER):
                 groups[cell.fate].append(arm)
     parts = [f"{words} {listed(groups[fate])}" for fate, words in BY_WHOM.items() if groups[fate]]
-    return f"Any order is {'; '.join(parts)}." if parts else ""
+    return f"Random order is {'; '.join(parts)}." if parts else ""
 
 
 def sentence(run: RobustnessScores, matrix: Survival, arm: str) -> tuple[str, ...]:
@@ -132,15 +134,15 @@ def sentence(run: RobustnessScores, matrix: Survival, arm: str) -> tuple[str, ..
     if clauses:
         text = "; ".join(clauses)
         pieces.append(f"{text[0].upper()}{text[1:]}.")
-    above = run.score("robustness", run.above.metric, arm, ANY_ORDER)
+    above = run.score("robustness", run.above.metric, arm, RANDOM_ORDER)
     if above is not None:
         difference = run.above.text(above, signed=True)
-        pieces += [" Against the baseline in any order: ", Number(difference), f" {run.above.axis}."]
+        pieces += [" Against the baseline in random order: ", Number(difference), f" {run.above.axis}."]
     return tuple(pieces)
 
 
 def _levels(run: RobustnessScores, arm: str) -> list[str]:
-    ordered, shuffled = run.lead(arm, IN_ORDER), run.lead(arm, ANY_ORDER)
+    ordered, shuffled = run.lead(arm, IN_ORDER), run.lead(arm, RANDOM_ORDER)
     unit = f" {run.quantity.name}" if run.is_language else ""
     if ordered is None or shuffled is None:
         return []
@@ -148,7 +150,7 @@ def _levels(run: RobustnessScores, arm: str) -> list[str]:
         Number(run.quantity.bare(ordered)),
         f"{unit} in order, ",
         Number(run.quantity.bare(shuffled)),
-        " in any order. ",
+        " in random order. ",
     ]
 
 
@@ -157,7 +159,7 @@ def _half(run: RobustnessScores) -> int | None:
     counts = {
         count
         for count in range(1, run.depth)
-        for condition in (IN_ORDER, ANY_ORDER)
+        for condition in (IN_ORDER, RANDOM_ORDER)
         if run.subjects("robustness", run.quantity.metric, f"kept {count} {RULE} {condition}")
     }
     return min(counts, key=lambda count: (abs(2 * count - run.depth), count), default=None)

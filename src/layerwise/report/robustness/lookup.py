@@ -36,8 +36,8 @@ MEASURES = (
 )
 """The measures of a robustness run, in the order of the report."""
 
-IN_ORDER, ANY_ORDER = "sequential", "random"
-CONDITIONS: dict[str, str] = {IN_ORDER: "in order", ANY_ORDER: "in any order"}
+IN_ORDER, RANDOM_ORDER = "sequential", "random"
+CONDITIONS: dict[str, str] = {IN_ORDER: "in order", RANDOM_ORDER: "in random order"}
 RULES: dict[str, str] = {"even": "evenly spaced", "first": "the first", "last": "the last", "random": "at random"}
 """Which layers are kept when some are left out, and how it is said."""
 

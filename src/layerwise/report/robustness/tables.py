@@ -8,7 +8,7 @@ from layerwise.report.page.number_format import tidy
 from layerwise.report.page.table import Table
 from layerwise.report.quantity import ACCURACY, TOP_5, Quantity
 from layerwise.report.robustness.findings import Survival, SurvivalCondition, survival
-from layerwise.report.robustness.lookup import ANY_ORDER, CONDITIONS, TRAINING, RobustnessScores
+from layerwise.report.robustness.lookup import CONDITIONS, RANDOM_ORDER, TRAINING, RobustnessScores
 from layerwise.report.robustness.lookup import Rows as Scores
 from layerwise.results.rows import Score
 
@@ -30,7 +30,7 @@ def robustness_lines(run: RobustnessScores) -> tuple[str, ...]:
         return (*arm_loss_rows(run).lines(), "What the arms survive is not measured yet: layerwise robustness RUN")
     rows = order_rows(run)
     chance = "" if run.reference is None else f"; chance {run.reference:.3g}"
-    above = f"; {ABOVE}: any order, paired, {run.above.axis}" if ABOVE in rows.head else ""
+    above = f"; {ABOVE}: random order, paired, {run.above.axis}" if ABOVE in rows.head else ""
     if rows.body:
         return (f"{run.quantity.axis}{chance}{above}", *rows.lines())
     merged = merging_rows(run)
@@ -38,8 +38,8 @@ def robustness_lines(run: RobustnessScores) -> tuple[str, ...]:
 
 
 def order_rows(run: RobustnessScores) -> Table:
-    """A row an arm: in order, in any order, and in any order against the baseline, where that was compared."""
-    above = run.subjects("robustness", run.above.metric, ANY_ORDER)
+    """A row an arm: in order, in random order, and in random order against the baseline, where that was compared."""
+    above = run.subjects("robustness", run.above.metric, RANDOM_ORDER)
     head = ("arm", *CONDITIONS.values(), *((ABOVE,) if above else ()))
     body = []
     for arm in run.arms:

@@ -1,4 +1,4 @@
-"""The claims about any order: many runs of every truth, from the answers to single images on."""
+"""The claims about random order: many runs of every truth, from the answers to single images on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from layerwise.measure.contrasts.shuffled import shuffled
 from layerwise.report.claims import Rule, Verdict
-from layerwise.report.claims.layershuffle.positions import places
+from layerwise.report.claims.layershuffle.positions import position_informed
 from layerwise.report.claims.layershuffle.shuffled import collapse, pruning, trained_order
 from layerwise.results.rows import Score
 from report.claims.trainings import Arms, World
@@ -31,7 +31,7 @@ def truth(arms: Arms, world: World = PLAIN) -> Truth:
 
 
 def trained(shuffled_: float = 0.62, baseline: float = 0.12, sequential: float | None = None, **more: float) -> Arms:
-    """Accuracies in any order; in order they are those of the paper's kind."""
+    """Accuracies in random order; in order they are those of the paper's kind."""
     own = {
         "baseline": baseline,
         "layershuffle": shuffled_,
@@ -63,7 +63,7 @@ TRUE = [
     (pruning, truth(declining(0.3, 0.8))),
     (pruning, truth(declining(0.3, 0.9), SKEWED)),
     pytest.param(
-        places,
+        position_informed,
         truth(trained(layershuffle_position=0.622, layershuffle_predict=0.618), World(8, spread=0.004)),
         marks=NEAR_THE_BAR,
     ),
@@ -74,15 +74,15 @@ FALSE = [
     (collapse, truth(trained(baseline=0.3))),
     (collapse, truth(trained(baseline=0.35), SKEWED)),
     (pruning, truth(declining(0.7, 0.2))),
-    (places, truth(trained(layershuffle_position=0.70), World(8))),
-    (places, truth(trained(layershuffle_position=0.62, layershuffle_predict=0.52), World(8))),
+    (position_informed, truth(trained(layershuffle_position=0.70), World(8))),
+    (position_informed, truth(trained(layershuffle_position=0.62, layershuffle_predict=0.52), World(8))),
 ]
 NULL = [
     (trained_order, truth(trained(0.7, 0.7), World(8))),
     (trained_order, truth(trained(0.7, 0.2, sequential=0.7), World(8))),
     (collapse, truth({"baseline": {"sequential": 0.11, "random": 0.1}})),
     (pruning, truth(declining(0.4, 0.4), World(8))),
-    (places, truth(trained(0.11, layershuffle_position=0.11), World(8))),
+    (position_informed, truth(trained(0.11, layershuffle_position=0.11), World(8))),
 ]
 EDGE = [
     (trained_order, truth(trained(0.55))),  # a cost of exactly 25 points
@@ -91,7 +91,7 @@ EDGE = [
     (trained_order, truth(trained(0.74, 0.74), World(3, spread=0.03))),  # the null is open: it may give as much
     (collapse, truth(trained(baseline=0.15))),
     (pruning, truth(declining(0.4, 0.5), World(8))),
-    (places, truth(trained(layershuffle_position=0.65), World(8))),
+    (position_informed, truth(trained(layershuffle_position=0.65), World(8))),
 ]
 
 
@@ -120,7 +120,7 @@ def test_what_the_null_gives_is_explained_by_it(rule: Rule, rows: Truth) -> None
         (trained_order, trained(0.57)),
         (collapse, trained(baseline=0.13)),
         (pruning, declining(0.6, 0.66)),
-        (places, trained(layershuffle_position=0.63)),
+        (position_informed, trained(layershuffle_position=0.63)),
     ],
 )
 def test_too_little_is_not_concluded_from(rule: Rule, arms: Arms) -> None:
@@ -142,13 +142,13 @@ def test_at_the_edge_nothing_is_concluded_too_often(rule: Rule, rows: Truth) -> 
     [
         (trained_order, "cost", trained(), lambda seen: trained(0.55 + seen), "supported"),
         (trained_order, "cost", trained(), lambda seen: trained(0.55 - seen), "contradicted"),
-        (collapse, "any_order", trained(), lambda seen: trained(baseline=0.15 + seen), "contradicted"),
+        (collapse, "random_order", trained(), lambda seen: trained(baseline=0.15 + seen), "contradicted"),
         (
             pruning, "spared_above@baseline", declining(0.4, 0.6),
             lambda seen: declining(0.4, 0.4 + max(seen, 0.1)), "supported",
         ),
         (
-            places, "gain", trained(layershuffle_predict=0.66),
+            position_informed, "gain", trained(layershuffle_predict=0.66),
             lambda seen: trained(layershuffle_predict=0.65 + seen), "contradicted",
         ),
     ],

@@ -14,14 +14,14 @@ LOSS, NEAR_CHANCE = 0.05, 0.05
 MERGING = Published(
     "merging",
     "Lossless merging",
-    "A model made of one layer each of 12 models trained for any order reaches 59.68 % in any order, where each of the"
-    " 12 reaches 62.77 %; made of 12 ordinary models, in order, it reaches 1.87 %.",
+    "A model made of one layer each of 12 models trained for any order reaches 59.68 % in random order, where each of"
+    " the 12 reaches 62.77 %; made of 12 ordinary models, in order, it reaches 1.87 %.",
     "arXiv 2407.04513v1, section 4.4, Table 2",
     "The loss is the mean accuracy of the models minus that of those merged from them. Supported: for layershuffle in"
-    " any order the loss is below 5 points (3.1 were published), and for every arm trained in order, whose layers stay"
-    " at their own depth, above. Explained by the null: models trained in order are merged at a loss below 5 points"
-    " too, or layershuffle is within 5 points of chance and has nothing to lose. Contradicted: for layershuffle the"
-    " loss is above 5 points. Each is read off a 95 % interval over models, draws and images.",
+    " random order the loss is below 5 points (3.1 were published), and for every arm trained in order, whose layers"
+    " stay at their own depth, above. Explained by the null: models trained in order are merged at a loss below 5"
+    " points too, or layershuffle is within 5 points of chance and has nothing to lose. Contradicted: for layershuffle"
+    " the loss is above 5 points. Each is read off a 95 % interval over models, draws and images.",
     "It needs two seeds of layershuffle and of baseline, on images: layerwise merge RUN.",
 )
 
@@ -43,7 +43,7 @@ def merging(evidence: Evidence) -> Claim:
         (
             skill.position(NEAR_CHANCE) == "within",
             BY_NULL,
-            "Its models are near chance in any order: there is nothing to lose.",
+            "Its models are near chance in random order: there is nothing to lose.",
         ),
         (side == "above", CONTRADICTED, "Something that counts is lost."),
         (

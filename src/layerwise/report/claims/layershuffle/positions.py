@@ -1,4 +1,4 @@
-"""Two claims of the LayerShuffle paper about places: that a layer knows where it stands, and what that is worth."""
+"""Two claims of the LayerShuffle paper about positions: that a layer knows where it stands, and what that is worth."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ def _right(short: Span) -> str:
 
 
 POSITION_INFORMED = Published(
-    "places",
-    "Knowing the place adds little",
-    "A layer that has its position as input, or has to predict it, does about as well in any order as one that is not:"
-    " 63.61 and 61.18 against 62.77 %.",
+    "position_informed",
+    "Knowing the position adds little",
+    "A layer that has its position as input, or has to predict it, does about as well in random order as one that is"
+    " not: 63.61 and 61.18 against 62.77 %.",
     "arXiv 2407.04513v1, Table 1",
-    "Supported: in any order layershuffle-position and layershuffle-predict, those of them that were trained, are both"
-    " within 3 points of layershuffle. Explained by the null: layershuffle is within 5 points of chance, so that all"
-    " are alike at nothing. Contradicted: one of them is more than 3 points above or below it. Each is read off a 95 %"
-    " interval over seeds and images.",
+    "Supported: in random order layershuffle-position and layershuffle-predict, those of them that were trained, are"
+    " both within 3 points of layershuffle. Explained by the null: layershuffle is within 5 points of chance, so that"
+    " all are alike at nothing. Contradicted: one of them is more than 3 points above or below it. Each is read off a"
+    " 95 % interval over seeds and images.",
     f"It needs layershuffle and {' or '.join(ARMS)}, on images: layerwise robustness RUN.",
 )
 
 
-def places(evidence: Evidence) -> Claim:
+def position_informed(evidence: Evidence) -> Claim:
     """Do models for any order gain or lose by knowing where their layers stand?"""
     arms = {
         arm: rows for arm in ARMS if (rows := contrasts(evidence, POSITION_INFORMED.key, "gain", task=arm)) is not None
@@ -85,18 +85,18 @@ def places(evidence: Evidence) -> Claim:
     if not arms:
         return POSITION_INFORMED.unmeasured()
     own = contrasts(evidence, POSITION_INFORMED.key)
-    skill = own.span("any_order") if own else None
+    skill = own.span("random_order") if own else None
     gains = {arm: gain for arm, rows in arms.items() if (gain := rows.span("gain")) is not None}
     if skill is None or len(gains) < len(arms):
         shown = listed([f"{arm} {tidy(100 * rows.value('gain'), signed=True)}" for arm, rows in arms.items()])
-        return POSITION_INFORMED.undecided(f"Against layershuffle in any order: {shown} points.", TOO_FEW)
+        return POSITION_INFORMED.undecided(f"Against layershuffle in random order: {shown} points.", TOO_FEW)
     shown = listed([f"{arm} {points(gain)}" for arm, gain in gains.items()])
     least_known = widest(rows["gain"] for rows in arms.values())
     differs = any(gain.against(GAIN) == "above" or gain.against(-GAIN) == "below" for gain in gains.values())
     same = skill.low > NEAR_CHANCE and all(gain.position(GAIN) == "within" for gain in gains.values())
     nothing = "Layershuffle itself is near chance: all are alike at nothing."
     return POSITION_INFORMED.decided(
-        f"Against layershuffle in any order: {shown} points.",
+        f"Against layershuffle in random order: {shown} points.",
         beside_bound(least_known, GAIN, "points"),
         (skill.position(NEAR_CHANCE) == "within", BY_NULL, nothing),
         (differs, CONTRADICTED, "Knowing the place makes a difference that counts."),

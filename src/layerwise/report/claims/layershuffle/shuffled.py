@@ -1,4 +1,4 @@
-"""Three claims of the LayerShuffle paper about accuracy: what any order costs, who collapses, who can be pruned."""
+"""Three claims of the LayerShuffle paper about accuracy: what random order costs, who collapses, who can be pruned."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ NEEDS = "It needs the arms baseline and layershuffle, on images: layerwise robus
 
 TRAINED_ORDER = Published(
     "trained_order",
-    "Any order, for 20 points",
+    "Random order, for 20 points",
     "Trained for any order, a ViT keeps 62.77 % in an order drawn anew for every batch, about 20 points below the"
     " 82.61 % of the ordinary model in order; the ordinary model keeps 0.13 %.",
     "arXiv 2407.04513v1, Table 1",
-    "The cost is the accuracy of the baseline in order minus that of layershuffle in any order. Supported: the cost is"
-    " below 25 points, and in any order layershuffle is above every arm trained in order, by more than counts (5"
-    " points). Explained by the null: the cost is below 25 points, but an arm trained in order keeps as much in any"
-    " order, within 5 points. Contradicted: the cost is above 25 points, or an arm trained in order keeps more. Each is"
-    " read off a 95 % interval over seeds and images.",
+    "The cost is the accuracy of the baseline in order minus that of layershuffle in random order. Supported: the cost"
+    " is below 25 points, and in random order layershuffle is above every arm trained in order, by more than counts (5"
+    " points). Explained by the null: the cost is below 25 points, but an arm trained in order keeps as much in random"
+    " order, within 5 points. Contradicted: the cost is above 25 points, or an arm trained in order keeps more. Each"
+    " is read off a 95 % interval over seeds and images.",
     NEEDS,
 )
 
@@ -36,16 +36,16 @@ def trained_order(evidence: Evidence) -> Claim:
         return TRAINED_ORDER.unmeasured()
     cost, gains = rows.span("cost"), rows.nulls("gain_above")
     if cost is None or not gains:
-        return TRAINED_ORDER.undecided(f"Any order costs {rows.points('cost')} points.", TOO_FEW)
+        return TRAINED_ORDER.undecided(f"Random order costs {rows.points('cost')} points.", TOO_FEW)
     kept = listed([f"{points(gain)} points above {NULLS[null]}" for null, gain in gains.items()])
     side, above = cost.against(COST), {gain.position(GAIN) for gain in gains.values()}
     cheap = "The cost is no more than was published, and training in order does not give it."
     return TRAINED_ORDER.decided(
-        f"Any order costs {points(cost)} points; in any order layershuffle is {kept}.",
+        f"Random order costs {points(cost)} points; in random order layershuffle is {kept}.",
         beside_bound(rows["cost"], COST, "points"),
         (side == "above", CONTRADICTED, "More is lost than was published."),
-        ("below" in above, CONTRADICTED, "An arm trained in order keeps more in any order."),
-        (side == "below" and "within" in above, BY_NULL, "Training in order gives as much in any order."),
+        ("below" in above, CONTRADICTED, "An arm trained in order keeps more in random order."),
+        (side == "below" and "within" in above, BY_NULL, "Training in order gives as much in random order."),
         (side == "below" and above == {"above"}, SUPPORTED, cheap),
         otherwise=undecided(rows["cost"], GAIN),
     )
@@ -56,34 +56,34 @@ COLLAPSE = Published(
     "Ordinary models collapse",
     "In an order drawn anew for every batch, a model that was trained in order falls from 82.61 % to 0.13 %: chance.",
     "arXiv 2407.04513v1, Table 1",
-    "Read from the accuracy of the baseline above that of the commonest label. Supported: in any order it is less than"
-    " 5 points above chance, and in order more than counts (5 points). Explained by the null: in order it is within 5"
-    " points of chance too, so that there is nothing to lose. Contradicted: in any order it is more than 5 points above"
-    " chance. Each is read off a 95 % interval over seeds and images.",
+    "Read from the accuracy of the baseline above that of the commonest label. Supported: in random order it is less"
+    " than 5 points above chance, and in order more than counts (5 points). Explained by the null: in order it is"
+    " within 5 points of chance too, so that there is nothing to lose. Contradicted: in random order it is more than 5"
+    " points above chance. Each is read off a 95 % interval over seeds and images.",
     "It needs the arm baseline, on images: layerwise robustness RUN.",
 )
 
 
 def collapse(evidence: Evidence) -> Claim:
     """Does a model that was trained in order know nothing in any other?"""
-    rows = contrasts(evidence, COLLAPSE.key, "any_order")
+    rows = contrasts(evidence, COLLAPSE.key, "random_order")
     if rows is None:
         return COLLAPSE.unmeasured()
-    free, ordered = rows.span("any_order"), rows.span("in_order")
+    free, ordered = rows.span("random_order"), rows.span("in_order")
     if free is None or ordered is None:
         return COLLAPSE.undecided(
-            f"In any order the baseline is {rows.points('any_order')} points above chance.", TOO_FEW
+            f"In random order the baseline is {rows.points('random_order')} points above chance.", TOO_FEW
         )
     side = free.against(NEAR_CHANCE)
     lost = side == "below" and ordered.against(NEAR_CHANCE) == "above"
     nothing = "In order it is no better than chance either: there is nothing to lose."
     return COLLAPSE.decided(
-        f"The baseline is {points(free)} points above chance in any order, {points(ordered)} in order.",
-        beside_bound(rows["any_order"], NEAR_CHANCE, "points above chance"),
+        f"The baseline is {points(free)} points above chance in random order, {points(ordered)} in order.",
+        beside_bound(rows["random_order"], NEAR_CHANCE, "points above chance"),
         (ordered.position(NEAR_CHANCE) == "within", BY_NULL, nothing),
-        (side == "above", CONTRADICTED, "In any order it still knows more than chance gives."),
+        (side == "above", CONTRADICTED, "In random order it still knows more than chance gives."),
         (lost, SUPPORTED, "What it knows in order is lost in any other."),
-        otherwise=undecided(rows["any_order"], GAIN),
+        otherwise=undecided(rows["random_order"], GAIN),
     )
 
 

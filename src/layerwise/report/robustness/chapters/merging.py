@@ -12,17 +12,17 @@ from layerwise.report.page.figure_slot import Choice, Picture
 from layerwise.report.page.markup import Safe, element, measured
 from layerwise.report.quantity import ACCURACY
 from layerwise.report.robustness.chapters.absence import absent
-from layerwise.report.robustness.lookup import ANY_ORDER, CONDITIONS, IN_ORDER, RobustnessScores
+from layerwise.report.robustness.lookup import CONDITIONS, IN_ORDER, RANDOM_ORDER, RobustnessScores
 from layerwise.report.robustness.tables import merging_rows
 from layerwise.results.rows import Score
 
 HEADING = Heading("merging", "Layers of several models", "Merging")
 KINDS = {
-    "random": ("any layer, anywhere", f"members {ANY_ORDER}", "the members in any order, mean"),
+    "random": ("any layer, anywhere", f"members {RANDOM_ORDER}", "the members in random order, mean"),
     "own-depth": ("each layer at its own depth", f"members {IN_ORDER}", "the members in order, mean"),
 }
 WAYS = {"members": "members, mean", "best member": "best member", "ensemble": "ensemble of their outputs"}
-MERGED = {IN_ORDER: "own-depth", ANY_ORDER: "random"}
+MERGED = {IN_ORDER: "own-depth", RANDOM_ORDER: "random"}
 
 
 def merging(evidence: Evidence) -> Chapter:

@@ -1,4 +1,4 @@
-"""What another order costs: every arm in order and in any order, and how far one order is from the next."""
+"""What another order costs: every arm in order and in random order, and how far one order is from the next."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from layerwise.report.page.table import Table
 from layerwise.report.page.wording import counted
 from layerwise.report.robustness.chapters.absence import absent
 from layerwise.report.robustness.chapters.published import PUBLISHED, SOURCE
-from layerwise.report.robustness.lookup import ANY_ORDER, CONDITIONS, IN_ORDER, RobustnessScores
+from layerwise.report.robustness.lookup import CONDITIONS, IN_ORDER, RANDOM_ORDER, RobustnessScores
 
 HEADING = Heading("orders", "What another order costs", "Order")
 Span = tuple[float, float] | None
-SLOTS = {IN_ORDER: 0, ANY_ORDER: 1}
+SLOTS = {IN_ORDER: 0, RANDOM_ORDER: 1}
 
 
 def orders(evidence: Evidence) -> Chapter:
@@ -54,7 +54,7 @@ def _dumbbells(run: RobustnessScores, arms: list[str], span: Span) -> Picture | 
         for (condition, name), slot in zip(CONDITIONS.items(), SLOTS.values(), strict=True)
     ]
     figure = levels(marks, across=run.quantity.axis, reference=run.reference, span=span)
-    return Picture("robustness-orders", "In order, and in any order", {(): figure})
+    return Picture("robustness-orders", "In order, and in random order", {(): figure})
 
 
 def _fixed(run: RobustnessScores, draws: dict[str, dict[str, float]], span: Span) -> Picture | None:
@@ -80,7 +80,7 @@ def _table(run: RobustnessScores, arms: list[str]) -> tuple[Safe, ...]:
     """The two conditions and the paired difference to the baseline, beside the published numbers."""
     published = not run.is_language and any(arm in PUBLISHED for arm in arms)
     head = ["arm", *CONDITIONS.values(), *(f"Δ {words}" for words in CONDITIONS.values())]
-    head += ["published, in order", "published, in any order"] if published else []
+    head += ["published, in order", "published, in random order"] if published else []
     rows = []
     for arm in arms:
         row = [arm, *(run.quantity.text(run.lead(arm, condition)) for condition in CONDITIONS)]

@@ -1,4 +1,4 @@
-"""How many layers an arm needs: accuracy against the number of layers kept, in order and in any order."""
+"""How many layers an arm needs: accuracy against the number of layers kept, in order and in random order."""
 
 from __future__ import annotations
 

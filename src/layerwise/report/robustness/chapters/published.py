@@ -1,4 +1,4 @@
-"""What was published, to compare shapes with: accuracy of ViT-B/16 on ImageNet, in order and in any order (percent).
+"""What was published, to compare shapes with: accuracy of ViT-B/16 on ImageNet, in order and in random order (percent).
 
 Numbers of the LayerShuffle paper. Another model, other images and far more training: what may be compared is which arm
 keeps its accuracy and which loses it, not the digits.
