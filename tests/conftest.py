@@ -48,6 +48,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Exempt what a module's tests have imported and kept, too, once they are through."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _threads_as_asked() -> None:
     """What a test before it may have changed: two threads sum in another order than one, so bits differ."""

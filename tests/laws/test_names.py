@@ -8,11 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import layerwise
+from package_sources import PACKAGE, files, text, trees
 
-PACKAGE = Path(layerwise.__file__).parent
 ROOT = Path(__file__).parents[2]
-TREES = {path: ast.parse(path.read_text(encoding="utf8")) for path in sorted(PACKAGE.rglob("*.py"))}
 
 PARAMETERS = 12
 """Parameters that a function may have."""
@@ -43,7 +41,7 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 def test_no_function_has_more_than_twelve_parameters() -> None:
     crowded = {
         f"{path.relative_to(PACKAGE)}:{each.name}": count
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for each in functions(tree)
         if (count := len(each.args.posonlyargs + each.args.args + each.args.kwonlyargs)) > PARAMETERS
     }
@@ -53,7 +51,7 @@ def test_no_function_has_more_than_twelve_parameters() -> None:
 def test_no_public_class_stands_in_two_files() -> None:
     counts = Counter(
         node.name
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in tree.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
@@ -85,7 +83,7 @@ def words(name: str) -> set[str]:
 def test_no_name_is_a_home_made_word() -> None:
     named = {
         f"{path.relative_to(PACKAGE)}: {name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for name in (*identifiers(tree), *path.relative_to(PACKAGE).with_suffix("").parts)
         if HOME_MADE & words(name)
     }
@@ -94,12 +92,12 @@ def test_no_name_is_a_home_made_word() -> None:
 
 def test_no_page_or_docstring_uses_a_home_made_word() -> None:
     pages = {path: path.read_text(encoding="utf8") for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))}
-    texts = {**pages, **{path: path.read_text(encoding="utf8") for path in TREES}}
+    texts = {**pages, **{path: text(path) for path in files()}}
     used = {
         f"{path.relative_to(ROOT)}: {match.group()}"
-        for path, text in texts.items()
+        for path, content in texts.items()
         if path.name not in ("log.md", "renames.md")
-        for match in IN_PROSE.finditer(text)
+        for match in IN_PROSE.finditer(content)
     }
     assert not used, "\n" + "\n".join(sorted(used))
 

@@ -8,6 +8,7 @@ so that help, plans and misspelt options answer at once.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import metadata
 from typing import NoReturn
 
@@ -53,8 +54,9 @@ FAMILIES = {
 """Verbs that consist of several commands: their group and their help."""
 
 
+@cache
 def build() -> App:
-    """The command line with every verb."""
+    """The command line with every verb; a process makes it once."""
     app = App(
         name="layerwise", help=HELP, help_format="plaintext", version=f"layerwise {metadata.version('layerwise')}",
         default_parameter=None, result_action="return_value",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from transformers import PreTrainedTokenizerFast
 
@@ -24,20 +26,25 @@ SMALL = Mixture(
 def tokenizer() -> PreTrainedTokenizerFast:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_TOKENIZER_EXAMPLES", 500)
-        patch.setattr(python_stdlib, "documents", _few)
+        _read_few_modules(patch)
         return train_tokenizer(512)
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python_stdlib, "documents", _few)
+    _read_few_modules(monkeypatch)
 
 
-_all_documents = python_stdlib.documents
+def _read_few_modules(patch: pytest.MonkeyPatch) -> None:
+    """Three modules of each split are the whole library; none of what was read before is remembered."""
+    everything = python_stdlib.modules()
+    few = [name for split in python_stdlib.SPLITS for name in _of_split(split, everything)[:3]]
+    patch.setattr(python_stdlib, "modules", lambda: {name: everything[name] for name in few})
+    patch.setattr(python_stdlib, "_documents", python_stdlib._documents.__wrapped__)
 
 
-def _few(split: str, kind: str) -> tuple[python_stdlib.PythonText, ...]:
-    return _all_documents(split, kind)[:3]
+def _of_split(split: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if python_stdlib.split_of(name) == split]
 
 
 def test_special_tokens_have_the_first_two_places(tokenizer: PreTrainedTokenizerFast) -> None:

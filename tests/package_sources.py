@@ -1,0 +1,34 @@
+"""The sources of the package, each read and parsed once for all laws that look at them."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import layerwise
+
+PACKAGE = Path(layerwise.__file__).parent
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    """Every file of the package."""
+    return tuple(sorted(PACKAGE.rglob("*.py")))
+
+
+@cache
+def text(path: Path) -> str:
+    """What a file holds."""
+    return path.read_text(encoding="utf8")
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """A file as syntax."""
+    return ast.parse(text(path))
+
+
+def trees() -> dict[Path, ast.Module]:
+    """Every file of the package as syntax."""
+    return {path: tree(path) for path in files()}
