@@ -8,7 +8,10 @@ both tiers, and a mistake that the few runs of the fast tier do not show is left
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 TIERS = ("fast", "full")
@@ -22,6 +25,11 @@ EXAMPLES = {"fast": 20, "full": 100}
 def by_tier(*, fast: int, full: int) -> int:
     """The number of this tier."""
     return full if TIER == "full" else fast
+
+
+def first_fast(cases: Iterable[Any], count: int = 1) -> list[Any]:
+    """The cases of a parametrised test: the first `count` are fast, and the others slow."""
+    return [case if number < count else pytest.param(case, marks=pytest.mark.slow) for number, case in enumerate(cases)]
 
 
 def load_profile() -> None:

@@ -21,6 +21,7 @@ from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.inputs import main_tensor
 from rounding import realigned
 from stack.test_blocks import Residual
+from tier import first_fast
 from tiny_tokenizers import character_tokenizer
 
 IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
@@ -32,7 +33,7 @@ def reloaded(folder: Path, one: Specimen) -> nn.Module:
 
 
 @pytest.mark.parametrize("one", [one for one in SUPPORTED if one.model_type in KINDS], ids=str)
-@pytest.mark.parametrize("text", ["0 1 3 4", "4 0*2 3 1", "[0-2]*2 4 3"])
+@pytest.mark.parametrize("text", first_fast(["4 0*2 3 1", "0 1 3 4", "[0-2]*2 4 3"]))
 def test_plain_transformers_loads_the_logits_of_the_plan(one: Specimen, text: str, tmp_path: Path) -> None:
     model = build(one)
     stack, plan, batch = load(model), Plan.parse(text), inputs(one, model)

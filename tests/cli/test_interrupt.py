@@ -16,6 +16,7 @@ from cli.command import layerwise, start
 from layerwise.experiments import summary
 from layerwise.experiments.sweep import run as sweep_run
 from layerwise.results import Loss, Run, Store
+from tier import first_fast
 
 ARGUMENTS = ("--families", "leave_one_out", "--max-length", "20", "--batch-tokens", "40")
 
@@ -109,7 +110,7 @@ def test_ctrl_c_before_there_is_a_run(command: tuple[str | Path, ...], tmp_path:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first_fast(range(4)))
 def test_ctrl_c_while_saving(
     command: tuple[str | Path, ...], whole: list[Loss], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -137,7 +138,7 @@ def test_ctrl_c_while_saving(
     assert rows(tmp_path / "run") == whole
 
 
-@pytest.mark.parametrize("part", ["effects", "similarity_sums"])
+@pytest.mark.parametrize("part", first_fast(["effects", "similarity_sums"]))
 def test_ctrl_c_after_the_sweep(
     command: tuple[str | Path, ...],
     whole: list[Loss],

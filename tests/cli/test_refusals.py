@@ -18,6 +18,7 @@ from cli.conftest import DEPTH
 from layerwise.plan import Plan
 from layerwise.results import Run, database
 from threads import thread_count
+from tier import first_fast
 from tiny_tokenizers import character_tokenizer, word_tokenizer
 
 FEW = ("--families", "leave_one_out", "--no-similarity")
@@ -224,7 +225,7 @@ OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize("change", OTHERWISE)
+@pytest.mark.parametrize("change", first_fast(OTHERWISE, 3))
 def test_the_folder_of_another_run_keeps_its_rows(
     model: Path,
     texts: Path,

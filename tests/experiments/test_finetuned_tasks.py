@@ -68,6 +68,7 @@ def test_a_task_that_can_be_learned_is_learned(bert: Path) -> None:
     assert _found(rows, "bert/0.0", "accuracy").documents == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BABYLM)
 def test_every_task_of_babylm_is_fine_tuned_and_scored_as_there(name: str, bert: Path, tmp_path: Path) -> None:
     (task,) = read_tasks([write(tmp_path, name)], [name])

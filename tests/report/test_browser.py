@@ -21,6 +21,7 @@ import pytest
 from layerwise.report import ReportData, render
 from report import diagnosed, grown, pretrained, robust, synthetic
 from report.page.test_render import read
+from tier import first_fast
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)
@@ -78,7 +79,7 @@ def in_places(dom: str) -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", first_fast(["light", "dark"]))
 def test_a_page_is_not_blank_and_every_figure_is_drawn_once(tmp_path: Path, scheme: str) -> None:
     families = ("painters", "leave_one_out", "swap_adjacent", "every_window")
     html = render(synthetic.run(6, families, tasks=("text", "sorting")))

@@ -14,6 +14,7 @@ from layerwise.report import Evidence, ReportData
 from layerwise.report.figures.figure import level_line, upright_band, upright_line
 from layerwise.report.page.groups import written
 from report import diagnosed, grown, pretrained, robust, synthetic
+from tier import first_fast
 
 FAMILIES = ("painters", "leave_one_out", "swap_adjacent", "every_window")
 RUNS: dict[str, Callable[[], ReportData]] = {
@@ -39,7 +40,7 @@ def figures(data: ReportData) -> list[dict[str, Any]]:
     return [json.loads(text) for text in texts]
 
 
-@pytest.mark.parametrize("kind", RUNS)
+@pytest.mark.parametrize("kind", first_fast(RUNS, 2))
 def test_plotly_knows_every_property_and_reads_every_value_as_it_is_written(kind: str) -> None:
     whole = RUNS[kind]()
     drawn = [*figures(whole), *figures(without_intervals(whole))]

@@ -268,6 +268,7 @@ def test_layers_may_be_left_out_while_it_learns(options: LayerMixingOptions, tmp
     assert torch.isfinite(found.raw).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "not reentrant"])
 @pytest.mark.parametrize("make", [tiny_vit, tiny_llama], ids=["vit", "llama"])
 def test_recomputed_passes_learn_the_same(make: Callable[[], PreTrainedModel], reentrant: bool, tmp_path: Path) -> None:

@@ -107,6 +107,7 @@ def test_dropout_is_on_what_is_added_and_only_in_training() -> None:
     torch.testing.assert_close(trained[~dropped], 2 * evaluated[~dropped], rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "not reentrant"])
 @pytest.mark.parametrize("make", [tiny_vit, tiny_llama], ids=["vit", "llama"])
 def test_recomputed_passes_are_told_the_same(make: type[PreTrainedModel], reentrant: bool, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A six-layer model and twenty short texts."""
     place = tmp_path_factory.mktemp("diagnose")
     save_llama(place / "model", depth=6)
-    save_texts(place / "texts", count=20, characters=80)
+    save_texts(place / "texts", count=20, characters=60)
     return place
 
 

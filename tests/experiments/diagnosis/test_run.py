@@ -53,7 +53,7 @@ def stack() -> Stack:
 
 @pytest.fixture(scope="module")
 def reading(stack: Stack) -> EvalData:
-    return own_text(stack, windows=24, length=12)
+    return own_text(stack, windows=16, length=10)
 
 
 class Log(Silent):
@@ -90,10 +90,12 @@ def whole(stack: Stack, reading: EvalData, tmp_path_factory: pytest.TempPathFact
     return carried_out(tmp_path_factory.mktemp("whole") / "run", stack, reading, diagnosis())[0]
 
 
+@pytest.mark.slow
 def test_every_part_has_its_rows(whole: list[Score]) -> None:
     assert {score.measure for score in whole} == MEASURES
 
 
+@pytest.mark.slow
 def test_every_part_has_a_null_in_its_rows(whole: list[Score]) -> None:
     with_nulls = {score.measure for score in whole if "@" in score.metric}
     without = {"verdict", "racing", "effect", "recovery_run", "part", "pruning", "agreement", "contrast"}
@@ -103,6 +105,7 @@ def test_every_part_has_a_null_in_its_rows(whole: list[Score]) -> None:
     assert any("random_score" in score.subject for score in whole if score.measure == "agreement")
 
 
+@pytest.mark.slow
 def test_the_claims_have_their_contrasts(whole: list[Score]) -> None:
     found = {score.subject for score in whole if score.measure == "contrast"}
     assert found >= {"core", "joint_collapse", "importance_range", "redundant_sets", "scaling", "agreement"}
@@ -131,6 +134,7 @@ def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_p
     assert {row.tokens for row in curves} == {64}
 
 
+@pytest.mark.slow
 def test_more_curve_tokens_are_more_tokens_and_few_still_give_intervals(stack: Stack, tmp_path: Path) -> None:
     """The smaller budget is less than a window of the one document."""
     reading = own_text(stack, windows=16, length=64, per_document=16)
@@ -233,6 +237,7 @@ def test_a_part_that_cannot_be_had_says_why_and_the_others_go_on(
     assert {"proxies", "racing"} <= {score.measure for score in scores}
 
 
+@pytest.mark.slow
 def test_layers_of_unlike_shapes_lose_the_parts_that_compare_weights(tmp_path: Path) -> None:
     model = tiny_llama(depth=DEPTH)
     wide = nn.Linear(32, 96, bias=False)
@@ -249,6 +254,7 @@ def test_layers_of_unlike_shapes_lose_the_parts_that_compare_weights(tmp_path: P
     assert any("unlike shapes" in text for text in notes["ablation"])
 
 
+@pytest.mark.slow
 def test_half_precision_weights_are_measured(tmp_path: Path) -> None:
     stack = load(tiny_llama(depth=4).to(torch.bfloat16))
     reading = own_text(load(tiny_llama(depth=4)), windows=16, length=12)

@@ -49,6 +49,7 @@ def test_a_single_model_gets_a_run_of_its_own(model: Path, tmp_path: Path) -> No
     assert again.out == ended.out
 
 
+@pytest.mark.slow
 def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
     run = tmp_path / "run"
     manifest = Manifest(

@@ -144,6 +144,7 @@ def test_few_layers_are_not_drawn_as_they_were(seed: int) -> None:
 # -- budgets
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000), budget=st.integers(100, 400), passes=st.integers(1, 2))
 def test_a_ramp_keeps_its_budget_with_its_very_draws(seed: int, budget: int, passes: int) -> None:
@@ -159,6 +160,7 @@ def test_the_mean_over_draws_would_not_have_kept_it() -> None:
     assert max(off) > TOLERANCE
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(arm=st.sampled_from([PUBLISHED, IMPORTANCE, STACKING, RANDOM]), budget=st.integers(110, 2000))
 def test_what_leaves_nothing_to_chance_keeps_it_too(arm: str, budget: int) -> None:

@@ -55,6 +55,7 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
     assert [path.name for path in tmp_path.iterdir()] == ["growth.yaml"]
 
 
+@pytest.mark.slow
 def test_python_returns_the_rows_of_two_arms(config: Path, texts: Path, tmp_path: Path) -> None:
     result = study_growth(
         str(config), texts, arms=("ramp",), learning_rates=(1e-3,), seeds=1, steps=8, batch_size=4, max_length=16,

@@ -94,6 +94,7 @@ def test_a_dry_run_prints_the_cost_and_makes_no_folder(model: Path, tmp_path: Pa
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_every_model_of_a_run_is_measured_into_it(model: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     manifest = Manifest("demo-vit", None, "w", "float32", "cpu", "digits", "h", 1, 1, 1, ("robustness",), (), 0)

@@ -55,6 +55,7 @@ def test_the_cost_is_printed_and_nothing_is_computed(trained: tuple[Path, Path],
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_file_python_and_the_command_line_are_one(trained: tuple[Path, Path], tmp_path: Path) -> None:
     result = library.merge(trained, draws=2, limit=None, run=tmp_path / "run", reporter=Silent())
     table = result.table("merging")

@@ -162,6 +162,7 @@ def distributed(few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> 
     return folders, root / "run", ended
 
 
+@pytest.mark.slow
 def test_babylm_is_pretrained_on_as_it_is_distributed(distributed: tuple[dict[str, Path], Path, Ended]) -> None:
     folders, run, ended = distributed
     looked, reported = (len(read_corpus(folders[split]).documents) for split in ("dev", "test"))

@@ -134,6 +134,7 @@ def test_a_model_that_came_later_is_surveyed_alone(ask: Ask, shelf: Shelf, run: 
     assert ("baseline/1", "sequential", "accuracy") in scores(run, "robustness")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "other", [EvaluationGrid(orders=4, draws=3), EvaluationGrid(orders=3, draws=3, seed=1)], ids=str
 )
@@ -142,11 +143,13 @@ def test_other_questions_are_asked(ask: Ask, other: EvaluationGrid) -> None:
     assert ask("baseline/0", grid=other)
 
 
+@pytest.mark.slow
 def test_other_data_are_asked_about(ask: Ask) -> None:
     ask("baseline/0")
     assert ask("baseline/0", splits=digits(limit=20))
 
 
+@pytest.mark.slow
 def test_what_is_discarded_is_asked_anew(ask: Ask, tmp_path: Path) -> None:
     ask("baseline/0")
     discard_surveys(trained_models(tmp_path, "baseline/0"))

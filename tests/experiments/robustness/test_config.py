@@ -19,6 +19,7 @@ def training(*methods: str, **options: Any) -> RobustTraining:
     return RobustTraining(methods=methods, model="demo-vit", **options)
 
 
+@pytest.mark.slow
 def test_the_baseline_is_trained_beside_the_methods() -> None:
     arms = [recipe.arm for recipe in training("layerdrop", "layershuffle").recipes(Settings(), 12)]
     assert arms == ["baseline", "layerdrop", "layershuffle"]

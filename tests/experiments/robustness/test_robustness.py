@@ -100,6 +100,7 @@ def test_a_trained_model_alone_goes_by_its_method(trained: Path, tmp_path: Path)
     assert [row for row in scores(tmp_path / "run") if row.measure == "position"]
 
 
+@pytest.mark.slow
 def test_fresh_does_not_answer_for_another_model(vit: Path, tmp_path: Path) -> None:
     """The surveys of the model that was asked before lie in the same folder."""
     other = save_vit(tmp_path / "vit", depth=4)
@@ -126,6 +127,7 @@ def test_an_opened_model_and_its_folder_have_the_same_rows(vit: Path, tmp_path: 
     assert list(tables[0]["value"]) == list(tables[1]["value"])
 
 
+@pytest.mark.slow
 def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> None:
     texts = save_texts(tmp_path / "texts")
     ended = layerwise("robustness", model, "--text", texts, "--max-length", "18", *FEW, "--run", tmp_path / "run")

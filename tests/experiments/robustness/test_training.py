@@ -122,6 +122,7 @@ def test_every_arm_is_looked_at_before_the_first_is_trained(vit: Path, tmp_path:
     assert not (tmp_path / "run" / "sequential").exists()
 
 
+@pytest.mark.slow
 def test_without_a_folder_a_run_is_named_by_its_recipe_too(
     vit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +170,7 @@ def test_all_methods(vit: Path, tmp_path: Path) -> None:
     assert {line.split()[0] for line in ended.out.splitlines()[2:-1]} == set(METHODS)
 
 
+@pytest.mark.slow
 def test_demo_vit_needs_nothing_but_its_name(tmp_path: Path) -> None:
     ended = layerwise(
         "train", "robust", "layershuffle", "--model", "demo-vit", "--no-baseline", "--seeds", "1", "--limit", "20",

@@ -121,6 +121,7 @@ def test_the_shipped_model_is_the_one_the_recipe_describes(
     assert model.get_input_embeddings().weight is model.get_output_embeddings().weight
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", skills.TASKS)
 def test_the_shipped_model_meets_its_published_skills(
     shipped: tuple[PreTrainedModel, PreTrainedTokenizerFast], task: str
@@ -143,6 +144,7 @@ def test_the_shipped_model_does_arithmetic(
     assert sum(matches) > 180
 
 
+@pytest.mark.slow
 def test_the_shipped_model_meets_its_published_loss_on_text(
     shipped: tuple[PreTrainedModel, PreTrainedTokenizerFast],
 ) -> None:

@@ -324,6 +324,7 @@ def test_steps_that_fit() -> None:
     assert steps_that_fit(0.1, [(1.0, 1.0)]) == 1
 
 
+@pytest.mark.slow
 def test_a_training_of_seconds_keeps_its_number_of_steps(
     passes: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
