@@ -29,7 +29,7 @@ from layerwise.train.finetune import fine_tuning
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult, fine_tune
 from tiny_tokenizers import character_tokenizer
 from train.learners import planted, tiny_bert
-from train.pupils import rooted
+from train.tiny_models import rooted
 
 QUICK = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=8, patience=8)
 ONCE = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=1)

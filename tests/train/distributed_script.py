@@ -26,7 +26,7 @@ from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
 from layerwise.train.variant import VARIANTS, Variant
 from threads import use_threads
-from train.pupils import tiny_digits, tiny_vit
+from train.tiny_models import tiny_digits, tiny_vit
 
 DEPTH = 4
 SAMPLERS: dict[str, Sampler] = {
@@ -42,7 +42,9 @@ class Stopped(Exception):
     """The machine was switched off."""
 
 
-def lesson(folder: Path, sampler: str, ranks: Any = "shared", variant: str = "plain", stop: int | None = None) -> None:
+def train_watched(
+    folder: Path, sampler: str, ranks: Any = "shared", variant: str = "plain", stop: int | None = None
+) -> None:
     """Train the tiny model in `folder`, and note what every pass ran and found."""
     if stop is not None:
         with suppress(Stopped):
@@ -83,5 +85,5 @@ def _part(folder: Path, sampler: str, ranks: Any, variant: Any, stop: int | None
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     use_threads()
-    for wish in json.loads(sys.argv[1]):
-        lesson(Path(wish.pop("folder")), **wish)
+    for options in json.loads(sys.argv[1]):
+        train_watched(Path(options.pop("folder")), **options)

@@ -22,10 +22,10 @@ from layerwise.train.pretrain import trainer
 from threads import use_threads
 from train.pretrain.test_pretraining import RECIPE, Stopped, run
 
-LESSON = replace(RECIPE, dropout=0.0)
+WATCHED = replace(RECIPE, dropout=0.0)
 
 
-def lesson(folder: Path, stop: int | None = None, **changes: Any) -> None:
+def train_watched(folder: Path, stop: int | None = None, **changes: Any) -> None:
     """Pretrain the tiny model in `folder` and keep the loss of every pass."""
     if stop is not None:
         with suppress(Stopped):
@@ -46,12 +46,12 @@ def _part(folder: Path, stop: int | None, changes: dict[str, Any]) -> list[float
             return loss
 
     with patch.object(trainer, "PretrainingTrainer", Noted):
-        run(folder, replace(LESSON, **changes))
+        run(folder, replace(WATCHED, **changes))
     return losses
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     use_threads()
-    for wish in json.loads(sys.argv[1]):
-        lesson(Path(wish.pop("folder")), **wish)
+    for options in json.loads(sys.argv[1]):
+        train_watched(Path(options.pop("folder")), **options)

@@ -20,8 +20,8 @@ from torch.distributed.fsdp import fully_shard
 from layerwise.plan.samplers import Drop, SeededSampler, Shuffle
 from layerwise.stack import Stack, load
 from threads import use_threads
-from train.pupils import tiny_digits, tiny_vit
 from train.sharded_lamb import compare_lamb
+from train.tiny_models import tiny_digits, tiny_vit
 
 DEPTH = 4
 SAMPLERS = {"shuffle": Shuffle(), "drop": Drop(0.5, of=Shuffle())}

@@ -9,7 +9,7 @@ from transformers import TrainerState
 
 from layerwise.data.splits import Example, Examples
 from layerwise.train.data_order import Epochs, LengthGroupedSampler, ReproducibleDataset
-from train.pupils import VOCABULARY, tiny_digits
+from train.tiny_models import VOCABULARY, tiny_digits
 
 
 def _pixels(examples: ReproducibleDataset, *numbers: int) -> list[torch.Tensor]:

@@ -16,12 +16,12 @@ from safetensors.torch import load_file
 from layerwise.plan.samplers import SeededSampler
 from layerwise.results.training_record import MODEL, TrainingRecord
 from threads import threaded
-from train.distributed_script import DEPTH, SAMPLERS, lesson
+from train.distributed_script import DEPTH, SAMPLERS, train_watched
 
 pytestmark = pytest.mark.slow
 
 STEPS = 12
-WISHES: dict[str, dict[str, Any]] = {
+TRAININGS: dict[str, dict[str, Any]] = {
     "shuffle": {"sampler": "shuffle"},
     "predict": {"sampler": "shuffle", "variant": "predict"},
     "position": {"sampler": "shuffle", "variant": "position"},
@@ -49,10 +49,10 @@ def launched(script: str, argument: str) -> None:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folders of all lessons as two processes held them."""
+    """The folders of all trainings as two processes held them."""
     root = tmp_path_factory.mktemp("two")
-    wishes = [{"folder": str(root / name), **wish} for name, wish in {**WISHES, "stopped": STOPPED}.items()]
-    launched("distributed_script.py", json.dumps(wishes))
+    trainings = [{"folder": str(root / name), **options} for name, options in {**TRAININGS, "stopped": STOPPED}.items()]
+    launched("distributed_script.py", json.dumps(trainings))
     return root
 
 
@@ -60,9 +60,9 @@ def _read(folder: Path, what: str) -> list[list[Any]]:
     return [json.loads((folder / f"{what}-{rank}.json").read_text()) for rank in (0, 1)]
 
 
-@pytest.mark.parametrize("name", [name for name in WISHES if "apart" not in name])
+@pytest.mark.parametrize("name", [name for name in TRAININGS if "apart" not in name])
 def test_both_processes_run_the_plans_of_the_draws(name: str, folders: Path) -> None:
-    draws = SeededSampler(SAMPLERS[WISHES[name]["sampler"]], DEPTH, 1, "training")
+    draws = SeededSampler(SAMPLERS[TRAININGS[name]["sampler"]], DEPTH, 1, "training")
     expected = [str(draws.at(step, 0)) for step in range(STEPS)]
     assert _read(folders / name, "plans") == [expected, expected]
 
@@ -74,9 +74,9 @@ def test_processes_that_draw_for_themselves_draw_differently(folders: Path) -> N
     assert plans[0] != plans[1]
 
 
-@pytest.mark.parametrize("name", [name for name in WISHES if "apart" not in name])
+@pytest.mark.parametrize("name", [name for name in TRAININGS if "apart" not in name])
 def test_losses_and_weights_are_those_of_one_process(name: str, folders: Path, tmp_path: Path) -> None:
-    lesson(tmp_path, **WISHES[name])
+    train_watched(tmp_path, **TRAININGS[name])
     alone = json.loads((tmp_path / "losses-0.json").read_text())
     both = _read(folders / name, "losses")
     # Each process reports the loss of its half of the batch, scaled so that the mean is that of the whole.

@@ -32,7 +32,7 @@ from layerwise.train.recipe import Settings
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
 from rounding import unit
-from train.pupils import VOCABULARY, WIDTH, arguments, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import VOCABULARY, WIDTH, arguments, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 SOFTMAX, FREE = LayerMixingOptions("softmax"), LayerMixingOptions("free")
 KINDS = pytest.mark.parametrize("options", [SOFTMAX, FREE], ids=["softmax", "free"])

@@ -18,7 +18,7 @@ from layerwise.train import position
 from layerwise.train.methods.layershuffle import PositionOptions
 from layerwise.train.position import PositionEncoding
 from layerwise.train.trainer import PlanTrainer
-from train.pupils import WIDTH, arguments, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import WIDTH, arguments, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 FEATURES = 5
 

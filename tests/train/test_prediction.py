@@ -19,7 +19,7 @@ from layerwise.train import prediction
 from layerwise.train.methods.layershuffle import PredictionOptions
 from layerwise.train.prediction import PositionPrediction
 from layerwise.train.trainer import PlanTrainer
-from train.pupils import arguments, forward_by_hand, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import arguments, forward_by_hand, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 PIXELS = torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 

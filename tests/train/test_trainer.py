@@ -17,7 +17,7 @@ from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Fixed, Sampler, SeededSampler, Shuffle
 from layerwise.stack import load
 from layerwise.train.trainer import PlanTrainer
-from train.pupils import arguments, forward_by_hand, rooted, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import arguments, forward_by_hand, rooted, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 Make = Callable[[], PreTrainedModel]
 MODELS = pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from layerwise.train.training import Base, train
 from layerwise.train.variant import Variant
 from rounding import realigned
 from threads import threaded
-from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
 QUIET: dict[str, Any] = {"use_cpu": True}
@@ -150,8 +150,8 @@ def test_the_model_is_that_of_the_best_checkpoint(
 
     monkeypatch.setattr(training, "PlanTrainer", Planted)
     chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
-    pedigree = train(_base(make), splits, chosen, 1, tmp_path, arguments=QUIET)
-    assert (pedigree.steps, pedigree.best_step, sorted(kept)) == (9, 6, [3, 6, 9])
+    record = train(_base(make), splits, chosen, 1, tmp_path, arguments=QUIET)
+    assert (record.steps, record.best_step, sorted(kept)) == (9, 6, [3, 6, 9])
     saved = type(make()).from_pretrained(tmp_path / MODEL).state_dict()
     assert _equal(saved, kept[6])
     assert not _equal(saved, kept[9])
@@ -193,10 +193,10 @@ def test_a_trained_model_opens_as_it_was_trained(method: str, tmp_path: Path) ->
 
     chosen = recipe(method, Options(SETTINGS), DEPTH)
     with torch.enable_grad():
-        pedigree = train(Base(opener, "x"), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
+        record = train(Base(opener, "x"), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
     found, trained = open_trained(tmp_path / MODEL, device="cpu"), opened[-1]
     realigned(found.stack.model)
-    assert found.record == pedigree
+    assert found.record == record
     assert (found.prediction is not None) == (method == "layershuffle-predict")
     assert set(found.stack.model.state_dict()) == set(trained.model.state_dict())
     trained.model.eval()
@@ -293,8 +293,8 @@ def test_a_model_that_was_being_published_is_published_again(tmp_path: Path, los
     chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
     (tmp_path / MODEL).mkdir()
     (tmp_path / MODEL / "model.safetensors").write_bytes(b"half")
-    pedigree = train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
-    assert TrainingRecord.read(tmp_path / MODEL) == pedigree
+    record = train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
+    assert TrainingRecord.read(tmp_path / MODEL) == record
     published = ViTForImageClassification.from_pretrained(tmp_path / MODEL)
     assert published.state_dict().keys() == tiny_vit().state_dict().keys()
 
@@ -369,14 +369,14 @@ KILLED = textwrap.dedent(
     from pathlib import Path
     from threads import use_threads
     use_threads()
-    from train import test_training as lesson
-    chosen = lesson.recipe("layershuffle", lesson.Options(lesson.SETTINGS), lesson.DEPTH)
+    from train import test_training as tested
+    chosen = tested.recipe("layershuffle", tested.Options(tested.SETTINGS), tested.DEPTH)
     def told(step, steps, loss):
         (Path(sys.argv[1]) / "step").write_text(str(step))
         if step == 8 and sys.argv[2] == "wait":
             import time; time.sleep(600)
-    lesson.train(
-        lesson._base(), lesson.tiny_digits("crop"), chosen, 1, Path(sys.argv[1]), arguments=lesson.QUIET, progress=told
+    tested.train(
+        tested._base(), tested.tiny_digits("crop"), chosen, 1, Path(sys.argv[1]), arguments=tested.QUIET, progress=told
     )
     """
 )

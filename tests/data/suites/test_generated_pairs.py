@@ -73,7 +73,7 @@ def test_sentences_use_the_vocabulary_and_all_of_it() -> None:
     assert used == vocabulary()
 
 
-def test_unknown_paradigms_and_empty_wishes_are_refused() -> None:
+def test_unknown_paradigms_and_empty_requests_are_refused() -> None:
     with pytest.raises(DataError, match="did you mean article_noun"):
         paradigm_pairs("article_nouns")
     with pytest.raises(DataError, match="at least 1"):

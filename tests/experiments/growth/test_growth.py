@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from cli.command import Ended, layerwise, refused
 from data import babylm
-from experiments.growth.material import DEPTH, SHORT, record, save_checkpoint, save_config, save_documents
+from experiments.growth.tiny_inputs import DEPTH, SHORT, record, save_checkpoint, save_config, save_documents
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.experiments.files import read_experiment, to_yaml
 from layerwise.experiments.growth import run as module

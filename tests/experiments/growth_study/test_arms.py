@@ -60,7 +60,7 @@ from layerwise.train.phases.metrics import (
 )
 from layerwise.train.recipe import Settings
 from layerwise.train.training import Base
-from train.pupils import tiny_llama, tiny_text
+from train.tiny_models import tiny_llama, tiny_text
 
 DEPTH = 12
 COST = ModelCost((1.0,) * DEPTH, embedding=0.0, head=2.0)

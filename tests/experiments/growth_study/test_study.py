@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import layerwise, refused
-from experiments.growth.material import DEPTH, SHORT, record, save_checkpoint, save_config, save_documents
+from experiments.growth.tiny_inputs import DEPTH, SHORT, record, save_checkpoint, save_config, save_documents
 from layerwise.experiments.files import read_experiment, to_yaml
 from layerwise.experiments.growth_study import importance
 from layerwise.experiments.growth_study.arms import ARMS, FIRST_SWEEP_SEED

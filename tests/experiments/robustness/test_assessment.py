@@ -30,7 +30,7 @@ from layerwise.train import prediction
 from layerwise.train.load_trained import Trained
 from layerwise.train.methods.layershuffle import PredictionOptions
 from measure.planted_classifiers import Listed
-from train.pupils import tiny_vit
+from train.tiny_models import tiny_vit
 
 SPLITS = digits(limit=30)
 DEPTH = 3

@@ -17,7 +17,7 @@ from layerwise.errors import MeasureError
 from layerwise.measure.cost.counted_operations import Count
 from layerwise.measure.cost.flops import model_cost
 from layerwise.stack import Stack, load
-from train.pupils import tiny_llama
+from train.tiny_models import tiny_llama
 
 LENGTH = 6
 WIDTH, HEADS, KEY_HEADS, HEAD_WIDTH = 16, 4, 2, 4

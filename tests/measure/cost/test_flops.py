@@ -13,7 +13,7 @@ from layerwise.measure.cost.flops import model_cost
 from layerwise.schedule import GrowthSchedule, Phase
 from layerwise.schedule.cost import ModelCost, layer_shares, share_of_uniform
 from layerwise.stack import Stack, load
-from train.pupils import VOCABULARY, WIDTH, tiny_llama, tiny_vit
+from train.tiny_models import VOCABULARY, WIDTH, tiny_llama, tiny_vit
 
 
 def matrices(module: nn.Module) -> int:

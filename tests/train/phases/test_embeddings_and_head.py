@@ -10,7 +10,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from layerwise.stack import load
 from layerwise.train.phases.embeddings_and_head import find_embeddings_and_head
-from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 
 def tied_llama() -> LlamaForCausalLM:

@@ -13,7 +13,7 @@ from layerwise.data.text.language_modelling import TokenWindows
 from layerwise.data.text.tokens import Window
 from layerwise.measure.language.bigram import BigramModel
 from layerwise.train.phases.metrics import held_out_row, null_rows
-from train.pupils import VOCABULARY, tiny_llama, tiny_text
+from train.tiny_models import VOCABULARY, tiny_llama, tiny_text
 
 
 def test_tables_are_asked_for_the_very_tokens_that_models_are_asked_for(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from layerwise.train.recipe import Settings
 from layerwise.train.training import STATES, train
 from models.published import random_model
 from train.phases.test_runner import DEPTH, QUIET, SETTINGS, Seen, base, recipe_of, run
-from train.pupils import tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 ASKED = {"base": "b", "data": "d", "recipe": {"arm": "a"}, "seed": 1, "schedule": {"name": "s"}}
 EXTENT = Extent(rows=5, positions=4, width=3)
@@ -189,10 +189,10 @@ def test_a_training_from_kept_states_is_that_from_computed_ones(make: Any, split
 
 
 def test_what_is_left_of_the_cost_is_counted(tmp_path: Path) -> None:
-    pedigree = run(schedule(cached=True), tmp_path)
+    record = run(schedule(cached=True), tmp_path)
     tokens, layer, head = 8 * 6, 3.0, 1.0
     above = 3 * layer + 3 * head
-    assert pedigree.figures["flops"] == tokens * (12 * above + 3 * 2 * layer)
+    assert record.figures["flops"] == tokens * (12 * above + 3 * 2 * layer)
 
 
 def test_only_the_head_learning_leaves_the_last_layer_to_run(tmp_path: Path) -> None:

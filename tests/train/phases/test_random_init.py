@@ -1,4 +1,4 @@
-"""The newborn: random weights that the seed decides, a digest of all there is, and configurations it cannot be of."""
+"""Random weights that the seed decides, a digest of all there is, and configurations it cannot be of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transformers import LlamaConfig, PreTrainedTokenizerBase, ViTConfig, set_se
 from layerwise.data.text.bytepair import train_bytepair
 from layerwise.errors import CheckpointError, DataError, ModelError
 from layerwise.train.phases.random_init import has_weights, random_model, read_config, tiny
-from train.pupils import tiny_llama
+from train.tiny_models import tiny_llama
 
 SPELLER: PreTrainedTokenizerBase = train_bytepair(["the cat saw the dog"] * 9, 270)
 

@@ -44,7 +44,7 @@ from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
 from threads import threaded
 from tier import first_fast
-from train.pupils import rooted, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import rooted, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
 STEPS = 12
@@ -159,10 +159,10 @@ def run(
         )  # fmt: skip
 
 
-def untimed(pedigree: TrainingRecord) -> TrainingRecord:
-    """The pedigree without what a clock or the machine says."""
-    kept = {name: pedigree.figures[name] for name in ("flops", "parameters", "tokens") if name in pedigree.figures}
-    return replace(pedigree, seconds=0, figures=kept)
+def untimed(record: TrainingRecord) -> TrainingRecord:
+    """The record without what a clock or the machine says."""
+    kept = {name: record.figures[name] for name in ("flops", "parameters", "tokens") if name in record.figures}
+    return replace(record, seconds=0, figures=kept)
 
 
 def final(folder: Path) -> dict[str, Tensor]:
@@ -190,13 +190,13 @@ def test_one_phase_that_trains_everything_has_the_losses_of_the_plain_trainer_to
     make: Callable[[], PreTrainedModel], splits: Splits, settings: Settings, tmp_path: Path
 ) -> None:
     ours, theirs = Seen(), Seen()
-    pedigree = run(EVERYTHING, tmp_path / "grown", ours, settings=settings, make=make, splits=splits)
+    record = run(EVERYTHING, tmp_path / "grown", ours, settings=settings, make=make, splits=splits)
     with watched(theirs, "PlanTrainer"):
         plain = train(base(make), splits, sequential(Options(settings), DEPTH), 1, tmp_path / "plain", arguments=QUIET)
     assert len(ours.losses) == STEPS * settings.gradient_accumulation_steps
     assert ours.losses == theirs.losses
     assert ours.rates == theirs.rates
-    assert [moment for moment in pedigree.history if moment.kind == "validation"] == [
+    assert [moment for moment in record.history if moment.kind == "validation"] == [
         moment for moment in plain.history if moment.kind == "validation"
     ]
     assert all(equal(ours.after[step], theirs.after[step]) for step in range(STEPS))
@@ -249,7 +249,7 @@ def test_a_training_that_is_stopped_and_resumed_is_the_one_without_a_stop(
     stop: int, tmp_path: Path, straight: tuple[Path, Seen, TrainingRecord]
 ) -> None:
     """Stopped behind every kind of step: inside each phase, and at the very border, before the new one has begun."""
-    folder, whole, pedigree = straight
+    folder, whole, record = straight
     first, second = Seen(stop), Seen()
     with pytest.raises(Stopped):
         run(EVENTFUL, tmp_path, first, settings=EVERY_STEP)
@@ -260,7 +260,7 @@ def test_a_training_that_is_stopped_and_resumed_is_the_one_without_a_stop(
     assert {step: second.ran[step] for step in range(stop + 1, STEPS)} == {
         step: whole.ran[step] for step in range(stop + 1, STEPS)
     }
-    assert untimed(resumed) == untimed(pedigree)
+    assert untimed(resumed) == untimed(record)
     assert equal(final(tmp_path), final(folder))
 
 
@@ -286,7 +286,7 @@ EVERY_STEP = replace(SETTINGS, gradient_accumulation_steps=2, evals=STEPS)
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Seen, TrainingRecord]:
-    """The eventful schedule without a stop: its folder, what was seen of it, and its pedigree."""
+    """The eventful schedule without a stop: its folder, what was seen of it, and its record."""
     folder, seen = tmp_path_factory.mktemp("straight"), Seen()
     return folder, seen, run(EVENTFUL, folder, seen, settings=EVERY_STEP)
 
@@ -297,13 +297,13 @@ KILLED = textwrap.dedent(
     from pathlib import Path
     from threads import use_threads
     use_threads()
-    from train.phases import test_runner as lesson
+    from train.phases import test_runner as tested
     def told(step, steps, loss):
         (Path(sys.argv[1]) / "step").write_text(str(step))
         if step == 11:
             time.sleep(600)
-    chosen = lesson.recipe_of(lesson.EVENTFUL, lesson.replace(lesson.SETTINGS, gradient_accumulation_steps=2, evals=6))
-    lesson.train(lesson.base(), lesson.tiny_text(), chosen, 1, Path(sys.argv[1]), arguments=lesson.QUIET, progress=told)
+    chosen = tested.recipe_of(tested.EVENTFUL, tested.replace(tested.SETTINGS, gradient_accumulation_steps=2, evals=6))
+    tested.train(tested.base(), tested.tiny_text(), chosen, 1, Path(sys.argv[1]), arguments=tested.QUIET, progress=told)
     """
 )
 
@@ -404,8 +404,8 @@ def test_validation_runs_the_layers_of_the_phase_that_ended(tmp_path: Path) -> N
     """A model without its third layer says what the growing one says at the end of its first phase."""
     schedule = GrowthSchedule("two", DEPTH, (Phase("shallow", 0.5, (0, 1), present=(0, 1)), Phase("all", 0.5, ALL)))
     seen = Seen()
-    pedigree = run(schedule, tmp_path, seen, settings=replace(SETTINGS, evals=2))
-    found = {moment.step: moment.loss for moment in pedigree.history if moment.kind == "validation"}
+    record = run(schedule, tmp_path, seen, settings=replace(SETTINGS, evals=2))
+    found = {moment.step: moment.loss for moment in record.history if moment.kind == "validation"}
     splits = tiny_text()
     batch = splits.collate([splits.validation[number] for number in range(len(splits.validation))])
     for step, layers in ((6, 2), (12, 3)):
@@ -480,37 +480,37 @@ def test_operations_and_tokens_are_summed_over_all_sittings(tmp_path: Path) -> N
     with pytest.raises(Stopped):
         run(schedule, tmp_path, Seen(8), save_steps=3)
     seen = Seen()
-    pedigree = run(schedule, tmp_path, seen, save_steps=3)
+    record = run(schedule, tmp_path, seen, save_steps=3)
     table = StepSchedule(schedule, STEPS, 1)
     tokens = 8 * 6
-    assert pedigree.figures["tokens"] == STEPS * tokens
-    assert pedigree.figures["flops"] == sum(
+    assert record.figures["tokens"] == STEPS * tokens
+    assert record.figures["flops"] == sum(
         round(flops_per_token(table.resolve(step), COST) * tokens) for step in range(STEPS)
     )
     means = [flops_per_token(table.phase(step), COST) * tokens for step in range(STEPS)]
-    assert abs(pedigree.figures["flops"] - sum(means)) > 1, "what was drawn is counted, and not the mean"
-    assert pedigree.figures["parameters"] == sum(weight.numel() for weight in tiny_llama().parameters())
-    assert pedigree.figures["step_seconds"] > 0
-    assert pedigree.figures["peak_bytes"] > 0
+    assert abs(record.figures["flops"] - sum(means)) > 1, "what was drawn is counted, and not the mean"
+    assert record.figures["parameters"] == sum(weight.numel() for weight in tiny_llama().parameters())
+    assert record.figures["step_seconds"] > 0
+    assert record.figures["peak_bytes"] > 0
 
 
 def test_the_log_tells_the_phases_apart(tmp_path: Path) -> None:
     seen = Seen()
     schedule = GrowthSchedule("two", DEPTH, (Phase("first", 5 / 12, ALL), Phase("second", 7 / 12, (2,))))
-    pedigree = run(schedule, tmp_path, seen, settings=replace(SETTINGS, evals=1), logging_steps=3)
+    record = run(schedule, tmp_path, seen, settings=replace(SETTINGS, evals=1), logging_steps=3)
     notes = [(entry["step"], entry["phase"]) for entry in seen.log if "loss" in entry]
     assert notes == [(3, "first"), (5, "first"), (6, "second"), (9, "second"), (12, "second")]
     operations = [entry["flops"] for entry in seen.log if "loss" in entry]
     assert operations == sorted(operations)
-    assert operations[-1] == pedigree.figures["flops"]
-    assert {"step_seconds first", "step_seconds second"} <= set(pedigree.figures)
+    assert operations[-1] == record.figures["flops"]
+    assert {"step_seconds first", "step_seconds second"} <= set(record.figures)
 
 
 def test_padding_is_computed_and_is_no_token(tmp_path: Path) -> None:
-    pedigree = run(EVERYTHING, tmp_path, splits=tiny_text(shortest=2, longest=6))
+    record = run(EVERYTHING, tmp_path, splits=tiny_text(shortest=2, longest=6))
     lengths = [2 + number % 5 for number in range(24)]
-    assert pedigree.figures["tokens"] == 4 * sum(lengths)
-    assert pedigree.figures["flops"] > pedigree.figures["tokens"] * flops_per_token(EVERYTHING.phases[0], COST)
+    assert record.figures["tokens"] == 4 * sum(lengths)
+    assert record.figures["flops"] > record.figures["tokens"] * flops_per_token(EVERYTHING.phases[0], COST)
 
 
 def test_a_gradient_that_is_not_finite_stops_it(tmp_path: Path) -> None:
@@ -538,8 +538,8 @@ def test_the_model_is_that_of_the_last_step(tmp_path: Path) -> None:
             return {**super().evaluate(*args, **kwargs), "eval_loss": abs(self.state.global_step - 8.0)}
 
     with patch.object(training, "GrowthTrainer", Planted), watched(seen):
-        pedigree = train(base(), tiny_text(), recipe_of(EVENTFUL), 1, tmp_path, arguments=QUIET)
-    assert (pedigree.steps, pedigree.best_step) == (STEPS, STEPS)
+        record = train(base(), tiny_text(), recipe_of(EVENTFUL), 1, tmp_path, arguments=QUIET)
+    assert (record.steps, record.best_step) == (STEPS, STEPS)
     assert equal(final(tmp_path), seen.after[STEPS - 1])
     assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
 

@@ -11,14 +11,14 @@ import torch
 from safetensors.torch import load_file
 
 from layerwise.results.training_record import MODEL, TrainingRecord
-from train.phases.growing_script import LESSON, lesson
+from train.phases.growth_script import WATCHED, train_watched
 from train.phases.test_runner import STEPS, untimed
 from train.test_distributed import launched
 
 pytestmark = pytest.mark.slow
 
 STOPS = {"inside a phase": 5, "at a border": 6, "inside a cached phase": 11}
-WISHES: dict[str, dict[str, Any]] = {
+TRAININGS: dict[str, dict[str, Any]] = {
     "eventful": {"schedule": "eventful"},
     "everything": {"schedule": "everything"},
     **{name: {"schedule": "eventful", "stop": stop} for name, stop in STOPS.items()},
@@ -27,10 +27,11 @@ WISHES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folders of all lessons as two processes held them."""
+    """The folders of all trainings as two processes held them."""
     root = tmp_path_factory.mktemp("two")
     launched(
-        "phases/growing_script.py", json.dumps([{"folder": str(root / name), **wish} for name, wish in WISHES.items()])
+        "phases/growth_script.py",
+        json.dumps([{"folder": str(root / name), **options} for name, options in TRAININGS.items()]),
     )
     return root
 
@@ -41,11 +42,11 @@ def _read(folder: Path, what: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", ["eventful", "everything"])
 def test_two_processes_train_as_one_does(name: str, folders: Path, tmp_path: Path) -> None:
-    lesson(tmp_path, **WISHES[name])
+    train_watched(tmp_path, **TRAININGS[name])
     alone, both = json.loads((tmp_path / "losses-0.json").read_text()), _read(folders / name, "losses")
     # Each process reports the loss of its half of the batch, scaled so that the mean is that of the whole.
     assert [sum(pair) / 2 for pair in zip(*both, strict=True)] == pytest.approx(alone, rel=1e-3)
-    assert len(alone) == STEPS * LESSON.gradient_accumulation_steps
+    assert len(alone) == STEPS * WATCHED.gradient_accumulation_steps
     one, two = TrainingRecord.read(tmp_path / MODEL), TrainingRecord.read(folders / name / MODEL)
     assert one is not None
     assert two is not None
@@ -56,7 +57,7 @@ def test_two_processes_train_as_one_does(name: str, folders: Path, tmp_path: Pat
 
 
 def test_on_both_processes_the_same_layers_run_and_the_same_weights_rest(folders: Path, tmp_path: Path) -> None:
-    lesson(tmp_path, **WISHES["eventful"])
+    train_watched(tmp_path, **TRAININGS["eventful"])
     for what in ("ran", "rested"):
         alone = json.loads((tmp_path / f"{what}-0.json").read_text())
         assert _read(folders / "eventful", what) == [alone, alone]
@@ -68,7 +69,7 @@ def test_resumed_both_go_on_as_they_would_have(name: str, folders: Path) -> None
     resumed_at = STOPS[name] - STOPS[name] % 2
     whole = _read(folders / "eventful", "losses")
     assert _read(folders / name, "losses") == [
-        losses[resumed_at * LESSON.gradient_accumulation_steps :] for losses in whole
+        losses[resumed_at * WATCHED.gradient_accumulation_steps :] for losses in whole
     ]
     one, two = (load_file(folders / each / MODEL / "model.safetensors") for each in ("eventful", name))
     assert all(torch.equal(one[key], two[key]) for key in one)

@@ -34,7 +34,7 @@ from layerwise.train.pretrain.time_budget import steps_that_fit
 from layerwise.train.pretrain.trainer import pretrain
 from rounding import unit
 from threads import threaded
-from train.pupils import rooted
+from train.tiny_models import rooted
 
 QUIET: dict[str, Any] = {"use_cpu": True}
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")

@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 
 from layerwise.results.training_record import MODEL, TrainingRecord
 from train.pretrain.test_pretraining import STEPS
-from train.pretraining_script import lesson
+from train.pretraining_script import train_watched
 from train.test_distributed import launched
 
 pytestmark = pytest.mark.slow
 
-WISHES: dict[str, dict[str, Any]] = {
+TRAININGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "accumulated": {"gradient_accumulation_steps": 2, "batch_size": 16},
     "stopped": {"stop": 5},
@@ -26,10 +26,10 @@ WISHES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folders of all lessons as two processes held them."""
+    """The folders of all trainings as two processes held them."""
     root = tmp_path_factory.mktemp("two")
-    wishes = [{"folder": str(root / name), **wish} for name, wish in WISHES.items()]
-    launched("pretraining_script.py", json.dumps(wishes))
+    trainings = [{"folder": str(root / name), **options} for name, options in TRAININGS.items()]
+    launched("pretraining_script.py", json.dumps(trainings))
     return root
 
 
@@ -39,11 +39,11 @@ def _losses(folder: Path) -> list[list[float]]:
 
 @pytest.mark.parametrize("name", ["plain", "accumulated"])
 def test_two_processes_train_as_one_does(name: str, folders: Path, tmp_path: Path) -> None:
-    lesson(tmp_path, **WISHES[name])
+    train_watched(tmp_path, **TRAININGS[name])
     alone, both = json.loads((tmp_path / "losses-0.json").read_text()), _losses(folders / name)
     # Each process reports the loss of its half of the batch, scaled so that the mean is that of the whole.
     assert [sum(pair) / 2 for pair in zip(*both, strict=True)] == pytest.approx(alone, rel=1e-3)
-    assert len(alone) == STEPS * WISHES[name].get("gradient_accumulation_steps", 1)
+    assert len(alone) == STEPS * TRAININGS[name].get("gradient_accumulation_steps", 1)
     one, two = TrainingRecord.read(tmp_path / MODEL), TrainingRecord.read(folders / name / MODEL)
     assert one is not None
     assert two is not None

@@ -20,14 +20,14 @@ from layerwise.schedule import GrowthSchedule
 from layerwise.train.training import train
 from threads import use_threads
 from train.phases.test_runner import EVENTFUL, EVERYTHING, SETTINGS, STEPS, Seen, Stopped, base, recipe_of, watched
-from train.pupils import tiny_llama, tiny_text
+from train.tiny_models import tiny_llama, tiny_text
 
 SCHEDULES: dict[str, GrowthSchedule] = {"eventful": EVENTFUL, "everything": EVERYTHING}
-LESSON = replace(SETTINGS, gradient_accumulation_steps=2, evals=6)
+WATCHED = replace(SETTINGS, gradient_accumulation_steps=2, evals=6)
 """A checkpoint behind every second step."""
 
 
-def lesson(folder: Path, schedule: str, stop: int | None = None) -> None:
+def train_watched(folder: Path, schedule: str, stop: int | None = None) -> None:
     """Train the tiny model in `folder`, and note what every step did."""
     if stop is not None:
         with suppress(Stopped):
@@ -45,12 +45,12 @@ def lesson(folder: Path, schedule: str, stop: int | None = None) -> None:
 
 def _part(folder: Path, schedule: str, seen: Seen) -> None:
     with watched(seen):
-        chosen = recipe_of(SCHEDULES[schedule], LESSON, STEPS)
+        chosen = recipe_of(SCHEDULES[schedule], WATCHED, STEPS)
         train(base(tiny_llama), tiny_text(), chosen, 1, folder, arguments={"use_cpu": True})
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     use_threads()
-    for wish in json.loads(sys.argv[1]):
-        lesson(Path(wish.pop("folder")), **wish)
+    for options in json.loads(sys.argv[1]):
+        train_watched(Path(options.pop("folder")), **options)
