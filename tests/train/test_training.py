@@ -36,7 +36,7 @@ from layerwise.train.training import Base, train
 from layerwise.train.variant import Variant
 from rounding import realigned
 from threads import threaded
-from train.tiny_models import tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
 QUIET: dict[str, Any] = {"use_cpu": True}
@@ -88,14 +88,6 @@ def _vit_with_dropout() -> PreTrainedModel:
     return tiny_vit(dropout=0.1)
 
 
-def _weights(folder: Path) -> dict[str, Tensor]:
-    return load_file(folder / MODEL / "model.safetensors")
-
-
-def _equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
 @pytest.mark.parametrize(
     ("method", "make", "splits"),
     [
@@ -129,7 +121,7 @@ def test_a_resumed_training_has_the_losses_of_one_without_a_stop(
     resumed = run(tmp_path / "stopped")
     assert losses == whole[8:]
     assert replace(resumed, seconds=0) == replace(straight, seconds=0)
-    assert _equal(_weights(tmp_path / "stopped"), _weights(tmp_path / "straight"))
+    assert same_weights(saved_weights(tmp_path / "stopped"), saved_weights(tmp_path / "straight"))
 
 
 @pytest.mark.parametrize(
@@ -153,8 +145,8 @@ def test_the_model_is_that_of_the_best_checkpoint(
     record = train(_base(make), splits, chosen, 1, tmp_path, arguments=QUIET)
     assert (record.steps, record.best_step, sorted(kept)) == (9, 6, [3, 6, 9])
     saved = type(make()).from_pretrained(tmp_path / MODEL).state_dict()
-    assert _equal(saved, kept[6])
-    assert not _equal(saved, kept[9])
+    assert same_weights(saved, kept[6])
+    assert not same_weights(saved, kept[9])
 
 
 @pytest.mark.parametrize(
@@ -403,5 +395,5 @@ def test_killed_without_warning_it_ends_with_the_same_weights(tmp_path: Path) ->
     assert (killed / "checkpoint-6").is_dir()
     resumed = train(_base(), tiny_digits("crop"), chosen, 1, killed, arguments=QUIET)
     assert replace(resumed, seconds=0) == replace(whole, seconds=0)
-    assert _equal(_weights(killed), _weights(straight))
+    assert same_weights(saved_weights(killed), saved_weights(straight))
     shutil.rmtree(killed)

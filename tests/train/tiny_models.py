@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import Subset
@@ -20,6 +21,7 @@ from transformers import ViTForImageClassification as ViT
 
 from layerwise.data.splits import Example, Examples, Splits
 from layerwise.data.vision.digits import digits
+from layerwise.results.training_record import MODEL
 
 WIDTH = 16
 VOCABULARY = 19
@@ -77,6 +79,16 @@ def forward_by_hand(model: PreTrainedModel, batch: dict[str, Tensor], order: Seq
         state = model.model.layers[layer](state, position_embeddings=angles)
     logits = model.lm_head(model.model.norm(state))
     return cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+
+def saved_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights of the model that a training has left in `folder`."""
+    return load_file(folder / MODEL / "model.safetensors")
+
+
+def same_weights(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    """Whether both have the same names and the same bits."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 def rooted(model: nn.Module, when: Callable[[], bool] = lambda: True) -> nn.Module:

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from cli.command import Ended, layerwise, refused
 from data import babylm
-from experiments.growth.tiny_inputs import DEPTH, SHORT, record, save_checkpoint, save_config, save_documents
+from experiments.growth.tiny_inputs import DEPTH, SHORT, record, save_config
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.experiments.files import read_experiment, to_yaml
 from layerwise.experiments.growth import run as module
@@ -25,21 +25,6 @@ from layerwise.schedule.yaml import write_schedule
 from layerwise.stack import load
 
 STEP_TOKENS = 4 * 16
-
-
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_documents(tmp_path_factory.mktemp("texts"))
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_config(tmp_path_factory.mktemp("models") / "small")
-
-
-@pytest.fixture(scope="module")
-def checkpoint(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp("models") / "trained", config, texts)
 
 
 @pytest.fixture(scope="module")

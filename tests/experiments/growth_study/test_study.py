@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import layerwise, refused
-from experiments.growth.tiny_inputs import DEPTH, SHORT, record, save_checkpoint, save_config, save_documents
+from experiments.growth.tiny_inputs import DEPTH, SHORT, record
 from layerwise.experiments.files import read_experiment, to_yaml
 from layerwise.experiments.growth_study import importance
 from layerwise.experiments.growth_study.arms import ARMS, FIRST_SWEEP_SEED
@@ -19,21 +19,6 @@ from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE
 from layerwise.schedule.allocation import Importance
 from layerwise.schedule.yaml import read_schedule
-
-
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_documents(tmp_path_factory.mktemp("texts"))
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_config(tmp_path_factory.mktemp("models") / "small")
-
-
-@pytest.fixture(scope="module")
-def checkpoint(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp("models") / "trained", config, texts)
 
 
 def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(

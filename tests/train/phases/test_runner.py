@@ -17,7 +17,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -44,7 +43,7 @@ from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
 from threads import threaded
 from tier import first_fast
-from train.tiny_models import rooted, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import rooted, same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
 STEPS = 12
@@ -165,14 +164,6 @@ def untimed(record: TrainingRecord) -> TrainingRecord:
     return replace(record, seconds=0, figures=kept)
 
 
-def final(folder: Path) -> dict[str, Tensor]:
-    return load_file(folder / MODEL / "model.safetensors")
-
-
-def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
 # -- exactness --------------------------------------------------------------------------------------------------------
 
 
@@ -199,7 +190,7 @@ def test_one_phase_that_trains_everything_has_the_losses_of_the_plain_trainer_to
     assert [moment for moment in record.history if moment.kind == "validation"] == [
         moment for moment in plain.history if moment.kind == "validation"
     ]
-    assert all(equal(ours.after[step], theirs.after[step]) for step in range(STEPS))
+    assert all(same_weights(ours.after[step], theirs.after[step]) for step in range(STEPS))
 
 
 def learning_names(model: PreTrainedModel, phase: Phase, learning: tuple[int, ...]) -> set[str]:
@@ -261,7 +252,7 @@ def test_a_training_that_is_stopped_and_resumed_is_the_one_without_a_stop(
         step: whole.ran[step] for step in range(stop + 1, STEPS)
     }
     assert untimed(resumed) == untimed(record)
-    assert equal(final(tmp_path), final(folder))
+    assert same_weights(saved_weights(tmp_path), saved_weights(folder))
 
 
 @pytest.mark.slow
@@ -277,7 +268,7 @@ def test_a_training_stopped_behind_its_last_checkpoint_does_what_begins_a_phase_
     second = Seen()
     run(EVENTFUL, tmp_path, second, settings=EVERY_STEP, save_steps=2)
     assert second.losses == whole.losses[4:]
-    assert equal(final(tmp_path), final(folder))
+    assert same_weights(saved_weights(tmp_path), saved_weights(folder))
 
 
 EVERY_STEP = replace(SETTINGS, gradient_accumulation_steps=2, evals=STEPS)
@@ -330,7 +321,7 @@ def test_killed_without_warning_inside_a_cached_phase_it_ends_with_the_same_weig
     assert (killed / "states" / "states").is_file()
     resumed = run(EVENTFUL, killed, settings=settings)
     assert untimed(resumed) == untimed(whole)
-    assert equal(final(killed), final(tmp_path / "straight"))
+    assert same_weights(saved_weights(killed), saved_weights(tmp_path / "straight"))
     assert not (killed / "states").exists()
 
 
@@ -345,15 +336,15 @@ def layer_of(weights: dict[str, Tensor], layer: int) -> dict[str, Tensor]:
 def test_a_phase_begins_with_what_is_done_once(straight: tuple[Path, Seen, TrainingRecord]) -> None:
     _, seen, _ = straight
     old, new = seen.after[2], seen.before[3]
-    assert equal(layer_of(new, 2), layer_of(old, 1)), "copied, as it was before it was scaled"
+    assert same_weights(layer_of(new, 2), layer_of(old, 1)), "copied, as it was before it was scaled"
     fresh = random_twin(load(tiny_llama()), seed_of(1, EVENTFUL.phases[1])).model
-    assert equal(layer_of(new, 0), layer_of(weights_of(fresh), 0)), "drawn anew"
+    assert same_weights(layer_of(new, 0), layer_of(weights_of(fresh), 0)), "drawn anew"
     for name, tensor in layer_of(old, 1).items():
         assert torch.equal(layer_of(new, 1)[name], tensor * 0.5 if tensor.ndim > 1 else tensor), name
     around = {name for name in old if ".layers." not in name}
     assert all(torch.equal(new[name], old[name]) for name in around)
     for step in (1, 2, 4, 5, 6, 7, 8, 9, 10, 11):
-        assert equal(seen.before[step], seen.after[step - 1]), f"nothing is done at step {step}"
+        assert same_weights(seen.before[step], seen.after[step - 1]), f"nothing is done at step {step}"
 
 
 def test_weights_are_copied_as_they_were_before_the_phase(tmp_path: Path) -> None:
@@ -362,7 +353,7 @@ def test_weights_are_copied_as_they_were_before_the_phase(tmp_path: Path) -> Non
     seen = Seen()
     run(schedule, tmp_path, seen)
     for layer, source in copies:
-        assert equal(layer_of(seen.before[6], layer), layer_of(seen.after[5], source))
+        assert same_weights(layer_of(seen.before[6], layer), layer_of(seen.after[5], source))
 
 
 def test_moments_are_kept_or_dropped_as_declared(straight: tuple[Path, Seen, TrainingRecord]) -> None:
@@ -540,7 +531,7 @@ def test_the_model_is_that_of_the_last_step(tmp_path: Path) -> None:
     with patch.object(training, "GrowthTrainer", Planted), watched(seen):
         record = train(base(), tiny_text(), recipe_of(EVENTFUL), 1, tmp_path, arguments=QUIET)
     assert (record.steps, record.best_step) == (STEPS, STEPS)
-    assert equal(final(tmp_path), seen.after[STEPS - 1])
+    assert same_weights(saved_weights(tmp_path), seen.after[STEPS - 1])
     assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
 
 
@@ -569,7 +560,7 @@ def test_checkpointed_activations_change_nothing(precision: Any, tmp_path: Path)
     run(EVENTFUL, tmp_path / "plain", plain, settings=settings)
     run(EVENTFUL, tmp_path / "thrifty", thrifty, settings=replace(settings, gradient_checkpointing=True))
     assert thrifty.losses == plain.losses
-    assert equal(final(tmp_path / "thrifty"), final(tmp_path / "plain"))
+    assert same_weights(saved_weights(tmp_path / "thrifty"), saved_weights(tmp_path / "plain"))
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
