@@ -78,11 +78,8 @@ class PreparedCounting(Prepared):
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    handler = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, handler)
 
 
 def subjects(folder: Path) -> list[str]:
@@ -111,6 +108,13 @@ def test_an_interrupted_experiment_says_what_it_leaves_and_goes_on(tmp_path: Pat
     assert subjects(tmp_path / "run") == ["0", "1", "2"]
 
 
+def test_ctrl_c_works_again_in_a_process_that_lives_on(tmp_path: Path) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        perform(Counting(run=tmp_path / "run", interrupted_at=1))
+    assert signal.getsignal(signal.SIGINT) is handler is not signal.SIG_IGN
+
+
 def test_a_refusal_after_rows_is_raised_once_the_report_is_written(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match="not finite"):
         perform(Counting(run=tmp_path / "run", refused=True))
@@ -129,6 +133,12 @@ def test_overwrite_discards_rows_and_what_the_experiment_says(tmp_path: Path) ->
     perform(Counting(run=tmp_path / "run", steps=2, overwrite=True))
     assert subjects(tmp_path / "run") == ["0", "1"]
     assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_run_that_was_begun_with_overwrite_is_resumed_without_it(tmp_path: Path) -> None:
+    perform(Counting(run=tmp_path / "run", steps=2, overwrite=True))
+    content = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert "overwrite" not in content["experiment"]
 
 
 def test_another_experiment_is_not_mixed_in(tmp_path: Path) -> None:
