@@ -46,6 +46,7 @@ def test_models_that_do_not_belong_together_are_refused(trained: tuple[Path, Pat
     unlike = save_vit(tmp_path / "unlike", 2, "another-arm")
     assert "found 1 of arm, 1 of another-arm" in refused("merge", trained[0], unlike)
     assert "did you mean arm" in refused("merge", *trained, "--arm", "arn")
+    assert "hidden_size is 48, not 128; layers of two models" in refused("merge", "demo", "demo-vit", "--dry-run")
 
 
 def test_the_cost_is_printed_and_nothing_is_computed(trained: tuple[Path, Path], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ DEPTH = 3
 def save_vit(
     folder: Path, seed: int, arm: str | None, *, base: str = "base", data: str = "", depth: int = DEPTH
 ) -> Path:
-    """A model of digits with random weights; with an `arm` also the pedigree of a trained one."""
+    """A model of digits with random weights; with an `arm` also the record of a trained one."""
     torch.manual_seed(seed)
     config = ViTConfig(
         image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=depth,

@@ -118,8 +118,11 @@ class PreparedMerging(Prepared):
         return splits
 
     def _manifest(self) -> Manifest:
-        sources = [source for models in self.several.values() for source in models.values()]
-        weights = "".join(weight_hash(self._open(source).model) for source in sources)
+        weights = ""
+        for models in self.several.values():
+            stacks = {name: self._open(source) for name, source in models.items()}
+            Stack.with_sources(stacks)  # refuses models whose layers do not fit together
+            weights += "".join(weight_hash(stack.model) for stack in stacks.values())
         combined = hashlib.sha256(weights.encode()).hexdigest()
         return training_manifest(self.stack, combined, self.splits, seed=self.config.seed)
 
