@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -22,14 +23,19 @@ from models.published import as_published, logits, padded_batch, random_model, r
 from tiny_tokenizers import word_tokenizer
 
 PUBLISHED = get_args(get_type_hints(Conversion)["variant"])
-INDICES = torch.tensor([[row(i - j) for j in range(512)] for i in range(512)])
+
+
+@cache
+def indices() -> Tensor:
+    """The rows of the table of relative positions for 512 positions, as published checkpoints store them."""
+    return torch.tensor([[row(i - j) for j in range(512)] for i in range(512)])
 
 
 def checkpoint(variant: str) -> dict[str, Tensor]:
     """A checkpoint as published, with random tensors: buffers, shared table and all."""
     tensors = {name: tensor.detach().clone() for name, tensor in as_published(random_model(variant)).items()}
     for number in range(3):
-        tensors[f"transformer.layers.{number}.attention.position_indices"] = INDICES.clone()
+        tensors[f"transformer.layers.{number}.attention.position_indices"] = indices().clone()
     return tensors
 
 
@@ -103,7 +109,7 @@ def test_an_unknown_variant_is_answered_with_the_near_ones() -> None:
         (lambda given: given.update({"classifier.nonlinearity.5.weight": torch.ones(61, 32)}), "they are one table"),
         (lambda given: given.update({"classifier.nonlinearity.5.bias": torch.ones(7)}), r"shape \(7,\), and \(61,\)"),
         (
-            lambda given: given.update({"transformer.layers.1.attention.position_indices": INDICES.T.contiguous()}),
+            lambda given: given.update({"transformer.layers.1.attention.position_indices": indices().T.contiguous()}),
             "has other distance buckets than 32",
         ),
     ],

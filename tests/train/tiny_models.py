@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,16 @@ def tiny_llama(depth: int = 3, seed: int = 0) -> LlamaForCausalLM:
 
 def tiny_digits(augmentation: str = "none", train: int = 24, validation: int = 20) -> Splits:
     """The first digits of each split."""
-    whole = digits(augmentation)
+    whole = _all_digits(augmentation)
     return replace(
         whole, train=_first(whole.train, train), validation=_first(whole.validation, validation),
         test=_first(whole.test, validation),
     )  # fmt: skip
+
+
+@cache
+def _all_digits(augmentation: str) -> Splits:
+    return digits(augmentation)
 
 
 def tiny_text(train: int = 24, validation: int = 8, longest: int = 6, shortest: int = 6) -> Splits:

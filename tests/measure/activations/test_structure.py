@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 import pytest
 import torch
@@ -15,15 +16,28 @@ from layerwise.measure.activations.block_influence import block_influence_sums
 from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.activations.structure import activations, output_ratios, sinks
 from layerwise.measure.gradients.proxies import split
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
 from measure.planted_models import own_text, planted
 
 IDENTITY = 2
-STACK = load(planted(identity=[IDENTITY]))
-READING = own_text(STACK, length=12)
-SCORES = activations(STACK, READING)
+
+
+@cache
+def planted_stack() -> Stack:
+    return load(planted(identity=[IDENTITY]))
+
+
+@cache
+def reading() -> EvalData:
+    return own_text(planted_stack(), length=12)
+
+
+@cache
+def scores_of_planted() -> list[Score]:
+    return activations(planted_stack(), reading())
 
 
 def table(scores: Iterable[Score], metric: str) -> dict[str, Score]:
@@ -35,7 +49,7 @@ def loop(stack: Stack, layer: int) -> dict[str, float]:
     block = stack.model.model.layers[layer]
     sums: dict[str, float] = dict.fromkeys(("", ".attn", ".mlp"), 0.0)
     tokens = 0
-    for batch in READING.batches:
+    for batch in reading().batches:
         with torch.no_grad():
             captured = stack.capture(**batch.inputs)
             states = [captured.state]
@@ -56,18 +70,18 @@ def loop(stack: Stack, layer: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("layer", [0, 3])
 def test_the_ratios_equal_a_computation_by_hand(layer: int) -> None:
-    found = table(SCORES, "output_ratio")
-    for name, expected in loop(STACK, layer).items():
+    found = table(scores_of_planted(), "output_ratio")
+    for name, expected in loop(planted_stack(), layer).items():
         score = found[f"{layer}{name}"]
         assert score.value == pytest.approx(expected, rel=1e-5)
         assert score.low < score.value < score.high
 
 
 def test_a_planted_identity_layer_adds_nothing() -> None:
-    found = table(SCORES, "output_ratio")
+    found = table(scores_of_planted(), "output_ratio")
     for subject in ("2", "2.attn", "2.mlp"):
         assert found[subject].value == 0.0
-    assert table(SCORES, "output_ratio@random_twin")["2"].value > 0.0
+    assert table(scores_of_planted(), "output_ratio@random_twin")["2"].value > 0.0
 
 
 def test_parallel_branches_join_one_after_the_other() -> None:
@@ -77,9 +91,9 @@ def test_parallel_branches_join_one_after_the_other() -> None:
         initializer_range=0.2, use_parallel_residual=True,
     )  # fmt: skip
     stack = load(GPTNeoXForCausalLM(config).eval())
-    found = table(output_ratios(stack, READING, split(stack, READING)), "output_ratio")
+    found = table(output_ratios(stack, reading(), split(stack, reading())), "output_ratio")
     block, sums, tokens = stack.model.gpt_neox.layers[0], [0.0, 0.0], 0
-    for batch in READING.batches:
+    for batch in reading().batches:
         with torch.no_grad():
             captured = stack.capture(**batch.inputs)
             before = captured.state
@@ -96,9 +110,9 @@ def test_parallel_branches_join_one_after_the_other() -> None:
 
 def test_a_residual_multiplier_is_part_of_what_is_added() -> None:
     stack = load(tiny_granite(4))
-    found = table(output_ratios(stack, READING, split(stack, READING)), "output_ratio")
+    found = table(output_ratios(stack, reading(), split(stack, reading())), "output_ratio")
     sums, tokens = {"attn": 0.0, "mlp": 0.0}, 0
-    for batch in READING.batches:
+    for batch in reading().batches:
         with torch.no_grad():
             captured = stack.capture(**batch.inputs)
             states = list(stack.states(Plan.identity(4), captured))
@@ -121,13 +135,13 @@ def test_padding_that_is_not_a_number_is_left_out() -> None:
 def test_a_planted_sink_draws_the_attention() -> None:
     """Every key looks alike but the first one, to which all queries are drawn."""
     model = planted()
-    plain = table(sinks(load(model), READING), "sink_strength")
+    plain = table(sinks(load(model), reading()), "sink_strength")
     for score in plain.values():
         assert 0 < score.value < 1
     with torch.no_grad():
         for layer in model.model.layers:
             layer.self_attn.q_proj.weight.zero_()
-    even, chance = (table(sinks(load(model), READING), name) for name in ("sink_strength", "sink_strength@uniform"))
+    even, chance = (table(sinks(load(model), reading()), name) for name in ("sink_strength", "sink_strength@uniform"))
     for layer, score in even.items():
         # Queries of zeros look at all keys alike, which is what the null says.
         assert score.value == pytest.approx(chance[layer].value, rel=1e-5)
@@ -135,7 +149,7 @@ def test_a_planted_sink_draws_the_attention() -> None:
 
 
 def test_uniform_attention_on_one_sink_is_the_mean_of_one_by_place() -> None:
-    found = table(SCORES, "sink_strength@uniform")["0"]
+    found = table(scores_of_planted(), "sink_strength@uniform")["0"]
     states = [torch.ones(1, 12, 4)] * 3
     assert sink_tokens(states, torch.ones(1, 12, dtype=torch.bool)).sum() == 1
     # Twelve tokens, the first a sink: the t-th token after it sees t + 1 keys, one of them the sink.
@@ -143,25 +157,25 @@ def test_uniform_attention_on_one_sink_is_the_mean_of_one_by_place() -> None:
 
 
 def test_windows_together_or_alone_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    together = sinks(STACK, READING)
+    together = sinks(planted_stack(), reading())
     monkeypatch.setattr(module, "ATTENTION", 1)
-    alone = sinks(STACK, READING)
+    alone = sinks(planted_stack(), reading())
     for left, right in zip(together, alone, strict=True):
         assert left.value == pytest.approx(right.value, rel=1e-5)
 
 
 def test_the_way_of_attention_is_given_back() -> None:
-    before = STACK.model.config._attn_implementation
+    before = planted_stack().model.config._attn_implementation
     assert before != "eager"
-    sinks(STACK, READING)
-    assert STACK.model.config._attn_implementation == before
+    sinks(planted_stack(), reading())
+    assert planted_stack().model.config._attn_implementation == before
 
 
 def test_a_model_without_attention_has_the_norm_of_its_first_token() -> None:
     torch.manual_seed(0)
     config = MambaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=4, state_size=4, pad_token_id=0)
     stack = load(MambaForCausalLM(config).eval())
-    found = activations(stack, READING)
+    found = activations(stack, reading())
     norms = table(found, "sink_norm")
     assert set(norms) == {"0", "1", "2", "3"}
     assert all(score.value > 0 for score in norms.values())
@@ -180,4 +194,4 @@ def test_a_state_that_is_not_finite_is_named() -> None:
     with torch.no_grad():
         model.model.layers[4].mlp.down_proj.weight[0, 0] = float("nan")
     with pytest.raises(MeasureError, match="hidden state 5 is not finite"):
-        activations(load(model), READING)
+        activations(load(model), reading())

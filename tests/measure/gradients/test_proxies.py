@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cache
 
 import pytest
 import torch
@@ -26,9 +27,21 @@ from measure.planted_models import own_text, planted, with_harm
 from rounding import unit
 
 IDENTITY = 2
-STACK = load(planted(identity=[IDENTITY]))
-READING = own_text(STACK)
-SCORES = proxies(STACK, READING)
+
+
+@cache
+def planted_stack() -> Stack:
+    return load(planted(identity=[IDENTITY]))
+
+
+@cache
+def reading() -> EvalData:
+    return own_text(planted_stack())
+
+
+@cache
+def scores_of_planted() -> list[Score]:
+    return proxies(planted_stack(), reading())
 
 
 def table(scores: Iterable[Score], metric: str) -> dict[str, Score]:
@@ -65,18 +78,18 @@ def test_opposite_states_are_half_a_turn_apart() -> None:
 def test_a_planted_identity_layer_has_no_score_of_any_kind() -> None:
     name = str(IDENTITY)
     for metric in ("block_influence", "gate_gradient", "gate_sensitivity", "taylor"):
-        found = table(SCORES, metric)
+        found = table(scores_of_planted(), metric)
         assert found[name].value == found[name].low == found[name].high == 0.0
         others = [abs(found[str(layer)].value) for layer in range(6) if layer != IDENTITY]
         assert min(others) > 1e-3
-    angular = table(SCORES, "angular_distance")
+    angular = table(scores_of_planted(), "angular_distance")
     # Equal states are divided by their norms, which rounding may tell apart: a unit for each norm and each quotient.
     rounding = 4 * unit(torch.float64)
     assert abs(angular[f"{IDENTITY},1"].value) <= rounding
     assert abs(angular["2,2"].value - angular["3,1"].value) <= rounding
-    gates = table(SCORES, "gate_gradient")
+    gates = table(scores_of_planted(), "gate_gradient")
     assert gates[f"{name}.attn"].value == gates[f"{name}.mlp"].value == 0.0
-    lens = table(SCORES, "logit_lens")
+    lens = table(scores_of_planted(), "logit_lens")
     assert lens[name].value == lens[str(IDENTITY + 1)].value
 
 
@@ -92,12 +105,12 @@ def outside(scores: list[Score]) -> set[str]:
 
 def test_on_its_own_text_no_gate_has_an_effect() -> None:
     """The text was drawn from the model, and the expected gradient of a model's loss on its own samples is zero."""
-    assert outside(SCORES) == set()
+    assert outside(scores_of_planted()) == set()
 
 
 def test_what_no_gradient_tells_on_average_the_sensitivity_tells_by_window() -> None:
     """On the model's own text, where every gate's mean slope is zero, windows still hang on each layer but the idle."""
-    sensitivity, gates = table(SCORES, "gate_sensitivity"), table(SCORES, "gate_gradient")
+    sensitivity, gates = table(scores_of_planted(), "gate_sensitivity"), table(scores_of_planted(), "gate_gradient")
     assert sensitivity.keys() == gates.keys()
     for subject, score in sensitivity.items():
         assert score.value >= abs(gates[subject].value)
@@ -108,22 +121,22 @@ def test_what_no_gradient_tells_on_average_the_sensitivity_tells_by_window() -> 
 def test_the_sensitivity_is_the_mean_size_of_the_slopes_of_windows() -> None:
     """By hand, one window at a time: |dL/dalpha| of a layer that is turned by alpha."""
     slopes = []
-    few = EvalData("few", "1", READING.length, "next_token", READING.batches[:1])
+    few = EvalData("few", "1", reading().length, "next_token", reading().batches[:1])
     (batch,) = few.batches
     for row in range(len(batch.windows)):
         alpha = torch.ones((), requires_grad=True)
         inputs = {name: value[row : row + 1] for name, value in batch.inputs.items()}
         with torch.no_grad():
-            captured = STACK.capture(**inputs)
+            captured = planted_stack().capture(**inputs)
         state = captured.state
-        for layer in range(STACK.depth):
-            after = STACK.apply(layer, state, captured)
+        for layer in range(planted_stack().depth):
+            after = planted_stack().apply(layer, state, captured)
             state = torch.lerp(state, after, alpha) if layer == 4 else after
-        logits = STACK.finish(state, inputs).logits
+        logits = planted_stack().finish(state, inputs).logits
         targets = batch.targets[row : row + 1].flatten()
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets, ignore_index=-100, reduction="sum")
         slopes.append(float(torch.autograd.grad(loss, alpha)[0]))
-    found = table(survey(STACK, few, None), "gate_sensitivity")["4"]
+    found = table(survey(planted_stack(), few, None), "gate_sensitivity")["4"]
     assert found.value == pytest.approx(sum(map(abs, slopes)) / few.tokens, rel=1e-4)
 
 
@@ -131,7 +144,7 @@ def test_a_layer_that_is_too_loud_is_found() -> None:
     stack = load(planted(identity=[IDENTITY]))
     with torch.no_grad():
         stack.model.model.layers[3].mlp.down_proj.weight *= 4
-    scores = survey(stack, READING, split(stack, READING))
+    scores = survey(stack, reading(), split(stack, reading()))
     gates = table(scores, "gate_gradient")
     assert {"3", "3.mlp"} <= outside(scores)
     assert max(gates["3"].p_adjusted, gates["3.mlp"].p_adjusted) < 0.05
@@ -154,21 +167,23 @@ def test_the_gate_gradient_is_the_first_order_effect_of_a_harmful_layer() -> Non
 
 
 def test_taylor_is_the_sum_over_weights_whatever_the_batches() -> None:
-    windows = [window for batch in READING.batches for window in batch.windows]
-    whole = EvalData("one", "1", READING.length, "next_token", batches(windows, 10_000, 0))
-    assert len(whole.batches) == 1 < len(READING.batches)
-    left, right = table(SCORES, "taylor"), table(survey(STACK, whole, None), "taylor")
+    windows = [window for batch in reading().batches for window in batch.windows]
+    whole = EvalData("one", "1", reading().length, "next_token", batches(windows, 10_000, 0))
+    assert len(whole.batches) == 1 < len(reading().batches)
+    left, right = table(scores_of_planted(), "taylor"), table(survey(planted_stack(), whole, None), "taylor")
     batch = whole.batches[0]
     loss = torch.nn.functional.cross_entropy(
-        STACK.model(**batch.inputs, use_cache=False).logits.flatten(0, 1), batch.targets.flatten(), ignore_index=-100
+        planted_stack().model(**batch.inputs, use_cache=False).logits.flatten(0, 1),
+        batch.targets.flatten(),
+        ignore_index=-100,
     )
-    for layer, block in enumerate(STACK.model.model.layers):
+    for layer, block in enumerate(planted_stack().model.model.layers):
         weights = list(block.parameters())
         gradients = torch.autograd.grad(loss, weights, retain_graph=True)
         expected = sum(float((w.detach() * g).abs().sum()) for w, g in zip(weights, gradients, strict=True))
         assert right[str(layer)].value == pytest.approx(expected, rel=1e-4)
         assert left[str(layer)].value == pytest.approx(expected, rel=1e-4)
-    assert left["1"].documents == READING.documents
+    assert left["1"].documents == reading().documents
 
 
 def test_the_interval_of_taylor_holds_what_other_documents_give() -> None:
@@ -200,34 +215,34 @@ def test_the_interval_of_taylor_holds_what_other_documents_give() -> None:
 
 
 def test_the_lens_ends_at_the_models_own_loss() -> None:
-    lens = table(logit_lens(STACK, READING), "logit_lens")
-    own = sum(row.nll for row in sweep(STACK, [Plan.identity(6)], READING)) / READING.tokens
+    lens = table(logit_lens(planted_stack(), reading()), "logit_lens")
+    own = sum(row.nll for row in sweep(planted_stack(), [Plan.identity(6)], reading())) / reading().tokens
     assert lens["6"].value == pytest.approx(own, rel=1e-12)
     assert lens["6"].value < lens["0"].value
-    assert table(SCORES, "logit_lens@uniform")["0"].value == pytest.approx(math.log(97))
+    assert table(scores_of_planted(), "logit_lens@uniform")["0"].value == pytest.approx(math.log(97))
 
 
 def test_the_random_twin_is_a_null_of_its_own() -> None:
     for metric in ("block_influence", "angular_distance", "gate_sensitivity", "taylor"):
-        own, null = table(SCORES, metric), table(SCORES, f"{metric}@random_twin")
+        own, null = table(scores_of_planted(), metric), table(scores_of_planted(), f"{metric}@random_twin")
         assert null.keys() == {subject for subject in own if "." not in subject}
         assert all(null[subject].value > 0 for subject in null)
 
 
 def test_the_same_seed_gives_the_same_rows() -> None:
-    assert proxies(STACK, READING) == SCORES
-    other = proxies(STACK, READING, seed=1)
-    assert other != SCORES
-    assert table(other, "gate_gradient")["1"].value == table(SCORES, "gate_gradient")["1"].value
+    assert proxies(planted_stack(), reading()) == scores_of_planted()
+    other = proxies(planted_stack(), reading(), seed=1)
+    assert other != scores_of_planted()
+    assert table(other, "gate_gradient")["1"].value == table(scores_of_planted(), "gate_gradient")["1"].value
 
 
 def test_a_model_that_cannot_be_split_has_gates_of_whole_layers() -> None:
-    gates = table(survey(STACK, READING, None), "gate_gradient")
+    gates = table(survey(planted_stack(), reading(), None), "gate_gradient")
     assert set(gates) == {str(layer) for layer in range(6)}
 
 
 def test_the_cost_is_a_ratio_of_times() -> None:
-    found = cost_ratio(STACK, READING, rounds=2)
+    found = cost_ratio(planted_stack(), reading(), rounds=2)
     assert found.low is not None
     assert 0 < found.low <= found.high
     assert (found.subject, found.metric) == ("all", "cost_ratio")
@@ -235,7 +250,7 @@ def test_the_cost_is_a_ratio_of_times() -> None:
 
 def test_too_few_layers_are_refused() -> None:
     with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):
-        proxies(load(tiny_llama(depth=3)), READING)
+        proxies(load(tiny_llama(depth=3)), reading())
 
 
 def test_few_windows_have_values_without_intervals() -> None:
@@ -250,6 +265,6 @@ def test_few_windows_have_values_without_intervals() -> None:
 
 def test_bfloat16_weights_are_scored() -> None:
     stack = load(planted(identity=[IDENTITY]).to(torch.bfloat16))
-    found = survey(stack, READING, split(stack, READING))
+    found = survey(stack, reading(), split(stack, reading()))
     assert table(found, "block_influence")[str(IDENTITY)].value == 0.0
     assert all(math.isfinite(score.value) for score in found)

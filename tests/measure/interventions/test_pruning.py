@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,20 +16,37 @@ from layerwise.measure.gradients.proxies import survey
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.interventions.pruning import members, pruning
 from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
-from layerwise.results.rows import Loss, Score
-from layerwise.stack import load
+from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.stack import Stack, load
 from measure.planted_models import own_text, planted
 
 IDENTITY = 2
 DEPTH = 6
-STACK = load(planted(identity=[IDENTITY]))
-READING = own_text(STACK)
 SKIP = [
     Score("ablation", str(layer), "all", "skip", value) for layer, value in enumerate([2.0, 0.5, 0.0, 0.1, 0.3, 1.0])
 ]
-PROXIES = survey(STACK, READING, None)
-ROWS, RECORDS = pruning(STACK, READING, [*SKIP, *PROXIES], most=3, random_sets=5)
+
+
+@cache
+def planted_stack() -> Stack:
+    return load(planted(identity=[IDENTITY]))
+
+
+@cache
+def reading() -> EvalData:
+    return own_text(planted_stack())
+
+
+@cache
+def proxy_scores() -> list[Score]:
+    return survey(planted_stack(), reading(), None)
+
+
+@cache
+def pruned() -> tuple[list[Score], list[PlanRecord]]:
+    return pruning(planted_stack(), reading(), [*SKIP, *proxy_scores()], most=3, random_sets=5)
 
 
 def table(scores: Iterable[Score], metric: str) -> dict[str, Score]:
@@ -36,13 +54,13 @@ def table(scores: Iterable[Score], metric: str) -> dict[str, Score]:
 
 
 def effect(plan: str) -> float:
-    losses = sweep(STACK, [Plan.parse(plan)], READING)
+    losses = sweep(planted_stack(), [Plan.parse(plan)], reading())
     total = {each: sum(row.nll for row in losses if row.plan == each) for each in ("0-5", plan)}
-    return (total[plan] - total["0-5"]) / READING.tokens
+    return (total[plan] - total["0-5"]) / reading().tokens
 
 
 def test_the_planted_identity_layer_goes_first_and_costs_nothing() -> None:
-    first = table(ROWS, "drop:1")
+    first = table(pruned()[0], "drop:1")
     for name in ("skip", "block_influence", "angular", "taylor"):
         assert first[name].value == first[name].low == first[name].high == 0.0
         assert first[name].p == 1.0
@@ -50,18 +68,18 @@ def test_the_planted_identity_layer_goes_first_and_costs_nothing() -> None:
 
 
 def test_sets_are_dropped_jointly() -> None:
-    assert table(ROWS, "drop:3")["skip"].value == pytest.approx(effect("0 1 5"), abs=1e-9)
-    assert table(ROWS, "drop:3")["deepest_keep_last"].value == pytest.approx(effect("0 1 5"), abs=1e-9)
-    assert table(ROWS, "drop:2")["skip"].value == pytest.approx(effect("0 1 4 5"), abs=1e-9)
+    assert table(pruned()[0], "drop:3")["skip"].value == pytest.approx(effect("0 1 5"), abs=1e-9)
+    assert table(pruned()[0], "drop:3")["deepest_keep_last"].value == pytest.approx(effect("0 1 5"), abs=1e-9)
+    assert table(pruned()[0], "drop:2")["skip"].value == pytest.approx(effect("0 1 4 5"), abs=1e-9)
 
 
 def test_random_sets_are_the_null() -> None:
-    row = table(ROWS, "drop:1")["random"]
+    row = table(pruned()[0], "drop:1")["random"]
     assert row.low <= row.value <= row.high
-    draws = [record for record in RECORDS if record.strategy == "random" and record.affected == 2]
+    draws = [record for record in pruned()[1] if record.strategy == "random" and record.affected == 2]
     assert [record.draw for record in draws] == [0, 1, 2, 3, 4]
     effects = [effect(record.plan) for record in draws]
-    row = table(ROWS, "drop:2")["random"]
+    row = table(pruned()[0], "drop:2")["random"]
     assert row.value == pytest.approx(np.mean(effects), abs=1e-9)
     assert (row.low, row.high) == pytest.approx(tuple(np.quantile(effects, [0.025, 0.975])), abs=1e-9)
 
@@ -97,8 +115,8 @@ def test_a_ranking_that_lacks_a_layer_chooses_nothing() -> None:
 
 
 def test_records_say_which_score_chose_the_set() -> None:
-    assert {record.family for record in RECORDS} == {"pruning"}
-    found = {(record.strategy, record.affected): record.plan for record in RECORDS if record.strategy != "random"}
+    assert {record.family for record in pruned()[1]} == {"pruning"}
+    found = {(record.strategy, record.affected): record.plan for record in pruned()[1] if record.strategy != "random"}
     assert found["skip", 1] == "0 1 3-5"
     assert found["skip", 3] == "0 1 5"
     assert found["deepest_keep_last", 1] == "0-3 5"
@@ -108,7 +126,7 @@ def test_what_is_known_is_not_computed_again() -> None:
     kept: list[Loss] = []
     shares: list[float] = []
     ledger = ResultCache(sink=kept.extend, progress=shares.append)
-    rows, _ = pruning(STACK, READING, SKIP, most=2, random_sets=2, cache=ledger)
+    rows, _ = pruning(planted_stack(), reading(), SKIP, most=2, random_sets=2, cache=ledger)
     assert shares[-1] == 1.0
     assert len({row.plan for row in kept}) * 32 == len(kept)
     spent = ledger.tally.layer_tokens
@@ -116,20 +134,20 @@ def test_what_is_known_is_not_computed_again() -> None:
 
     half = ResultCache(known=tuple(kept[: len(kept) // 2]), sink=kept.extend)
     count = len(kept)
-    again, _ = pruning(STACK, READING, SKIP, most=2, random_sets=2, cache=half)
+    again, _ = pruning(planted_stack(), reading(), SKIP, most=2, random_sets=2, cache=half)
     assert again == rows
     assert len(kept) - count == count - count // 2
     done = ResultCache(known=tuple(kept[:count]))
-    pruning(STACK, READING, SKIP, most=2, random_sets=2, cache=done)
+    pruning(planted_stack(), reading(), SKIP, most=2, random_sets=2, cache=done)
     assert done.tally.layer_tokens == 0
 
 
 def test_the_same_seed_gives_the_same_rows() -> None:
-    scores = [*SKIP, *PROXIES]
-    assert pruning(STACK, READING, scores, most=3, random_sets=5) == (ROWS, RECORDS)
-    other, _ = pruning(STACK, READING, scores, most=3, random_sets=5, seed=1)
-    assert table(other, "drop:2")["skip"].value == table(ROWS, "drop:2")["skip"].value
-    assert table(other, "drop:2")["random"] != table(ROWS, "drop:2")["random"]
+    scores = [*SKIP, *proxy_scores()]
+    assert pruning(planted_stack(), reading(), scores, most=3, random_sets=5) == pruned()
+    other, _ = pruning(planted_stack(), reading(), scores, most=3, random_sets=5, seed=1)
+    assert table(other, "drop:2")["skip"].value == table(pruned()[0], "drop:2")["skip"].value
+    assert table(other, "drop:2")["random"] != table(pruned()[0], "drop:2")["random"]
 
 
 def test_a_set_whose_loss_is_not_finite_costs_itself_alone() -> None:
@@ -152,7 +170,7 @@ def test_a_set_whose_loss_is_not_finite_costs_itself_alone() -> None:
     model.lm_head.weight.data *= 1e10
     model.model.norm = torch.nn.Identity()
     said: list[str] = []
-    rows, _ = pruning(stack, READING, [], most=1, random_sets=6, cache=ResultCache(log=said.append))
+    rows, _ = pruning(stack, reading(), [], most=1, random_sets=6, cache=ResultCache(log=said.append))
     assert said
     assert "0-3 5" in said[0]
     assert "deepest_keep_last" not in table(rows, "drop:1")
@@ -161,4 +179,4 @@ def test_a_set_whose_loss_is_not_finite_costs_itself_alone() -> None:
 
 def test_too_few_layers_are_refused() -> None:
     with pytest.raises(MeasureError, match="at least 4"):
-        pruning(load(tiny_llama(depth=3)), READING, [])
+        pruning(load(tiny_llama(depth=3)), reading(), [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 import torch
@@ -71,14 +72,24 @@ MAKERS: dict[str, tuple[Callable[[int], nn.Module], dict[str, Tensor]]] = {
     "llama": (llama, {"input_ids": IDS}),
     "gemma3": (gemma, {"input_ids": IDS}),
 }
-SOURCES = {kind: {name: load(make(seed)) for seed, name in enumerate(NAMES)} for kind, (make, _) in MAKERS.items()}
-MERGED = {kind: Stack.with_sources(sources) for kind, sources in SOURCES.items()}
+
+
+@cache
+def sources(kind: str) -> dict[str, Stack]:
+    """Three models of a kind, by name."""
+    return {name: load(MAKERS[kind][0](seed)) for seed, name in enumerate(NAMES)}
+
+
+@cache
+def merged_stack(kind: str) -> Stack:
+    """A stack whose layers are those of all three."""
+    return Stack.with_sources(sources(kind))
 
 
 def by_hand(kind: str, plan: Plan) -> Tensor:
     """A plan of plain visits, as a model that was really put together from copied layers."""
     make, inputs = MAKERS[kind]
-    shell, path = make(0), SOURCES[kind]["a"].path
+    shell, path = make(0), sources(kind)["a"].path
     layers = [
         copy.deepcopy(make(NAMES.index(step.source or "a")).get_submodule(path)[step.layer]) for step in plan.steps()
     ]
@@ -97,7 +108,7 @@ def by_hand(kind: str, plan: Plan) -> Tensor:
 @pytest.mark.parametrize("text", ["a:0 b:1 c:2 a:3", "c:3 b:0 a:1 c:2", "0 b:1-3", "b:2 c:2"])
 def test_a_plan_over_sources_is_the_model_put_together_from_their_layers(kind: str, text: str) -> None:
     plan, inputs = Plan.parse(text), MAKERS[kind][1]
-    expected, stack = by_hand(kind, plan), MERGED[kind]
+    expected, stack = by_hand(kind, plan), merged_stack(kind)
     with torch.inference_mode():
         assert torch.equal(stack.logits(plan, **inputs), expected)
         for single_pass in (False, True):
@@ -109,7 +120,7 @@ def test_a_plan_over_sources_is_the_model_put_together_from_their_layers(kind: s
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_in_place_equals_step_by_step_equals_the_graph(kind: str) -> None:
-    stack, inputs = MERGED[kind], MAKERS[kind][1]
+    stack, inputs = merged_stack(kind), MAKERS[kind][1]
     halves = kind != "bert"
 
     @given(plans(DEPTH, sources=(None, *NAMES)).filter(lambda plan: halves or not plan.has_sublayers()))
@@ -137,7 +148,7 @@ def test_in_place_equals_step_by_step_equals_the_graph(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["llama", "gemma3"])
 def test_every_law_holds_for_a_plan_over_sources(kind: str) -> None:
-    laws = verify(MERGED[kind], Plan.parse("a:0 b:1*2 (c:2|b:3 a:0):sum 1.mlp c:3.attn b:3"))
+    laws = verify(merged_stack(kind), Plan.parse("a:0 b:1*2 (c:2|b:3 a:0):sum 1.mlp c:3.attn b:3"))
     assert [law for law in laws if law.holds is not True] == []
     assert any("c:3.attn" in law.name for law in laws)
 
@@ -173,13 +184,13 @@ def test_the_stacks_over_one_model_know_of_each_others_plans() -> None:
 
 
 def test_a_source_that_is_not_there_is_refused() -> None:
-    merged = MERGED["llama"]
+    merged = merged_stack("llama")
     with pytest.raises(PlanError, match=r"from 'd', .*Known: a, b, c"):
         merged.logits(Plan.parse("a:0 d:1"), input_ids=IDS)
     with pytest.raises(PlanError, match="from 'd'"), merged.under(Plan.parse("d:0")):
         pass
     with pytest.raises(PlanError, match="there is one model, so leave the names out"):
-        SOURCES["llama"]["a"].check(Plan.parse("a:0"))
+        sources("llama")["a"].check(Plan.parse("a:0"))
     with pytest.raises(PlanError, match="visits layer 7"):
         merged.check(Plan.parse("b:7"))
 
@@ -207,17 +218,17 @@ def test_a_model_of_other_build_is_refused_with_the_first_difference(
     other: Callable[[], nn.Module], reason: str
 ) -> None:
     with pytest.raises(ModelError, match=rf"layers of b \(.*cannot run in a .*{reason}"):
-        Stack.with_sources({"a": SOURCES["llama"]["a"], "b": load(other())})
+        Stack.with_sources({"a": sources("llama")["a"], "b": load(other())})
 
 
 def test_what_belongs_to_the_shell_may_differ() -> None:
     config = copy.deepcopy(llama(0).config)
     config.vocab_size, config.attention_dropout = 50, 0.1
-    Stack.with_sources({"a": SOURCES["llama"]["a"], "b": load(LlamaForCausalLM(config).eval())})
+    Stack.with_sources({"a": sources("llama")["a"], "b": load(LlamaForCausalLM(config).eval())})
 
 
 def test_names_are_those_a_plan_can_write() -> None:
-    stack = SOURCES["llama"]["a"]
+    stack = sources("llama")["a"]
     with pytest.raises(ModelError, match="by name"):
         Stack.with_sources({})
     with pytest.raises(PlanError, match="a source is named by a letter"):
