@@ -1,4 +1,8 @@
-"""What several rooms test with: tiny random models, built once, never changed by a test that keeps its word."""
+"""What several rooms test with: tiny random models, built once, never changed by a test that keeps its word.
+
+The process that hands tests out to others reads this file too, and computes nothing. So torch and transformers, which
+take seconds, are imported where they are used.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,18 @@ import gc
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
-import torch
-from numpy.typing import NDArray
-from transformers import GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 
-import other_kernel
 from budget import budget
-from threads import use_threads
 from tier import load_profile
 
-use_threads()
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+    from transformers import GraniteForCausalLM, LlamaForCausalLM
 
 load_profile()
 
@@ -29,6 +31,12 @@ WITHOUT_NUMBERS = ("plan", "report", "results", "schedule")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compute with the kernels of `other_kernel` where its variable says so, and hold tests to their `budget`."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return  # the tests run in other processes
+    import other_kernel
+    from threads import use_threads
+
+    use_threads()
     if other_kernel.ACTIVE:
         other_kernel.OtherKernel().__enter__()
     if (plugin := budget()) is not None:
@@ -59,11 +67,16 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture(autouse=True)
 def _threads_as_asked() -> None:
     """What a test before it may have changed: two threads sum in another order than one, so bits differ."""
+    from threads import use_threads
+
     use_threads()
 
 
 def tiny_llama(depth: int = 6, vocabulary: int = 97, seed: int = 0) -> LlamaForCausalLM:
     """A random Llama whose layers matter: the weights are ten times the default, so that a wrong plan shows."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=vocabulary, hidden_size=32, intermediate_size=64, num_hidden_layers=depth, num_attention_heads=4,
@@ -75,6 +88,9 @@ def tiny_llama(depth: int = 6, vocabulary: int = 97, seed: int = 0) -> LlamaForC
 
 def tiny_granite(depth: int = 6, multiplier: float = 0.1) -> GraniteForCausalLM:
     """A random Granite: what its branches return is multiplied by `multiplier` before it is added."""
+    import torch
+    from transformers import GraniteConfig, GraniteForCausalLM
+
     torch.manual_seed(0)
     config = GraniteConfig(
         vocab_size=97, hidden_size=32, intermediate_size=64, num_hidden_layers=depth, num_attention_heads=4,
@@ -93,6 +109,8 @@ def llama() -> LlamaForCausalLM:
 @pytest.fixture
 def ids() -> torch.Tensor:
     """Token ids (2, 11) for the tiny Llama."""
+    import torch
+
     return torch.randint(3, 97, (2, 11), generator=torch.Generator().manual_seed(1))
 
 
