@@ -7,8 +7,9 @@ INSTALLED := $(VENV)/.installed
 TESTED := $(VENV)/.tested
 DOCUMENTED := $(VENV)/.documented
 PACKAGED := $(VENV)/.packaged
-# `worksteal` gives each process one run of neighbouring tests, so that most fixtures of a module are made once.
-PYTEST := $(BIN)/pytest --numprocesses auto --dist worksteal --durations 30
+# `worksteal` gives each process one run of neighbouring tests, so that most fixtures of a module are made once. Compiled
+# modules are kept, whatever the shell says, since the tests start many processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses auto --dist worksteal --durations 30
 
 # Run a command that may take minutes without a word: say what it is, and every 10 seconds that it still runs.
 say = @echo "$(1)"; began=$$(date +%s); \
