@@ -14,6 +14,7 @@ from layerwise.experiments.options.data import CorpusOptions, DataOptions
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.splits import read_splits
 from layerwise.stack import Stack, load
+from layerwise.stack.load import location_of
 
 OPENED = Corpus("opened", tuple(Document(f"{place}", f"{place} words of one document. " * 9) for place in range(40)))
 
@@ -52,7 +53,7 @@ def test_a_vision_model_refuses_texts(vision: Stack, options: DataOptions) -> No
 @pytest.mark.slow
 def test_demo_models_bring_their_own_data(demo: Stack, vision: Stack) -> None:
     assert len(read_splits(DataOptions(), demo, None, Silent(), seed=0).train) > 1000
-    assert len(read_splits(DataOptions(limit=20), vision, "demo-vit", Silent(), seed=0).train) <= 20
+    assert len(read_splits(DataOptions(limit=20), vision, location_of("demo-vit"), Silent(), seed=0).train) <= 20
 
 
 def test_an_opened_corpus_is_divided_as_its_file_would_be(demo: Stack, tmp_path: Path) -> None:

@@ -6,14 +6,12 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import resources
-from pathlib import Path
 
 from layerwise.errors import TrainError
 from layerwise.experiments.opening import open_model
 from layerwise.experiments.options.model import LoadingOptions
 from layerwise.stack import Stack, weight_hash
-from layerwise.stack.load import EMBEDDED
+from layerwise.stack.load import location_of
 from layerwise.train.finetune.new_head import with_new_head
 from layerwise.train.training import Base
 
@@ -51,8 +49,7 @@ def base_model(model: str, options: LoadingOptions, stack: Stack | None = None) 
     if stack is not None:
         return BaseModel(stack, None, partial(_copy, stack), stack.device.type, None)
     again = partial(open_model, options, model=model, dtype="float32")
-    place = str(resources.files("layerwise") / EMBEDDED[model]) if model in EMBEDDED else str(Path(model).expanduser())
-    return BaseModel(again(), place, again, options.device, options.revision)
+    return BaseModel(again(), location_of(model), again, options.device, options.revision)
 
 
 def _copy(stack: Stack) -> Stack:

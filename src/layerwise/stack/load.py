@@ -80,7 +80,7 @@ def load(
         module = model
     else:
         name = str(model)
-        place = _place(name)
+        place = location_of(name)
         module = _pretrained(place, device, dtype, revision, trust_remote_code, adding)
         source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision)
         tokenizer = tokenizer or _tokenizer(module, place, revision, trust_remote_code)
@@ -128,8 +128,12 @@ def resolve_device(device: str) -> torch.device:
         ) from error
 
 
-def _place(name: str) -> str:
+def location_of(name: str) -> str:
     """What transformers should load for a user's name."""
+    """What transformers loads for the name of a model: the folder of a demo model, a folder, or a hub id.
+
+    Raises `ModelError` or `CheckpointError` for a path at which no folder lies.
+    """
     if name in EMBEDDED:
         return str(resources.files("layerwise") / EMBEDDED[name])
     try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+import transformers
 
 import layerwise as library
 from cli.command import layerwise, refused
@@ -14,6 +16,7 @@ from layerwise.experiments.files import experiment_of, read_experiment
 from layerwise.experiments.merging.config import Merging
 from layerwise.experiments.reporter import Silent
 from layerwise.results import Run
+from layerwise.stack.load import location_of
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,9 @@ def test_two_models_are_judged_into_a_run_with_a_report(trained: tuple[Path, Pat
     assert all(score.task.startswith(("a:", "b:")) for score in drawn)
 
 
-def test_models_that_do_not_belong_together_are_refused(trained: tuple[Path, Path], tmp_path: Path) -> None:
+def test_models_that_do_not_belong_together_are_refused(
+    trained: tuple[Path, Path], model: Path, tmp_path: Path
+) -> None:
     stranger = save_vit(tmp_path / "stranger", 2, "arm", base="another")
     assert "are of different base" in refused("merge", trained[0], stranger)
     other = save_vit(tmp_path / "other", 2, "arm", data="other splits")
@@ -46,7 +51,15 @@ def test_models_that_do_not_belong_together_are_refused(trained: tuple[Path, Pat
     unlike = save_vit(tmp_path / "unlike", 2, "another-arm")
     assert "found 1 of arm, 1 of another-arm" in refused("merge", trained[0], unlike)
     assert "did you mean arm" in refused("merge", *trained, "--arm", "arn")
-    assert "hidden_size is 48, not 128; layers of two models" in refused("merge", "demo", "demo-vit", "--dry-run")
+    assert "the number of layers is 4, not 12; layers of two models" in refused("merge", "demo", model, "--dry-run")
+
+
+def test_the_hub_is_not_asked_about_a_demo_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(location_of("demo-vit"), tmp_path / "copy")
+    asked: list[str] = []
+    monkeypatch.setattr(transformers.utils, "cached_file", lambda where, *_, **__: asked.append(where))
+    ended = layerwise("merge", "demo-vit", tmp_path / "copy", "--images", "digits", "--dry-run")
+    assert (ended.code, asked) == (0, []), ended.err
 
 
 def test_the_cost_is_printed_and_nothing_is_computed(trained: tuple[Path, Path], tmp_path: Path) -> None:

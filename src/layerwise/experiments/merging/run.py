@@ -31,6 +31,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.run import MANIFEST
 from layerwise.stack import Stack, weight_hash
+from layerwise.stack.load import location_of
 from layerwise.train.load_trained import open_trained
 
 COLUMNS = ("accuracy", "order", "members", "best member", "merged", "ensemble")
@@ -108,7 +109,9 @@ class PreparedMerging(Prepared):
         known = first.record.data_name if first.record is not None else None
         if config.images is None and config.text is None and inputs.corpus is None and known == DIGITS:
             config = replace(config, images=DIGITS)
-        splits = read_splits(config, self.stack, first.place, reporter, seed=config.seed, corpus=inputs.corpus)
+        splits = read_splits(
+            config, self.stack, location_of(first.place), reporter, seed=config.seed, corpus=inputs.corpus
+        )
         for models in self.several.values():
             for name, source in models.items():
                 if source.record is not None and source.record.data != splits.digest:

@@ -17,6 +17,7 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import UNFINISHED
 from layerwise.results.run import MANIFEST
 from layerwise.results.training_record import TrainingRecord, refined_at, trained_models
+from layerwise.stack.load import location_of
 from layerwise.train.methods import added_by
 
 Arms = Mapping[str, Mapping[str, "SourceModel"]]
@@ -103,7 +104,7 @@ def _at(place: str) -> Iterator[SourceModel]:
             if refined_at(source.arm) is None:
                 yield source
     else:
-        yield _source(place, TrainingRecord.read(folder))
+        yield _source(place, TrainingRecord.read(Path(location_of(place))))
 
 
 def _source(place: str, record: TrainingRecord | None) -> SourceModel:

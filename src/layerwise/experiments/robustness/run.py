@@ -40,7 +40,7 @@ from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.results import Run
 from layerwise.results.training_record import FILE, TrainingRecord, refined_at
 from layerwise.stack import Stack, weight_hash
-from layerwise.stack.load import resolve_device
+from layerwise.stack.load import location_of, resolve_device
 from layerwise.train.load_trained import Trained, open_trained, saved_edges
 
 ModelLoader = Callable[[Path], Trained]
@@ -159,7 +159,12 @@ class PreparedModelRobustness(PreparedRobustness):
         self.open_model = lambda folder: trained
         self.how = in_words(self.stack.device, config.dtype)
         self.splits = read_splits(
-            config, self.stack, None if inputs.stack else str(place), reporter, seed=config.seed, corpus=inputs.corpus
+            config,
+            self.stack,
+            None if inputs.stack else location_of(config.model),
+            reporter,
+            seed=config.seed,
+            corpus=inputs.corpus,
         )
         check_enough(self.splits)
         self.arm = trained.record.arm if trained.record is not None else Path(self.stack.source.name).name
