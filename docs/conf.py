@@ -10,6 +10,8 @@ from pathlib import Path
 from jupyter_client.manager import KernelManager
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # commands run this layerwise
+os.environ["COLUMNS"] = "88"
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("NO_COLOR", "1")
@@ -26,6 +28,7 @@ release = version = metadata.version("layerwise")
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.duration",  # names the slowest pages at the end
     "sphinx_copybutton",
     "sphinx_design",
     "api_pages",
@@ -49,7 +52,6 @@ myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_in_temp = True
-nb_execution_raise_on_error = True
 nb_execution_timeout = 900
 nb_execution_show_tb = True
 nb_merge_streams = True
@@ -69,6 +71,7 @@ html_show_sourcelink = False
 html_use_index = False  # the search finds names, and the API pages list them
 html_domain_indices = False
 html_copy_source = False
+smartquotes_action = "qe"  # quotes and ellipses; two hyphens begin an option, and stay
 pygments_style = "default"
 pygments_dark_style = "monokai"
 copybutton_prompt_text = r"^\$ "

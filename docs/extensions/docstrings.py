@@ -21,6 +21,8 @@ from public_names import link
 
 _NAME = re.compile(r"layerwise(\.\w+)+")
 _MARKED = re.compile(r"(\*[\w ]+\*)|([\\*|]|_(?!\w))")  # an emphasised word stays
+_BEFORE = (*" \n\"'([{<-/:",)
+_AFTER = (*" \n\"')]}>-/\\:.,;!?",)
 _ENTRY = re.compile(r"    (\w+)  +(\S.*)")
 
 
@@ -46,15 +48,18 @@ def rewritten(lines: list[str]) -> list[str]:
 def contents(lines: list[str], package: str) -> list[str]:
     """The docstring of a package: its table of modules, one a line, becomes a list with a link to each."""
     new: list[str] = []
+    listed = False
     for line in lines:
         entry = _ENTRY.fullmatch(line)
         target = link(f"{package}.{entry[1]}") if entry else None
         if entry and target:
             new += [f"- `{package}.{entry[1]}`: {entry[2]}"]
-        elif new and new[-1].startswith(("- ", "  ")) and line.startswith("     "):
+            listed = True
+        elif listed and line.startswith("     "):
             new.append(f"  {line.strip()}")
         else:
             new.append(line)
+            listed = False
     return new
 
 
@@ -69,11 +74,20 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
 
 
 def _paragraph(block: list[str]) -> list[str]:
-    """Prose or a list. A code span may run over the end of a line, so lines are rewritten together."""
-    text = "\n".join(block)
-    parts = re.split(r"`([^`]+)`", text)
-    prose = (_escaped(part) if number % 2 == 0 else _code(part) for number, part in enumerate(parts))
-    return "".join(prose).split("\n")
+    """Prose or a list. A code span may run over the end of a line, so lines are rewritten together.
+
+    A span that touches a word is parted from it by an escaped space, which is not shown: Sphinx would not see the span.
+
+    >>> _paragraph(["`Member`s of 1..`5` (`x`)"])
+    ['``Member``\\\\ s of 1..\\\\ ``5`` (``x``)']
+    """
+    parts = re.split(r"`([^`]+)`", "\n".join(block))
+    new = _escaped(parts[0])
+    for code, prose in zip(parts[1::2], parts[2::2], strict=True):
+        before = "" if not new or new.endswith(_BEFORE) else "\\ "
+        after = "" if not prose or prose.startswith(_AFTER) else "\\ "
+        new += f"{before}{_code(code)}{after}{_escaped(prose)}"
+    return new.split("\n")
 
 
 def _escaped(text: str) -> str:

@@ -61,6 +61,18 @@ def test_the_bar_goes_when_its_work_is_done(monkeypatch: pytest.MonkeyPatch) -> 
         assert reporter._bar is None
 
 
+@pytest.mark.parametrize("has_widgets", [True, False])
+def test_a_notebook_draws_a_bar_where_it_has_widgets(monkeypatch: pytest.MonkeyPatch, has_widgets: bool) -> None:
+    """Without them rich warns at every change of the bar, which hides what is printed."""
+    drawn: list[float] = []
+    monkeypatch.setattr(terminal, "errors", Console(file=io.StringIO(), force_jupyter=True))
+    monkeypatch.setattr(terminal, "find_spec", lambda name: object() if has_widgets else None)
+    reporter = terminal.Terminal()
+    monkeypatch.setattr(reporter, "_draw", lambda label, share, left: drawn.append(share))
+    reporter.progress("sweep", 0.25)
+    assert drawn == ([0.25] if has_widgets else [])
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(0, "0.0 s"), (9.94, "9.9 s"), (59.4, "59 s"), (60, "1 min 0 s"), (3599, "59 min 59 s"), (7260, "2 h 1 min")],

@@ -1,11 +1,12 @@
 """The terminal as a reporter: results on the output, sentences and a progress bar on the error stream.
 
-In a notebook rich draws the same bar. Where there is neither, a line every ten seconds replaces the bar.
+In a notebook that has ipywidgets rich draws the same bar. Elsewhere a line every ten seconds replaces the bar.
 """
 
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 from unicodedata import category
@@ -80,7 +81,7 @@ class Terminal:
         """Show the share as a bar, or as a line now and then where no bar can be drawn."""
         if self._quiet:
             return
-        if not (errors.is_terminal or errors.is_jupyter):
+        if not _can_draw():
             self._print_line(label, share, seconds_left)
         elif share >= 1:
             self._remove_bar()
@@ -110,6 +111,11 @@ class Terminal:
         if self._bar is not None:
             self._bar.stop()
             self._bar, self._label = None, ""
+
+
+def _can_draw() -> bool:
+    """Whether a bar can be drawn; without ipywidgets rich draws none in a notebook, and warns at every attempt."""
+    return errors.is_terminal or (errors.is_jupyter and find_spec("ipywidgets") is not None)
 
 
 class _TimeLeft(ProgressColumn):

@@ -12,6 +12,7 @@ Tests, tables and programs bundled with Python (`idlelib`, `encodings`, ...) are
 from __future__ import annotations
 
 import ast
+import os
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -72,13 +73,21 @@ def modules() -> dict[str, Path]:
     """
     root = Path(sysconfig.get_paths()["stdlib"])
     paths = {}
-    for path in root.rglob("*.py"):
+    for path in _sources(root):
         parts = path.relative_to(root).with_suffix("").parts
         if _wanted(parts) and path.stat().st_size <= _LARGEST_BYTES:
             paths[".".join(parts).removesuffix(".__init__")] = path
     if not paths:
         raise DataError(f"no Python source under {root}; use a Python that was installed with its .py files")
     return dict(sorted(paths.items()))
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    """The Python files below a folder; what is excluded is not walked, since installed packages can be many."""
+    for folder, inside, files in os.walk(root):
+        place = Path(folder)
+        inside[:] = [name for name in inside if _wanted((place / name).relative_to(root).parts)]
+        yield from (place / name for name in files if name.endswith(".py"))
 
 
 def _wanted(parts: tuple[str, ...]) -> bool:
@@ -119,5 +128,7 @@ def _docstrings(name: str, node: ast.AST) -> Iterator[str]:
         if documentation:
             yield f"{name}\n{documentation}"
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            continue  # nothing is defined inside an expression, and most nodes are expressions
         inner = f"{name}.{child.name}" if isinstance(child, ast.ClassDef | ast.FunctionDef) else name
         yield from _docstrings(inner, child)
