@@ -43,7 +43,7 @@ check: $(TESTED)  ## lint, format, types, all tests: exactly what CI runs
 
 docs: $(DOCUMENTED)  ## the site, in build/docs: every command and every cell on it is run; warnings are errors
 	rm -rf build/docs build/doctrees build/docs-work
-	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --nitpicky -d build/doctrees $(SPHINXOPTS) docs build/docs
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --nitpicky --jobs auto -d build/doctrees $(SPHINXOPTS) docs build/docs
 	$(BIN)/python tools/check_pages.py build/docs
 
 wheel: $(PACKAGED)  ## the package in dist, checked, and tried in an empty environment without a network
