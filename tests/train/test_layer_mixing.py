@@ -32,6 +32,7 @@ from layerwise.train.recipe import Settings
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
 from rounding import unit
+from tier import first_fast
 from train.tiny_models import VOCABULARY, WIDTH, arguments, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 SOFTMAX, FREE = LayerMixingOptions("softmax"), LayerMixingOptions("free")
@@ -268,9 +269,8 @@ def test_layers_may_be_left_out_while_it_learns(options: LayerMixingOptions, tmp
     assert torch.isfinite(found.raw).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "not reentrant"])
-@pytest.mark.parametrize("make", [tiny_vit, tiny_llama], ids=["vit", "llama"])
+@pytest.mark.parametrize("reentrant", first_fast([True, False]), ids=["reentrant", "not reentrant"])
+@pytest.mark.parametrize("make", first_fast([tiny_vit, tiny_llama]), ids=["vit", "llama"])
 def test_recomputed_passes_learn_the_same(make: Callable[[], PreTrainedModel], reentrant: bool, tmp_path: Path) -> None:
     results = []
     for checkpointing in (False, True):

@@ -79,3 +79,9 @@ def test_ranks_that_the_third_explains_altogether_leave_nothing() -> None:
     assert (found.value, found.p) == (0.0, 1.0)
     assert found.low < -0.5
     assert found.high > 0.5
+
+
+@pytest.mark.parametrize("others", [4, 6])
+def test_layers_that_cannot_be_paired_are_refused(others: int) -> None:
+    with pytest.raises(MeasureError, match=f"5 and {others} layers cannot be paired"):
+        rank_correlation(range(5), range(others))

@@ -8,7 +8,7 @@ from scipy import stats
 
 from layerwise.measure.language.evaluation_data import WHOLE, Piece
 from layerwise.measure.stats.grid import arrange
-from layerwise.measure.stats.strata import Strata, stratified
+from layerwise.measure.stats.strata import Effect, Strata, stratified
 from layerwise.results import Loss
 
 
@@ -67,3 +67,8 @@ def test_coverage_with_unlike_tasks() -> None:
         found = stratified(arrange(losses(sample, tokens)), "b", ["p"], strata, 0.95)[0]
         held += found.low <= truth <= found.high
     assert held >= 0.92 * 300
+
+
+def test_an_effect_without_an_error_is_certain() -> None:
+    assert Effect(0.0, 0.0, 0.0, error=0.0, freedom=9).p() == 1.0
+    assert Effect(0.1, 0.1, 0.1, error=0.0, freedom=9).p() == 0.0

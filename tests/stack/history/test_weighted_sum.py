@@ -165,3 +165,12 @@ def test_a_compiler_gets_one_graph_with_the_same_gradients() -> None:
     found = gradients_of(compiled(embedding, weights), [embedding, *weights])
     for mine, own in zip(found, gradients_of(recorded_chain(embedding, weights), [embedding, *weights]), strict=True):
         torch.testing.assert_close(mine, own)
+
+
+def test_only_a_state_with_a_gradient_is_shared_by_an_alias() -> None:
+    state = torch.ones(3)
+    assert shared(state) is state
+    state.requires_grad_()
+    assert shared(state) is not state
+    with torch.no_grad():
+        assert shared(state) is state
