@@ -73,8 +73,8 @@ def distinct_rows(png: bytes) -> int:
     return len({pixels[row * stride : (row + 1) * stride] for row in range(height)})
 
 
-def in_places(dom: str) -> dict[str, str]:
-    """What a browser made of the place of each figure."""
+def in_plots(dom: str) -> dict[str, str]:
+    """What a browser drew into the slot of each figure."""
     _, *parts = re.split(r'<div class="plot[ "][^>]*data-figure="([^"]+)"', dom)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
@@ -86,11 +86,11 @@ def test_a_page_is_not_blank_and_every_figure_is_drawn_once(tmp_path: Path, sche
     page, shot = tmp_path / "report.html", tmp_path / "shot.png"
     page.write_text(html.replace("<html ", f'<html data-theme="{scheme}" '), encoding="utf-8")
     dom, console = browse(page, "--window-size=1280,1600", "--dump-dom", f"--screenshot={shot}")
-    places = in_places(dom)
+    plots = in_plots(dom)
     assert console == []
-    assert set(places) == set(json.loads(read(html).json)["figures"])
-    assert [name for name, place in places.items() if place.count('class="plot-container plotly"') != 1] == []
-    assert [name for name, place in places.items() if not re.search('class="[xy]tick"', place)] == []
+    assert set(plots) == set(json.loads(read(html).json)["figures"])
+    assert [name for name, plot in plots.items() if plot.count('class="plot-container plotly"') != 1] == []
+    assert [name for name, plot in plots.items() if not re.search('class="[xy]tick"', plot)] == []
     assert distinct_rows(shot.read_bytes()) > 300
 
 
