@@ -85,13 +85,13 @@ MEASURES: dict[str, Callable[[Stack, EvalData], Figures]] = {
     "recovery": lambda stack, reading: figures(
         recovery(stack, reading, layers=(1,), treatments=("noise_50/layer", "noise_50/model"), recipe=RECIPE, seeds=1)
     ),
-    "position_informed": _by_position,
+    "by_position": _by_position,
     "judgement": _judged,
 }
 
 
 SECONDS_LONG = frozenset(
-    {"proxies", "activations", "predictability", "ablation", "manipulation", "recovery", "position_informed"}
+    {"proxies", "activations", "predictability", "ablation", "manipulation", "recovery", "by_position"}
 )  # fmt: skip
 
 
