@@ -72,6 +72,6 @@ def _exact(func: Any, args: Any, found: Tensor) -> Tensor:
 
 def _moved(found: Tensor, key: int) -> Tensor:
     """The same numbers, each as it is or one further up or down."""
-    place = (torch.arange(found.numel()) * 2654435761 + key) ^ (key >> 7)
-    direction = (((place * 1103515245 + 12345) >> 16) % 3 - 1).reshape(found.shape)
+    mixed = (torch.arange(found.numel()) * 2654435761 + key) ^ (key >> 7)
+    direction = (((mixed * 1103515245 + 12345) >> 16) % 3 - 1).reshape(found.shape)
     return torch.where(direction == 0, found, found.nextafter(direction.to(found.dtype) * torch.inf))

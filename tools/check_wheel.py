@@ -63,14 +63,14 @@ def main(distribution: str, wheelhouse: str) -> None:
     """Install the wheel and run every command."""
     wheel = only_wheel(Path(distribution)).resolve()
     check_contents(wheel)
-    with tempfile.TemporaryDirectory() as place:
-        home, folder = Path(place) / "environment", Path(place) / "empty"
+    with tempfile.TemporaryDirectory() as root:
+        home, folder = Path(root) / "environment", Path(root) / "empty"
         folder.mkdir()
         venv.create(home, with_pip=True)
         programs = home / "bin"
         outside = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
         environment = {
-            **outside, **OFFLINE, "HOME": place, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            **outside, **OFFLINE, "HOME": root, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(Path(wheelhouse).resolve()), "PIP_CONFIG_FILE": os.devnull,
         }  # fmt: skip
         run([str(programs / "python"), "-m", "pip", "install", "--quiet", str(wheel)], folder, environment)

@@ -67,7 +67,7 @@ def _own_members(package: ModuleType) -> list[str]:
 
 
 def _exports(package: ModuleType) -> list[str]:
-    """The exported names, each linked to the place where it is defined, with its first line; constants at the end."""
+    """The exported names, each linked to the page where it is defined, with its first line; constants at the end."""
     linked = {name: target for name in exported(package) if (target := home(package, name))}
     rest = [name for name in exported(package) if name not in linked]
     lines = [line for name, target in linked.items() for line in _entry(target, getattr(package, name))]

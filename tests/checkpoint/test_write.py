@@ -180,7 +180,7 @@ def test_other_modules_have_no_checkpoint_and_other_inputs_are_wanted(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_attention_scaled_by_position_is_refused_in_every_precision(tmp_path: Path, dtype: torch.dtype) -> None:
-    """What the plan runs, each layer with the scale of its own place, no configuration of GPT-2 can say."""
+    """What the plan runs, each layer with the scale of its own position, no configuration of GPT-2 can say."""
     torch.manual_seed(0)
     config = transformers.GPT2Config(
         vocab_size=50, n_embd=16, n_layer=5, n_head=2, n_positions=32, scale_attn_by_inverse_layer_idx=True,

@@ -57,8 +57,8 @@ def test_no_verb_gets_the_help_with_every_verb_in_its_group() -> None:
     assert ended.code == 0
     assert all(f" {verb.split()[0]} " in ended.out for verb in (*VERBS, *OTHERS))
     groups = ("Plans", "Measuring", "Changing", "Training", "Comparing", "Results")
-    places = [ended.out.index(f"─ {group} ─") for group in groups]
-    assert places == sorted(places)
+    positions = [ended.out.index(f"─ {group} ─") for group in groups]
+    assert positions == sorted(positions)
     assert layerwise("-h").out == ended.out
 
 

@@ -56,9 +56,9 @@ class Life:
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     """A sweep of a few seconds: 6 layers, 40 plans, many small batches."""
-    place = tmp_path_factory.mktemp("inputs")
-    model = save_llama(place / "model", depth=6)
-    texts = save_texts(place / "texts", count=12, characters=200)
+    folder = tmp_path_factory.mktemp("inputs")
+    model = save_llama(folder / "model", depth=6)
+    texts = save_texts(folder / "texts", count=12, characters=200)
     return ("sweep", model, "--text", texts, "--max-length", "60", "--batch-tokens", "240")
 
 

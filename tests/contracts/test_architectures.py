@@ -115,7 +115,7 @@ FORGETTING = {"step by step": (stack, "only", lambda *_: nullcontext()), "in pla
 
 
 @pytest.mark.parametrize("way", FORGETTING)
-def test_the_check_of_halves_notices_a_whole_layer_in_their_place(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_of_halves_notices_a_whole_layer_instead_of_them(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An executor that forgets to silence the other branch, step by step or in place."""
     subject = checks.subject(_named("llama"))
     monkeypatch.setattr(*FORGETTING[way])

@@ -173,9 +173,9 @@ def test_what_float32_refuses_is_refused_alike(refusal: Any, dtype: torch.dtype)
 def test_blocks_that_compute_something_else_at_another_position_are_refused(one: Specimen, dtype: torch.dtype) -> None:
     pair = twins(one, dtype)
     for model in (pair.half, pair.whole):
-        for place, block in enumerate(model.get_submodule(one.layers)):
-            block.layer_num = place
-            block.register_forward_hook(_scaled_by_place, with_kwargs=True)
+        for position, block in enumerate(model.get_submodule(one.layers)):
+            block.layer_num = position
+            block.register_forward_hook(_scaled_by_position, with_kwargs=True)
     half, whole = pair.each(loaded)
     assert "its blocks compute something else when their position changes" in half
     assert half == whole
@@ -256,8 +256,8 @@ def _without_numbers(reason: str) -> str:
     return re.sub(r"\d[\d.e-]*", "N", reason)
 
 
-def _scaled_by_place(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-    """What the block adds grows by a percent with every place."""
+def _scaled_by_position(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+    """What the block adds grows by a percent with every position."""
     before, after = read_state(args, kwargs), returned_state(output)
     return with_returned_state(output, before + (after - before) * (1 + OFF * module.layer_num))
 

@@ -74,7 +74,7 @@ def _examples(one: Specimen, model: Any) -> list[dict[str, Tensor]]:
         batch["labels"] = ids if one.kind == "decoder" else other
     else:
         batch["labels"] = torch.arange(12) % 7
-    return [{name: tensor[place] for name, tensor in batch.items()} for place in range(12)]
+    return [{name: tensor[index] for name, tensor in batch.items()} for index in range(12)]
 
 
 def _collate(examples: list[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -13,39 +13,39 @@ VERBS = ("saw", "took", "liked", "found", "heard", "wanted", "painted", "forgot"
 Writer = Callable[[Random, str, int], str]
 
 
-def sentence(random: Random, place: str, number: int) -> str:
+def sentence(random: Random, origin: str, number: int) -> str:
     """A sentence of 7 to 13 words that stands nowhere else."""
     long = f" and then {random.choice(VERBS)} the {random.choice(NOUNS)} again" * (number % 2)
-    return f"The {random.choice(NOUNS)} {random.choice(VERBS)} a {random.choice(NOUNS)} of {place}{number}{long}."
+    return f"The {random.choice(NOUNS)} {random.choice(VERBS)} a {random.choice(NOUNS)} of {origin}{number}{long}."
 
 
 def _utterances(speakers: tuple[str, ...], empty: int = 0) -> Writer:
     """A line an utterance; with an empty one after every so many."""
 
-    def written(random: Random, place: str, count: int) -> str:
+    def written(random: Random, origin: str, count: int) -> str:
         lines = []
         for number in range(count):
-            lines.append(speakers[number % len(speakers)] + sentence(random, place, number))
+            lines.append(speakers[number % len(speakers)] + sentence(random, origin, number))
             lines += [""] if empty and number % empty == empty - 1 else []
         return "\n".join(lines) + "\n"
 
     return written
 
 
-def _articles(random: Random, place: str, count: int) -> str:
+def _articles(random: Random, origin: str, count: int) -> str:
     """Headings between equals signs, under each a paragraph of one sentence, an empty line, and one of up to five."""
     articles, number = [], 0
     while number < count:
         size = min(count - number, random.randint(2, 6))
-        first, *rest = (sentence(random, place, number + more) for more in range(size))
-        articles.append(f"= = = Article {number} of {place} = = =\n{first}\n\n{' '.join(rest)}\n\n")
+        first, *rest = (sentence(random, origin, number + more) for more in range(size))
+        articles.append(f"= = = Article {number} of {origin} = = =\n{first}\n\n{' '.join(rest)}\n\n")
         number += size
     return "".join(articles)
 
 
-def _books(random: Random, place: str, count: int) -> str:
+def _books(random: Random, origin: str, count: int) -> str:
     """Two books under starred titles, of hard-wrapped paragraphs of five sentences between empty lines."""
-    found = [sentence(random, place, number) for number in range(count)]
+    found = [sentence(random, origin, number) for number in range(count)]
     paragraphs = [textwrap.fill(" ".join(found[start : start + 5]), 72) for start in range(0, count, 5)]
     half = len(paragraphs) // 2
     return "".join(

@@ -20,7 +20,7 @@ seeds = st.integers(0, 5)
 def test_parts_are_disjoint_and_complete(sizes: list[int], seed: int) -> None:
     labels = [label for label, size in enumerate(sizes) for _ in range(size)]
     parts = stratified(labels, SHARES, seed)
-    assert sorted(place for part in parts for place in part) == list(range(len(labels)))
+    assert sorted(index for part in parts for index in part) == list(range(len(labels)))
     assert parts == stratified(labels, SHARES, seed)
 
 
@@ -28,7 +28,7 @@ def test_parts_are_disjoint_and_complete(sizes: list[int], seed: int) -> None:
 def test_every_label_has_its_share_of_every_part(sizes: list[int], seed: int) -> None:
     labels = [label for label, size in enumerate(sizes) for _ in range(size)]
     for part, share in zip(stratified(labels, SHARES, seed), SHARES, strict=True):
-        held = Counter(labels[place] for place in part)
+        held = Counter(labels[index] for index in part)
         for label, size in enumerate(sizes):
             assert held[label] >= 1
             assert abs(held[label] - share * size) < 2
@@ -41,7 +41,7 @@ def test_another_seed_draws_other_parts() -> None:
 def test_a_new_class_leaves_the_others_where_they_were() -> None:
     alone = stratified("a" * 30, SHARES, 0)
     together = stratified("a" * 30 + "b" * 30, SHARES, 0)
-    assert alone == tuple(tuple(place for place in part if place < 30) for part in together)
+    assert alone == tuple(tuple(index for index in part if index < 30) for part in together)
 
 
 @pytest.mark.parametrize(("labels", "shares"), [("aaab", SHARES), ("aaaaaaaaaa", (0.0, 0.5, 0.5))])

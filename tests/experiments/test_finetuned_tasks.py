@@ -164,8 +164,8 @@ def taught(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
     """Instead of fine-tuning: every example is given label 1; the list says which model was taught what."""
     found: list[tuple[str, str, int]] = []
 
-    def all_ones(place: Path, task: Task, settings: FineTuningConfig, seed: int, **_: Any) -> FineTuningResult:
-        found.append((Path(place).name, task.name, seed))
+    def all_ones(location: Path, task: Task, settings: FineTuningConfig, seed: int, **_: Any) -> FineTuningResult:
+        found.append((Path(location).name, task.name, seed))
         answers = [1] * len(task.test)
         answers[:seed] = [0] * seed
         return FineTuningResult(tuple(answers), tuple(row.label for row in task.test), 0.5, 1e-3, 1, 0.1)
@@ -178,10 +178,10 @@ def _models(folder: Path) -> list[tuple[str, Path]]:
     found = []
     for arm in ("ltg", "elc"):
         for seed in range(2):
-            place = folder / f"{arm}-{seed}"
-            place.mkdir()
-            (place / "config.json").write_text(json.dumps({"arm": arm, "seed": seed}))
-            found.append((f"{arm}/{seed}", place))
+            location = folder / f"{arm}-{seed}"
+            location.mkdir()
+            (location / "config.json").write_text(json.dumps({"arm": arm, "seed": seed}))
+            found.append((f"{arm}/{seed}", location))
     return found
 
 
@@ -212,7 +212,7 @@ def test_what_is_finished_is_not_taught_again(tmp_path: Path, run: Run, taught: 
     assert run_benchmarks(models, [planted()], ONCE, run, seeds=2) == rows
     assert taught == []
     run_benchmarks(models, [planted()], ONCE, run, seeds=3)
-    assert taught == [(place.name, "planted", 2) for _, place in models]
+    assert taught == [(location.name, "planted", 2) for _, location in models]
     taught.clear()
     next((run.folder / PREDICTIONS).glob("glue/planted/ltg-1.0-*.json")).unlink()
     run_benchmarks(models, [planted()], ONCE, run, seeds=3)
@@ -220,12 +220,12 @@ def test_what_is_finished_is_not_taught_again(tmp_path: Path, run: Run, taught: 
 
 
 def test_other_weights_settings_or_examples_are_taught_anew(tmp_path: Path, run: Run, taught: list[Any]) -> None:
-    label, place = _models(tmp_path)[0]
+    label, location = _models(tmp_path)[0]
     keep = run.folder / PREDICTIONS
 
     def again(task: Task, settings: FineTuningConfig) -> int:
         taught.clear()
-        benchmark(place, task, settings, 0, label=label, keep=keep)
+        benchmark(location, task, settings, 0, label=label, keep=keep)
         return len(taught)
 
     assert again(planted(), ONCE) == 1
@@ -233,7 +233,7 @@ def test_other_weights_settings_or_examples_are_taught_anew(tmp_path: Path, run:
     assert again(planted(), replace(ONCE, learning_rates=(1e-4,))) == 1
     assert again(planted(), replace(ONCE, training_limit=10)) == 1
     assert again(planted(seed=1), ONCE) == 1
-    (place / "model.safetensors").write_bytes(b"other weights")
+    (location / "model.safetensors").write_bytes(b"other weights")
     assert again(planted(), ONCE) == 1
 
 

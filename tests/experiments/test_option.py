@@ -25,7 +25,7 @@ from layerwise.experiments.option import (
 class Small:
     """A configuration with an option of every type."""
 
-    place: str = option(help="A place.", positional=True, place=True)
+    model: str = option(help="A model.", positional=True, is_location=True)
     count: int | None = option(None, "A count.", least=1, most=9)
     share: float = option(0.5, "A share.", least=0)
     folder: Path | None = option(None, "A folder.")
@@ -53,31 +53,31 @@ class Small:
         ({"names": ("a", "")}, "--names was given an empty text"),
         ({"choice": "middle"}, "--choice takes one of left, right"),
         ({"switch": 1}, "--switch takes true or false"),
-        ({"place": ""}, "PLACE was given an empty text"),
+        ({"model": ""}, "MODEL was given an empty text"),
     ],
 )
 def test_a_value_of_another_kind_is_refused_by_its_flag(values: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message.replace("(", r"\(")):
-        Small(**{"place": "here", **values})
+        Small(**{"model": "here", **values})
 
 
 def test_plain_values_become_those_of_the_configuration_and_come_back() -> None:
-    content = {"place": "here", "count": 3, "share": 1, "folder": "runs/a", "names": ["a", "b"], "switch": True}
+    content = {"model": "here", "count": 3, "share": 1, "folder": "runs/a", "names": ["a", "b"], "switch": True}
     config = configured(Small, content, "the file")
-    assert config == Small(place="here", count=3, share=1.0, folder=Path("runs/a"), names=("a", "b"), switch=True)
+    assert config == Small(model="here", count=3, share=1.0, folder=Path("runs/a"), names=("a", "b"), switch=True)
     assert configured(Small, plain(config), "the file") == config
 
 
 def test_only_what_differs_from_its_default_is_given() -> None:
-    assert given_options(Small(place="here", share=0.5, count=2)) == {"place": "here", "count": 2}
+    assert given_options(Small(model="here", share=0.5, count=2)) == {"model": "here", "count": 2}
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"place": "here", "cuont": 3}, "the file: there is no option 'cuont'; did you mean count?"),
-        ({"count": 3}, "the file: PLACE must be given"),
-        ({"place": "here", "count": "3"}, "--count takes a whole number"),
+        ({"model": "here", "cuont": 3}, "the file: there is no option 'cuont'; did you mean count?"),
+        ({"count": 3}, "the file: MODEL must be given"),
+        ({"model": "here", "count": "3"}, "--count takes a whole number"),
     ],
 )
 def test_a_file_is_refused_with_the_option_and_what_to_write(content: dict[str, Any], message: str) -> None:

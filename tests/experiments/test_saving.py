@@ -91,7 +91,7 @@ def test_layers_of_two_models_are_written_as_one(trained: tuple[Path, Path], tmp
     assert f"arm:\n  a  {trained[0]}\n  b  {trained[1]}" in ended.err
     assert f"{tmp_path / 'm'}: 3 layers" in ended.out
     assert "1 of its layers is a copy" in ended.out
-    merged, source = (AutoModelForImageClassification.from_pretrained(place) for place in (tmp_path / "m", trained[1]))
+    merged, source = (AutoModelForImageClassification.from_pretrained(path) for path in (tmp_path / "m", trained[1]))
     name = "vit.layers.1.mlp.fc1.weight"
     assert torch.equal(merged.state_dict()[name], source.state_dict()[name])
     assert "holds a model already" in refused("save", *trained, "--output", tmp_path / "m", "--plan", "a:0", "--quiet")

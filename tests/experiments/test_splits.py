@@ -16,7 +16,7 @@ from layerwise.experiments.splits import read_splits
 from layerwise.stack import Stack, load
 from layerwise.stack.load import location_of
 
-OPENED = Corpus("opened", tuple(Document(f"{place}", f"{place} words of one document. " * 9) for place in range(40)))
+OPENED = Corpus("opened", tuple(Document(f"{number}", f"{number} words of one document. " * 9) for number in range(40)))
 
 
 @pytest.fixture(scope="module")

@@ -37,17 +37,17 @@ def pictures(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int
     for label, name in enumerate(classes):
         (folder / "pictures" / name).mkdir(parents=True)
         for number in range(count):
-            place = folder / "pictures" / name / f"{number}.png"
-            place.write_bytes(picture(mode="L", seed=100 * label + number))
+            path = folder / "pictures" / name / f"{number}.png"
+            path.write_bytes(picture(mode="L", seed=100 * label + number))
     return folder / "pictures"
 
 
 def _one(case: str, name: str, content: bytes | Callable[[], bytes], *says: str, folder: str = "cat") -> Case:
     """A folder of good images with one that is not, which must be named."""
 
-    def make(place: Path) -> None:
-        vit(place)
-        (pictures(place) / folder / name).write_bytes(content if isinstance(content, bytes) else content())
+    def make(root: Path) -> None:
+        vit(root)
+        (pictures(root) / folder / name).write_bytes(content if isinstance(content, bytes) else content())
 
     return Case(case, ASK, (f"{folder}/{name}: ", *says), make)
 
@@ -89,13 +89,13 @@ def _deep_tiff() -> bytes:
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 7\n%%EndComments\nshowpage\n%%EOF\n"
 
 
-def _ghostscript(place: Path) -> None:
+def _ghostscript(root: Path) -> None:
     """An EPS that is called an image, and a program of Ghostscript's name that says when it is run."""
-    vit(place)
-    (pictures(place) / "cat" / "x.png").write_bytes(EPS)
-    program = place / "programs" / "gs"
+    vit(root)
+    (pictures(root) / "cat" / "x.png").write_bytes(EPS)
+    program = root / "programs" / "gs"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\ntouch {place}/it-was-run\n")
+    program.write_text(f"#!/bin/sh\ntouch {root}/it-was-run\n")
     program.chmod(0o755)
 
 
@@ -127,40 +127,40 @@ _IMAGES = (
 
 
 def _folder(case: str, make: Callable[[Path], object], says: Says, *more: str) -> Case:
-    return Case(f"images: {case}", (*ASK, *more), says, lambda place: (vit(place), make(place)))
+    return Case(f"images: {case}", (*ASK, *more), says, lambda root: (vit(root), make(root)))
 
 
-def _pipe(place: Path) -> None:
-    os.mkfifo(pictures(place) / "cat" / "x.png")
+def _pipe(root: Path) -> None:
+    os.mkfifo(pictures(root) / "cat" / "x.png")
 
 
-def _loop(place: Path) -> None:
-    inside = pictures(place) / "cat" / "again"
+def _loop(root: Path) -> None:
+    inside = pictures(root) / "cat" / "again"
     inside.symlink_to(inside.parent, target_is_directory=True)
 
 
-def _self_link(place: Path) -> None:
-    (pictures(place) / "cat" / "x.png").symlink_to("x.png")
+def _self_link(root: Path) -> None:
+    (pictures(root) / "cat" / "x.png").symlink_to("x.png")
 
 
-def _sparse(place: Path) -> None:
-    with (pictures(place) / "cat" / "x.png").open("wb") as file:
+def _sparse(root: Path) -> None:
+    with (pictures(root) / "cat" / "x.png").open("wb") as file:
         file.write(picture())
         file.truncate(3 << 30)
 
 
 def _dataset(**columns: Any) -> Callable[[Path], None]:
-    def make(place: Path) -> None:
-        (place / "pictures").mkdir()
-        parquet.write_table(pyarrow.table(columns), place / "pictures" / "train.parquet")
+    def make(root: Path) -> None:
+        (root / "pictures").mkdir()
+        parquet.write_table(pyarrow.table(columns), root / "pictures" / "train.parquet")
 
     return make
 
 
 def _with_file(name: str, content: bytes) -> Callable[[Path], None]:
-    def make(place: Path) -> None:
-        (place / "pictures").mkdir()
-        (place / "pictures" / name).write_bytes(content)
+    def make(root: Path) -> None:
+        (root / "pictures").mkdir()
+        (root / "pictures" / name).write_bytes(content)
 
     return make
 
@@ -173,12 +173,12 @@ def _bytes_column(content: list[bytes | None]) -> pyarrow.Array:
 def _image_table(contents: list[bytes | None], labels: list[Any]) -> Callable[[Path], None]:
     """A dataset of images as `datasets` writes it."""
 
-    def make(place: Path) -> None:
+    def make(root: Path) -> None:
         features = {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
         table = pyarrow.table({"image": _bytes_column(contents), "label": labels})
         table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-        (place / "pictures").mkdir()
-        parquet.write_table(table, place / "pictures" / "train.parquet")
+        (root / "pictures").mkdir()
+        parquet.write_table(table, root / "pictures" / "train.parquet")
 
     return make
 
@@ -186,8 +186,8 @@ def _image_table(contents: list[bytes | None], labels: list[Any]) -> Callable[[P
 def _path_table(path: str) -> Callable[[Path], None]:
     """A dataset whose images are paths on this machine."""
 
-    def make(place: Path) -> None:
-        (place / "secret.png").write_bytes(picture(mode="L"))
+    def make(root: Path) -> None:
+        (root / "secret.png").write_bytes(picture(mode="L"))
         features = {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
         kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
         rows = [{"bytes": picture(mode="L", seed=seed), "path": None} for seed in range(19)]
@@ -195,8 +195,8 @@ def _path_table(path: str) -> Callable[[Path], None]:
             {"image": pyarrow.array([*rows, {"bytes": None, "path": path}], kind), "label": [0, 1] * 10}
         )
         table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-        (place / "pictures").mkdir()
-        parquet.write_table(table, place / "pictures" / "train.parquet")
+        (root / "pictures").mkdir()
+        parquet.write_table(table, root / "pictures" / "train.parquet")
 
     return make
 
@@ -205,13 +205,13 @@ _GOOD = [picture(mode="L", seed=seed) for seed in range(20)]
 _LABELS = [number % 2 for number in range(20)]
 
 _FOLDERS = (
-    _folder("a folder that is not there", lambda place: None, ("there is no folder 'pictures'",)),
-    _folder("a file", lambda place: (place / "pictures").write_text("a"), ("pictures is a file",)),
-    _folder("an empty folder", lambda place: (place / "pictures").mkdir(), ("no subfolders",)),
-    _folder("one class", lambda place: pictures(place, ("cat",)), ("1 class",)),
-    _folder("a class without images", lambda place: (pictures(place) / "owl").mkdir(), ("owl holds no image",)),
-    _folder("three images a class", lambda place: pictures(place, count=2), ("'cat' has 2 example",)),
-    _folder("a test and no training", lambda place: pictures(place / "pictures", ("a", "b")), ("",)),
+    _folder("a folder that is not there", lambda root: None, ("there is no folder 'pictures'",)),
+    _folder("a file", lambda root: (root / "pictures").write_text("a"), ("pictures is a file",)),
+    _folder("an empty folder", lambda root: (root / "pictures").mkdir(), ("no subfolders",)),
+    _folder("one class", lambda root: pictures(root, ("cat",)), ("1 class",)),
+    _folder("a class without images", lambda root: (pictures(root) / "owl").mkdir(), ("owl holds no image",)),
+    _folder("three images a class", lambda root: pictures(root, count=2), ("'cat' has 2 example",)),
+    _folder("a test and no training", lambda root: pictures(root / "pictures", ("a", "b")), ("",)),
     _folder("a pipe among them", _pipe, ("has 2 classes",)),
     _folder("a link to itself among them", _self_link, ("has 2 classes",)),
     _folder("a class that contains itself", _loop, ("has 2 classes",)),
@@ -236,10 +236,10 @@ _FOLDERS = (
 
 
 def _settings(case: str, content: object, *says: str) -> Case:
-    def make(place: Path) -> None:
+    def make(root: Path) -> None:
         written = content if isinstance(content, bytes) else json.dumps(content).encode()
-        (vit(place) / "preprocessor_config.json").write_bytes(written)
-        pictures(place)
+        (vit(root) / "preprocessor_config.json").write_bytes(written)
+        pictures(root)
 
     return Case(case, ASK, says, make)
 

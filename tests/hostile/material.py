@@ -14,11 +14,11 @@ from cli.picture_models import save_vit
 @cache
 def _store() -> Path:
     """A folder of this process with what is made once and copied."""
-    place = Path(mkdtemp(prefix="hostile-material-"))
-    save_llama(place / "model")
-    save_texts(place / "texts")
-    save_vit(place / "vit")
-    return place
+    folder = Path(mkdtemp(prefix="hostile-material-"))
+    save_llama(folder / "model")
+    save_texts(folder / "texts")
+    save_vit(folder / "vit")
+    return folder
 
 
 def model(folder: Path) -> Path:

@@ -36,10 +36,10 @@ def _config(case: str, says: Says, *without: str, **changes: object) -> Case:
     """The tiny Llama with other settings in its configuration."""
 
     def make(folder: Path) -> None:
-        place = model(folder) / "config.json"
-        settings = json.loads(place.read_text())
+        path = model(folder) / "config.json"
+        settings = json.loads(path.read_text())
         kept = {name: value for name, value in settings.items() if name not in without}
-        place.write_text(json.dumps(kept | changes))
+        path.write_text(json.dumps(kept | changes))
 
     return Case(case, VERIFY, says, make)
 
@@ -48,8 +48,8 @@ def _replaced(case: str, name: str, content: bytes | Callable[[bytes], bytes], s
     """The tiny Llama with another content in one of its files."""
 
     def make(folder: Path) -> None:
-        place = model(folder) / name
-        place.write_bytes(content if isinstance(content, bytes) else content(place.read_bytes()))
+        path = model(folder) / name
+        path.write_bytes(content if isinstance(content, bytes) else content(path.read_bytes()))
 
     return Case(case, VERIFY, says, make)
 
@@ -58,12 +58,12 @@ def _tensors(case: str, change: Callable[[dict[str, Tensor]], object], says: Say
     """The tiny Llama with other tensors in its file, and other settings."""
 
     def make(folder: Path) -> None:
-        place = model(folder)
-        tensors = load_file(place / WEIGHTS)
+        path = model(folder)
+        tensors = load_file(path / WEIGHTS)
         change(tensors)
-        save_file(tensors, place / WEIGHTS, {"format": "pt"})
-        config = json.loads((place / "config.json").read_text())
-        (place / "config.json").write_text(json.dumps(config | settings))
+        save_file(tensors, path / WEIGHTS, {"format": "pt"})
+        config = json.loads((path / "config.json").read_text())
+        (path / "config.json").write_text(json.dumps(config | settings))
 
     return Case(case, VERIFY, says, make)
 
@@ -86,7 +86,7 @@ _CONFIGS = (
         "a configuration with a number of 5,000 digits", "config.json",
         b'{"model_type": "llama", "vocab_size": ' + b"9" * 5_000 + b"}", ("config.json", "4,300 digits"),
     ),
-    _folder("a configuration of a gigabyte", lambda place: os.truncate(place / "config.json", 1 << 30), ("1.1 GB",)),
+    _folder("a configuration of a gigabyte", lambda path: os.truncate(path / "config.json", 1 << 30), ("1.1 GB",)),
     _config("a model type that nobody knows", ("nonesuch",), model_type="nonesuch"),
     _config("a model type that is a number", ("model_type is 3",), model_type=3),
     _config("a configuration without a model type", ("model_type",), "model_type"),
@@ -169,16 +169,16 @@ _HEADERS: Mapping[str, bytes] = {
 
 def _indexed(folder: Path, where: Callable[[str], object], content: Any = None) -> None:
     """The tiny Llama in two files with an index, which says for every tensor what `where` makes of its file."""
-    place = model(folder)
-    tensors = load_file(place / WEIGHTS)
-    (place / WEIGHTS).unlink()
+    path = model(folder)
+    tensors = load_file(path / WEIGHTS)
+    (path / WEIGHTS).unlink()
     shards = {name: f"part-{number % 2}.safetensors" for number, name in enumerate(tensors)}
     for shard in set(shards.values()):
         kept = {name: tensor for name, tensor in tensors.items() if shards[name] == shard}
-        save_file(kept, place / shard, {"format": "pt"})
+        save_file(kept, path / shard, {"format": "pt"})
     found = {name: where(shard) for name, shard in shards.items()}
     index = {"metadata": {}, "weight_map": found} if content is None else content
-    (place / INDEX).write_text(json.dumps(index))
+    (path / INDEX).write_text(json.dumps(index))
 
 
 def _index(case: str, where: Callable[[str], object], says: Says, content: Any = None) -> Case:
@@ -197,29 +197,29 @@ def _absolute(folder: Path) -> None:
     _indexed(folder, lambda shard: str(folder / "model" / shard))
 
 
-def _pipe(place: Path) -> None:
-    (place / WEIGHTS).unlink()
-    os.mkfifo(place / WEIGHTS)
+def _pipe(path: Path) -> None:
+    (path / WEIGHTS).unlink()
+    os.mkfifo(path / WEIGHTS)
 
 
-def _endless(place: Path) -> None:
-    (place / WEIGHTS).unlink()
-    (place / WEIGHTS).symlink_to("/dev/zero")
+def _endless(path: Path) -> None:
+    (path / WEIGHTS).unlink()
+    (path / WEIGHTS).symlink_to("/dev/zero")
 
 
-def _loop(place: Path) -> None:
-    (place / WEIGHTS).unlink()
-    (place / WEIGHTS).symlink_to(WEIGHTS)
+def _loop(path: Path) -> None:
+    (path / WEIGHTS).unlink()
+    (path / WEIGHTS).symlink_to(WEIGHTS)
 
 
-def _moved_away(place: Path) -> None:
-    (place / WEIGHTS).unlink()
-    (place / WEIGHTS).symlink_to(place / "moved-away")
+def _moved_away(path: Path) -> None:
+    (path / WEIGHTS).unlink()
+    (path / WEIGHTS).symlink_to(path / "moved-away")
 
 
-def _is_folder(place: Path) -> None:
-    (place / WEIGHTS).unlink()
-    (place / WEIGHTS).mkdir()
+def _is_folder(path: Path) -> None:
+    (path / WEIGHTS).unlink()
+    (path / WEIGHTS).mkdir()
 
 
 _FILES = (
@@ -275,14 +275,14 @@ def _saved(make: Callable[[], Any], *, change: Callable[[dict[str, Tensor]], obj
 
     def put(folder: Path) -> None:
         torch.manual_seed(0)
-        place = folder / "model"
-        make().save_pretrained(place)
+        path = folder / "model"
+        make().save_pretrained(path)
         if change is not None:
-            tensors = load_file(place / WEIGHTS)
+            tensors = load_file(path / WEIGHTS)
             change(tensors)
-            save_file(tensors, place / WEIGHTS, {"format": "pt"})
-        config = json.loads((place / "config.json").read_text())
-        (place / "config.json").write_text(json.dumps(config | settings))
+            save_file(tensors, path / WEIGHTS, {"format": "pt"})
+        config = json.loads((path / "config.json").read_text())
+        (path / "config.json").write_text(json.dumps(config | settings))
 
     return put
 
@@ -369,10 +369,10 @@ _TENSORS = (
 def _newborn(case: str, says: Says, content: bytes | None = None, **changes: object) -> Case:
     def make(folder: Path) -> None:
         texts(folder)
-        place = model(folder)
-        (place / WEIGHTS).unlink()
-        settings = json.loads((place / "config.json").read_text()) | {"vocab_size": 512} | changes
-        (place / "config.json").write_bytes(json.dumps(settings).encode() if content is None else content)
+        path = model(folder)
+        (path / WEIGHTS).unlink()
+        settings = json.loads((path / "config.json").read_text()) | {"vocab_size": 512} | changes
+        (path / "config.json").write_bytes(json.dumps(settings).encode() if content is None else content)
 
     asked = ("train", "growth", "--model", "model", "--text", "texts", "--max-length", "32", "--dry-run")
     return Case(f"from scratch: {case}", asked, says, make)

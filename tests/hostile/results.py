@@ -141,7 +141,7 @@ PAGES: tuple[Case, ...] = (
     Case("a report into /proc", (*REPORT, "--output", "/proc/report.html"), ("could not be written",), _file),
     Case("a report into a full device", (*REPORT, "--output", "full"), ("could not be written",), _device),
     Case("a report under a name that is too long", (*REPORT, "--output", "x" * 300), ("cannot be looked up",), _file),
-    Case("a report in two places at once", (*REPORT, "--markdown", "--output", "x.html"), ("--output does nothing",),
+    Case("a report in two files at once", (*REPORT, "--markdown", "--output", "x.html"), ("--output does nothing",),
          _file),
     Case("a report where a pipe lies", REPORT, ("could not be written",), runs.replaced("report.html", runs.pipe)),
     Case("a report without the model as trained", REPORT, None, _no_identity),

@@ -58,8 +58,8 @@ class Server:
 
 def run(case: Case, server: Server) -> tuple[list[str], Ended]:
     """What is wrong with how `case` ends, and how it ended."""
-    with TemporaryDirectory(prefix="hostile-") as place:
-        folder, streams = Path(place, "here"), Path(place, "streams")
+    with TemporaryDirectory(prefix="hostile-") as root:
+        folder, streams = Path(root, "here"), Path(root, "streams")
         folder.mkdir()
         streams.mkdir()
         if case.make is not None:

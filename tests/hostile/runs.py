@@ -25,14 +25,14 @@ PEDIGREE = TrainingRecord("layershuffle", 0, "w1", "d1", "digits", {"variant": "
 
 def run(folder: Path) -> Path:
     """A run of leave-one-out on four layers and ten documents in `folder/run`, in tables that take anything."""
-    place = folder / "run"
-    place.mkdir(parents=True)
+    path = folder / "run"
+    path.mkdir(parents=True)
     loose = database.SCHEMA.replace("WITHOUT ROWID, STRICT", "WITHOUT ROWID").replace(" STRICT", "")
-    with closing(sqlite3.connect(place / "run.sqlite")) as made:
+    with closing(sqlite3.connect(path / "run.sqlite")) as made:
         made.executescript(loose)
-    (place / "manifest.json").write_text(MANIFEST.to_json())
+    (path / "manifest.json").write_text(MANIFEST.to_json())
     members = [Member(Plan.identity(4), "identity", "identity", 0), *leave_one_out(4)]
-    with Run.resume_or_create(place, MANIFEST) as opened:
+    with Run.resume_or_create(path, MANIFEST) as opened:
         opened.store.add_plans(
             PlanRecord(str(m.plan), m.family, m.strategy, m.affected, m.draw, 4, 4, 4, 4) for m in members
         )
@@ -42,7 +42,7 @@ def run(folder: Path) -> Path:
             for document in range(10)
         )
         opened.store.replace_scores("run", [Score("run", "sweep", "all", "plans", 5.0)])
-    return place
+    return path
 
 
 def tables(*statements: str) -> Make:
@@ -60,12 +60,12 @@ def manifest(text: str | bytes | None = None, **changes: object) -> Make:
     """The run with another manifest, or with some of its fields changed."""
 
     def make(folder: Path) -> None:
-        place = run(folder) / "manifest.json"
+        path = run(folder) / "manifest.json"
         if isinstance(text, bytes):
-            place.write_bytes(text)
+            path.write_bytes(text)
         else:
-            content = {**json.loads(place.read_text()), **changes}
-            place.write_text(text if text is not None else json.dumps(content))
+            content = {**json.loads(path.read_text()), **changes}
+            path.write_text(text if text is not None else json.dumps(content))
 
     return make
 
@@ -96,10 +96,10 @@ def trained(text: str | None = None, seed: str = "seed-0", **changes: object) ->
     """A run of trainings with one model, whose pedigree is another text, or has some fields changed."""
 
     def make(folder: Path) -> None:
-        place = run(folder) / "layershuffle" / seed / "model"
-        place.mkdir(parents=True)
-        PEDIGREE.write(place)
-        path = place / "training.json"
+        model_folder = run(folder) / "layershuffle" / seed / "model"
+        model_folder.mkdir(parents=True)
+        PEDIGREE.write(model_folder)
+        path = model_folder / "training.json"
         content = {**json.loads(path.read_text()), **changes}
         path.write_text(text if text is not None else json.dumps(content))
         manifest_path = folder / "run" / "manifest.json"

@@ -47,9 +47,9 @@ def _prepare() -> None:
         if not module.name.endswith("__main__") and not module.name.startswith("layerwise.cli."):
             importlib.import_module(module.name)
     app.build = cache(app.build)  # building it is most of what a refusal costs
-    with TemporaryDirectory() as place:
-        Path(place, "text.txt").write_text(__doc__ or "")
-        app.build()([*_FIRST, "--text", f"{place}/text.txt", "--run", f"{place}/run"])
+    with TemporaryDirectory() as folder:
+        Path(folder, "text.txt").write_text(__doc__ or "")
+        app.build()([*_FIRST, "--text", f"{folder}/text.txt", "--run", f"{folder}/run"])
     gc.collect()
     gc.freeze()  # a collection in a child would copy every page that it looks at
 

@@ -120,7 +120,7 @@ _LONG = Case(
     lambda folder: (model(folder), (folder / "p.jsonl").write_bytes(_line(sentence_bad="a b " * 9_999))),
     writes=("run", "run/*"),
 )  # fmt: skip
-_PLACES = (
+_LOCATIONS = (
     _LONG,
     _made("a folder", lambda folder: (folder / "p.jsonl").mkdir(), "is a folder"),
     _made("a pipe", lambda folder: os.mkfifo(folder / "p.jsonl"), "is a pipe"),
@@ -245,4 +245,4 @@ _RECORDS = (
     _record("seconds in words", {**_GOOD, "seconds": "long"}, "seconds"),
 )
 
-CASES = (*_PAIRS, *_PLACES, *_SUITES, *_RECORDS)
+CASES = (*_PAIRS, *_LOCATIONS, *_SUITES, *_RECORDS)

@@ -21,9 +21,9 @@ ENOUGH = "\n<|endoftext|>\n".join([SCORED] * 8)
 
 def _file(name: str, content: bytes, folder: Path) -> None:
     model(folder)
-    place = folder / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(content)
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
 
 
 def _text(

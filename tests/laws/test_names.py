@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from package_sources import PACKAGE, files, text, trees
@@ -21,7 +22,7 @@ HOME_MADE = frozenset(
         *("lend", "lends", "lender", "lenders", "lending", "lent", "exam", "exams", "examinee", "examinees", "newborn"),
         *("surroundings", "allowance", "kinship", "likeness", "knob", "knobs", "pedigree", "pedigrees", "material"),
         *("materials", "course", "courses", "told", "asked", "said", "found", "tell", "tells", "ask", "asks", "bear"),
-        *("bears", "speaker", "speakers", "shell", "watcher", "watchers", "judging", "ledger"),
+        *("bears", "speaker", "speakers", "shell", "watcher", "watchers", "judging", "ledger", "place", "places"),
     )
 )
 """Words that the papers of the field do not use for what they once named here."""
@@ -72,12 +73,13 @@ def identifiers(tree: ast.AST) -> Iterator[str]:
 
 
 def words(name: str) -> set[str]:
-    """The words of a name, in lower case.
+    """The words of a name, in lower case; `place` in the standard term "in place" is no word of its own.
 
-    >>> sorted(words("GrowthPupil")), sorted(words("_told_by"))
-    (['growth', 'pupil'], ['by', 'told'])
+    >>> sorted(words("GrowthPupil")), sorted(words("_told_by")), sorted(words("run_in_place"))
+    (['growth', 'pupil'], ['by', 'told'], ['in', 'run'])
     """
-    return {word.lower() for word in re.findall("[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+    found = [word.lower() for word in re.findall("[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)]
+    return {word for before, word in pairwise(["", *found]) if (before, word) != ("in", "place")}
 
 
 def test_no_name_is_a_home_made_word() -> None:
@@ -106,5 +108,8 @@ def test_the_words_of_a_name_are_told_apart() -> None:
     assert words("GrowthPupil2") == {"growth", "pupil"}
     assert words("foundation") == {"foundation"}
     assert words("as_ELC_found") == {"as", "elc", "found"}
+    assert words("InPlaceStack") == {"in", "stack"}
+    assert words("replace_placement") == {"replace", "placement"}
+    assert words("place_in") == {"place", "in"}
     assert IN_PROSE.search("Its pedigrees say so")
     assert not IN_PROSE.search("a random order")

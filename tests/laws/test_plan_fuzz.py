@@ -124,9 +124,9 @@ def outcomes(count: int, seed: int) -> Counter[str]:
         if isinstance(read, Plan):
             assert Plan.parse(str(read)) == read, f"{text!r} does not survive as {read}"
         else:
-            place = read.position
-            assert place is not None, f"{text!r} is refused without a place"
-            assert 0 <= place <= len(text), f"{text!r} is refused outside the text"
+            position = read.position
+            assert position is not None, f"{text!r} is refused without a position"
+            assert 0 <= position <= len(text), f"{text!r} is refused outside the text"
         found[type(read).__name__] += 1
     return found
 

@@ -59,10 +59,10 @@ class SimulatedModel:
         rows = []
         for piece in pieces:
             task, document, _ = piece
-            place, tokens = int(document), self.lengths[piece]
-            rows.append(Loss(self.baseline, task, document, 0, float(self._own[place]), tokens, 0))
+            index, tokens = int(document), self.lengths[piece]
+            rows.append(Loss(self.baseline, task, document, 0, float(self._own[index]), tokens, 0))
             for layer in layers:
-                nll = float(self._own[place] + self._changes[layer, place])
+                nll = float(self._own[index] + self._changes[layer, index])
                 rows.append(Loss(keys[layer], task, document, 0, nll, tokens, 0))
             self.evaluated += tokens * (self.depth + sum(self.depth - layer - 1 for layer in layers))
         return rows

@@ -86,7 +86,10 @@ def attention(
     weight, bias = tensors[name + "in_proj_qk.weight"], tensors[name + "in_proj_qk.bias"]
     normed = norm(states)
     query, key = (normed @ weight[:width].T + bias[:width], normed @ weight[width:].T + bias[width:])
-    place_query, place_key = (positions @ weight[:width].T + bias[:width], positions @ weight[width:].T + bias[width:])
+    position_query, position_key = (
+        positions @ weight[:width].T + bias[:width],
+        positions @ weight[width:].T + bias[width:],
+    )
     value = normed @ tensors[name + "in_proj_v.weight"].T + tensors[name + "in_proj_v.bias"]
     rows = torch.tensor([[row(i - j) for j in range(length)] for i in range(length)])
     rows = rows.T if mistake == "the other direction" else rows
@@ -95,8 +98,8 @@ def attention(
         own = slice(head * each, (head + 1) * each)
         q, k = query[:, :, own], key[:, :, own]
         scores = torch.einsum("ibd,jbd->bij", q, k)
-        scores = scores + torch.einsum("ibd,ijd->bij", q, place_key[:, own][rows])
-        scores = scores + torch.einsum("jbd,ijd->bij", k, place_query[:, own][rows])
+        scores = scores + torch.einsum("ibd,ijd->bij", q, position_key[:, own][rows])
+        scores = scores + torch.einsum("jbd,ijd->bij", k, position_query[:, own][rows])
         scores = scores / math.sqrt((1 if mistake == "scale" else 3) * each)
         exponentials = scores.exp() * (1 if mistake == "no padding" else real[:, None, :])
         share = exponentials / exponentials.sum(dim=-1, keepdim=True)

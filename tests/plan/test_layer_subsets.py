@@ -31,7 +31,7 @@ def test_even_means_nearly_equal_gaps_also_at_both_ends(data: st.DataObject, dep
     count = data.draw(st.integers(1, depth))
     layers = layer_subset(depth, count, "even", random.Random(0))
     # The middle of each of `count` equal stretches of the depth lies in the layer that is kept.
-    assert all(layer <= (place + 0.5) * depth / count < layer + 1 for place, layer in enumerate(layers))
+    assert all(layer <= (index + 0.5) * depth / count < layer + 1 for index, layer in enumerate(layers))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Samplers: what every draw is, how often each comes, and that a draw depends on its place alone."""
+"""Samplers: what every draw is, how often each comes, and that a draw depends on its index alone."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_a_shuffle_is_a_permutation(depth: int, seed: int) -> None:
 def test_within_reach_no_layer_moves_further(depth: int, reach: int, seed: int) -> None:
     order = Shuffle(reach).draw(depth, chance(seed)).order()
     assert sorted(order) == list(range(depth))
-    assert max(abs(place - layer) for place, layer in enumerate(order)) <= reach
+    assert max(abs(position - layer) for position, layer in enumerate(order)) <= reach
 
 
 def test_the_reach_is_reached_and_near_orders_are_likelier() -> None:
     orders = [SeededSampler(Shuffle(2), 8, seed=0).at(draw).order() for draw in range(400)]
-    moves = Counter(abs(place - layer) for order in orders for place, layer in enumerate(order))
+    moves = Counter(abs(position - layer) for order in orders for position, layer in enumerate(order))
     assert set(moves) == {0, 1, 2}
     assert moves[0] > moves[2]
 
@@ -114,7 +114,7 @@ def test_every_order_is_equally_likely() -> None:
 
 
 def test_a_skewed_shuffle_would_be_seen() -> None:
-    """The chi-square above can fail: keys within a reach of three places do not make all orders equally likely."""
+    """The chi-square above can fail: keys within a reach of three positions do not make all orders equally likely."""
     found = Counter(SeededSampler(Shuffle(3), 4, seed=1).at(draw).order() for draw in range(24 * 200))
     assert sum((found[order] - 200) ** 2 / 200 for order in permutations(range(4))) > CHI_SQUARE_23
 
@@ -134,18 +134,18 @@ def test_every_node_fails_with_its_share() -> None:
     assert all(abs(left[node] / 1000 - 0.8) < FOUR_ERRORS for node in range(4))
 
 
-# The place of a draw
+# The index of a draw
 
 
-@given(seed=SEEDS, stream=st.text(max_size=5), place=st.lists(st.integers(0, 10**6), min_size=1, max_size=3))
-def test_a_draw_is_a_function_of_seed_stream_and_place(seed: int, stream: str, place: list[int]) -> None:
+@given(seed=SEEDS, stream=st.text(max_size=5), index=st.lists(st.integers(0, 10**6), min_size=1, max_size=3))
+def test_a_draw_is_a_function_of_seed_stream_and_index(seed: int, stream: str, index: list[int]) -> None:
     first, again = (SeededSampler(Drop(0.3, of=Shuffle()), 12, seed, stream) for _ in range(2))
     first.at(99)  # what was drawn before does not matter
     random.seed(seed)  # nor does the generator of the process
-    assert first.at(*place) == again.at(*place)
+    assert first.at(*index) == again.at(*index)
 
 
-def test_other_seeds_streams_and_places_draw_otherwise() -> None:
+def test_other_seeds_streams_and_indices_draw_otherwise() -> None:
     draws = SeededSampler(Shuffle(), 12, seed=0)
     others = [
         SeededSampler(Shuffle(), 12, 1).at(1, 0),
@@ -192,7 +192,7 @@ def test_a_model_of_one_layer_has_no_order(depth: int) -> None:
 
 @pytest.mark.parametrize("reach", [0, -1, 1.5, True])
 def test_a_reach_that_is_none(reach: int) -> None:
-    with pytest.raises(PlanError, match="how many places a layer may move"):
+    with pytest.raises(PlanError, match="how many positions a layer may move"):
         Shuffle(reach)
 
 

@@ -220,12 +220,12 @@ def _changed(subject: str, metric: str, cost: float, draw: random.Random) -> Ite
 def _structure(depth: int, draw: random.Random) -> Iterator[Score]:
     for number, task in enumerate(TYPES):
         for layer in range(depth):
-            place = layer / (depth - 1)
+            depth_share = layer / (depth - 1)
             values = {
-                "norm": 20.0 + 8.0 * place + number,
-                "spectral_exponent": 2.4 + math.sin(3.0 * place),
-                "effective_rank": 60.0 - 20.0 * place,
-                "outlier_ratio": 0.002 + 0.001 * place,
+                "norm": 20.0 + 8.0 * depth_share + number,
+                "spectral_exponent": 2.4 + math.sin(3.0 * depth_share),
+                "effective_rank": 60.0 - 20.0 * depth_share,
+                "outlier_ratio": 0.002 + 0.001 * depth_share,
             }
             for metric, value in values.items():
                 yield row("structure", str(layer), metric, value * (1 + draw.gauss(0, 0.01)), task=task)

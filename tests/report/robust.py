@@ -183,9 +183,9 @@ def _orders(depth: int, language: bool, draw: random.Random) -> Iterator[Score]:
 def _position(depth: int) -> Iterator[Score]:
     for seed in SEEDS:
         subject = f"layershuffle-predict/{seed}"
-        for place in range(depth):
-            yield row("position", subject, str(place), "accuracy", 0.9995 - 0.004 * (place == 1), 0.002)
-            yield row("position", subject, str(place), "accuracy@chance", 1.0 / depth)
+        for position in range(depth):
+            yield row("position", subject, str(position), "accuracy", 0.9995 - 0.004 * (position == 1), 0.002)
+            yield row("position", subject, str(position), "accuracy@chance", 1.0 / depth)
         yield row("position", subject, "all", "accuracy", 0.9992 - 0.0003 * seed, 0.0004)
         yield row("position", subject, "all", "accuracy@chance", 1.0 / depth)
 
@@ -253,7 +253,7 @@ def _merging(depth: int, language: bool, draw: random.Random) -> Iterator[Score]
 
 def _decisive() -> Iterator[Score]:
     """What decides the published claims: one of each verdict, as the rest of the run has it."""
-    shuffled, places = RANDOM_ORDER["layershuffle"], ("layershuffle-position", "layershuffle-predict")
+    shuffled, informed = RANDOM_ORDER["layershuffle"], ("layershuffle-position", "layershuffle-predict")
     base = {"sequential": IN_ORDER["baseline"], "random": RANDOM_ORDER["baseline"]}
     for claim, task, metric, value, half in (
         ("trained_order", "all", "cost", base["sequential"] - shuffled, 0.02),
@@ -265,7 +265,7 @@ def _decisive() -> Iterator[Score]:
         ("pruning", "all", "spared_above@baseline", 0.42, 0.08),
         ("positions", "all", "short", 0.0009, 0.004),
         ("positions", "all", "short@baseline", 0.004, 0.006),
-        *(("position_informed", arm, "gain", RANDOM_ORDER[arm] - shuffled, 0.012) for arm in places),
+        *(("position_informed", arm, "gain", RANDOM_ORDER[arm] - shuffled, 0.012) for arm in informed),
         ("position_informed", "all", "random_order", shuffled - CHANCE, 0.02),
         ("merging", "all", "loss", 0.03, 0.015),
         ("merging", "all", "loss@baseline", 0.26, 0.04),

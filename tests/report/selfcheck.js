@@ -80,10 +80,10 @@
     const result = {
       width: innerWidth,
       overflow: document.documentElement.scrollWidth - innerWidth,
-      places: all(".plot").length,
-      drawn: all(".plot").filter((place) => place.querySelector(".main-svg .xtick, .main-svg .ytick")).length,
-      wide: all(".scroll").filter((place) => place.checkVisibility({ contentVisibilityAuto: true }) && place.scrollWidth - place.clientWidth > 4).length,
-      hinted: all(".scroll").filter((place) => place.hasAttribute("data-more") && getComputedStyle(place, "::after").content.includes("scroll")).length,
+      plots: all(".plot").length,
+      drawn: all(".plot").filter((plot) => plot.querySelector(".main-svg .xtick, .main-svg .ytick")).length,
+      wide: all(".scroll").filter((box) => box.checkVisibility({ contentVisibilityAuto: true }) && box.scrollWidth - box.clientWidth > 4).length,
+      hinted: all(".scroll").filter((box) => box.hasAttribute("data-more") && getComputedStyle(box, "::after").content.includes("scroll")).length,
       maps: all(".plot .heatmaplayer image").length,
       tiles: all(".tile svg path").length,
     };

@@ -69,7 +69,7 @@ def true_effect(record: PlanRecord, depth: int, task: str) -> float:
         return 0.0
     if record.family in {"leave_one_out", "swap_adjacent"}:
         order = Plan.parse(record.plan).order()
-        layer = next((place for place, found in enumerate(order) if place != found), depth - 1)
+        layer = next((index for index, found in enumerate(order) if index != found), depth - 1)
         worth = 3.0 * math.exp(-1.1 * layer) + 0.4 * (layer / depth) ** 6
         worth = 0.0 if layer == 7 and record.strategy == "skip" else worth + 0.05
         return worth * (TASKS[task] if record.strategy in ORDERS else 1.0) * (0.5 if record.strategy == "swap" else 1.0)
@@ -131,13 +131,13 @@ def _benchmarks(depth: int, records: tuple[PlanRecord, ...]) -> list[Score]:
     plans = [str(Plan.identity(depth)), *(record.plan for record in records[:3])]
     return [
         score
-        for place, plan in enumerate(plans)
+        for index, plan in enumerate(plans)
         for task, top in (("arc_challenge", 0.43), ("hellaswag", 0.58))
         for score in (
             Score(
-                "benchmark", plan, task, "acc", top - 0.06 * place, top - 0.06 * place - 0.02, top - 0.06 * place + 0.02
+                "benchmark", plan, task, "acc", top - 0.06 * index, top - 0.06 * index - 0.02, top - 0.06 * index + 0.02
             ),
-            Score("benchmark", plan, task, "normalised", 1.0 - 0.25 * place),
+            Score("benchmark", plan, task, "normalised", 1.0 - 0.25 * index),
         )
     ]
 

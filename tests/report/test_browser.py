@@ -73,8 +73,8 @@ def distinct_rows(png: bytes) -> int:
     return len({pixels[row * stride : (row + 1) * stride] for row in range(height)})
 
 
-def in_places(dom: str) -> dict[str, str]:
-    """What a browser made of the place of each figure."""
+def in_plots(dom: str) -> dict[str, str]:
+    """What a browser drew into the slot of each figure."""
     _, *parts = re.split(r'<div class="plot[ "][^>]*data-figure="([^"]+)"', dom)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
@@ -86,11 +86,11 @@ def test_a_page_is_not_blank_and_every_figure_is_drawn_once(tmp_path: Path, sche
     page, shot = tmp_path / "report.html", tmp_path / "shot.png"
     page.write_text(html.replace("<html ", f'<html data-theme="{scheme}" '), encoding="utf-8")
     dom, console = browse(page, "--window-size=1280,1600", "--dump-dom", f"--screenshot={shot}")
-    places = in_places(dom)
+    plots = in_plots(dom)
     assert console == []
-    assert set(places) == set(json.loads(read(html).json)["figures"])
-    assert [name for name, place in places.items() if place.count('class="plot-container plotly"') != 1] == []
-    assert [name for name, place in places.items() if not re.search('class="[xy]tick"', place)] == []
+    assert set(plots) == set(json.loads(read(html).json)["figures"])
+    assert [name for name, plot in plots.items() if plot.count('class="plot-container plotly"') != 1] == []
+    assert [name for name, plot in plots.items() if not re.search('class="[xy]tick"', plot)] == []
     assert distinct_rows(shot.read_bytes()) > 300
 
 
@@ -109,8 +109,8 @@ def seen(html: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_every_figure_of_a_sweep_is_drawn(seen: dict[str, Any]) -> None:
-    assert seen["position_informed"] > 10
-    assert seen["drawn"] == seen["position_informed"]
+    assert seen["plots"] > 10
+    assert seen["drawn"] == seen["plots"]
     assert seen["hinted"] == seen["wide"]
     assert seen["maps"] == 5
     assert seen["tiles"] > 100
@@ -160,7 +160,7 @@ def test_a_diagnosis_is_drawn_and_answers(diagnosis: str, tmp_path: Path) -> Non
     result, console = checked(diagnosis, tmp_path)
     assert console == []
     assert result["failures"] == []
-    assert result["drawn"] == result["position_informed"] > 35
+    assert result["drawn"] == result["plots"] > 35
     assert result["maps"] == 2
     assert result["overflow"] <= 0
     assert result["rootedAtFirst"] == 3  # ablation, manipulation and the gates
@@ -179,7 +179,7 @@ def test_a_robustness_run_is_drawn_and_answers(robustness: str, tmp_path: Path) 
     result, console = checked(robustness, tmp_path)
     assert console == []
     assert result["failures"] == []
-    assert result["drawn"] == result["position_informed"] - 1 > 10  # the layout of outputs has no axes
+    assert result["drawn"] == result["plots"] - 1 > 10  # the layout of outputs has no axes
     assert result["maps"] == 3
     assert result["overflow"] <= 0
     assert result["rootedAtFirst"] == 0
@@ -198,7 +198,7 @@ def test_a_pretraining_is_drawn_and_answers(pretraining: str, tmp_path: Path) ->
     result, console = checked(pretraining, tmp_path)
     assert console == []
     assert result["failures"] == []
-    assert result["drawn"] == result["position_informed"] > 11
+    assert result["drawn"] == result["plots"] > 11
     assert result["overflow"] <= 0
     assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
     assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
@@ -214,7 +214,7 @@ def test_a_growth_run_is_drawn_and_answers(growth: str, tmp_path: Path) -> None:
     result, console = checked(growth, tmp_path)
     assert console == []
     assert result["failures"] == []
-    assert result["drawn"] == result["position_informed"] == 10
+    assert result["drawn"] == result["plots"] == 10
     assert result["rootedAtFirst"] == 1  # the importance of layers
     assert result["choices"]["linear"] != result["choices"]["rooted"]
     assert result["overflow"] <= 0

@@ -259,15 +259,15 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         Run.create(tmp_path / "run", MANIFEST)
 
 
-@pytest.mark.parametrize("place", [".", "/", "pipe", "full", "file/report.html", "nowhere/report.html"])
-def test_nothing_is_replaced_that_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+@pytest.mark.parametrize("target", [".", "/", "pipe", "full", "file/report.html", "nowhere/report.html"])
+def test_nothing_is_replaced_that_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     Path("file").write_text("a letter")
     Path("full").symlink_to("/dev/full")  # and never the device itself, which a wrong answer would replace
-    kinds = {path: path.stat().st_mode for path in (Path(place), Path("pipe"), Path("file")) if path.exists()}
+    kinds = {path: path.stat().st_mode for path in (Path(target), Path("pipe"), Path("file")) if path.exists()}
     with pytest.raises(OSError, match=r"."):
-        write_whole(Path(place), b"content")
+        write_whole(Path(target), b"content")
     assert {path: path.stat().st_mode for path in kinds} == kinds
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full", "pipe"]
     assert Path("full").is_symlink()

@@ -223,7 +223,7 @@ def test_a_reader_sees_what_a_living_writer_has_finished(store: Store) -> None:
             reader.add_plans([RECORD])
 
 
-def test_a_closed_run_is_read_from_a_read_only_place(tmp_path: Path) -> None:
+def test_a_closed_run_is_read_from_a_read_only_folder(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     with closing(Store.writing(path)) as store:
         store.add_losses([LOSS])

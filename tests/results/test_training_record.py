@@ -77,9 +77,9 @@ def test_a_record_without_a_version_is_of_an_unknown_one(tmp_path: Path) -> None
 
 def test_folders_that_no_training_has_written_are_no_models(tmp_path: Path) -> None:
     for seed in ("seed-10", "seed-2", "seed-x", "seed-", "seed-" + "9" * 200):
-        place = tmp_path / "baseline" / seed / "model"
-        place.mkdir(parents=True)
-        RECORD.write(place)
+        path = tmp_path / "baseline" / seed / "model"
+        path.mkdir(parents=True)
+        RECORD.write(path)
     assert [model.parts[-2] for model in trained_models(tmp_path)] == ["seed-2", "seed-10"]
 
 

@@ -43,8 +43,8 @@ def test_the_six_published_phases_of_twelve_layers() -> None:
 
 
 @given(depth=st.integers(1, 200))
-def test_the_published_roles_keep_their_places(depth: int) -> None:
-    """The middle of what each phase trains lies at the same place of the depth as of 12 layers."""
+def test_the_published_roles_keep_their_positions(depth: int) -> None:
+    """The middle of what each phase trains lies at the same position of the depth as of 12 layers."""
     at_twelve = published(12).phases
     for here, there in zip(published(depth).phases, at_twelve, strict=True):
         assert here.trains

@@ -31,7 +31,7 @@ def test_what_is_written_reads_back_equal(schedule: GrowthSchedule) -> None:
 
 
 @given(schedule=schedules())
-def test_places_say_what_shares_say(schedule: GrowthSchedule) -> None:
+def test_bounds_say_what_shares_say(schedule: GrowthSchedule) -> None:
     """The same schedule with `from` and `to` has the same bounds, whatever the rounding of their difference."""
     content = schedule.to_json()
     reached = 0.0
@@ -70,11 +70,11 @@ def test_by_hand() -> None:
     assert (whole.sample, whole.every, whole.drop) == (2, 10, (0, 0.5))
 
 
-def placed(*places: tuple[float, float]) -> dict[str, Any]:
+def placed(*bounds: tuple[float, float]) -> dict[str, Any]:
     return written(
         *(
             {"name": name, "from": first, "to": end, "trains": "all"}
-            for name, (first, end) in zip("abc", places, strict=False)
+            for name, (first, end) in zip("abc", bounds, strict=False)
         )
     )
 
@@ -85,8 +85,8 @@ WRONG: list[tuple[Any, str]] = [
     (placed((0.1, 1)), r"phase a is the first and begins at 0.1, which leaves a gap"),
     (placed((0, 0.4), (0.4, 0.9)), r"phase b ends at 0.9, which leaves a gap to the end"),
     (placed((0, 0.4), (0.4, 0.4)), r"phase b goes from 0.4 to 0.4"),
-    (placed((0, 1.5)), r"phase a: to is a place in the training from 0 to 1, not 1.5"),
-    (placed((0, float("nan"))), r"phase a: to is a place"),
+    (placed((0, 1.5)), r"phase a: to is a point in the training from 0 to 1, not 1.5"),
+    (placed((0, float("nan"))), r"phase a: to is a point"),
     (written(phase(**{"from": 0})), r"phase a has a share and from or to"),
     (written({"name": "a", "from": 0, "trains": "all"}), r"phase a has no to; it needs from, to"),
     (written({"name": "a", "from": 0, "to": 0.5, "trains": "all"}, phase("b")), r"phase b has a share and from or to"),

@@ -80,6 +80,6 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         read_schedule(binary)
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"none/schedule.yaml: the schedule cannot be written"):
         write_schedule(PRESETS["uniform"](3), tmp_path / "none" / "schedule.yaml")

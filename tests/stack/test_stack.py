@@ -58,9 +58,9 @@ def one_branch(model: LlamaForCausalLM, layer: int, state: torch.Tensor, part: s
     if part == "mlp":
         return state + block.mlp(block.post_attention_layernorm(state))
     length = state.shape[1]
-    places = torch.arange(length)[None]
+    positions = torch.arange(length)[None]
     mask = torch.full((length, length), float("-inf")).triu(1)[None, None]
-    embedded = model.model.rotary_emb(state, places)
+    embedded = model.model.rotary_emb(state, positions)
     return state + block.self_attn(block.input_layernorm(state), position_embeddings=embedded, attention_mask=mask)[0]
 
 

@@ -243,7 +243,7 @@ def test_a_forward_replaced_inside_is_refused(stack: Stack) -> None:
             stack.model(IDS)
 
 
-def test_a_forward_that_was_replaced_before_is_run_at_the_place_of_the_visit(stack: Stack) -> None:
+def test_a_forward_that_was_replaced_before_is_run_at_the_position_of_the_visit(stack: Stack) -> None:
     """As accelerate replaces it: by a call that holds the module itself."""
     expected = {}
     plan = Plan.parse("5 0*2 (1|2)")

@@ -33,9 +33,9 @@ def _told(stack: Stack, options: PositionOptions) -> PositionEncoding:
     return encoding.eval()
 
 
-def _by_hand(encoding: PositionEncoding, state: Tensor, layer: int, place: int, shared: bool) -> Tensor:
+def _by_hand(encoding: PositionEncoding, state: Tensor, layer: int, index: int, shared: bool) -> Tensor:
     tensors = dict(encoding.named_parameters())
-    row = tensors[f"tables.{0 if shared else layer}"][place]
+    row = tensors[f"tables.{0 if shared else layer}"][index]
     wide = torch.cat([state, row.reshape(1, 1, -1).repeat(*state.shape[:2], 1)], dim=2)
     normed = layer_norm(
         wide, wide.shape[-1:], tensors[f"norms.{layer}.weight"], tensors[f"norms.{layer}.bias"], eps=1e-5
@@ -48,7 +48,7 @@ def _by_hand(encoding: PositionEncoding, state: Tensor, layer: int, place: int, 
 @pytest.mark.parametrize("text", ["0-2", "2 0 1", "2 0 2", "1 1 1", "2 1"])
 @pytest.mark.parametrize("table", ["per-layer", "shared"])
 @torch.no_grad()
-def test_every_layer_reads_the_formula_at_its_current_place(table: str, text: str, single_pass: bool) -> None:
+def test_every_layer_reads_the_formula_at_its_current_position(table: str, text: str, single_pass: bool) -> None:
     model = tiny_vit()
     stack = load(model)
     encoding = _told(stack, PositionOptions(features=FEATURES, table=table))
@@ -58,8 +58,8 @@ def test_every_layer_reads_the_formula_at_its_current_place(table: str, text: st
     with stack.under(plan, single_pass=single_pass):
         found = model(pixel_values=pixels).logits
     state = model.vit.embeddings(pixels)
-    for place, layer in enumerate(plan.order()):
-        told = _by_hand(encoding, state, layer, place, table == "shared")
+    for index, layer in enumerate(plan.order()):
+        told = _by_hand(encoding, state, layer, index, table == "shared")
         state = type(blocks[layer]).forward(blocks[layer], told)
     expected = model.classifier(model.vit.layernorm(state)[:, 0])
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)

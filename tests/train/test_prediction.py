@@ -50,9 +50,9 @@ def _logits(asked: PositionPrediction, state: Tensor, layer: int, reads: str) ->
     return normed @ tensors[f"classifiers.{layer}.weight"].T + tensors[f"classifiers.{layer}.bias"]
 
 
-def _nats(logits: Tensor, place: int) -> Tensor:
-    """-log softmax(logits)[place], averaged over the batch."""
-    return (logits.exp().sum(1).log() - logits[:, place]).mean()
+def _nats(logits: Tensor, position: int) -> Tensor:
+    """-log softmax(logits)[position], averaged over the batch."""
+    return (logits.exp().sum(1).log() - logits[:, position]).mean()
 
 
 @pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "twins"])
@@ -69,12 +69,12 @@ def test_loss_and_hits_are_the_formulas(reads: Any, total: Any, text: str, singl
         logits = stack.model(pixel_values=PIXELS).logits
     torch.testing.assert_close(logits, plain.classifier(plain.vit.layernorm(outputs[-1])[:, 0]))
     said = [_logits(asked, state, layer, reads) for state, layer in zip(outputs, order, strict=True)]
-    losses = [_nats(found, place) for place, found in enumerate(said)]
+    losses = [_nats(found, position) for position, found in enumerate(said)]
     expected = sum(losses) if total == "sum" else sum(losses) / len(losses)
     assert float(asked.loss()) == pytest.approx(float(expected), rel=1e-4)
-    assert {place: hit.tolist() for place, hit in asked.hits().items()} == {
-        place: [max(range(3), key=row.__getitem__) == place for row in found.tolist()]
-        for place, found in enumerate(said)
+    assert {position: hit.tolist() for position, hit in asked.hits().items()} == {
+        position: [max(range(3), key=row.__getitem__) == position for row in found.tolist()]
+        for position, found in enumerate(said)
     }
 
 
@@ -84,7 +84,7 @@ def test_a_new_pass_forgets_the_last() -> None:
     for text in ("2 0 1", "1 2"):
         with stack.under(Plan.parse(text), single_pass=True):
             stack.model(pixel_values=PIXELS)
-        assert [place for place, _ in asked.predicted] == list(range(len(Plan.parse(text).order())))
+        assert [position for position, _ in asked.predicted] == list(range(len(Plan.parse(text).order())))
 
 
 @torch.no_grad()
@@ -98,8 +98,8 @@ def test_the_mean_of_a_text_is_over_its_tokens_and_not_over_padding() -> None:
     together = [logits for _, logits in asked.predicted]
     for row, text in enumerate(texts):
         stack.model(input_ids=text)
-        for place, logits in asked.predicted:
-            torch.testing.assert_close(together[place][row], logits[0], rtol=1e-4, atol=1e-5)
+        for position, logits in asked.predicted:
+            torch.testing.assert_close(together[position][row], logits[0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_prediction_that_knows_nothing_costs_the_log_of_the_depth_for_every_layer() -> None:
@@ -156,7 +156,7 @@ def test_validation_is_by_the_loss_that_is_optimised(tmp_path: Path) -> None:
     with torch.no_grad():
         task = forward_by_hand(tiny_vit(), batch, (0, 1, 2)).item()
     found = trainer.evaluate()["eval_loss"]
-    assert [place for place, _ in asked.predicted] == [0, 1, 2]
+    assert [position for position, _ in asked.predicted] == [0, 1, 2]
     assert found == pytest.approx(task + asked.loss().item(), rel=1e-5)
 
 

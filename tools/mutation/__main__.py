@@ -15,7 +15,7 @@ from pathlib import Path
 from tools.mutation import results
 from tools.mutation.killing import SO_FAR, Outcome, judge, judge_together, run_tests
 from tools.mutation.line_coverage import LineCoverage, measure
-from tools.mutation.locate import Missing, Place, locate, read_moves
+from tools.mutation.locate import Location, Missing, locate, read_moves
 from tools.mutation.mutants import Mutant, read
 from tools.mutation.pytest_process import preload
 from tools.mutation.tree_copy import TreeCopy
@@ -30,14 +30,14 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     copy = TreeCopy(folder)
     copy.make(asked.tree.resolve())
-    places = locate(mutants, copy.original, read_moves())
-    missing = {number: place.why for number, place in places.items() if not isinstance(place, Place)}
+    locations = locate(mutants, copy.original, read_moves())
+    missing = {number: location.why for number, location in locations.items() if not isinstance(location, Location)}
     kept = results.Results(folder / "results.sqlite", copy.digest())
     if asked.locate:
-        _print_places(mutants, places)
+        _print_locations(mutants, locations)
     else:
         preload()
-        _run(mutants, places, kept, copy, measure(copy.mutated, folder, asked.marker), asked.minutes)
+        _run(mutants, locations, kept, copy, measure(copy.mutated, folder, asked.marker), asked.minutes)
     if asked.write is not None:
         results.write(asked.write, mutants, kept.rows())
     print(results.score(mutants, kept.rows(), missing))
@@ -45,11 +45,15 @@ def main() -> None:
         print(results.compared(mutants, kept.rows(), asked.before))
 
 
-def _print_places(mutants: Collection[Mutant], places: Mapping[int, Place | Missing]) -> None:
+def _print_locations(mutants: Collection[Mutant], locations: Mapping[int, Location | Missing]) -> None:
     """Where each mutant was and is, and how it was located, to be looked over."""
     for mutant in mutants:
-        place = places[mutant.id]
-        now = f"{place.file}:{place.definition} ({place.how})" if isinstance(place, Place) else f"nowhere: {place.why}"
+        location = locations[mutant.id]
+        now = (
+            f"{location.file}:{location.definition} ({location.how})"
+            if isinstance(location, Location)
+            else f"nowhere: {location.why}"
+        )
         print(f"{mutant.id:4} {mutant.file}:{mutant.definition} -> {now}")
 
 
@@ -66,15 +70,18 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(
-    mutants: Collection[Mutant], places: Mapping[int, Place | Missing], kept: results.Results, copy: TreeCopy,
+    mutants: Collection[Mutant], locations: Mapping[int, Location | Missing], kept: results.Results, copy: TreeCopy,
     coverage: LineCoverage, minutes: float,
 ) -> None:  # fmt: skip
     """Judge the mutants that have no outcome yet, then run the tests that killed without any mutant."""
     failing = [name for name, test in coverage.tests.items() if not test.passes]
     print(f"{len(coverage.tests)} fast tests, {len(failing)} fail without a mutant: {failing}", flush=True)
     end = time.monotonic() + 60 * minutes
-    located = {mutant: place for mutant in mutants if isinstance(place := places[mutant.id], Place)}
-    cost = {mutant: coverage.seconds(coverage.covering(place.file, place.lines)) for mutant, place in located.items()}
+    located = {mutant: location for mutant in mutants if isinstance(location := locations[mutant.id], Location)}
+    cost = {
+        mutant: coverage.seconds(coverage.covering(location.file, location.lines))
+        for mutant, location in located.items()
+    }
     in_order = sorted(located, key=lambda mutant: cost[mutant])
     # All mutants meet the quick tests before any meets the slow ones, so that an early stop says most.
     for mutant in in_order:
@@ -94,9 +101,9 @@ def _run(
     print("without a mutant the tests that killed end with", run_tests(copy.mutated, killers, coverage, copy.folder))
 
 
-def _keep(kept: results.Results, mutant: Mutant, place: Place, seconds: float, outcome: Outcome) -> None:
+def _keep(kept: results.Results, mutant: Mutant, location: Location, seconds: float, outcome: Outcome) -> None:
     """Keep an outcome and print it."""
-    where = f"{place.file}:{place.change.start[0]} {place.definition} {mutant.operator}"
+    where = f"{location.file}:{location.change.start[0]} {location.definition} {mutant.operator}"
     kept.add(mutant.id, where, round(seconds, 1), outcome)
     ran = f"{outcome.ran} of {outcome.covering}"
     print(f"{mutant.id:4} {outcome.outcome:12} {seconds:6.1f} s, {ran}  {where}", flush=True)

@@ -1,6 +1,6 @@
 """Draw the mutants and freeze them: `python -m tools.mutation.draw`, once, before what is to be compared begins.
 
-A site is a place in a file that a family of operators may change. Sites are drawn, each with the same chance, and of
+A site is a position in a file that a family of operators may change. Sites are drawn, each with the same chance, and of
 each site one of its changes; changes of annotations, and those that leave the program as it is, are not drawn.
 """
 

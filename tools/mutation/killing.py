@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools.mutation.line_coverage import LineCoverage
-from tools.mutation.locate import Place
+from tools.mutation.locate import Location
 from tools.mutation.planting import fitting, planted_texts
 from tools.mutation.pytest_process import Exit, run_pytest
 from tools.mutation.tree_copy import TreeCopy
@@ -38,22 +38,22 @@ class Outcome:
     covering: int
 
 
-def judge(copy: TreeCopy, place: Place, coverage: LineCoverage, folder: Path) -> Outcome:
+def judge(copy: TreeCopy, location: Location, coverage: LineCoverage, folder: Path) -> Outcome:
     """Plant the mutant in `copy` and run all tests that cover it but those of the last round, until one fails."""
-    covering = coverage.covering(place.file, place.lines)
+    covering = coverage.covering(location.file, location.lines)
     if not covering:
         return Outcome("uncovered", "", "", 0, 0)
     ran = 0
-    for tests in rounds(covering, coverage, place.file)[: len(ROUNDS)]:
+    for tests in rounds(covering, coverage, location.file)[: len(ROUNDS)]:
         ran += len(tests)
-        outcome = run_mutants(copy, [place], tests, coverage, folder)
+        outcome = run_mutants(copy, [location], tests, coverage, folder)
         if outcome.outcome != SURVIVED:
             return replace(outcome, ran=ran, covering=len(covering))
     return Outcome(SURVIVED if ran == len(covering) else SO_FAR, "", "", ran, len(covering))
 
 
 def judge_together(
-    copy: TreeCopy, places: Mapping[int, Place], coverage: LineCoverage, folder: Path
+    copy: TreeCopy, locations: Mapping[int, Location], coverage: LineCoverage, folder: Path
 ) -> Iterator[tuple[int, Outcome]]:
     """The outcomes of mutants that are alive so far, by their numbers: the tests of their last rounds, run once.
 
@@ -61,9 +61,9 @@ def judge_together(
     fails, it is run on each of the mutants that it covers alone; those that it kills leave, and the rest goes on.
     If it kills none of them alone, each of them meets its last round alone.
     """
-    covering = {name: coverage.covering(place.file, place.lines) for name, place in places.items()}
-    last = {name: last_round(covering[name], coverage, place.file) for name, place in places.items()}
-    left = dict(places)
+    covering = {name: coverage.covering(location.file, location.lines) for name, location in locations.items()}
+    last = {name: last_round(covering[name], coverage, location.file) for name, location in locations.items()}
+    left = dict(locations)
     while left:
         group = fitting(copy, left)
         tests = frozenset().union(*(last[name] for name in group))
@@ -107,10 +107,10 @@ def rounds(covering: Collection[str], coverage: LineCoverage, file: str) -> list
 
 
 def run_mutants(
-    copy: TreeCopy, places: Sequence[Place], tests: frozenset[str], coverage: LineCoverage, folder: Path
+    copy: TreeCopy, locations: Sequence[Location], tests: frozenset[str], coverage: LineCoverage, folder: Path
 ) -> Outcome:
     """Plant these mutants, which fit together, and run these tests until one fails."""
-    texts = planted_texts(copy, places)
+    texts = planted_texts(copy, locations)
     assert texts is not None
     with copy.planted(texts):
         end, killer, message = run_tests(copy.mutated, tests, coverage, folder)

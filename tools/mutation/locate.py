@@ -3,8 +3,8 @@
 The definition that a mutant lies in is compared with every definition of the tree, by the forms of the statements
 (which renames do not touch), by the words of their texts and by the names of file and definition; of two that are
 alike the one in the file that most of the old file's mutants went to is taken. In the best of them the statement is
-the one of the same form that stands in the same place. What is not located this way can be written into `moves.json`:
-by the number of the mutant {"file", "definition", "text"}, or {"gone": why}.
+the one of the same form that stands in the same position. What is not located this way can be written into
+`moves.json`: by the number of the mutant {"file", "definition", "text"}, or {"gone": why}.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MOVES = Path(__file__).parent / "moves.json"
 LIKE = 0.6  # of 1, which only a definition gets that nobody has touched
 CLOSEST = 40  # definitions that are compared in full, of those that share most words and forms
 TOGETHER = 0.1  # added where all other mutants of the old file are in the same new one
-NEAR = 0.05  # a second best that is as close as this makes a place doubtful
+NEAR = 0.05  # a second best that is as close as this makes a location doubtful
 ALONE = 0.85  # what a statement's words have to share, where its definition was taken apart
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where a mutant is in a tree: the file, the definition, the lines of the statement and the change."""
 
     file: str
@@ -47,8 +47,10 @@ class Missing:
     gone: bool = False
 
 
-def locate(mutants: Sequence[Mutant], tree: Path, moves: Mapping[str, Mapping[str, str]]) -> dict[int, Place | Missing]:
-    """The place in `tree` of each mutant, by its number."""
+def locate(
+    mutants: Sequence[Mutant], tree: Path, moves: Mapping[str, Mapping[str, str]]
+) -> dict[int, Location | Missing]:
+    """The location in `tree` of each mutant, by its number."""
     index = Index(definitions_in(tree))
     ranked = {mutant.id: _ranked(mutant, index) for mutant in mutants}
     went = _went(mutants, ranked)
@@ -98,13 +100,13 @@ def _went(
 
 def _locate(
     mutant: Mutant, tree: Path, index: Index, ranked: list[tuple[float, Definition]], move: Mapping[str, str] | None
-) -> Place | Missing:
+) -> Location | Missing:
     if move is not None and "gone" in move:
         return Missing(move["gone"], gone=True)
-    place = _by_hand(mutant, index, move) if move is not None else _by_likeness(mutant, index, ranked)
-    if isinstance(place, Missing):
-        return place
-    definition, number, how = place
+    matched = _by_hand(mutant, index, move) if move is not None else _by_likeness(mutant, index, ranked)
+    if isinstance(matched, Missing):
+        return matched
+    definition, number, how = matched
     statement = definition.statements[number]
     source = (tree / definition.file).read_text("utf-8")
     there = definitions(definition.file, source)
@@ -118,7 +120,7 @@ def _locate(
     changed, changed_number = at(definitions(definition.file, mutated), alike[mutant.nth].start)
     if changed.statements[changed_number].form != mutant.mutated_form:
         return Missing(f"{definition.file}:{statement.start[0]} is another program with the change")
-    return Place(definition.file, definition.name, statement.lines, alike[mutant.nth], how)
+    return Location(definition.file, definition.name, statement.lines, alike[mutant.nth], how)
 
 
 def _by_hand(mutant: Mutant, index: Index, move: Mapping[str, str]) -> tuple[Definition, int, str] | Missing:

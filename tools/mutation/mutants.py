@@ -77,8 +77,8 @@ def changes(source: str, operators: Iterable[str] | None = None) -> list[Change]
         if operator_class.arguments():
             continue
         operator = operator_class()
-        places = ((node, place) for node in nodes for place in operator.mutation_positions(node))
-        for occurrence, (node, (start, end)) in enumerate(places):
+        sites = ((node, site) for node in nodes for site in operator.mutation_positions(node))
+        for occurrence, (node, (start, end)) in enumerate(sites):
             # A lone star among parameters, which Cosmic Ray takes for a multiplication.
             if node.parent is None or node.parent.type not in ("parameters", "lambdef"):
                 result.append(Change(name, occurrence, start, end))

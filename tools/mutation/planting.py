@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
 
-from tools.mutation.locate import Place
+from tools.mutation.locate import Location
 from tools.mutation.tree_copy import TreeCopy
 
 
-def fitting(copy: TreeCopy, places: Mapping[int, Place]) -> list[int]:
+def fitting(copy: TreeCopy, locations: Mapping[int, Location]) -> list[int]:
     """The mutants that can be planted in one program: no two of them change the same line."""
     group: list[int] = []
-    for name in places:
-        if planted_texts(copy, [places[each] for each in (*group, name)]) is not None:
+    for name in locations:
+        if planted_texts(copy, [locations[each] for each in (*group, name)]) is not None:
             group.append(name)
     return group
 
 
-def planted_texts(copy: TreeCopy, places: Sequence[Place]) -> dict[str, str] | None:
+def planted_texts(copy: TreeCopy, locations: Sequence[Location]) -> dict[str, str] | None:
     """The texts of the files with all these changes, None where two change the same line."""
     texts = {}
-    for file in {place.file for place in places}:
+    for file in {location.file for location in locations}:
         source = (copy.original / file).read_text("utf-8")
         lines = source.splitlines(keepends=True)
-        mutated = [place.change.applied(source) for place in places if place.file == file]
+        mutated = [location.change.applied(source) for location in locations if location.file == file]
         edits = sorted(_edit(lines, text.splitlines(keepends=True)) for text in mutated if text is not None)
         if any(before[1] > after[0] for before, after in pairwise(edits)):
             return None

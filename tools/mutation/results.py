@@ -37,9 +37,9 @@ class Results:
         elif kept[0] != digest:
             raise SystemExit(f"{file} holds the results of another tree; choose another folder with --results")
 
-    def add(self, mutant: int, place: str, seconds: float, outcome: Outcome) -> None:
+    def add(self, mutant: int, site: str, seconds: float, outcome: Outcome) -> None:
         """Keep one outcome, at once."""
-        row = (mutant, place, seconds, outcome.outcome, outcome.killer, outcome.message, outcome.ran, outcome.covering)
+        row = (mutant, site, seconds, outcome.outcome, outcome.killer, outcome.message, outcome.ran, outcome.covering)
         self._database.execute("insert or replace into results values (?, ?, ?, ?, ?, ?, ?, ?)", row)
         self._database.commit()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools.mutation.draw import mutant_of
-from tools.mutation.locate import Missing, Place, locate
+from tools.mutation.locate import Location, Missing, locate
 from tools.mutation.mutants import Mutant, changes
 from tools.mutation.planting import fitting, planted_texts
 from tools.mutation.statements import MODULE, at, definitions
@@ -79,10 +79,10 @@ def tree(folder: Path, text: str) -> Path:
 )
 def test_a_mutant_is_located_after_moves_and_renames(tmp_path: Path, operator: str, line: str, result: str) -> None:
     mutant = drawn(operator, line)
-    place = locate([mutant], tree(tmp_path, NEW), {})[0]
-    assert isinstance(place, Place)
-    assert place.definition == "CostEstimate.sum_of"
-    mutated = place.change.applied(NEW)
+    location = locate([mutant], tree(tmp_path, NEW), {})[0]
+    assert isinstance(location, Location)
+    assert location.definition == "CostEstimate.sum_of"
+    mutated = location.change.applied(NEW)
     assert mutated is not None
     assert result in next(text for text in mutated.splitlines() if text not in NEW.splitlines())
 
@@ -103,9 +103,9 @@ def test_a_move_that_was_written_down_is_followed(tmp_path: Path) -> None:
         "definition": "CostEstimate.of_rows",
         "text": "return sum(rows) - 1",
     }
-    place = locate([mutant], tree(tmp_path, NEW), {"0": move})[0]
-    assert isinstance(place, Place)
-    assert place.definition == "CostEstimate.of_rows"
+    location = locate([mutant], tree(tmp_path, NEW), {"0": move})[0]
+    assert isinstance(location, Location)
+    assert location.definition == "CostEstimate.of_rows"
     assert locate([mutant], tmp_path, {"0": {"gone": "no such sum"}})[0] == Missing("no such sum", gone=True)
 
 
@@ -122,16 +122,16 @@ def test_mutants_of_different_lines_are_planted_together(tmp_path: Path) -> None
     mutants += [drawn("ReplaceAndWithOr", "if len"), drawn("AddNot", "if len")]
     copy = TreeCopy(tmp_path)
     tree(copy.original, OLD)
-    places = {}
+    locations = {}
     for number, mutant in enumerate(mutants):
-        place = locate([mutant], copy.original, {})[0]
-        assert isinstance(place, Place)
-        places[number] = place
-    assert fitting(copy, places) == [0, 1, 2]
-    texts = planted_texts(copy, [places[0], places[1], places[2]])
+        location = locate([mutant], copy.original, {})[0]
+        assert isinstance(location, Location)
+        locations[number] = location
+    assert fitting(copy, locations) == [0, 1, 2]
+    texts = planted_texts(copy, [locations[0], locations[1], locations[2]])
     assert texts is not None
     changed = [
         line.strip() for line in texts["src/package/cost/estimate.py"].splitlines() if line not in OLD.splitlines()
     ]
     assert changed == ["LIMIT = 4", "if len(parts) > most or self.is_open:", "return sum(parts) + 1"]
-    assert planted_texts(copy, [places[2], places[3]]) is None
+    assert planted_texts(copy, [locations[2], locations[3]]) is None

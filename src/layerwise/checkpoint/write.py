@@ -283,10 +283,10 @@ def _bring_along(stack: Stack, draft: Path) -> None:
         stack.tokenizer.save_pretrained(draft)
     host = next(iter(stack.sources.values()), stack)
     if isinstance(host.model, PreTrainedModel):
-        place = host.model.config._name_or_path or host.source.name
+        location = host.model.config._name_or_path or host.source.name
         for name in PREPROCESSING:
             cached = cached_file(
-                place, name, local_files_only=True, _raise_exceptions_for_missing_entries=False,
+                location, name, local_files_only=True, _raise_exceptions_for_missing_entries=False,
                 _raise_exceptions_for_connection_errors=False, _raise_exceptions_for_gated_repo=False,
             )  # fmt: skip
             if cached is not None:

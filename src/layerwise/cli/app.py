@@ -42,8 +42,8 @@ layerwise train robust layershuffle --model demo-vit
 """
 
 GROUPS = {
-    name: Group(name, sort_key=place)
-    for place, name in enumerate(("Plans", "Measuring", "Changing", "Training", "Comparing", "Results"))
+    name: Group(name, sort_key=rank)
+    for rank, name in enumerate(("Plans", "Measuring", "Changing", "Training", "Comparing", "Results"))
 }
 """The headings of the list of verbs."""
 

@@ -19,7 +19,7 @@ from cyclopts import Group, Parameter, Token
 from layerwise.bounded import named
 from layerwise.errors import OptionError
 from layerwise.experiments.experiment import Action, Configuration, Experiment
-from layerwise.experiments.option import Option, check_place, flag_of, options_of, split_commas
+from layerwise.experiments.option import Option, check_location, flag_of, options_of, split_commas
 
 INVOCATION = Group("This invocation", sort_key=99)
 QUIET = Parameter(
@@ -73,10 +73,10 @@ def help_of(kind: type[Configuration]) -> str:
 def _parameters(kind: type[Configuration]) -> Iterator[inspect.Parameter]:
     hints = get_type_hints(kind)
     for name, (field, option) in options_of(kind).items():
-        place = inspect.Parameter.POSITIONAL_ONLY if option.positional else inspect.Parameter.KEYWORD_ONLY
+        parameter_kind = inspect.Parameter.POSITIONAL_ONLY if option.positional else inspect.Parameter.KEYWORD_ONLY
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         details = _details(kind, name, option, hints[name], field.default)
-        yield inspect.Parameter(name, place, default=default, annotation=Annotated[hints[name], details])
+        yield inspect.Parameter(name, parameter_kind, default=default, annotation=Annotated[hints[name], details])
     runs = (("dry_run", DRY_RUN),) if issubclass(kind, Experiment) else ()
     for name, details in (("quiet", QUIET), *runs):
         annotation = Annotated[bool, details]
@@ -121,7 +121,7 @@ def _path(flag: str, type_: Any, tokens: Sequence[Token]) -> Path:
     (token,) = tokens
     if not token.value:
         raise OptionError(f"{flag} was given an empty text; write what it is about, or leave it out")
-    check_place(flag, token.value)
+    check_location(flag, token.value)
     return Path(token.value)
 
 
@@ -157,10 +157,10 @@ def _group(kind: type[Configuration], name: str) -> Group:
     >>> [_group(Sweep, name).name for name in ("families", "tokens", "device", "seed")]
     ['Sweep options', 'Text options', 'Model options', 'Run options']
     """
-    for place, base in enumerate(_option_groups(kind), start=1):
+    for rank, base in enumerate(_option_groups(kind), start=1):
         if name in getattr(base, "__dataclass_fields__", ()):
             words = ["Run"] if issubclass(base, Experiment) else re.findall("[A-Z][a-z]*", base.__name__)[:-1]
-            return Group(f"{' '.join(words).capitalize()} options", sort_key=place)
+            return Group(f"{' '.join(words).capitalize()} options", sort_key=rank)
     return Group(f"{kind.VERB.split()[-1].replace('-', ' ').capitalize()} options", sort_key=0)
 
 

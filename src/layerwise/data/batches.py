@@ -108,7 +108,7 @@ def of_like_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Wind
 
     A batch is as wide as its longest window: a few long texts and many short answers together would cost several times
     what they hold. So no window is more than twice as long as one beside it; one longer than `tokens` stands alone. A
-    labelled item, which has no tokens, fills one place.
+    labelled item, which has no tokens, fills one position.
     """
     # Longest first, so that a batch which does not fit the memory fails at once and not in the last minute.
     group: list[Window] = []

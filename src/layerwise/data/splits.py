@@ -100,11 +100,11 @@ def stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -
 
     Raises `DataError` for a label with fewer positions than there are parts, or whose first part would be empty.
     """
-    places: dict[Hashable, list[int]] = defaultdict(list)
-    for place, label in enumerate(labels):
-        places[label].append(place)
+    positions_of: dict[Hashable, list[int]] = defaultdict(list)
+    for position, label in enumerate(labels):
+        positions_of[label].append(position)
     parts: list[list[int]] = [[] for _ in shares]
-    for label, positions in places.items():
+    for label, positions in positions_of.items():
         later = [max(1, int(share * len(positions))) for share in shares[1:]]
         sizes = [len(positions) - sum(later), *later]
         if sizes[0] < 1:
@@ -128,16 +128,18 @@ def limited(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, .
     """
     if limit is None or limit >= len(labels):
         return tuple(range(len(labels)))
-    places: dict[int, list[int]] = defaultdict(list)
-    for place, label in enumerate(labels):
-        places[label].append(place)
-    if limit < len(places):
+    positions_of: dict[int, list[int]] = defaultdict(list)
+    for position, label in enumerate(labels):
+        positions_of[label].append(position)
+    if limit < len(positions_of):
         raise DataError(
-            f"a limit of {limit} images is less than one for each of the {len(places)} classes: "
-            f"use {len(places)} or more"
+            f"a limit of {limit} images is less than one for each of the {len(positions_of)} classes: "
+            f"use {len(positions_of)} or more"
         )
-    drawn = (Random(f"{seed}/{label}").sample(positions, len(positions)) for label, positions in sorted(places.items()))
-    rounds = (place for place in chain.from_iterable(zip_longest(*drawn)) if place is not None)
+    drawn = (
+        Random(f"{seed}/{label}").sample(positions, len(positions)) for label, positions in sorted(positions_of.items())
+    )
+    rounds = (position for position in chain.from_iterable(zip_longest(*drawn)) if position is not None)
     return tuple(sorted(islice(rounds, limit)))
 
 

@@ -20,12 +20,12 @@ from layerwise.train.training import Base
 class BaseModel:
     """A model that trainings begin from, opened once to be looked at.
 
-    `place` is what transformers would load, or `None` for a model that was opened in Python; `again` opens another
+    `location` is what transformers would load, or `None` for a model that was opened in Python; `again` opens another
     copy.
     """
 
     stack: Stack
-    place: str | None
+    location: str | None
     again: Callable[[], Stack]
     device: str
     revision: str | None
@@ -37,11 +37,11 @@ class BaseModel:
         """
         weights = weight_hash(self.stack.model)
         if classes is None:
-            return Base(self.again, weights, self.place)
-        if self.place is None:
+            return Base(self.again, weights, self.location)
+        if self.location is None:
             raise TrainError("a new head needs a model that can be loaded again: give its name or its folder")
-        with_head = partial(with_new_head, self.place, classes, device=self.device, revision=self.revision)
-        return Base(with_head, weights, self.place)
+        with_head = partial(with_new_head, self.location, classes, device=self.device, revision=self.revision)
+        return Base(with_head, weights, self.location)
 
 
 def base_model(model: str, options: LoadingOptions, stack: Stack | None = None) -> BaseModel:

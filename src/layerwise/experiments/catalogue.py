@@ -40,10 +40,10 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
 
 def configuration(verb: str) -> type[Configuration]:
     """The configuration class of a verb. Raises `OptionError` for a verb that there is not."""
-    places = {name: place for verbs in CATALOGUE.values() for name, place in verbs.items()}
-    if verb not in places:
-        raise OptionError(f"there is no experiment called {verb[:60]!r}; {near_matches(verb, places)}")
-    module, _, name = places[verb].partition(":")
+    import_paths = {name: import_path for verbs in CATALOGUE.values() for name, import_path in verbs.items()}
+    if verb not in import_paths:
+        raise OptionError(f"there is no experiment called {verb[:60]!r}; {near_matches(verb, import_paths)}")
+    module, _, name = import_paths[verb].partition(":")
     kind: type[Configuration] = getattr(import_module(f"layerwise.experiments.{module}"), name)
     return kind
 

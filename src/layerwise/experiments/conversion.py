@@ -28,7 +28,7 @@ class Conversion(Action):
         help="The published model file that the checkpoint was trained with."
     )
     tokenizer: str = option(
-        help="The tokenizer that it was trained with, for the padding id.", metavar="PATH", place=True
+        help="The tokenizer that it was trained with, for the padding id.", metavar="PATH", is_location=True
     )
     output: Path = option(help="The folder to write.", metavar="FOLDER")
     heads: int | None = option(None, "Attention heads; by default one for each 64 of the width.", metavar="N", least=1)

@@ -61,10 +61,10 @@ def run_benchmarks(
     result: list[Score] = []
     for task in tasks:
         rows: dict[str, list[list[Score]]] = {}
-        for label, place in models:
+        for label, location in models:
             rows[label] = [
                 benchmark(
-                    place, task, settings, seed, label=label, keep=run.folder / PREDICTIONS,
+                    location, task, settings, seed, label=label, keep=run.folder / PREDICTIONS,
                     progress=progress, device=device,
                 )
                 for seed in range(seeds)
@@ -76,7 +76,7 @@ def run_benchmarks(
 
 
 def benchmark(
-    place: Path | str,
+    location: Path | str,
     task: Task,
     settings: FineTuningConfig,
     seed: int,
@@ -86,7 +86,7 @@ def benchmark(
     progress: Progress | None = None,
     device: str = "auto",
 ) -> list[Score]:
-    """One fine-tuning of the model at `place`: its rows, with the subject `LABEL.SEED`.
+    """One fine-tuning of the model at `location`: its rows, with the subject `LABEL.SEED`.
 
     With a folder to `keep` them in, answers that are there already are read instead of computed.
     """
@@ -94,7 +94,7 @@ def benchmark(
     path = (
         None
         if keep is None
-        else _file(keep, place, task, settings, seed, label, in_words(resolve_device(device), "float32"))
+        else _file(keep, location, task, settings, seed, label, in_words(resolve_device(device), "float32"))
     )
     if path is not None and path.is_file():
         return rows_of(f"{label}.{seed}", task, _read(path))
@@ -105,7 +105,7 @@ def benchmark(
         def report_progress(step: int, steps: int) -> None:
             progress(what, step, steps)
 
-    outcome = fine_tune(place, task, settings, seed, progress=report_progress, device=device)
+    outcome = fine_tune(location, task, settings, seed, progress=report_progress, device=device)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, (json.dumps(asdict(outcome)) + "\n").encode())
@@ -177,19 +177,19 @@ def _store(run: Run, rows: Sequence[Score], note: str) -> None:
 
 
 def _file(
-    keep: Path, place: Path | str, task: Task, settings: FineTuningConfig, seed: int, label: str, how: str
+    keep: Path, location: Path | str, task: Task, settings: FineTuningConfig, seed: int, label: str, how: str
 ) -> Path:
     """Where the answers of one fine-tuning are kept."""
-    key = json.dumps([_identity(place), task.digest, task.metric, asdict(settings), seed, how], sort_keys=True)
+    key = json.dumps([_identity(location), task.digest, task.metric, asdict(settings), seed, how], sort_keys=True)
     key = hashlib.sha256(key.encode()).hexdigest()[:12]
     return keep / task.measure / _plain(task.name) / f"{_plain(label)}.{seed}-{key}.json"
 
 
-def _identity(place: Path | str) -> str:
+def _identity(location: Path | str) -> str:
     """SHA-256 over the files that a model and its tokenizer are read from; a hub id stands for itself."""
-    folder = Path(place)
+    folder = Path(location)
     if not folder.is_dir():
-        return str(place)
+        return str(location)
     digest = hashlib.sha256()
     for path in _matching(folder):
         digest.update(f"{path.name} {path.stat().st_size}\n".encode())

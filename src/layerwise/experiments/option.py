@@ -27,8 +27,8 @@ class Option:
 
     `least` and `most` bound numbers. `metavar` stands for the value in a help text. A `positional` option is written
     without its flag on the command line. A `repeated` one takes one value each time it is given; other lists are
-    separated by commas. `flag` replaces the flag that the name would give. A `place` may be a path, and is a text
-    because it may be a name of the hub too. `empty` allows an empty text.
+    separated by commas. `flag` replaces the flag that the name would give. With `is_location` the value
+    may be a path, and is a text because it may be a name of the hub too. `empty` allows an empty text.
     """
 
     help: str
@@ -38,7 +38,7 @@ class Option:
     positional: bool = False
     repeated: bool = False
     flag: str | None = None
-    place: bool = False
+    is_location: bool = False
     empty: bool = False
 
 
@@ -191,8 +191,8 @@ def _check_value(flag: str, value: object, option: Option) -> None:
         _check_bounds(flag, value, option)
     if value == "" and not option.empty:
         raise OptionError(f"{flag} was given an empty text; write what it is about, or leave it out")
-    if isinstance(value, Path) or (option.place and isinstance(value, str)):
-        check_place(flag, value)
+    if isinstance(value, Path) or (option.is_location and isinstance(value, str)):
+        check_location(flag, value)
 
 
 def _check_bounds(flag: str, value: float, option: Option) -> None:
@@ -204,16 +204,16 @@ def _check_bounds(flag: str, value: float, option: Option) -> None:
         raise OptionError(f"{flag} takes a number{low}{high}; found {value:,}")
 
 
-def check_place(flag: str, place: str | Path) -> None:
+def check_location(flag: str, location: str | Path) -> None:
     """Raise `OptionError` for a path that the system cannot look up, wherever it leads."""
-    if "\0" in str(place):
-        raise OptionError(f"{flag} was given {named(str(place))}, a path with a null byte; write another path")
+    if "\0" in str(location):
+        raise OptionError(f"{flag} was given {named(str(location))}, a path with a null byte; write another path")
     try:
-        Path(place).expanduser().exists()
+        Path(location).expanduser().exists()
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise OptionError(
-            f"{flag} was given {named(str(place))}, which cannot be looked up ({reason}); write another path"
+            f"{flag} was given {named(str(location))}, which cannot be looked up ({reason}); write another path"
         ) from error
 
 

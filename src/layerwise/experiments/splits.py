@@ -24,7 +24,7 @@ TEXT_LENGTH = 256
 def read_splits(
     options: DataOptions,
     stack: Stack,
-    place: str | None,
+    location: str | None,
     reporter: Reporter,
     *,
     seed: int,
@@ -34,7 +34,7 @@ def read_splits(
 ) -> Splits:
     """The splits that were named, or the model's own: demo-vit reads digits, demo its text and skills.
 
-    `place` is where the model's settings for images lie, and `seed` draws the splits. An opened `corpus` stands in
+    `location` is where the model's settings for images lie, and `seed` draws the splits. An opened `corpus` stands in
     place of `--text`. Raises `DataError` for both kinds at once, for none, for a kind that the model does not take and,
     with `check`, for labels that do not fit its head.
     """
@@ -46,8 +46,8 @@ def read_splits(
     if images is None:
         raise DataError(f"images are needed: {_wanted(True)} (only demo-vit brings its own)")
     splits = read_images(
-        images, preprocessing=preprocessing_of(stack.model.config, place), seed=seed, unreadable=options.on_bad_image,
-        augmentation=augmentation, limit=options.limit,
+        images, preprocessing=preprocessing_of(stack.model.config, location), seed=seed,
+        unreadable=options.on_bad_image, augmentation=augmentation, limit=options.limit,
         progress=lambda done, total: reporter.progress("reading images", done / total),
     )  # fmt: skip
     for note in check_labels(splits, stack.model.config) if check else ():

@@ -150,8 +150,8 @@ def merge(
     `models` are folders, hub ids and runs of trainings. Raises a `LayerwiseError` for models of different bases, and
     for data that one of them may have learned from.
     """
-    places = (models,) if isinstance(models, str | Path) else models
-    options["models"] = tuple(str(place) for place in places)
+    locations = (models,) if isinstance(models, str | Path) else models
+    options["models"] = tuple(str(location) for location in locations)
     return perform_verb("merge", None, text, reporter, options)
 
 

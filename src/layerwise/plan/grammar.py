@@ -140,7 +140,7 @@ def _write_stage(stage: Stage) -> str:
 
 
 class _Reader:
-    """A place in a text. Each method reads one thing of the grammar from there and moves behind it.
+    """A position in a text. Each method reads one thing of the grammar from there and moves behind it.
 
     The work is bounded by the text and by `STEP_LIMIT`: ranges are counted before they are spelled out.
     """
@@ -310,7 +310,7 @@ class _Reader:
             self.at += 1
 
     def peek(self) -> str:
-        """The character at this place; nothing at the end of the text."""
+        """The character at this position; nothing at the end of the text."""
         return self.text[self.at : self.at + 1]
 
     def digit(self) -> bool:
@@ -348,14 +348,14 @@ class _Reader:
             self.refuse(f"the plan would run more than {STEP_LIMIT:,} layers one after another", start)
 
     def build(self, make: Callable[[], _Built], start: int) -> _Built:
-        """Make a value; what its own checks refuse is refused at the place where its text starts."""
+        """Make a value; what its own checks refuse is refused at the position where its text starts."""
         try:
             return make()
         except PlanError as refused:
             self.refuse(refused.reason, start)
 
     def stray(self) -> NoReturn:
-        """Refuse the character at this place, where a stage, or nothing, should be."""
+        """Refuse the character at this position, where a stage, or nothing, should be."""
         character = self.peek()
         if character in _STRAY:
             self.refuse(_STRAY[character], self.at)

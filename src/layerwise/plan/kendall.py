@@ -8,7 +8,7 @@ number) obeys
     count(m, k) = sum_{c=0}^{min(k, m-1)} count(m-1, k-c)
 
 where c is how many of the m-1 smaller elements the largest one stands before. Read backwards, the sum is a
-way to draw: choose c in proportion to its term, put the largest element c places from the end, and go on with
+way to draw: choose c in proportion to its term, put the largest element c positions from the end, and go on with
 m-1 and k-c.
 """
 
@@ -52,22 +52,22 @@ def draw_order(size: int, distance: int, seed: int) -> tuple[int, ...]:
         return draw_order(size, most - distance, seed)[::-1]
     counts = _counts(size)
     chooser = generator(seed)
-    places: list[int] = []
+    offsets: list[int] = []
     for smaller in range(size - 1, -1, -1):
-        place = _draw_place(counts[smaller], min(distance, smaller), distance, chooser)
-        places.append(place)
-        distance -= place
+        offset = _draw_offset(counts[smaller], min(distance, smaller), distance, chooser)
+        offsets.append(offset)
+        distance -= offset
     order: list[int] = []
-    for element, place in enumerate(reversed(places)):
-        order.insert(element - place, element)
+    for element, offset in enumerate(reversed(offsets)):
+        order.insert(element - offset, element)
     return tuple(order)
 
 
-def _draw_place(count: tuple[int, ...], most: int, distance: int, chooser: random.Random) -> int:
-    """A place c in 0..most, in proportion to `count[distance - c]`: exactly, in whole numbers."""
-    terms = [count[distance - place] if distance - place < len(count) else 0 for place in range(most + 1)]
+def _draw_offset(count: tuple[int, ...], most: int, distance: int, chooser: random.Random) -> int:
+    """An offset c in 0..most, in proportion to `count[distance - c]`: exactly, in whole numbers."""
+    terms = [count[distance - offset] if distance - offset < len(count) else 0 for offset in range(most + 1)]
     ticket = chooser.randrange(sum(terms))
-    return next(place for place, upto in enumerate(accumulate(terms)) if ticket < upto)
+    return next(offset for offset, upto in enumerate(accumulate(terms)) if ticket < upto)
 
 
 @lru_cache(maxsize=1)

@@ -34,7 +34,7 @@ def layer_subset(depth: int, count: int, rule: str, chance: random.Random) -> tu
         case "last":
             return tuple(range(depth - count, depth))
         case "even":
-            return tuple((2 * place + 1) * depth // (2 * count) for place in range(count))
+            return tuple((2 * index + 1) * depth // (2 * count) for index in range(count))
         case "random":
             return tuple(sorted(chance.sample(range(depth), count)))
     raise PlanError(f"layers are kept by a rule; {rule!r} is none: {near_matches(rule, RULES)}")

@@ -18,7 +18,7 @@ GIVEN = "given"
 class Member:
     """One plan of a family.
 
-    `strategy` is the curve it belongs to (`skip`, `reverse`, ...), `affected` its place on the axis: the
+    `strategy` is the curve it belongs to (`skip`, `reverse`, ...), `affected` its position on the axis: the
     number of layers the strategy touches, or what the family's own documentation says. `draw` is the seed of
     a random order.
     """

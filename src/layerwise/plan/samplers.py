@@ -3,7 +3,7 @@ layer.
 
     Fixed(plan)              the same plan every time
     Shuffle()                a uniform permutation (LayerShuffle, Freiberger et al. 2024, section 3.2)
-    Shuffle(reach=2)         a permutation in which no layer moves further than two places
+    Shuffle(reach=2)         a permutation in which no layer moves further than two positions
     Drop(0.2)                every layer left out with probability 0.2 (LayerDrop, Fan et al. 2019, section 3.1)
     Drop(0.2, of=Shuffle())  both: first the order, then what is missing from it
     Failout(nodes, 0.1)      whole nodes fail at once, each with all its layers (ResiliNet, Yousefpour et al. 2020)
@@ -67,8 +67,8 @@ class Shuffle:
     """All layers once, in a random order.
 
     Without `reach` every order is equally likely. With it, layer i gets the key i + u with u uniform in [0, reach + 1)
-    and the layers run in the order of their keys, so that none moves further than `reach` places (the word shuffle of
-    Lample et al. 2018, section 3.3, for layers); near orders are likelier than far ones.
+    and the layers run in the order of their keys, so that none moves further than `reach` positions (the word shuffle
+    of Lample et al. 2018, section 3.3, for layers); near orders are likelier than far ones.
 
     >>> SeededSampler(Shuffle(), depth=6, seed=0).at(0) == SeededSampler(Shuffle(), depth=6, seed=0).at(0)
     True
@@ -78,7 +78,7 @@ class Shuffle:
 
     def __post_init__(self) -> None:
         if self.reach is not None and (type(self.reach) is not int or self.reach < 1):
-            raise PlanError(f"reach is how many places a layer may move, 1 or more, not {shown(self.reach)}")
+            raise PlanError(f"reach is how many positions a layer may move, 1 or more, not {shown(self.reach)}")
 
     def draw(self, depth: int, chance: random.Random) -> Plan:
         """One order of all layers. A model of one layer has no order, so a depth below 2 raises `PlanError`."""
@@ -159,7 +159,7 @@ class Failout:
 
         def lost() -> frozenset[int]:
             failed = {layer for node in _losses(self.nodes, self.share, chance) for layer in node}
-            return frozenset(place for place, layer in enumerate(order) if layer in failed)
+            return frozenset(position for position, layer in enumerate(order) if layer in failed)
 
         return _thinned(plan, lost, self.preserve)
 
@@ -185,9 +185,9 @@ class SeededSampler:
     seed: int
     stream: str = ""
 
-    def at(self, *place: int) -> Plan:
-        """The plan of the pass at `place`, such as (step, pass within the step); the same on every machine."""
-        return self.sampler.draw(self.depth, random.Random(f"{self.seed}/{self.stream}/{'/'.join(map(str, place))}"))
+    def at(self, *index: int) -> Plan:
+        """The plan of the pass at `index`, such as (step, pass within the step); the same on every machine."""
+        return self.sampler.draw(self.depth, random.Random(f"{self.seed}/{self.stream}/{'/'.join(map(str, index))}"))
 
 
 def nodes_of(depth: int, count: int) -> tuple[tuple[int, ...], ...]:
@@ -218,7 +218,7 @@ def _losses(items: Iterable[_Item], share: float, chance: random.Random) -> list
 
 
 def _thinned(plan: Plan, lost: Callable[[], frozenset[int]], preserve: bool) -> Plan:
-    """`plan`, a row of single visits, without the places that `lost()` names, or with them silent."""
+    """`plan`, a row of single visits, without the positions that `lost()` names, or with them silent."""
     rows = [stage for stage in plan.stages if isinstance(stage, Visit)]
     if len(rows) < len(plan.stages):
         raise PlanError(f"layers are dropped from a plan of single visits; {plan} has groups or blocks")
@@ -227,8 +227,8 @@ def _thinned(plan: Plan, lost: Callable[[], frozenset[int]], preserve: bool) -> 
     while len(gone) == len(visits):
         gone = lost()
     kept: list[Stage] = []
-    for place, visit in enumerate(visits):
-        if place not in gone:
+    for position, visit in enumerate(visits):
+        if position not in gone:
             kept.append(visit)
         elif preserve:
             kept.append(Group((Plan((visit,)),), SILENT))

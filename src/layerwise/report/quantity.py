@@ -34,7 +34,7 @@ class Quantity:
     name: str
     axis: str
     scale: float
-    places: int
+    decimals: int
     sign: str
     span: tuple[float, float] | None
     greater_is_better: bool
@@ -52,7 +52,7 @@ class Quantity:
         if score is None:
             return "–"
         value, low, high = (
-            None if part is None else fixed(self.scale * part, self.places, signed=signed)
+            None if part is None else fixed(self.scale * part, self.decimals, signed=signed)
             for part in (score.value, score.low, score.high)
         )
         interval = "" if low is None or high is None else f" [{low}, {high}]"

@@ -3,7 +3,7 @@
 (() => {
   const root = document.documentElement;
   const report = JSON.parse(document.getElementById("report-data").textContent);
-  const places = [...document.querySelectorAll(".plot")];
+  const plots = [...document.querySelectorAll(".plot")];
   const hidden = new Map(); // figure name -> strategies switched off
   const rooted = new Set(); // figure names on a square-root scale
   document.querySelectorAll('input[data-scale][value="1"]:checked').forEach((pill) => rooted.add(pill.dataset.figure));
@@ -90,11 +90,11 @@
     });
   }
 
-  function draw(place) {
-    const name = place.dataset.figure;
+  function draw(plot) {
+    const name = plot.dataset.figure;
     const original = report.figures[name].variants[chosen(name).join(".")];
-    const absent = place.parentElement.querySelector(".absent");
-    place.hidden = !original;
+    const absent = plot.parentElement.querySelector(".absent");
+    plot.hidden = !original;
     absent.hidden = Boolean(original);
     if (!original) {
       absent.textContent = "This measure is not defined, or was not taken, for this choice.";
@@ -103,16 +103,16 @@
     let figure = themed(original, isDark() ? report.swaps : {});
     const off = hidden.get(name) || new Set();
     for (const trace of figure.data) if (off.has(trace.legendgroup)) trace.visible = false;
-    if (place.clientWidth < 560) for (const trace of figure.data) delete trace.texttemplate; // cells too narrow for numbers
+    if (plot.clientWidth < 560) for (const trace of figure.data) delete trace.texttemplate; // cells too narrow for numbers
     if (rooted.has(report.figures[name].leader)) figure = bent(figure);
     figure.layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom";
-    if (printing) Object.assign(figure.layout, { autosize: false, width: place.clientWidth });
-    Plotly.react(place, figure.data, figure.layout, config);
+    if (printing) Object.assign(figure.layout, { autosize: false, width: plot.clientWidth });
+    Plotly.react(plot, figure.data, figure.layout, config);
   }
 
-  const drawNamed = (names) => places.filter((place) => names.includes(place.dataset.figure)).forEach(draw);
+  const drawNamed = (names) => plots.filter((plot) => names.includes(plot.dataset.figure)).forEach(draw);
   const followers = (leader) => Object.keys(report.figures).filter((name) => report.figures[name].leader === leader);
-  const drawAll = () => places.forEach(draw);
+  const drawAll = () => plots.forEach(draw);
 
   function drawOneByOne(waiting) {
     if (!waiting.length) {
@@ -255,13 +255,13 @@
     });
   }
 
-  // ---- tables, and the menu, that are wider than their place show it until they are scrolled to their end
+  // ---- tables, and the menu, that are wider than their column show it until they are scrolled to their end
   function wireScrolling() {
-    const tell = (place) => place.toggleAttribute("data-more", place.scrollWidth - place.clientWidth - place.scrollLeft > 4);
+    const tell = (box) => box.toggleAttribute("data-more", box.scrollWidth - box.clientWidth - box.scrollLeft > 4);
     const sized = new ResizeObserver((entries) => entries.forEach((entry) => tell(entry.target)));
-    document.querySelectorAll(".scroll, nav ol").forEach((place) => {
-      place.addEventListener("scroll", () => tell(place), { passive: true });
-      sized.observe(place);
+    document.querySelectorAll(".scroll, nav ol").forEach((box) => {
+      box.addEventListener("scroll", () => tell(box), { passive: true });
+      sized.observe(box);
     });
   }
 
@@ -272,5 +272,5 @@
   wireGallery();
   wireNavigation();
   wirePrint();
-  drawOneByOne(places);
+  drawOneByOne(plots);
 })();

@@ -1,6 +1,6 @@
 """What a figure of a diagnosis draws: lines of scores along an axis, and the bands of their nulls.
 
-Both are maps from a place on the axis (a layer, a lag, a size, a number of layers dropped) to the score measured
+Both are maps from a position on the axis (a layer, a lag, a size, a number of layers dropped) to the score measured
 there, so that one figure function draws every measure that has an axis.
 """
 
@@ -16,7 +16,7 @@ from layerwise.report.page.wording import label
 from layerwise.results.rows import Score
 
 Rows = Mapping[Any, Score]
-"""Place to score. Places are numbers, whole for layers and counts, real for sizes: a mapping of either will do."""
+"""Position to score. Positions are numbers, whole for layers and counts, real for sizes: a mapping of either does."""
 
 NULL_NAMES = {
     "no_effect": "no effect",
@@ -34,7 +34,7 @@ NULL_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Scores along an axis. `slot` is its colour; `hollow` holds the places drawn as open markers."""
+    """Scores along an axis. `slot` is its colour; `hollow` holds the positions drawn as open markers."""
 
     name: str
     rows: Rows

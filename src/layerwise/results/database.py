@@ -104,7 +104,7 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
             if log.exists() and log.stat().st_size:
                 raise RunError(
                     f"{path} was not closed, and its last rows in {log.name} cannot be read from a "
-                    "read-only place. "
+                    "read-only folder. "
                     "Copy the run folder to a disk that can be written and read it there."
                 ) from error
             return _probed(path, "immutable=1")

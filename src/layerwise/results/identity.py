@@ -61,7 +61,7 @@ _CALLED: Mapping[str, str] = {
     "window": "longest window, in tokens,",
     "families": "choice of plans or parts",
     "tasks": "choice of tasks",
-    "layers": "place of the layers",
+    "layers": "path of the layers",
 }
 """What a refusal calls a field whose own name says too little."""
 

@@ -73,7 +73,7 @@ class Manifest:
 
     `weight_hash` covers the weights and the configuration as loaded, `corpus_hash` the texts. `documents` and `tokens`
     count what is scored, `window` is the longest text in tokens that is scored at once, `revision` a hub commit where
-    there is one, `layers` the place of the blocks in the model. `numerics` are the settings that change the last bits
+    there is one, `layers` the path of the blocks in the model. `numerics` are the settings that change the last bits
     of a number, by name, such as the tokens of a batch and the threads. `command` is the argument vector, `experiment`
     the verb and the options that differ from their defaults. What `layerwise.results.identity` lists decides whether
     two manifests describe the same run; `created`, `versions` and `hardware` are filled in.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 
-def model_name(place: str) -> str:
+def model_name(location: str) -> str:
     """The last part of a path or of a hub id; of a model that a training left, its arm and its seed.
 
     >>> model_name("HuggingFaceTB/SmolLM2-135M"), model_name("/data/models/tiny/"), model_name("demo")
@@ -13,6 +13,6 @@ def model_name(place: str) -> str:
     >>> model_name("runs/demo-vit-1a2b3c4d/layershuffle/seed-0/model")
     'layershuffle, seed 0'
     """
-    *above, last = [part for part in re.split(r"[/\\]", place) if part not in ("", ".")] or [place]
+    *above, last = [part for part in re.split(r"[/\\]", location) if part not in ("", ".")] or [location]
     seed = re.fullmatch(r"seed-(\d+)", above[-1]) if above else None
     return f"{above[-2]}, seed {seed[1]}" if seed and len(above) > 1 else last

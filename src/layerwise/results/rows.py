@@ -64,7 +64,7 @@ class Note:
 class PlanRecord:
     """Why a plan is in a sweep, and what it costs: one row per (family, plan) in the store.
 
-    `strategy` is the curve it belongs to (`skip`, `reverse`, ...), `affected` its place on the axis (the number of
+    `strategy` is the curve it belongs to (`skip`, `reverse`, ...), `affected` its position on the axis (the number of
     layers the strategy touches), `draw` the seed of a random order. `evaluations` counts layer evaluations, `stages`
     sequential ones, `weights` distinct layers touched, `slots` KV slots.
     """

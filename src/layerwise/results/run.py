@@ -140,9 +140,9 @@ class Run:
         self.close()
 
 
-def is_run(place: Path | str) -> bool:
-    """Whether the folder of a run lies at `place`, and not that of a model, which has a `config.json`."""
-    folder = Path(place).expanduser()
+def is_run(location: Path | str) -> bool:
+    """Whether the folder of a run lies at `location`, and not that of a model, which has a `config.json`."""
+    folder = Path(location).expanduser()
     return (folder / MANIFEST).is_file() and not (folder / "config.json").exists()
 
 
@@ -220,8 +220,8 @@ def _read_manifest(folder: Path) -> Manifest:
 
 
 def _runs_nearby(folder: Path) -> str:
-    for place in (folder, folder.parent):
-        nearby = sorted(path.parent.as_posix() for path in place.glob(f"*/{MANIFEST}"))
+    for parent in (folder, folder.parent):
+        nearby = sorted(path.parent.as_posix() for path in parent.glob(f"*/{MANIFEST}"))
         if nearby:
             return f"Runs nearby: {', '.join(nearby[-5:])}."
     return "Name a folder that `layerwise sweep`, `layerwise diagnose` or another experiment has written."

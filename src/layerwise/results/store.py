@@ -73,7 +73,7 @@ class Store:
 
     @classmethod
     def reading(cls, path: Path) -> Store:
-        """Open `path` to read rows; a writer may be at work, and the place may be read-only."""
+        """Open `path` to read rows; a writer may be at work, and the folder may be read-only."""
         return cls(path, connect_for_reading(path), None)
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ def apportion(shares: Sequence[float], steps: int) -> tuple[int, ...]:
     total = sum(map(Fraction, shares))
     quotas = [Fraction(share) * steps / total for share in shares]
     counts = [int(quota) for quota in quotas]
-    by_remainder = sorted(range(len(quotas)), key=lambda place: round((counts[place] - quotas[place]) / TIE))
-    for place in by_remainder[: steps - sum(counts)]:
-        counts[place] += 1
+    by_remainder = sorted(range(len(quotas)), key=lambda index: round((counts[index] - quotas[index]) / TIE))
+    for index in by_remainder[: steps - sum(counts)]:
+        counts[index] += 1
     return tuple(counts)

@@ -112,7 +112,7 @@ class Phase:
         """
         first, last = self.drop
         count = len(self.running(depth))
-        return tuple((first + (last - first) * progress) * (place + 1) / count for place in range(count))
+        return tuple((first + (last - first) * progress) * (index + 1) / count for index in range(count))
 
     # -- what is refused ----------------------------------------------------------------------------------------
 

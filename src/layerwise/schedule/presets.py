@@ -54,15 +54,15 @@ def published(depth: int) -> GrowthSchedule:
 
     *Chosen here*: the lengths of growth and connective (20 epochs each, as their neighbours); the redundant layers 0
     and 3, and the anti-layer 6 (layers 14 and 17 of 30 were measured as such; 6 is the one that the known phases leave
-    free nearest to their places); that layer 11 waits for maturation, as a digest says; that embedding and head learn
-    throughout; and one learning rate curve over all phases, with the optimiser's moments kept. The rates, the
+    free nearest to their positions); that layer 11 waits for maturation, as a digest says; that embedding and head
+    learn throughout; and one learning rate curve over all phases, with the optimiser's moments kept. The rates, the
     optimiser and its warm-ups are not known.
 
     Freezing saves a third of a layer at most, and nothing of the embedding rests here: with layers alike and a light
     head, a step costs 0.8 of one in which everything learns (`layerwise.schedule.cost`), and not the 0.46 of the
     paper's headline.
 
-    For another depth, each layer plays the role of the one at its relative place in 12; in a shallower model a layer
+    For another depth, each layer plays the role of the one at its relative position in 12; in a shallower model a layer
     that several of the 12 fall on has the roles of all of them, and there may be no anti-layer.
 
     >>> print(*(f"{phase.name} {phase.share:g} {phase.trains}" for phase in published(12).phases[:5]), sep="\\n")
@@ -188,7 +188,7 @@ def random_freezing(schedule: GrowthSchedule, seed: int) -> GrowthSchedule:
 
     New weights, factors and caches belong to particular layers and are left out; everything else stays. Raises
     `PlanError` for a schedule whose layers grow in (`present`, `copies`). Equal steps do not cost the same: what a
-    frozen layer costs depends on its place (see `layerwise.schedule.cost.steps_for`).
+    frozen layer costs depends on its position (see `layerwise.schedule.cost.steps_for`).
 
     >>> [len(phase.trains) for phase in random_freezing(published(12), seed=0).phases]
     [2, 2, 2, 4, 2, 12]
@@ -204,7 +204,7 @@ def random_freezing(schedule: GrowthSchedule, seed: int) -> GrowthSchedule:
 
 
 def _players(roles: Iterable[int], depth: int) -> tuple[int, ...]:
-    """The layers, of `depth`, at the relative places of these layers of 12: always one or more."""
+    """The layers, of `depth`, at the relative positions of these layers of 12: always one or more."""
     wanted = frozenset(roles)
     if depth < PUBLISHED_DEPTH:
         return tuple(sorted({(2 * role + 1) * depth // (2 * PUBLISHED_DEPTH) for role in wanted}))

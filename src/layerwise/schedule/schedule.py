@@ -126,9 +126,9 @@ class GrowthSchedule:
     def permuted(self, order: Sequence[int]) -> GrowthSchedule:
         """The same phases with the roles of the layers re-assigned: layer l plays what layer `order[l]` played.
 
-        What learns, is redrawn and is scaled moves; the probability of being dropped stays, since it goes by the place
-        in the stack. Raises `PlanError` for an `order` that is no permutation, and for a schedule whose layers grow in
-        (`present`, `copies`): which of them run is no role that another could play.
+        What learns, is redrawn and is scaled moves; the probability of being dropped stays, since it goes by the
+        position in the stack. Raises `PlanError` for an `order` that is no permutation, and for a schedule whose layers
+        grow in (`present`, `copies`): which of them run is no role that another could play.
         """
         grown = [phase for phase in self.phases if phase.present is not None or phase.copies]
         if grown:

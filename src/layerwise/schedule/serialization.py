@@ -14,7 +14,7 @@
         copies: {8-11: 0-3}    # into these layers, from those
 
 A phase has a name, a share and what it trains; every other key has the default of `Phase` and is left out where it has
-it. Shares can be written as places in the training instead, `from` and `to`, each from 0 to 1: then phases that overlap
+it. Shares can be written as points in the training instead, `from` and `to`, each from 0 to 1: then phases that overlap
 or leave a gap are refused by name.
 """
 
@@ -33,7 +33,7 @@ from layerwise.schedule.schedule import SHARE_TOLERANCE, GrowthSchedule
 _FIELDS = tuple(field.name for field in fields(Phase))
 _DEFAULTS = {field.name: field.default for field in fields(Phase)}
 _REQUIRED = ("name", "share", "trains")
-_PLACES = ("from", "to")
+_BOUNDS = ("from", "to")
 _LAYERS = ("trains", "present", "redraw")
 
 
@@ -50,8 +50,8 @@ def from_plain(content: object) -> GrowthSchedule:
     listed = schedule["phases"]
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         raise PlanError(f"phases is a list of phases, with at least one, not {shown(listed)}")
-    phases = [_mapping(phase, _called(phase, number), (*_FIELDS, *_PLACES)) for number, phase in enumerate(listed, 1)]
-    if any(key in phase for phase in phases for key in _PLACES):
+    phases = [_mapping(phase, _called(phase, number), (*_FIELDS, *_BOUNDS)) for number, phase in enumerate(listed, 1)]
+    if any(key in phase for phase in phases for key in _BOUNDS):
         phases = _with_shares(phases)
     return GrowthSchedule(
         schedule["name"],
@@ -61,7 +61,7 @@ def from_plain(content: object) -> GrowthSchedule:
 
 
 def _called(phase: object, number: int) -> str:
-    """What errors call a phase that is not yet one: by its name, else by its place."""
+    """What errors call a phase that is not yet one: by its name, else by its number."""
     name = phase.get("name") if isinstance(phase, Mapping) else None
     return f"phase {name}" if isinstance(name, str) else f"phase {number}"
 
@@ -82,7 +82,7 @@ def _require(content: Mapping[str, Any], what: str, required: Sequence[str]) -> 
         raise PlanError(f"{what} has no {' and no '.join(missing)}; it needs {', '.join(required)}")
 
 
-# -- places in the training ---------------------------------------------------------------------------------------
+# -- bounds in the training ---------------------------------------------------------------------------------------
 
 
 def _with_shares(phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -91,10 +91,10 @@ def _with_shares(phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     shared = []
     for number, phase in enumerate(phases, 1):
         called = _called(phase, number)
-        first, end = _places(phase, called)
+        first, end = _bounds(phase, called)
         if abs(first - reached) > SHARE_TOLERANCE:
-            _refuse_place(called, first, before, reached)
-        rest = {key: value for key, value in phase.items() if key not in _PLACES}
+            _refuse_bound(called, first, before, reached)
+        rest = {key: value for key, value in phase.items() if key not in _BOUNDS}
         shared.append({**rest, "share": end - first})
         reached, before = end, called
     if abs(reached - 1) > SHARE_TOLERANCE:
@@ -102,20 +102,20 @@ def _with_shares(phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return shared
 
 
-def _places(phase: Mapping[str, Any], called: str) -> tuple[float, float]:
+def _bounds(phase: Mapping[str, Any], called: str) -> tuple[float, float]:
     if "share" in phase:
         raise PlanError(f"{called} has a share and from or to: write all phases with share, or all with from and to")
-    _require(phase, called, _PLACES)
+    _require(phase, called, _BOUNDS)
     first, end = phase["from"], phase["to"]
-    for key, place in (("from", first), ("to", end)):
-        if type(place) not in (int, float) or not 0 <= place <= 1:
-            raise PlanError(f"{called}: {key} is a place in the training from 0 to 1, not {shown(place)}")
+    for key, bound in (("from", first), ("to", end)):
+        if type(bound) not in (int, float) or not 0 <= bound <= 1:
+            raise PlanError(f"{called}: {key} is a point in the training from 0 to 1, not {shown(bound)}")
     if end <= first:
         raise PlanError(f"{called} goes from {first:g} to {end:g}: it ends before it has begun")
     return first, end
 
 
-def _refuse_place(called: str, first: float, before: str, reached: float) -> None:
+def _refuse_bound(called: str, first: float, before: str, reached: float) -> None:
     if before == "the training":
         raise PlanError(f"{called} is the first and begins at {first:g}, which leaves a gap before it: write from: 0")
     wrong = "they overlap" if first < reached else "that leaves a gap"

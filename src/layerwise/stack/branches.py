@@ -168,7 +168,7 @@ class _Candidate:
         return self._passes(partial(self._proves, pair, known))
 
     def _passes(self, test: Callable[[], bool]) -> bool:
-        """What the test says; an edit in the wrong place may break the block in many ways, and then it fails."""
+        """What the test says; an edit in the wrong position may break the block in many ways, and then it fails."""
         try:
             return test()
         except (RuntimeError, ValueError, TypeError, AttributeError):
@@ -214,7 +214,7 @@ class _Candidate:
         changed[:, 0] = changed[:, 0].flip(-1) + 1
         edits = {pair[other_sublayer(sublayer)]: torch.zeros_like}
         before, after = self._update(edits), self._update(edits, changed)
-        # The other tokens may be computed in other places of a product (experts), and added to the state.
+        # The other tokens may be computed in other positions of a product (experts), and added to the state.
         allowed = rounding(self.state.shape[-1], visits=1) * before.abs() + ADDITIONS * self.state.abs()
         return apart((after - before)[:, 1:], allowed[:, 1:]) > 1
 

@@ -80,10 +80,10 @@ def load(
         module = model
     else:
         name = str(model)
-        place = location_of(name)
-        module = _pretrained(place, device, dtype, revision, trust_remote_code, adding)
+        location = location_of(name)
+        module = _pretrained(location, device, dtype, revision, trust_remote_code, adding)
         source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision)
-        tokenizer = tokenizer or _tokenizer(module, place, revision, trust_remote_code)
+        tokenizer = tokenizer or _tokenizer(module, location, revision, trust_remote_code)
     _refuse_by_name(module)
     stack = Stack(module, find_blocks(module, layers), tokenizer=tokenizer, source=source)
     inputs = example_inputs(module)
@@ -153,33 +153,33 @@ def location_of(name: str) -> str:
 
 
 def _pretrained(
-    place: str, device: str, dtype: str, revision: str | None, trust_remote_code: bool, adding: tuple[str, ...]
+    location: str, device: str, dtype: str, revision: str | None, trust_remote_code: bool, adding: tuple[str, ...]
 ) -> transformers.PreTrainedModel:
     where = resolve_device(device)
     if dtype not in DTYPES:
         raise ModelError(f"dtype {dtype!r} is not known; {near_matches(dtype, DTYPES)}")
     options: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
-    saved = check_folder(Path(place)) if Path(place).is_dir() else None
+    saved = check_folder(Path(location)) if Path(location).is_dir() else None
     try:
-        config = transformers.AutoConfig.from_pretrained(place, **options)
+        config = transformers.AutoConfig.from_pretrained(location, **options)
         _refuse_quantised(config)
         kind = _model_class(config, trust_remote_code)
         if kind is None:
-            raise ModelError(f"{place}: transformers {transformers.__version__} has no model for its configuration")
+            raise ModelError(f"{location}: transformers {transformers.__version__} has no model for its configuration")
         if saved is not None:
-            check_size(place, kind, config, saved)
+            check_size(location, kind, config, saved)
         loaded, report = kind.from_pretrained(
-            place, dtype=dtype if dtype == "auto" else getattr(torch, dtype), use_safetensors=True,
+            location, dtype=dtype if dtype == "auto" else getattr(torch, dtype), use_safetensors=True,
             output_loading_info=True, ignore_mismatched_sizes=True, config=config, **options,
         )  # fmt: skip
     except ModelError:
         raise
     except Exception as error:  # transformers raises many kinds for files, network and configurations
-        raise _explained(place, error) from error
-    _refuse_lost_parts(place, report, adding)
-    check_complete(place, loaded, report)
+        raise _explained(location, error) from error
+    _refuse_lost_parts(location, report, adding)
+    check_complete(location, loaded, report)
     if saved is not None:
-        check_types(place, loaded, saved)
+        check_types(location, loaded, saved)
     module = cast(transformers.PreTrainedModel, loaded)
     if dtype == "auto" and where.type == "cpu" and module.dtype in (torch.float16, torch.bfloat16):
         module = module.float()
@@ -222,40 +222,40 @@ def _registered(name: str, config: Any) -> Any | None:
     return next((kind for kind in kinds if getattr(kind, "__name__", None) == name), None)
 
 
-def _tokenizer(module: nn.Module, place: str, revision: str | None, trust_remote_code: bool) -> Any | None:
+def _tokenizer(module: nn.Module, location: str, revision: str | None, trust_remote_code: bool) -> Any | None:
     """The tokenizer beside a model of text; `None` where there is none, so that what needs one can say so."""
     if getattr(module, "main_input_name", None) != "input_ids":
         return None
     try:
-        return load_tokenizer(place, revision=revision, trust_remote_code=trust_remote_code)
+        return load_tokenizer(location, revision=revision, trust_remote_code=trust_remote_code)
     except DataError:
         return None
 
 
-def _explained(place: str, error: Exception) -> ModelError:
+def _explained(location: str, error: Exception) -> ModelError:
     text = str(error).strip().splitlines()
     reason = shortened(" ".join(map(str.strip, text[:2])) or type(error).__name__, 300)
     if "trust_remote_code" in str(error):
-        return ModelError(f"{place} comes with its own code, which is not run without --trust-remote-code")
+        return ModelError(f"{location} comes with its own code, which is not run without --trust-remote-code")
     if f"`{OWN_TYPES}" in str(error):
         return ModelError(
-            f"{place} holds a model of layerwise's own kind: `import layerwise.models` before it is loaded"
+            f"{location} holds a model of layerwise's own kind: `import layerwise.models` before it is loaded"
         )
     if "safetensors" in str(error):
-        return CheckpointError(f"{place} has no safetensors weights ({reason}); pickled weights are refused")
+        return CheckpointError(f"{location} has no safetensors weights ({reason}); pickled weights are refused")
     return CheckpointError(
-        f"{place} could not be loaded: {reason}\n"
+        f"{location} could not be loaded: {reason}\n"
         "give a folder with config.json and model.safetensors, a hub id that this machine can reach, or `demo`"
     )
 
 
-def _refuse_lost_parts(place: str, report: Any, adding: tuple[str, ...]) -> None:
+def _refuse_lost_parts(location: str, report: Any, adding: tuple[str, ...]) -> None:
     """A checkpoint with weights that its layers need and its class has no place for would run, and run wrongly."""
     for name, what in ADDED_PARTS.items():
         if name not in adding and any(key.startswith(f"{name}.") for key in report["unexpected_keys"]):
             raise UnsupportedModel(
-                f"the layers of {place} were trained with {what} ({name}), which plain transformers leaves out; open "
-                "it with layerwise.train.load_trained.open_trained, or evaluate it with `layerwise robustness`"
+                f"the layers of {location} were trained with {what} ({name}), which plain transformers leaves out; "
+                "open it with layerwise.train.load_trained.open_trained, or evaluate it with `layerwise robustness`"
             )
 
 

@@ -59,7 +59,7 @@ def substituted(stack: Stack, weights: Mapping[int, Weights]) -> Iterator[Stack]
     and for a value of another shape, before anything changes.
     """
     blocks = block_list(stack.model, stack.path)
-    places: list[tuple[torch.nn.Parameter, Tensor]] = []
+    pairs: list[tuple[torch.nn.Parameter, Tensor]] = []
     for layer, values in weights.items():
         own = dict(blocks[layer].named_parameters())
         for name, value in values.items():
@@ -70,16 +70,16 @@ def substituted(stack: Stack, weights: Mapping[int, Weights]) -> Iterator[Stack]
                     f"{name} of layer {layer} has the shape {tuple(own[name].shape)}; a value of shape "
                     f"{tuple(value.shape)} cannot take its place"
                 )
-            places.append((own[name], value))
-    kept = [parameter.detach().clone() for parameter, _ in places]
+            pairs.append((own[name], value))
+    kept = [parameter.detach().clone() for parameter, _ in pairs]
     try:
         with torch.no_grad():
-            for parameter, value in places:
+            for parameter, value in pairs:
                 parameter.copy_(value)
         yield stack
     finally:
         with torch.no_grad():
-            for (parameter, _), old in zip(places, kept, strict=True):
+            for (parameter, _), old in zip(pairs, kept, strict=True):
                 parameter.copy_(old)
 
 

@@ -61,8 +61,8 @@ class ReproducibleDataset(Examples):
             torch.set_rng_state(before)
 
     def _drawn(self, index: int) -> Example:
-        place = sha256(f"{self.seed}/{self.epoch}/{index}".encode()).digest()
-        torch.default_generator.manual_seed(int.from_bytes(place[:_BYTES], "big") >> 1)
+        digest = sha256(f"{self.seed}/{self.epoch}/{index}".encode()).digest()
+        torch.default_generator.manual_seed(int.from_bytes(digest[:_BYTES], "big") >> 1)
         return self.examples[index]
 
 

@@ -3,7 +3,7 @@
 `PlanTrainer` adds four things to its parent and takes nothing away, so mixed precision, accumulation, DDP and FSDP
 through accelerate or torchrun, resume, trackers and callbacks are the parent's own:
 
-- a training pass runs, forward and backward, with the drawn plan in place; the place of a draw is (optimiser step, pass
+- a training pass runs, forward and backward, with the drawn plan in place; the index of a draw is (optimiser step, pass
   within the step), so a resumed training draws what it would have drawn, and every process draws the same;
 - validation runs under plans drawn by the batch, the same ones at every validation, so that losses compare;
 - layer weights, where there are some, have a learning rate of their own and do not decay;
@@ -28,9 +28,9 @@ from layerwise.train.variant import AddsLoss, HasOwnRate
 
 
 class Plans(Protocol):
-    """Plans by place: `layerwise.plan.samplers.SeededSampler`, or the phases of a schedule."""
+    """Plans by index: `layerwise.plan.samplers.SeededSampler`, or the phases of a schedule."""
 
-    def at(self, *place: int) -> Plan:
+    def at(self, *index: int) -> Plan:
         """The plan of a training pass at (step, pass within the step), or of a validation batch at (batch)."""
         ...
 
@@ -87,7 +87,7 @@ class PlanTrainer(FiniteTrainer):
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """One pass forward and backward, with its plan in place. Raises `TrainError` at a loss that is not finite."""
-        plan = self.draws.at(*self._next_place())
+        plan = self.draws.at(*self._next_index())
         self._plans.append(plan)
         with self.stack.under(plan, single_pass=True):
             return super().training_step(model, inputs, num_items_in_batch)
@@ -97,13 +97,13 @@ class PlanTrainer(FiniteTrainer):
         plans = [str(plan) for plan in dict.fromkeys(self._plans[-passes:])]
         return f" under the plan{'s' * (len(plans) > 1)} {', '.join(plans)}"
 
-    def _next_place(self) -> tuple[int, int]:
+    def _next_index(self) -> tuple[int, int]:
         if self.state.global_step != self._step:
             self._step, self._pass = self.state.global_step, 0
             self._plans.clear()
-        place = (self._step, self._pass)
+        index = (self._step, self._pass)
         self._pass += 1
-        return place
+        return index
 
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

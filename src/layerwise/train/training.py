@@ -50,7 +50,7 @@ class Base:
 
     open: Callable[[], Stack]
     weights: str
-    place: str | None = None
+    location: str | None = None
 
 
 def training_config(base: Base, splits: Splits, recipe: Recipe, seed: int) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _publish(
         trained.save_pretrained(model, state_dict=weights)
         if stack.tokenizer is not None:
             stack.tokenizer.save_pretrained(model)
-        settings = None if base.place is None else cached_file(base.place, PREPROCESSING, **_MAY_BE_ABSENT)
+        settings = None if base.location is None else cached_file(base.location, PREPROCESSING, **_MAY_BE_ABSENT)
         if settings is not None:
             shutil.copyfile(settings, model / PREPROCESSING)
         record.write(model)

@@ -23,7 +23,7 @@ def test_a_pair_differs_as_its_paradigm_claims(uid: str) -> None:
     assert len({(pair.good, pair.bad) for pair in pairs}) == PAIRS
     for pair in pairs:
         good, bad = words(pair.good), words(pair.bad)
-        differing = [place for place, (one, other) in enumerate(zip(good, bad, strict=True)) if one != other]
+        differing = [index for index, (one, other) in enumerate(zip(good, bad, strict=True)) if one != other]
         if PARADIGMS[uid].difference == "word":
             assert len(differing) == 1
         else:
@@ -43,7 +43,7 @@ def test_draws_are_decided_by_the_seed() -> None:
 
 def test_the_good_sentence_is_the_grammatical_one() -> None:
     """An independent reading of a few rules, word by word."""
-    number = {noun: place for pair in NOUNS for place, noun in enumerate(pair)}
+    number = {noun: index for pair in NOUNS for index, noun in enumerate(pair)}
     for pair in paradigm_pairs("copula_across_attractor", 100):
         said = words(pair.good)
         assert said[5] == ("is", "are")[number[said[1]]]
@@ -51,15 +51,15 @@ def test_the_good_sentence_is_the_grammatical_one() -> None:
     for uid in ("article_noun", "article_adjective"):
         for pair in paradigm_pairs(uid, 100):
             said = words(pair.good)
-            article = next(place for place, word in enumerate(said) if word in ("a", "an"))
+            article = next(index for index, word in enumerate(said) if word in ("a", "an"))
             assert (said[article] == "an") == (said[article + 1][0] in "aeiou")
     for pair in paradigm_pairs("subject_does_do", 100):
         said = words(pair.good)
         assert said[2] == ("does", "do")[number[said[1]]]
     for pair in paradigm_pairs("determiner_plural_noun", 100):
         said = words(pair.good)
-        place = next(place for place, word in enumerate(said) if word in ("these", "all", "several"))
-        assert number[said[place + 1]] == 1
+        index = next(index for index, word in enumerate(said) if word in ("these", "all", "several"))
+        assert number[said[index + 1]] == 1
 
 
 @pytest.mark.slow

@@ -176,7 +176,7 @@ def _winograd(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_winograd_pair_resolves_the_pronoun_at_its_place(tmp_path: Path) -> None:
+def test_a_winograd_pair_resolves_the_pronoun_at_its_position(tmp_path: Path) -> None:
     _lines(tmp_path / "wsc.train.jsonl", [_winograd(text=f"{row} saw Pete, and Mark told him that he was late.",
                                                     label=row % 2) for row in range(20)])  # fmt: skip
     last = _winograd(span1_text="Pete", span2_text="him", span2_index=6, label=0)

@@ -45,7 +45,7 @@ def test_tables_have_a_header(tmp_path: Path, name: str, mark: str) -> None:
         ("rows.parquet", "", "no table that can be read"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_what_is_wrong_is_said_with_its_location(tmp_path: Path, name: str, text: str, message: str) -> None:
     path = written(tmp_path / name, text)
     with pytest.raises(DataError) as refused:
         read_records(path)

@@ -71,7 +71,7 @@ def test_the_seed_decides_the_split() -> None:
 
 
 def test_equal_texts_stay_together() -> None:
-    twins = tuple(Document(f"{place}", f"text {place // 2}") for place in range(40))
+    twins = tuple(Document(f"{number}", f"text {number // 2}") for number in range(40))
     for part in parts(text_splits(TOKENIZER, Corpus("twins", twins), length=64)):
         assert set(Counter(int(name) // 2 for name in names(part)).values()) == {2}
 
@@ -156,8 +156,8 @@ def test_whole_windows_are_of_one_length_and_lose_the_ends_of_documents_alone(le
 def test_few_windows_are_spread_over_all_of_them() -> None:
     found = text_splits(TOKENIZER, corpus(text=100), length=4).train
     assert isinstance(found, TokenWindows)
-    places = [found.windows.index(window) for window in evenly_spaced(found, 5).windows]
-    assert places == [place * len(found) // 5 for place in range(5)]
+    positions = [found.windows.index(window) for window in evenly_spaced(found, 5).windows]
+    assert positions == [number * len(found) // 5 for number in range(5)]
 
 
 def test_documents_without_a_whole_window_are_refused_with_the_length_that_fits() -> None:

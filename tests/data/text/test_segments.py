@@ -74,7 +74,7 @@ def test_a_segment_without_room_is_refused() -> None:
 def test_a_paragraph_ends_in_its_token_and_a_tab_is_one() -> None:
     found = encode(TOKENIZER, [Document("one", "The dog ran.\nHe\thid!\n\nDid he?")])
     ids = found.ids.tolist()
-    assert [place for place, token in enumerate(ids) if token == PAR] == [
+    assert [index for index, token in enumerate(ids) if token == PAR] == [
         found.sentences[2] - 1, found.sentences[3] - 1,
     ]  # fmt: skip
     assert ids.count(TABULATOR) == 1

@@ -1,4 +1,4 @@
-"""What is masked: the share, the spans, what is shown in their place, and that the place decides all of it."""
+"""What is masked: the share, the spans, what is shown in their place, and that the index decides all of it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_stop_that_is_no_chance_is_refused(stop: float) -> None:
         SpanMasking.of(TOKENIZER, stop=stop)
 
 
-def test_the_place_decides_a_training_example() -> None:
+def test_the_index_decides_a_training_example() -> None:
     read = MaskedSegments([SEGMENTS], MASKING, TOKENIZER, seed=3)
     one, same = read[Draw(48, 0, 5, 1)], MaskedSegments([SEGMENTS], MASKING, TOKENIZER, seed=3)[Draw(48, 0, 5, 1)]
     assert all(torch.equal(one[name], same[name]) for name in one)

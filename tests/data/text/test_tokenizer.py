@@ -42,15 +42,15 @@ def slow_encode(text: str) -> list[int]:
     for character in " " + text if text else "":
         tokens += [ids[character]] if character in ids else [3 + byte for byte in character.encode()]
     while True:
-        best_score, best_place = float("-inf"), None
-        for place in range(len(tokens) - 1):
-            union = ids.get(PIECES[tokens[place]][0] + PIECES[tokens[place + 1]][0])
+        best_score, best_index = float("-inf"), None
+        for index in range(len(tokens) - 1):
+            union = ids.get(PIECES[tokens[index]][0] + PIECES[tokens[index + 1]][0])
             if union is not None and PIECES[union][1] > best_score:
-                best_score, best_place = PIECES[union][1], place
-        if best_place is None:
+                best_score, best_index = PIECES[union][1], index
+        if best_index is None:
             return [1, *tokens]
-        union_text = PIECES[tokens[best_place]][0] + PIECES[tokens[best_place + 1]][0]
-        tokens[best_place : best_place + 2] = [ids[union_text]]
+        union_text = PIECES[tokens[best_index]][0] + PIECES[tokens[best_index + 1]][0]
+        tokens[best_index : best_index + 2] = [ids[union_text]]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ def spot(side: int) -> torch.Tensor:
     return pixels
 
 
-def places(name: str, side: int) -> set[tuple[int, int]]:
+def shifts(name: str, side: int) -> set[tuple[int, int]]:
     """Where the bright pixel goes in many draws, counted from where it was."""
     torch.manual_seed(0)
     found = set()
@@ -23,17 +23,17 @@ def places(name: str, side: int) -> set[tuple[int, int]]:
 
 
 def test_none_is_the_image_itself() -> None:
-    assert places("none", 8) == {(0, 0)}
+    assert shifts("none", 8) == {(0, 0)}
 
 
 def test_crop_shifts_by_at_most_an_eighth_of_the_side() -> None:
-    assert places("crop", 8) == {(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)}
-    assert {max(abs(down), abs(right)) for down, right in places("crop", 16)} == {0, 1, 2}
+    assert shifts("crop", 8) == {(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)}
+    assert {max(abs(down), abs(right)) for down, right in shifts("crop", 16)} == {0, 1, 2}
 
 
 def test_flip_also_mirrors() -> None:
     # Column 5 of 8 lands on column 2 when mirrored: 3 to the left, give or take the shift.
-    assert {right for _, right in places("crop+flip", 8)} == {-4, -3, -2, -1, 0, 1}
+    assert {right for _, right in shifts("crop+flip", 8)} == {-4, -3, -2, -1, 0, 1}
 
 
 def test_what_comes_in_from_outside_is_zero() -> None:

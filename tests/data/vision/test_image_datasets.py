@@ -93,8 +93,8 @@ def test_labels_may_be_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(found.train, Pixels)
     assert found.train.labels.bincount().tolist() == [8, 8]
     tulip = SMALL.pixels(Image.open(BytesIO(png(0))))
-    place = next(place for place, pixels in enumerate(found.train.pixels) if torch.equal(pixels, tulip))
-    assert found.train.labels[place] == 1
+    index = next(index for index, pixels in enumerate(found.train.pixels) if torch.equal(pixels, tulip))
+    assert found.train.labels[index] == 1
 
 
 def test_several_columns_of_labels_are_told_apart_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

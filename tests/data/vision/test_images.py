@@ -40,9 +40,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def split_folder(tmp_path: Path) -> Path:
     """The same animals in train/, val/ and test/."""
-    for place, (split, count) in enumerate((("train", 6), ("val", 2), ("test", 3))):
-        draw(tmp_path / "pets" / split / "cat", count, seed=2 * place)
-        draw(tmp_path / "pets" / split / "dog", count, seed=2 * place + 1)
+    for index, (split, count) in enumerate((("train", 6), ("val", 2), ("test", 3))):
+        draw(tmp_path / "pets" / split / "cat", count, seed=2 * index)
+        draw(tmp_path / "pets" / split / "dog", count, seed=2 * index + 1)
     return tmp_path / "pets"
 
 

@@ -13,7 +13,7 @@ def splits(*classes: str) -> Splits:
 
 
 def head(*names: str) -> ViTConfig:
-    return ViTConfig(id2label=dict(enumerate(names)), label2id={name: place for place, name in enumerate(names)})
+    return ViTConfig(id2label=dict(enumerate(names)), label2id={name: index for index, name in enumerate(names)})
 
 
 @pytest.mark.parametrize("config", [head("cat", "sea_lion"), head("Cat", "sea lion"), ViTConfig(num_labels=2)])

@@ -30,20 +30,22 @@ def scores_of(folder: Path) -> list[Score]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A six-layer model and twenty short texts."""
-    place = tmp_path_factory.mktemp("diagnose")
-    save_llama(place / "model", depth=6)
-    save_texts(place / "texts", count=20, characters=60)
-    return place
+    folder = tmp_path_factory.mktemp("diagnose")
+    save_llama(folder / "model", depth=6)
+    save_texts(folder / "texts", count=20, characters=60)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def diagnosed(place: Path) -> tuple[Path, str, str]:
+def diagnosed(folder: Path) -> tuple[Path, str, str]:
     """The run folder of a diagnosis, and what it wrote."""
-    ended = layerwise("diagnose", place / "model", "--text", place / "texts", "--parts", PARTS, "--run", place / "run")
+    ended = layerwise(
+        "diagnose", folder / "model", "--text", folder / "texts", "--parts", PARTS, "--run", folder / "run"
+    )
     assert ended.code == 0, ended.err
-    return place / "run", ended.out, ended.err
+    return folder / "run", ended.out, ended.err
 
 
 def test_it_ends_with_what_became_of_each_claim(diagnosed: tuple[Path, str, str]) -> None:
@@ -62,9 +64,9 @@ def test_the_report_holds_its_chapters(diagnosed: tuple[Path, str, str]) -> None
         assert f'id="{anchor}"' in page
 
 
-def test_asked_again_it_computes_nothing(diagnosed: tuple[Path, str, str], place: Path) -> None:
+def test_asked_again_it_computes_nothing(diagnosed: tuple[Path, str, str], folder: Path) -> None:
     before = scores_of(diagnosed[0])
-    arguments = ("diagnose", place / "model", "--text", place / "texts", "--parts", PARTS, "--run", place / "run")
+    arguments = ("diagnose", folder / "model", "--text", folder / "texts", "--parts", PARTS, "--run", folder / "run")
     ended = layerwise(*arguments)
     assert ended.out == diagnosed[1]
     assert " of 8)" not in ended.err
@@ -81,26 +83,26 @@ def test_report_and_export_know_a_diagnosis(diagnosed: tuple[Path, str, str], tm
 
 
 def test_a_file_of_an_experiment_is_the_same_as_its_options(
-    diagnosed: tuple[Path, str, str], place: Path, tmp_path: Path
+    diagnosed: tuple[Path, str, str], folder: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "diagnosis.yaml"
     file.write_text(
-        f"experiment: diagnose\nmodel: {place / 'model'}\ntext: {place / 'texts'}\nrun: {diagnosed[0]}\n"
+        f"experiment: diagnose\nmodel: {folder / 'model'}\ntext: {folder / 'texts'}\nrun: {diagnosed[0]}\n"
         f"parts: [{PARTS}]\n"
     )
     assert read_experiment(file) == read_experiment(diagnosed[0])
 
 
-def test_a_dry_run_prints_the_cost_and_makes_no_folder(place: Path, tmp_path: Path) -> None:
-    ended = layerwise("diagnose", place / "model", "--text", place / "texts", "--run", tmp_path / "run", "--dry-run")
+def test_a_dry_run_prints_the_cost_and_makes_no_folder(folder: Path, tmp_path: Path) -> None:
+    ended = layerwise("diagnose", folder / "model", "--text", folder / "texts", "--run", tmp_path / "run", "--dry-run")
     assert ended.code == 0, ended.err
     assert "cost: about " in ended.out
     assert not (tmp_path / "run").exists()
 
 
-def test_python_has_the_verb_too(place: Path, tmp_path: Path) -> None:
-    model = load(place / "model")
-    result = diagnose(model, place / "texts", reporter=Silent(), parts=("deltas",), run=tmp_path / "run")
+def test_python_has_the_verb_too(folder: Path, tmp_path: Path) -> None:
+    model = load(folder / "model")
+    result = diagnose(model, folder / "texts", reporter=Silent(), parts=("deltas",), run=tmp_path / "run")
     table = result.table("deltas")
     assert len(table) > 0
     assert set(table["measure"]) == {"deltas"}
@@ -111,14 +113,14 @@ def test_it_says_first_what_it_is_about(diagnosed: tuple[Path, str, str]) -> Non
     assert said.index("question: which of its layers matter") < said.index("(1 of ")
 
 
-def test_another_question_is_another_run(diagnosed: tuple[Path, str, str], place: Path) -> None:
-    arguments = ("diagnose", place / "model", "--text", place / "texts", "--run", place / "run")
+def test_another_question_is_another_run(diagnosed: tuple[Path, str, str], folder: Path) -> None:
+    arguments = ("diagnose", folder / "model", "--text", folder / "texts", "--run", folder / "run")
     assert "This folder holds another run: its choice of plans or parts is" in refused(*arguments, "--parts", "deltas")
 
 
-def test_a_race_within_a_budget(place: Path, tmp_path: Path) -> None:
+def test_a_race_within_a_budget(folder: Path, tmp_path: Path) -> None:
     arguments = ("--parts", "racing", "--budget", "700", "--run", tmp_path / "run", "--quiet")
-    ended = layerwise("diagnose", place / "model", "--text", place / "texts", *arguments)
+    ended = layerwise("diagnose", folder / "model", "--text", folder / "texts", *arguments)
     assert ended.code == 0, ended.err
     race = [score for score in scores_of(tmp_path / "run") if score.measure == "racing"]
     assert {score.subject for score in race} == {*map(str, range(6)), "race"}
@@ -129,18 +131,20 @@ def test_a_race_within_a_budget(place: Path, tmp_path: Path) -> None:
     (("--parts", "ablatoin"), "unknown part 'ablatoin'"),
     (("--max-length", "1000"), "use --max-length 128 or less"),
 ])  # fmt: skip
-def test_what_cannot_be_asked_is_refused(place: Path, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    found = refused("diagnose", place / "model", "--text", place / "texts", "--run", tmp_path / "run", *arguments)
+def test_what_cannot_be_asked_is_refused(
+    folder: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    found = refused("diagnose", folder / "model", "--text", folder / "texts", "--run", tmp_path / "run", *arguments)
     assert message in found
     assert not (tmp_path / "run" / "run.sqlite").exists()
 
 
-def test_a_text_is_needed(place: Path) -> None:
-    assert "--text FILE_OR_FOLDER" in refused("diagnose", place / "model")
+def test_a_text_is_needed(folder: Path) -> None:
+    assert "--text FILE_OR_FOLDER" in refused("diagnose", folder / "model")
 
 
-def test_three_layers_are_too_few(tmp_path: Path, place: Path) -> None:
+def test_three_layers_are_too_few(tmp_path: Path, folder: Path) -> None:
     model = save_llama(tmp_path / "shallow", depth=3)
-    found = refused("diagnose", model, "--text", place / "texts", "--run", tmp_path / "run")
+    found = refused("diagnose", model, "--text", folder / "texts", "--run", tmp_path / "run")
     assert "has 3 layers" in found
     assert "at least 4" in found

@@ -59,12 +59,12 @@ def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
     with Run.create(run, manifest):
         pass
     for arm in ("elc", "ltg"):
-        place = save_llama(run / arm / "seed-0" / "model", depth=2)
+        path = save_llama(run / arm / "seed-0" / "model", depth=2)
         pedigree = TrainingRecord(
             arm=arm, seed=0, base="b", data="d", data_name="n", recipe={"variant": "plain"}, steps=1, epochs=1.0,
             examples=1, seconds=1.0, best_step=1,
         )  # fmt: skip
-        pedigree.write(place)
+        pedigree.write(path)
     ended = layerwise("evaluate", run, "--limit", "2", "--quiet")
     assert ended.code == 0, ended.err
     with Run.open(run) as opened:

@@ -200,14 +200,14 @@ def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, te
 
 def test_a_text_of_its_own_is_held_out_and_nothing_else_is(config: Path, tmp_path: Path) -> None:
     folders = babylm.write(tmp_path, train=40, held_out=20)
-    place = tmp_path / "run"
+    folder = tmp_path / "run"
     ended = layerwise(
         "train", "growth", "--model", config, "--text", folders["train"], "--validation", folders["dev"], "--schedule",
-        "uniform", *SHORT, "--run", place,
+        "uniform", *SHORT, "--run", folder,
     )  # fmt: skip
     assert ended.code == 0, ended.err
     assert "note: one half of dev is looked at on the way, the other half is reported" in ended.err
-    tokenizer = load_tokenizer(str(place / "uniform" / "seed-0" / "model"))
+    tokenizer = load_tokenizer(str(folder / "uniform" / "seed-0" / "model"))
     texts = (file.read_text() for file in sorted(folders["train"].iterdir()))
     room = 16 - (tokenizer.bos_token_id is not None)
     whole = sum(len(tokenizer(text, add_special_tokens=False)["input_ids"]) // room for text in texts)

@@ -119,7 +119,7 @@ def test_random_orders_are_never_the_order_as_trained(rows: list[Score]) -> None
     )
 
 
-def test_every_row_has_a_place_of_its_own_and_the_study_is_a_function_of_the_seed(rows: list[Score]) -> None:
+def test_every_row_has_a_key_of_its_own_and_the_study_is_a_function_of_the_seed(rows: list[Score]) -> None:
     keys = [(row.measure, row.subject, row.task, row.metric) for row in rows]
     assert len(keys) == len(set(keys))
     seen: list[tuple[int, int]] = []

@@ -74,10 +74,10 @@ def test_a_file_python_and_the_command_line_are_one(trained: tuple[Path, Path], 
     result = library.merge(trained, draws=2, limit=None, run=tmp_path / "run", reporter=Silent())
     table = result.table("merging")
     assert set(table["subject"]) == {"arm"}
-    places = tuple(map(str, trained))
-    assert read_experiment(tmp_path / "run") == Merging(models=places, draws=2, run=tmp_path / "run")
-    content = {"experiment": "merge", "models": list(places), "draws": 2}
-    assert experiment_of(content, "file") == Merging(models=places, draws=2)
+    locations = tuple(map(str, trained))
+    assert read_experiment(tmp_path / "run") == Merging(models=locations, draws=2, run=tmp_path / "run")
+    content = {"experiment": "merge", "models": list(locations), "draws": 2}
+    assert experiment_of(content, "file") == Merging(models=locations, draws=2)
     with Run.open(tmp_path / "run") as run:
         rows = run.store.scores()
     again = layerwise("merge", *trained, "--draws", "2", "--run", tmp_path / "run", "--quiet")

@@ -37,13 +37,13 @@ def test_every_finished_model_of_a_run_is_a_source_arm_by_arm(tmp_path: Path) ->
         "baseline": ["a", "b", "c"],
         "layershuffle": ["a", "b", "c"],
     }
-    assert arms["layershuffle"]["c"].place == str(run / "layershuffle" / "seed-2" / "model")
+    assert arms["layershuffle"]["c"].location == str(run / "layershuffle" / "seed-2" / "model")
 
 
 def test_models_keep_the_order_they_were_given_in(tmp_path: Path) -> None:
     one, two = (str(trained(tmp_path / name, pedigree("arm"))) for name in ("z", "y"))
     (arm, found), *rest = by_arm(source_models([one, two, "owner/hub-model"])).items()
-    assert (arm, [source.place for source in found.values()]) == ("arm", [one, two])
+    assert (arm, [source.location for source in found.values()]) == ("arm", [one, two])
     assert [(name, list(more)) for name, more in rest] == [("models", ["a"])]
 
 

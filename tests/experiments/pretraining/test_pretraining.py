@@ -168,8 +168,8 @@ def test_babylm_is_pretrained_on_as_it_is_distributed(distributed: tuple[dict[st
     looked, reported = (len(read_corpus(folders[split]).documents) for split in ("dev", "test"))
     assert f"babylm_10M: 6 documents for training, {looked} for validation, {reported} for the report" in ended.err
     assert "note:" not in ended.err
-    place = run / "elc" / "seed-0" / "model"
-    whole = encode(load_tokenizer(str(place)), read_corpus(folders["train"]).documents)
+    path = run / "elc" / "seed-0" / "model"
+    whole = encode(load_tokenizer(str(path)), read_corpus(folders["train"]).documents)
     assert f"{len(whole.ids):,} tokens to train on" in ended.err
 
 
@@ -178,8 +178,8 @@ def test_layer_weights_are_cut_on_what_the_training_held_out(
     distributed: tuple[dict[str, Path], Path, Ended], tmp_path: Path
 ) -> None:
     folders, run, _ = distributed
-    place = run / "elc" / "seed-0" / "model"
-    command = ("layer-weights", place, "--text", folders["train"], "--limit", "8", "--run", tmp_path / "edges")
+    path = run / "elc" / "seed-0" / "model"
+    command = ("layer-weights", path, "--text", folders["train"], "--limit", "8", "--run", tmp_path / "edges")
     assert "Give the --text, --validation, --test and --seed of its training" in refused(*command)
     ended = layerwise(*command, "--validation", folders["dev"], "--test", folders["test"])
     assert ended.code == 0, ended.err

@@ -87,10 +87,10 @@ def ask(run: Run, shelf: Shelf, tmp_path: Path) -> Ask:
     return asked
 
 
-def trained_models(place: Path, *labels: str) -> list[TrainedModel]:
+def trained_models(folder: Path, *labels: str) -> list[TrainedModel]:
     parts = [(label, *label.split("/")) for label in labels]
     return [
-        TrainedModel(arm, int(seed), place / label.replace("/", "-"), place / label.replace("/", "-"))
+        TrainedModel(arm, int(seed), folder / label.replace("/", "-"), folder / label.replace("/", "-"))
         for label, arm, seed in parts
     ]
 
@@ -220,11 +220,11 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
             images = SPLITS.collate([SPLITS.test[index] for index in range(10 * batch, 10 * batch + 10)])
             with model.stack.under(draws.at(batch)):
                 model.stack.model(images["pixel_values"])
-            for place, logits in model.prediction.predicted:
-                right[place] += int((logits.argmax(-1) == place).sum())
+            for position, logits in model.prediction.predicted:
+                right[position] += int((logits.argmax(-1) == position).sum())
     found = scores(run, "position")
-    for place, hits in right.items():
-        row = found["layershuffle-predict/0", str(place), "accuracy"]
+    for position, hits in right.items():
+        row = found["layershuffle-predict/0", str(position), "accuracy"]
         share = wilson(hits, 30)
         assert (row.value, row.low, row.high) == pytest.approx((hits / 30, float(share.low), float(share.high)))
     assert found["layershuffle-predict/0", "all", "accuracy"].value == pytest.approx(sum(right.values()) / 90)
@@ -255,7 +255,7 @@ def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
 
 def test_a_survey_keeps_its_answers_batch_by_batch(ask: Ask, shelf: Shelf, tmp_path: Path) -> None:
     ask("layershuffle-predict/0", "baseline/0", "layerdrop/0")
-    kept = {place.parent.name: Survey.read(place) for place in tmp_path.glob("*/survey-*.npz")}
+    kept = {path.parent.name: Survey.read(path) for path in tmp_path.glob("*/survey-*.npz")}
     assert {name: (bool(survey.positions), bool(survey.probed)) for name, survey in kept.items()} == {
         "layershuffle-predict-0": (True, False), "baseline-0": (False, True), "layerdrop-0": (False, False),
     }  # fmt: skip

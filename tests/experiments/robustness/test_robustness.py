@@ -93,8 +93,8 @@ def test_one_model_has_a_run_of_its_own(vit: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_trained_model_alone_goes_by_its_method(trained: Path, tmp_path: Path) -> None:
-    place = trained / "layershuffle-predict" / "seed-1" / "model"
-    ended = layerwise("robustness", place, *DIGITS, *FEW, "--run", tmp_path / "run")
+    path = trained / "layershuffle-predict" / "seed-1" / "model"
+    ended = layerwise("robustness", path, *DIGITS, *FEW, "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert ended.out.splitlines()[2].startswith("layershuffle-predict")
     assert [row for row in scores(tmp_path / "run") if row.measure == "position"]

@@ -73,11 +73,11 @@ def test_models_are_ordinary_folders_and_the_report_is_whole(trained: tuple[Path
     assert not list(folder.glob("*/seed-*/checkpoint-*"))
     for arm in ("baseline", "layershuffle"):
         for seed in range(2):
-            place = folder / arm / f"seed-{seed}" / "model"
+            path = folder / arm / f"seed-{seed}" / "model"
             with torch.inference_mode():
-                logits = AutoModelForImageClassification.from_pretrained(place)(torch.zeros(1, 1, 8, 8)).logits
+                logits = AutoModelForImageClassification.from_pretrained(path)(torch.zeros(1, 1, 8, 8)).logits
             assert logits.shape == (1, 10)
-            pedigree = TrainingRecord.read(place)
+            pedigree = TrainingRecord.read(path)
             assert pedigree is not None
             assert (pedigree.arm, pedigree.seed, pedigree.steps) == (arm, seed, 2)
     with Run.open(folder) as run:
@@ -190,9 +190,9 @@ def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> No
     )  # fmt: skip
     assert ended.code == 0, ended.err
     assert ended.out.startswith("nats per token, lower is better")
-    place = tmp_path / "run" / "layershuffle" / "seed-0" / "model"
-    assert AutoModelForCausalLM.from_pretrained(place).config.num_hidden_layers == 4
-    assert (place / "tokenizer.json").is_file()
+    path = tmp_path / "run" / "layershuffle" / "seed-0" / "model"
+    assert AutoModelForCausalLM.from_pretrained(path).config.num_hidden_layers == 4
+    assert (path / "tokenizer.json").is_file()
 
 
 # What it refuses
@@ -303,8 +303,8 @@ def test_killed_in_the_middle_it_carries_on(vit: Path, tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
     assert ended.out.splitlines()[:-1] == whole.out.splitlines()[:-1]
     for arm in ("baseline", "layershuffle"):
-        place = Path(arm, "seed-0", "model", "model.safetensors")
-        assert (killed / place).read_bytes() == (tmp_path / "whole" / place).read_bytes()
+        path = Path(arm, "seed-0", "model", "model.safetensors")
+        assert (killed / path).read_bytes() == (tmp_path / "whole" / path).read_bytes()
 
 
 def await_some(process: subprocess.Popen[str], folder: Path, pattern: str) -> None:

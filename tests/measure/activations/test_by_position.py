@@ -1,4 +1,4 @@
-"""What a layer writes at each place: orders that are balanced, norms that are what they say, and UMAP or a note."""
+"""What a layer writes at each position: orders that are balanced, norms that are what they say, and UMAP or a note."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def granite() -> Stack:
 
 
 @given(depth=st.integers(2, 13), bases=st.integers(1, 4), seed=st.integers(0, 99))
-def test_every_layer_stands_at_every_place_equally_often(depth: int, bases: int, seed: int) -> None:
+def test_every_layer_stands_at_every_position_equally_often(depth: int, bases: int, seed: int) -> None:
     plans = rotations(depth, bases, seed)
     assert len(plans) == bases * depth
-    stood = Counter((layer, place) for plan in plans for place, layer in enumerate(plan.order()))
-    assert stood == {(layer, place): bases for layer in range(depth) for place in range(depth)}
+    stood = Counter((layer, position) for plan in plans for position, layer in enumerate(plan.order()))
+    assert stood == {(layer, position): bases for layer in range(depth) for position in range(depth)}
 
 
 def test_the_first_orders_are_random_and_drawn_from_the_seed() -> None:
@@ -74,28 +74,28 @@ def test_norms_are_those_of_a_vit_written_out() -> None:
     with torch.inference_mode():
         for plan in rotations(DEPTH, BASES, 0):
             state = stack.model.vit.embeddings(PIXELS)
-            for place, layer in enumerate(plan.order()):
+            for position, layer in enumerate(plan.order()):
                 block = stack.block(layer)
                 attn = block.attention(block.layernorm_before(state))
                 attn = attn[0] if isinstance(attn, tuple) else attn
                 middle = state + attn
                 after = block(state)
                 after = after[0] if isinstance(after, tuple) else after
-                expected[layer, place, "attn"].append(float(attn.norm(dim=-1).mean()))
-                expected[layer, place, "mlp"].append(float((after - middle).norm(dim=-1).mean()))
+                expected[layer, position, "attn"].append(float(attn.norm(dim=-1).mean()))
+                expected[layer, position, "mlp"].append(float((after - middle).norm(dim=-1).mean()))
                 share = (after - state).norm(dim=-1) / state.norm(dim=-1)
-                expected[layer, place, "share"].append(float(share.mean()))
+                expected[layer, position, "share"].append(float(share.mean()))
                 state = after
     rows, notes = branch_norms(stack, "vit", IMAGES, collate)
     assert notes == []
     assert len(rows) == 3 * DEPTH**2
     for row in rows:
-        layer, place = map(int, row.subject.split(","))
-        assert row.value == pytest.approx(np.mean(expected[layer, place, row.metric]), rel=1e-4)
+        layer, position = map(int, row.subject.split(","))
+        assert row.value == pytest.approx(np.mean(expected[layer, position, row.metric]), rel=1e-4)
         assert row.task == "vit"
 
 
-def test_a_layer_s_norms_differ_from_place_to_place() -> None:
+def test_a_layer_s_norms_differ_from_position_to_position() -> None:
     rows, _ = branch_norms(vit(), "vit", IMAGES, collate)
     values = {row.subject: row.value for row in rows if row.metric == "attn"}
     assert len(set(values.values())) == DEPTH**2
@@ -133,16 +133,16 @@ def test_what_is_added_is_what_reaches_the_stream(granite: Stack) -> None:
         captured = granite.capture(input_ids=IDS)
         for plan in rotations(DEPTH, BASES, 0):
             state = captured.state
-            for place, layer in enumerate(plan.order()):
+            for position, layer in enumerate(plan.order()):
                 middle = granite.apply(layer, state, captured, "attn")
                 after = granite.apply(layer, state, captured)
-                expected[layer, place, "attn"].append(float((middle - state).norm(dim=-1).mean()))
-                expected[layer, place, "mlp"].append(float((after - middle).norm(dim=-1).mean()))
+                expected[layer, position, "attn"].append(float((middle - state).norm(dim=-1).mean()))
+                expected[layer, position, "mlp"].append(float((after - middle).norm(dim=-1).mean()))
                 state = after
     rows, _ = branch_norms(granite, "granite", TEXTS, collate)
     found = {(*row.subject.split(","), row.metric): row.value for row in rows}
-    for (layer, place, part), values in expected.items():
-        assert found[str(layer), str(place), part] == pytest.approx(np.mean(values), rel=1e-4)
+    for (layer, position, part), values in expected.items():
+        assert found[str(layer), str(position), part] == pytest.approx(np.mean(values), rel=1e-4)
 
 
 def test_layers_that_cannot_be_split_have_their_share_and_a_note() -> None:
@@ -174,7 +174,7 @@ def test_nothing_stays_on_the_model() -> None:
 # Outputs
 
 
-def test_outputs_are_of_the_first_token_at_every_place() -> None:
+def test_outputs_are_of_the_first_token_at_every_position() -> None:
     stack = turning(4)
     found = splits(10)
     states = outputs_by_position(stack, 2, found.test, found.collate, count=6, seed=3)
@@ -202,7 +202,7 @@ def test_outputs_of_texts_are_the_mean_of_their_tokens() -> None:
 
 
 @pytest.mark.usefixtures("flat")
-def test_a_point_for_every_image_at_every_place() -> None:
+def test_a_point_for_every_image_at_every_position() -> None:
     stack, found = turning(4), splits(10)
     rows, notes = embedding(stack, "turning", found.test, found.collate, count=6)
     assert notes == []

@@ -1,4 +1,4 @@
-"""Which places are tokens, and means over them: whatever stands at padding counts for nothing."""
+"""Which positions are tokens, and means over them: whatever stands at padding counts for nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probe of places: it finds what layers leave of their place, and nothing where they leave nothing."""
+"""The probe of positions: it finds what layers leave of their position, and nothing where they leave nothing."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def accuracy(stack: Stack) -> float:
     return float(right / asked)
 
 
-def test_a_place_that_is_in_the_state_is_read() -> None:
+def test_a_position_that_is_in_the_state_is_read() -> None:
     assert accuracy(classifier([Counter() for _ in range(DEPTH)])) == 1.0
 
 
-def test_states_without_a_place_give_chance() -> None:
+def test_states_without_a_position_give_chance() -> None:
     # Of 64 images a share within .15 of a quarter: three standard deviations.
     assert abs(accuracy(classifier([Idle() for _ in range(DEPTH)])) - 1 / DEPTH) < 0.15
 

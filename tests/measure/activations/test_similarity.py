@@ -54,10 +54,10 @@ def test_equals_a_loop_over_tokens() -> None:
 
     for suffix, first in (("", 0), ("_no_sink", 1)):
         tokens = [
-            (document, [state[row, place] for state in states])
+            (document, [state[row, position] for state in states])
             for states, counted, documents in batches
             for row, document in enumerate(documents)
-            for place in range(first, int(counted[row].sum()))
+            for position in range(first, int(counted[row].sum()))
         ]
         for i, j in [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]:
             cosines = [cosine(layers[i], layers[j]) for _, layers in tokens]

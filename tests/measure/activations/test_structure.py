@@ -101,8 +101,8 @@ def test_parallel_branches_join_one_after_the_other() -> None:
             attended = stack.apply(0, before, captured) - before - fed
             states = [before, *(torch.zeros_like(before) for _ in range(2))]
         kept = ~sink_tokens(states, torch.ones_like(batch.input_ids, dtype=torch.bool))
-        for place, (added, stream) in enumerate([(attended, before), (fed, before + attended)]):
-            sums[place] += float((added.double().norm(dim=2) / stream.double().norm(dim=2))[kept].sum())
+        for index, (added, stream) in enumerate([(attended, before), (fed, before + attended)]):
+            sums[index] += float((added.double().norm(dim=2) / stream.double().norm(dim=2))[kept].sum())
         tokens += int(kept.sum())
     assert found["0.attn"].value == pytest.approx(sums[0] / tokens, rel=1e-4)
     assert found["0.mlp"].value == pytest.approx(sums[1] / tokens, rel=1e-4)
@@ -148,7 +148,7 @@ def test_a_planted_sink_draws_the_attention() -> None:
     assert abs(plain["3"].value - chance["3"].value) > 1e-3
 
 
-def test_uniform_attention_on_one_sink_is_the_mean_of_one_by_place() -> None:
+def test_uniform_attention_on_one_sink_is_the_mean_of_one_by_position() -> None:
     found = table(scores_of_planted(), "sink_strength@uniform")["0"]
     states = [torch.ones(1, 12, 4)] * 3
     assert sink_tokens(states, torch.ones(1, 12, dtype=torch.bool)).sum() == 1

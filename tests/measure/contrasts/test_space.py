@@ -26,8 +26,8 @@ def values(every: Cosines, no_sink: Cosines | None = None) -> dict[str, float]:
 
 
 def by_distance(decay: float) -> Numbers:
-    places = np.arange(DEPTH + 1)
-    return np.asarray(decay ** np.abs(places[:, None] - places))
+    positions = np.arange(DEPTH + 1)
+    return np.asarray(decay ** np.abs(positions[:, None] - positions))
 
 
 def zones(within: float, across: float) -> Numbers:

@@ -57,9 +57,9 @@ def test_texts_against_numpy() -> None:
     labels[2, 0] = 0  # there is nothing before the first token to predict it
     found = scored(logits, labels)
     for row in range(3):
-        places = [at for at in range(1, 5) if labels[row, at] != IGNORED]
-        judged = [by_hand(logits[row, at - 1].double().numpy(), int(labels[row, at])) for at in places]
-        assert found.scored[row] == len(places) == (2, 0, 4)[row]
+        positions = [at for at in range(1, 5) if labels[row, at] != IGNORED]
+        judged = [by_hand(logits[row, at - 1].double().numpy(), int(labels[row, at])) for at in positions]
+        assert found.scored[row] == len(positions) == (2, 0, 4)[row]
         assert found.hits[row] == sum(first for first, _, _ in judged)
         assert found.nll[row] == pytest.approx(sum(nats for _, _, nats in judged), rel=1e-5)
     assert found.hits_top5 is None

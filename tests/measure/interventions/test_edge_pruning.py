@@ -77,8 +77,8 @@ def by_hand(edges: LayerWeights, part: str) -> float:
     """Nats an image, from what the layers say and the edges of the output: no layer but the first reads the label."""
     row = dict(edges.rows[DEPTH])
     total = 0.0
-    for place in range(len(getattr(SPLITS, part))):
-        example = getattr(SPLITS, part)[place]
+    for index in range(len(getattr(SPLITS, part))):
+        example = getattr(SPLITS, part)[index]
         clear = example["pixel_values"][0].double()
         label, quiet = clear[:CLASSES], clear[CLASSES:] / 10_000
         heard = {
@@ -105,13 +105,13 @@ def test_the_edge_that_carries_all_is_first_though_it_is_small_and_the_mute_one_
     effects = dict(zip(ranked.edges, ranked.effect.value, strict=True))
     # A loss is a mix of 5 states, a log-sum-exp over the classes and a difference; the effect is that of two losses,
     # of logits that are at most the loud ones. Without the mute state a mix adds up one term less.
-    loudest = 2 * max(float(SPLITS.validation[place]["pixel_values"].abs().max()) for place in range(40))
+    loudest = 2 * max(float(SPLITS.validation[index]["pixel_values"].abs().max()) for index in range(40))
     assert abs(effects[Edge(DEPTH, MUTE)]) <= 2 * (5 + CLASSES + 1) * unit(torch.float32) * loudest
     assert ranked.by_size()[-1] == Edge(DEPTH, MUTE)
     assert effects[Edge(DEPTH, LOUD)] > 10 * max(value for edge, value in effects.items() if edge[1] != LOUD)
-    place = ranked.edges.index(Edge(DEPTH, LOUD))
-    assert ranked.effect.low[place] > 0
-    assert ranked.p_adjusted[place] < 0.01
+    index = ranked.edges.index(Edge(DEPTH, LOUD))
+    assert ranked.effect.low[index] > 0
+    assert ranked.p_adjusted[index] < 0.01
     for edge, effect in effects.items():
         left = PLANTED.without(edge, renormalise=False)
         assert effect == pytest.approx(by_hand(left, "validation") - by_hand(PLANTED, "validation"), abs=1e-5)

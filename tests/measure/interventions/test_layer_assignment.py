@@ -1,4 +1,4 @@
-"""Merged models drawn at random: every layer has a place, no model lends more than its share, the seed decides."""
+"""Merged models drawn at random: every layer has a position, no model lends more than its share, the seed decides."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ def test_the_seed_alone_decides_and_a_draw_does_not_depend_on_how_many() -> None
     assert len(set(many)) > 25
 
 
-def test_every_place_is_as_likely_for_every_layer_and_every_model() -> None:
+def test_every_position_is_as_likely_for_every_layer_and_every_model() -> None:
     drawn = assignments("abc", 3, 6_000, 0, own_depth=False)
-    cells = Counter(((step.source, step.layer), place) for plan in drawn for place, step in enumerate(plan.steps()))
+    cells = Counter(
+        ((step.source, step.layer), position) for plan in drawn for position, step in enumerate(plan.steps())
+    )
     assert len(cells) == 27
     # 6000 / 9 = 667 expected in each cell, with a standard deviation of 24.
     assert all(abs(count - 6_000 / 9) < 5 * 25 for count in cells.values())

@@ -146,7 +146,7 @@ def test_no_piece_of_text_is_read_twice_but_to_confirm() -> None:
         return model.measure(layers, pieces)
 
     race(measure, model.depth, model.lengths)
-    assert all(one.isdisjoint(other) for place, one in enumerate(seen) for other in seen[:place])
+    assert all(one.isdisjoint(other) for index, one in enumerate(seen) for other in seen[:index])
 
 
 def test_every_look_has_every_task() -> None:

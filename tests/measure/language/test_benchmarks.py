@@ -139,8 +139,8 @@ def built(stack: Stack, plan: Plan) -> LlamaForCausalLM:
         {key: value for key, value in stack.model.state_dict().items() if ".layers." not in key}, strict=False
     )
     model.model.layers = nn.ModuleList(copy.deepcopy(stack.model.model.layers[layer]) for layer in plan.order())
-    for place, layer in enumerate(model.model.layers):
-        layer.self_attn.layer_idx = place
+    for index, layer in enumerate(model.model.layers):
+        layer.self_attn.layer_idx = index
     return model
 
 
@@ -361,5 +361,5 @@ def test_normalised_uses_each_benchmarks_own_chance_and_metric() -> None:
         score("0-2", "winogrande", "acc", 0.9, 0.1),  # not the full model
     ],
 )
-def test_what_has_no_place_on_the_scale_gets_none(full: Score) -> None:
+def test_what_has_no_position_on_the_scale_gets_none(full: Score) -> None:
     assert normalised([full, replace(full, subject="3-0", value=0.4)], "0-3") == []

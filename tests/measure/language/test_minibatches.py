@@ -42,7 +42,7 @@ def test_targets_are_those_of_the_reading() -> None:
             assert torch.equal(batch.targets[row, : len(window.ids)], own[window])
 
 
-def test_labelled_items_fill_one_place_each() -> None:
+def test_labelled_items_fill_one_position_each() -> None:
     windows = tuple(item(f"image-{number}") for number in range(5))
     labelled = LabelledBatch({"pixel_values": torch.arange(5.0)[:, None]}, torch.arange(5), windows)
     made = minibatches(EvalData("r", "0", 1, None, (labelled,)), 2)

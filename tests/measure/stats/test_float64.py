@@ -53,7 +53,7 @@ def figures(rows: Iterable[Score]) -> Figures:
 
 
 def _numbered(values: Iterable[float]) -> Figures:
-    return {(str(place),): float(value) for place, value in enumerate(values)}
+    return {(str(index),): float(value) for index, value in enumerate(values)}
 
 
 def _losses(stack: Stack, reading: EvalData) -> Figures:
@@ -61,7 +61,7 @@ def _losses(stack: Stack, reading: EvalData) -> Figures:
     return {(row.plan, row.document): row.nll for row in found}
 
 
-def _places(stack: Stack, reading: EvalData) -> Figures:
+def _by_position(stack: Stack, reading: EvalData) -> Figures:
     rows, _ = branch_norms(stack, "arm", TEXTS, collate)
     return figures(rows) | _numbered(outputs_by_position(stack, 1, TEXTS, collate, count=2).flat)
 
@@ -85,13 +85,13 @@ MEASURES: dict[str, Callable[[Stack, EvalData], Figures]] = {
     "recovery": lambda stack, reading: figures(
         recovery(stack, reading, layers=(1,), treatments=("noise_50/layer", "noise_50/model"), recipe=RECIPE, seeds=1)
     ),
-    "position_informed": _places,
+    "by_position": _by_position,
     "judgement": _judged,
 }
 
 
 SECONDS_LONG = frozenset(
-    {"proxies", "activations", "predictability", "ablation", "manipulation", "recovery", "position_informed"}
+    {"proxies", "activations", "predictability", "ablation", "manipulation", "recovery", "by_position"}
 )  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from layerwise.results.rows import Loss
 def losses(documents: int = 9, windows: int = 2) -> list[Loss]:
     """Two plans on two tasks; every number says which cell it is from."""
     return [
-        Loss(plan, task, f"d{document}", window, 100.0 * place + 10 * document + window, 5 + window, window)
-        for place, plan in enumerate(("0-1", "1-0"))
+        Loss(plan, task, f"d{document}", window, 100.0 * index + 10 * document + window, 5 + window, window)
+        for index, plan in enumerate(("0-1", "1-0"))
         for task in ("code", "prose")
         for document in range(documents)
         for window in range(windows)

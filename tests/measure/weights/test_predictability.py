@@ -92,8 +92,8 @@ def test_related_layers_share_subspaces_and_strangers_do_not() -> None:
 def test_a_layer_that_is_held_out_is_in_no_fit() -> None:
     weights = autoregressive(14, 40, 8, rho=0.8)
     other = weights.clone()
-    # Places 1..12 are held out in three groups of four. Layer 4 is the last of the first group and a neighbour of the
-    # second; it is in no triple of the places 1 and 2.
+    # Positions 1..12 are held out in three groups of four. Layer 4 is the last of the first group and a neighbour of
+    # the second; it is in no triple of the positions 1 and 2.
     other[4] *= 100
     shares = {1: 1.0, 6: 1.0, 12: 1.0}
     before, after = (held_out_layers(triples(each), shares) for each in (weights, other))
@@ -125,8 +125,8 @@ def test_permuted_units_are_another_permutation_in_every_layer() -> None:
 
 def test_walking_reads_what_reading_one_by_one_would() -> None:
     every = triples(noise(8, 12, 4))
-    for place, x, y in every.walk(every.places, rows=5):
-        ((_, alone_x, alone_y),) = every.walk([place], rows=5)
+    for position, x, y in every.walk(every.positions, rows=5):
+        ((_, alone_x, alone_y),) = every.walk([position], rows=5)
         assert torch.equal(x, alone_x)
         assert torch.equal(y, alone_y)
         assert x.shape == (5, 8)

@@ -50,10 +50,10 @@ def test_relatives_are_nearer_than_strangers() -> None:
     assert docs(left, other) < docs(left, left + 0.5 * other) < 1
 
 
-def test_a_level_says_the_mean_of_its_places_and_repeats_its_nulls() -> None:
+def test_a_level_says_the_mean_of_its_fractions_and_repeats_its_nulls() -> None:
     fresh = NullComparison("docs", {"q": {"0,1": (0.25, 1.0), "1,2": (0.75, 1.0)}}).pooled()
-    places = {"q": {"0,1": (3.0, 4.0), "1,2": (1.0, 4.0)}, "v": {"0,1": (1.0, 4.0)}, "k": {"0,1": (0.0, 0.0)}}
-    level = NullComparison("docs", places, {"twin": fresh}, scale=2, shift=1)
+    fractions = {"q": {"0,1": (3.0, 4.0), "1,2": (1.0, 4.0)}, "v": {"0,1": (1.0, 4.0)}, "k": {"0,1": (0.0, 0.0)}}
+    level = NullComparison("docs", fractions, {"twin": fresh}, scale=2, shift=1)
     rows = {(row.subject, row.task, row.metric): row.value for row in level.rows("predictability")}
     assert rows["0,1", "q", "docs"] == 2.5
     assert rows["0,1", "v", "docs"] == 1.5

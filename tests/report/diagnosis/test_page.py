@@ -78,7 +78,7 @@ def test_a_run_that_is_both_has_both_and_one_provenance() -> None:
     assert len(page.ids) == len(set(page.ids))
 
 
-def test_every_figure_has_its_place_and_its_data(html: str, drawn: dict[str, Any]) -> None:
+def test_every_figure_has_its_slot_and_its_data(html: str, drawn: dict[str, Any]) -> None:
     assert set(re.findall(r'class="plot" data-figure="([^"]+)"', html)) == set(drawn)
     assert all(figure["leader"] in drawn for figure in drawn.values())
     assert all(figure["variants"] for figure in drawn.values())

@@ -10,7 +10,7 @@ from report.grown import row
 
 def swept(chosen: str, *rates: str) -> list[Score]:
     """A sweep whose loss falls from rate to rate as given."""
-    losses = [row("rates", "a", rate, "nll", 5.0 - place) for place, rate in enumerate(rates)]
+    losses = [row("rates", "a", rate, "nll", 5.0 - index) for index, rate in enumerate(rates)]
     return [*losses, row("rates", "a", chosen, "chosen", 1.0)]
 
 

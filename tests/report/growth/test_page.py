@@ -100,8 +100,8 @@ def test_notes_are_printed_in_the_chapter_of_their_measure(data: ReportData) -> 
     noted = replace(data, notes=tuple(Note(measure, f"left out of {measure}") for measure in CHAPTERS[:-1]))
     html = render(noted)
     for measure, following in pairwise(CHAPTERS):
-        place = html.index(f"Left out of {measure}.<")
-        assert html.index(f'id="{measure}"') < place < html.index(f'id="{following}"')
+        position = html.index(f"Left out of {measure}.<")
+        assert html.index(f'id="{measure}"') < position < html.index(f'id="{following}"')
 
 
 def test_one_schedule_alone_is_a_report_too(data: ReportData) -> None:

@@ -103,11 +103,11 @@ def test_the_policy_forbids_every_request(data: ReportData) -> None:
     assert "http" not in policy[1]
 
 
-def test_every_figure_has_its_place_and_its_data(page: Page, html: str) -> None:
+def test_every_figure_has_its_slot_and_its_data(page: Page, html: str) -> None:
     figures = json.loads(page.json)["figures"]
-    places = set(re.findall(r'class="plot" data-figure="([^"]+)"', html))
-    assert places == set(figures)
-    assert {"ranking", "curves", "cost-0", "cost-1", "layers-0", "layers-1", "map-cosine", "order"} <= places
+    slots = set(re.findall(r'class="plot" data-figure="([^"]+)"', html))
+    assert slots == set(figures)
+    assert {"ranking", "curves", "cost-0", "cost-1", "layers-0", "layers-1", "map-cosine", "order"} <= slots
     assert all(figure["variants"] for figure in figures.values())
 
 
@@ -182,14 +182,14 @@ def test_an_empty_run_is_a_page_that_says_so() -> None:
     assert "No finding" in page.text
 
 
-@pytest.mark.parametrize("place", ["/data/models/tiny-llama/", "org/tiny-llama", "tiny-llama"])
-def test_a_page_is_titled_by_the_name_of_its_model(place: str) -> None:
+@pytest.mark.parametrize("location", ["/data/models/tiny-llama/", "org/tiny-llama", "tiny-llama"])
+def test_a_page_is_titled_by_the_name_of_its_model(location: str) -> None:
     run = synthetic.run(6)
-    html = render(replace(run, manifest={**run.manifest, "model": place}))
+    html = render(replace(run, manifest={**run.manifest, "model": location}))
     assert "<title>tiny-llama · layerwise report</title>" in html
     assert "<h1>tiny-llama</h1>" in html
-    assert f"<dd>{place}</dd>" in html  # whole, in the provenance
-    assert markdown(replace(run, manifest={**run.manifest, "model": place})).startswith("# tiny-llama\n")
+    assert f"<dd>{location}</dd>" in html  # whole, in the provenance
+    assert markdown(replace(run, manifest={**run.manifest, "model": location})).startswith("# tiny-llama\n")
 
 
 def test_words_are_defined_where_they_are_met_first() -> None:

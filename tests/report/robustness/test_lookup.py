@@ -76,8 +76,8 @@ def looked_up(*rows: Score) -> RobustnessScores:
 
 def cell(found: RobustnessScores, arm: str, group: str, name: str) -> Cell:
     matrix = survival(found)
-    trial = next(trial for trial in matrix.conditions if (trial.group, trial.name) == (group, name))
-    return matrix.cells[arm][trial]
+    condition = next(condition for condition in matrix.conditions if (condition.group, condition.name) == (group, name))
+    return matrix.cells[arm][condition]
 
 
 # ---- rows looked up
@@ -168,7 +168,7 @@ def test_the_colour_is_the_share_of_the_way_from_chance_to_the_best_in_order(fou
     assert not cell(found, "layerdrop", "all layers", "random order").at_chance
 
 
-def one_trial(value: float, half: float, *, language: bool = False) -> Cell:
+def one_condition(value: float, half: float, *, language: bool = False) -> Cell:
     metric, best = ("nll", 1.0) if language else ("accuracy", 0.9)
     chance = row("robustness", "model", "all", "classes" if language else "accuracy@chance", 1000 if language else 0.1)
     found = looked_up(
@@ -181,24 +181,24 @@ def one_trial(value: float, half: float, *, language: bool = False) -> Cell:
 
 
 def test_words_follow_the_ends_of_the_interval_and_not_its_middle() -> None:
-    assert one_trial(0.8, 0.01).fate == "survives"
-    assert one_trial(0.8, 0.15).fate == "in part"
-    assert one_trial(0.2, 0.05).fate == "lost"
-    assert one_trial(0.2, 0.15).fate == "in part"
-    assert one_trial(0.12, 0.03).at_chance
-    assert not one_trial(0.2, 0.05).at_chance
+    assert one_condition(0.8, 0.01).fate == "survives"
+    assert one_condition(0.8, 0.15).fate == "in part"
+    assert one_condition(0.2, 0.05).fate == "lost"
+    assert one_condition(0.2, 0.15).fate == "in part"
+    assert one_condition(0.12, 0.03).at_chance
+    assert not one_condition(0.2, 0.05).at_chance
 
 
 def test_of_a_loss_less_is_more() -> None:
-    assert one_trial(1.05, 0.02, language=True).fate == "survives"
-    assert one_trial(5.0, 0.02, language=True).fate == "lost"
-    assert one_trial(6.9, 0.1, language=True).at_chance
-    assert one_trial(1.05, 0.0, language=True).share > one_trial(1.5, 0.0, language=True).share
+    assert one_condition(1.05, 0.02, language=True).fate == "survives"
+    assert one_condition(5.0, 0.02, language=True).fate == "lost"
+    assert one_condition(6.9, 0.1, language=True).at_chance
+    assert one_condition(1.05, 0.0, language=True).share > one_condition(1.5, 0.0, language=True).share
 
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 0.5), st.floats(0.0, 0.5))
 def test_a_wider_interval_never_says_more(value: float, half: float, more: float) -> None:
-    narrow, wide = one_trial(value, half), one_trial(value, half + more)
+    narrow, wide = one_condition(value, half), one_condition(value, half + more)
     assert wide.fate in (narrow.fate, "in part")
     assert wide.share == narrow.share
     assert narrow.at_chance <= wide.at_chance
@@ -244,7 +244,7 @@ def test_the_matrix_holds_every_arm_with_value_and_interval(html: str) -> None:
     assert dict(rows)["retrained"].count("unmeasured") == 4
 
 
-def test_every_figure_has_its_place_and_its_data(html: str, drawn: dict[str, Any]) -> None:
+def test_every_figure_has_its_slot_and_its_data(html: str, drawn: dict[str, Any]) -> None:
     assert set(re.findall(r'class="plot" data-figure="([^"]+)"', html)) == set(drawn)
     assert all(figure["leader"] in drawn and figure["variants"] for figure in drawn.values())
     for figure in drawn.values():

@@ -61,7 +61,7 @@ class Adders(nn.Module):
         ("in place", r"block 2 changes the hidden state in place, .* x = x \+ f\(x\), not x \+= f\(x\)"),
         ("behind the back", "block 2 changes the hidden state"),
         ("a view", "block 2 changes the hidden state"),
-        ("mask", "block 2 changes its argument at place 1"),
+        ("mask", "block 2 changes its argument at position 1"),
         ("table", "block 2 changes its argument tables"),
     ],
 )

@@ -65,10 +65,10 @@ def test_a_walk_gives_every_plan_the_bits_of_running_it_alone(wanted: list[Plan]
 def test_a_schedule_computes_every_node_once_and_after_what_it_reads(wanted: list[Plan]) -> None:
     graph = build(wanted)
     order = schedule(graph)
-    place = {index: position for position, index in enumerate(order)}
+    position_of = {index: position for position, index in enumerate(order)}
     assert sorted(order) == list(range(len(graph.nodes)))
     for index, node in enumerate(graph.nodes):
-        assert all(place[source] < place[index] for source in inputs(node))
+        assert all(position_of[source] < position_of[index] for source in inputs(node))
 
 
 @pytest.mark.parametrize(

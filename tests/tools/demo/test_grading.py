@@ -22,7 +22,7 @@ from tools.demo.grading import TextGrade, exact_matches, generated, text_grade
 def tokenizer() -> PreTrainedTokenizerFast:
     """One token a byte, after the two special ones."""
     marks = ["<|endoftext|>", "<|pad|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    bytewise = Tokenizer(models.BPE(vocab={mark: place for place, mark in enumerate(marks)}, merges=[]))
+    bytewise = Tokenizer(models.BPE(vocab={mark: index for index, mark in enumerate(marks)}, merges=[]))
     bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bytewise.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(
@@ -58,10 +58,10 @@ def test_one_wrong_answer_token_is_no_match_and_a_wrong_prompt_token_does_not_co
 
 
 def test_more_examples_than_one_batch_keep_their_order(tokenizer: PreTrainedTokenizerFast) -> None:
-    """The oracle is blind at the same place of the sixth row in each batch, where all these answers begin."""
-    sample = [Example("copy", f"copy {place:02} =", f" {place:02}\n") for place in range(80)]
+    """The oracle is blind at the same position of the sixth row in each batch, where all these answers begin."""
+    sample = [Example("copy", f"copy {index:02} =", f" {index:02}\n") for index in range(80)]
     verdicts = exact_matches(Oracle({(5, len(sample[0].prompt))}), tokenizer, sample)
-    assert [place for place, right in enumerate(verdicts) if not right] == [5, 37, 69]
+    assert [index for index, right in enumerate(verdicts) if not right] == [5, 37, 69]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 
 
 def test_the_loss_on_text_is_the_models_own(tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM) -> None:
-    text = "".join(chr(32 + place % 90) for place in range(40))
+    text = "".join(chr(32 + index % 90) for index in range(40))
     grade = text_grade(model, tokenizer, [PythonText("one", "prose", text)], window=16, most_windows=9)
     tokens = tokenizer.encode(text, add_special_tokens=False)
     windows = torch.tensor([[0, *tokens[start : start + 15]] for start in (0, 15)])

@@ -47,7 +47,7 @@ def _of_split(split: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if python_stdlib.split_of(name) == split]
 
 
-def test_special_tokens_have_the_first_two_places(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_special_tokens_have_the_first_two_ids(tokenizer: PreTrainedTokenizerFast) -> None:
     assert tokenizer.convert_ids_to_tokens([0, 1]) == ["<|endoftext|>", "<|pad|>"]
     assert (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id) == (0, 0, 1)
     assert tokenizer.encode("a")[0] == 0

@@ -19,9 +19,9 @@ from train.tiny_models import VOCABULARY, tiny_llama, tiny_text
 def test_tables_are_asked_for_the_very_tokens_that_models_are_asked_for(tmp_path: Path) -> None:
     splits = _worded()
     rows = {row.subject: row for row in null_rows(splits)}
-    place = tmp_path / "model"
-    tiny_llama().save_pretrained(place)
-    model = held_out_row("a/0", place, splits, "cpu")
+    path = tmp_path / "model"
+    tiny_llama().save_pretrained(path)
+    model = held_out_row("a/0", path, splits, "cpu")
     for row in rows.values():
         assert (row.measure, row.task, row.documents, row.tokens) == ("null", "test", model.documents, model.tokens)
     table = BigramModel.of([window.ids for window in splits.train.windows], [])  # nothing to select on: the same table
@@ -41,13 +41,13 @@ def _worded() -> Any:
     """Windows of unlike lengths from a few documents; the first of them scores its second half only."""
     draw = np.random.default_rng(0)
 
-    def window(document: str, place: int, size: int, first: int) -> Window:
-        return Window(document, "text", place, tuple(draw.integers(VOCABULARY, size=size).tolist()), first, size)
+    def window(document: str, index: int, size: int, first: int) -> Window:
+        return Window(document, "text", index, tuple(draw.integers(VOCABULARY, size=size).tolist()), first, size)
 
     def cut(split: str, documents: int) -> TokenWindows:
         sizes = [(8, 4), (8, 1), (5, 1)]
         names = [f"{split}-{number}" for number in range(documents)]
-        return TokenWindows([window(name, place, *size) for name in names for place, size in enumerate(sizes)])
+        return TokenWindows([window(name, index, *size) for name in names for index, size in enumerate(sizes)])
 
     return Splits(
         "words", "digest", cut("train", 6), TokenWindows([Window("v", "text", 0, (1,), 0, 0)]), cut("test", 8)

@@ -90,9 +90,9 @@ def splits() -> Splits:
 def trained(schedule: GrowthSchedule, splits: Splits, seed: int, folder: Path) -> tuple[Stack, float]:
     """A model trained by `schedule`, and its loss on documents it has not seen, in nats per token."""
     growth = GrowthVariant(schedule, STEPS, model_cost(planted(), LENGTH))
-    place = folder / schedule.name / f"seed-{seed}"
-    train(Base(planted, "planted"), splits, grown(SETTINGS, growth), seed, place, arguments=QUIET)
-    stack = load(str(place / MODEL))
+    path = folder / schedule.name / f"seed-{seed}"
+    train(Base(planted, "planted"), splits, grown(SETTINGS, growth), seed, path, arguments=QUIET)
+    stack = load(str(path / MODEL))
     assert not any(weight.any() for weight in _outputs(stack.model)), "the planted block has learned something"
     return stack, evaluate(stack, Plan.identity(DEPTH), splits.test, splits.collate).mean_nll
 

@@ -215,16 +215,16 @@ def test_two_cached_phases_keep_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_states_are_kept_where_they_are_said_to_be(tmp_path: Path) -> None:
-    place = tmp_path / "elsewhere"
+    path = tmp_path / "elsewhere"
     found: list[str] = []
 
     def told(step: int, steps: int, loss: float | None) -> None:
-        found.append(json.loads((place / "about.json").read_text())["phase"])
+        found.append(json.loads((path / "about.json").read_text())["phase"])
 
     chosen = recipe_of(schedule(cached=True))
-    train(base(), tiny_text(), chosen, 1, tmp_path / "run", arguments=QUIET, states=place, progress=told)
+    train(base(), tiny_text(), chosen, 1, tmp_path / "run", arguments=QUIET, states=path, progress=told)
     assert found == ["top"] * 12
-    assert not place.exists()
+    assert not path.exists()
 
 
 def refused(
@@ -296,7 +296,7 @@ def test_too_small_a_disk_and_states_of_another_training_are_refused_before_anyt
         patch.setattr(prefix_cache.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9, 9, 9))  # type: ignore[attr-defined]
         message = refused(tmp_path)
     assert f"take {24 * (6 * 16 * 4 + 8):,} bytes, and {tmp_path / 'run' / STATES} has 9 free" in message
-    place = tmp_path / "run" / STATES
-    place.mkdir(parents=True)
-    (place / "about.json").write_text(json.dumps({"base": "another"}))
-    assert f"{place} keeps states of another training: its base differs" in refused(tmp_path)
+    path = tmp_path / "run" / STATES
+    path.mkdir(parents=True)
+    (path / "about.json").write_text(json.dumps({"base": "another"}))
+    assert f"{path} keeps states of another training: its base differs" in refused(tmp_path)

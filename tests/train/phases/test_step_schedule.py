@@ -1,4 +1,4 @@
-"""The timetable: a pass is settled by its place alone, and its rates are those of the curves."""
+"""The timetable: a pass is settled by its index alone, and its rates are those of the curves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def last(**fields: object) -> Phase:
 
 
 @given(schedules(), st.integers(0, 3), st.data())
-def test_what_a_pass_runs_is_settled_by_its_place(schedule: GrowthSchedule, seed: int, data: st.DataObject) -> None:
+def test_what_a_pass_runs_is_settled_by_its_index(schedule: GrowthSchedule, seed: int, data: st.DataObject) -> None:
     found, again = (StepSchedule(schedule, steps=200, seed=seed) for _ in range(2))
     step, number = data.draw(st.integers(0, 199)), data.draw(st.integers(0, 3))
     again.resolve(data.draw(st.integers(0, 199)))
@@ -77,7 +77,7 @@ def test_what_is_dropped_goes_in_a_line_from_the_first_step_to_the_last() -> Non
     found = table(last(drop=(0.0, 0.9)), steps=4000)
     counts = [len(found.at(step).order()) for step in range(4000)]
     assert counts[0] == DEPTH
-    mean_share = fmean((place + 1) / DEPTH for place in range(DEPTH))
+    mean_share = fmean((index + 1) / DEPTH for index in range(DEPTH))
     for first in range(0, 4000, 1000):
         expected = DEPTH * (1 - 0.9 * (first + 499.5) / 3999 * mean_share)
         assert fmean(counts[first : first + 1000]) == pytest.approx(expected, rel=0.02)

@@ -373,5 +373,5 @@ def test_a_killed_training_ends_as_one_that_was_not(tmp_path: Path) -> None:
     process.wait()
     assert not (folder / MODEL / FILE).exists()
     run(folder, recipe)
-    one, other = (load_file(place / MODEL / "model.safetensors") for place in (tmp_path / "straight", folder))
+    one, other = (load_file(path / MODEL / "model.safetensors") for path in (tmp_path / "straight", folder))
     assert all(torch.equal(one[name], other[name]) for name in one)

@@ -119,7 +119,7 @@ def _drawn(examples: tuple[Labelled, ...], limit: int | None, seed: str) -> tupl
         return examples
     if limit < 1:
         raise DataError(f"{limit} examples were asked for; give a limit of 1 or more")
-    return tuple(examples[place] for place in sorted(Random(seed).sample(range(len(examples)), limit)))
+    return tuple(examples[index] for index in sorted(Random(seed).sample(range(len(examples)), limit)))
 
 
 def without(examples: Sequence[Labelled], others: Sequence[Labelled]) -> tuple[Labelled, ...]:
@@ -139,5 +139,5 @@ def cut(examples: Sequence[Labelled], seed: int, share: float = SELECTION) -> tu
     (18, [0, 1])
     """
     kept, drawn = stratified([example.label for example in examples], (1 - share, share), seed)
-    selection = tuple(examples[place] for place in drawn)
-    return without([examples[place] for place in kept], selection), selection
+    selection = tuple(examples[index] for index in drawn)
+    return without([examples[index] for index in kept], selection), selection

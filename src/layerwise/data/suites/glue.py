@@ -100,15 +100,15 @@ def read_tasks(folders: Sequence[Path | str], names: Sequence[str] | None = None
     for name in names or ():
         if name not in FORMS:
             raise DataError(f"unknown GLUE task {name!r}; {near_matches(name, FORMS)}")
-    places = [Path(folder) for folder in folders]
-    files = {name: _find_files(name, places) for name in names or FORMS}
+    searched = [Path(folder) for folder in folders]
+    files = {name: _find_files(name, searched) for name in names or FORMS}
     missing = [name for name, paths in files.items() if paths is None]
     if names and missing:
-        raise DataError(f"no files of {missing[0]} in {_listed(places)}; it needs {_needed(missing[0])}")
+        raise DataError(f"no files of {missing[0]} in {_listed(searched)}; it needs {_needed(missing[0])}")
     tasks = [_task(name, paths, seed) for name in FORMS if (paths := files.get(name)) is not None]
     if not tasks:
         raise DataError(
-            f"no GLUE task in {_listed(places)}; give a folder that holds, for one of {', '.join(FORMS)}, "
+            f"no GLUE task in {_listed(searched)}; give a folder that holds, for one of {', '.join(FORMS)}, "
             f"{_needed('TASK')}"
         )
     return tasks
@@ -140,8 +140,8 @@ def _find_files(name: str, folders: Sequence[Path]) -> Files | None:
     for folder in folders:
         if not folder.is_dir():
             raise DataError(f"there is no folder {folder}; give one that holds {_needed('TASK')}")
-        for place in (folder, folder / name):
-            files = _pieces(place, name) or _published(place, name)
+        for path in (folder, folder / name):
+            files = _pieces(path, name) or _published(path, name)
             if files is not None:
                 return files
     return None
@@ -222,13 +222,13 @@ def _columns(path: Path, name: str) -> Iterator[FileRecord]:
 
 def _label(row: FileRecord, names: Sequence[str]) -> int:
     if "label" not in row.columns:
-        raise DataError(f"{row.place}: there is no column 'label'; {near_matches('label', row.columns)}")
+        raise DataError(f"{row.location}: there is no column 'label'; {near_matches('label', row.columns)}")
     value: Any = row.columns["label"]
     text = str(int(value)) if isinstance(value, bool) else value if isinstance(value, str) else shown(value)
     numbers = {**{name: at for at, name in enumerate(names)}, **{str(at): at for at in range(len(names))}}
     if text not in numbers:
         known = ", ".join(f"{at} ({name})" for at, name in enumerate(names))
-        raise DataError(f"{row.place}: column 'label' holds {shown(value)}; it must be one of {known}")
+        raise DataError(f"{row.location}: column 'label' holds {shown(value)}; it must be one of {known}")
     return numbers[text]
 
 
@@ -244,14 +244,14 @@ def _resolved(row: FileRecord) -> str:
     words = row.text("text").split()
     if type(start) is not int or not 0 <= start < len(words):
         raise DataError(
-            f"{row.place}: column 'span2_index' holds {shown(start)}; it must be the number of a word of 'text', "
+            f"{row.location}: column 'span2_index' holds {shown(start)}; it must be the number of a word of 'text', "
             f"from 0 to {len(words) - 1}"
         )
     end = start + len(pronoun.split())
     phrase = " ".join(words[start:end])
     if pronoun.lower() not in phrase.lower():
         raise DataError(
-            f"{row.place}: column 'span2_text' is {pronoun!r}, but word {start} of 'text' is {phrase!r}; "
+            f"{row.location}: column 'span2_text' is {pronoun!r}, but word {start} of 'text' is {phrase!r}; "
             "correct 'span2_index'"
         )
     at = phrase.lower().index(pronoun.lower())

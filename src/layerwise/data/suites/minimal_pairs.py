@@ -112,28 +112,28 @@ def digest(pairs: Iterable[MinimalPair]) -> str:
     return checksum.hexdigest()
 
 
-def read_pairs(places: Sequence[Path], *, password: str | None = None) -> PairSet:
-    """The pairs in `places`, tables of one form (`.jsonl`, `.csv`, `.tsv`, also `.gz`) or one archive of EWoK.
+def read_pairs(paths: Sequence[Path], *, password: str | None = None) -> PairSet:
+    """The pairs in `paths`, tables of one form (`.jsonl`, `.csv`, `.tsv`, also `.gz`) or one archive of EWoK.
 
     What they are called is decided by what they hold: `blimp`, `supplement`, `ewok`, or `pairs NAME` for anything else.
 
     Raises `DataError`, naming file, line and column, for rows that are no pairs, and for an archive that stays locked.
     """
-    if not places:
+    if not paths:
         raise DataError("no file of minimal pairs was given; give at least one")
     tables: list[tuple[str, tuple[FileRecord, ...]]] = []
-    for place in places:
+    for path in paths:
         try:
-            check_file(place, TEXT_SIZE)
+            check_file(path, TEXT_SIZE)
         except Unreadable as fault:
-            raise DataError(f"{place} {fault}; give a file of minimal pairs") from fault
-        contents = archived(place, password) if zipfile.is_zipfile(place) else iter([(place.name, read_records(place))])
+            raise DataError(f"{path} {fault}; give a file of minimal pairs") from fault
+        contents = archived(path, password) if zipfile.is_zipfile(path) else iter([(path.name, read_records(path))])
         tables.extend(contents)
-    return _named(tables, _common_name(places))
+    return _named(tables, _common_name(paths))
 
 
-def _common_name(places: Sequence[Path]) -> str:
-    return places[0].name if len(places) == 1 else places[0].parent.name
+def _common_name(paths: Sequence[Path]) -> str:
+    return paths[0].name if len(paths) == 1 else paths[0].parent.name
 
 
 def _named(tables: Sequence[tuple[str, tuple[FileRecord, ...]]], name: str) -> PairSet:
@@ -174,9 +174,9 @@ def _worlds(record: FileRecord) -> Iterator[MinimalPair]:
     """Each target under its own context and under the other one: the target's own likelihood cancels out."""
     contexts = (record.text("Context1"), record.text("Context2"))
     domain = record.text("Domain")
-    for place, column in enumerate(("Target1", "Target2")):
+    for index, column in enumerate(("Target1", "Target2")):
         target = record.text(column)
-        own, other = contexts[place], contexts[1 - place]
+        own, other = contexts[index], contexts[1 - index]
         yield MinimalPair(
             f"{own} {target}", f"{other} {target}", paradigm=domain, term=domain, field="world knowledge",
             good_start=len(own) + 1, bad_start=len(other) + 1,
@@ -223,10 +223,10 @@ def find_pairs(suite: str, folder: Path, *, password: str | None = None) -> Pair
     raise DataError(f"no {suite} in or below {folder}: looked for {looked}; give --data the folder that holds it")
 
 
-def _named_suite(suite: str, pairs: PairSet, place: Path) -> PairSet:
+def _named_suite(suite: str, pairs: PairSet, path: Path) -> PairSet:
     if pairs.suite != suite:
         raise DataError(
-            f"{place} is named like {suite}, but its columns or names are not {suite}'s; "
-            f"to score it as pairs of your own, give --suite {place}"
+            f"{path} is named like {suite}, but its columns or names are not {suite}'s; "
+            f"to score it as pairs of your own, give --suite {path}"
         )
     return pairs

@@ -95,7 +95,7 @@ def _of_condition(path: Path, condition: str, *, agree: bool) -> tuple[Labelled,
         first, second = (_feature(row, column) for column in COLUMNS)
         if (first == second) is not agree:
             raise DataError(
-                f"{row.place}: columns {' and '.join(map(repr, COLUMNS))} hold {first} and {second}, but in rows of "
+                f"{row.location}: columns {' and '.join(map(repr, COLUMNS))} hold {first} and {second}, but in rows of "
                 f"condition {condition!r} they {'agree' if agree else 'differ'}; take the file as published"
             )
     return tuple(_labelled(row, _feature(row, COLUMNS[0])) for row in rows)
@@ -106,7 +106,7 @@ def _only_label(row: FileRecord) -> int:
     given = [column for column in COLUMNS if row.columns.get(column) is not None]
     if len(given) != 1:
         raise DataError(
-            f"{row.place}: {len(given)} of the columns {' and '.join(COLUMNS)} hold a label; in a control task "
+            f"{row.location}: {len(given)} of the columns {' and '.join(COLUMNS)} hold a label; in a control task "
             "exactly one does, and the other is null"
         )
     return _feature(row, given[0])
@@ -116,7 +116,7 @@ def _feature(row: FileRecord, column: str) -> int:
     value = row.columns.get(column)
     if not isinstance(value, int) or value not in (0, 1):
         problem = f"holds {shown(value)}" if column in row.columns else "is not there"
-        raise DataError(f"{row.place}: column {column!r} {problem}; it must be 0 or 1")
+        raise DataError(f"{row.location}: column {column!r} {problem}; it must be 0 or 1")
     return int(value)
 
 

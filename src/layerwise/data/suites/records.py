@@ -32,19 +32,19 @@ class FileRecord:
     def text(self, column: str) -> str:
         """The text in `column`. Raises `DataError`, with file, line and column, where there is none."""
         if column not in self.columns:
-            raise DataError(f"{self.place}: there is no column {column!r}; {near_matches(column, self.columns)}")
+            raise DataError(f"{self.location}: there is no column {column!r}; {near_matches(column, self.columns)}")
         value = self.columns[column]
         if not isinstance(value, str) or not value.strip():
-            raise DataError(f"{self.place}: column {column!r} holds {shown(value)}; it must hold text")
+            raise DataError(f"{self.location}: column {column!r} holds {shown(value)}; it must hold text")
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
             raise DataError(
-                f"{self.place}: column {column!r} holds half a character, a lone surrogate: no tokenizer reads that, "
-                "so repair the text at its source"
+                f"{self.location}: column {column!r} holds half a character, a lone surrogate: no tokenizer reads "
+                "that, so repair the text at its source"
             )
         return value
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The file and the line, as an error names them."""
         return f"{self.file}, line {self.line}"
 

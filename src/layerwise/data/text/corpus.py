@@ -155,27 +155,27 @@ def _json_documents(text: str, file: Path, name: str, task: str) -> list[Documen
     return documents
 
 
-def _json_document(line: str, place: str, fallback_id: str, task: str) -> Document:
+def _json_document(line: str, location: str, fallback_id: str, task: str) -> Document:
     try:
         record = parse_json(line)
     except Unreadable as fault:
-        raise DataError(f"{place}: it {fault}; each line should be an object with a text") from fault
+        raise DataError(f"{location}: it {fault}; each line should be an object with a text") from fault
     if not isinstance(record, dict) or not isinstance(record.get("text"), str) or not record["text"].strip():
         description = (
             f"the keys {shortened(', '.join(sorted(record)))}" if isinstance(record, dict) else type(record).__name__
         )
-        raise DataError(f'{place}: found {description}; each line should be an object with a non-empty "text"')
+        raise DataError(f'{location}: found {description}; each line should be an object with a non-empty "text"')
     start = record.get("answer_start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
-        raise DataError(f"{place}: answer_start is {shown(start)}; it should be a number of characters, or left out")
+        raise DataError(f"{location}: answer_start is {shown(start)}; it should be a number of characters, or left out")
     labels = {"id": record.get("id", fallback_id), "task": record.get("task", task)}
     for key, value in labels.items():
         if type(value) not in (str, int):
-            raise DataError(f"{place}: {key} is {shown(value)}; it should be text or a whole number, or left out")
+            raise DataError(f"{location}: {key} is {shown(value)}; it should be text or a whole number, or left out")
     try:
         return Document(str(labels["id"]), record["text"], str(labels["task"]), start)
     except DataError as error:
-        raise DataError(f"{place}: {error}") from error
+        raise DataError(f"{location}: {error}") from error
 
 
 def _read_text(file: Path) -> str:

@@ -114,11 +114,11 @@ def divided(corpus: Corpus, shares: Sequence[float], seed: int) -> list[Document
     names = [_stratum(group[0]) for group in groups]
     counts = Counter(names)
     ample = [
-        place for place, group in enumerate(groups) if group[0].part_of is None or counts[names[place]] >= len(shares)
+        index for index, group in enumerate(groups) if group[0].part_of is None or counts[names[index]] >= len(shares)
     ]
     drawn = ample if len(ample) >= len(shares) else list(range(len(groups)))
-    cut = stratified(_strata([names[place] for place in drawn], len(shares)), shares, seed)
-    number_of = {groups[drawn[place]][0].text: number for number, part in enumerate(cut) for place in part}
+    cut = stratified(_strata([names[index] for index in drawn], len(shares)), shares, seed)
+    number_of = {groups[drawn[index]][0].text: number for number, part in enumerate(cut) for index in part}
     parts: list[list[Document]] = [[] for _ in shares]
     for document in corpus.documents:  # in their order, so that parts of one text can be joined again
         parts[number_of.get(document.text, 0)].append(document)

@@ -61,7 +61,7 @@ class Document:
 
 
 def excerpt(document: Document, characters: int, draw: Random) -> Document:
-    """At most `characters` of a plain text, from a place drawn at random, moved to the start of a line if one
+    """At most `characters` of a plain text, from a position drawn at random, moved to the start of a line if one
     is near.
 
     A text that is short enough, or that has an answer, is returned as it is.

@@ -1,6 +1,6 @@
 """Passages: a text of which everything, or everything after a context, is to be scored; and its tokens.
 
-What is scored is decided by the tokenizer's own word for what it added (`special_tokens_mask`), never by place: not
+What is scored is decided by the tokenizer's own word for what it added (`special_tokens_mask`), never by position: not
 every tokenizer puts a token before and after a text, and taking the first and the last for special ones then drops two
 real tokens. For a masked model a passage is wrapped as the tokenizer wraps a text. For a causal one it follows the
 start token where the tokenizer has one; where it has none, nothing stands before the first token, and it is context.
@@ -94,7 +94,7 @@ def _pieces_apart(tokenizer: PreTrainedTokenizerBase, passage: Passage) -> tuple
 
 
 def words(text: str) -> list[tuple[int, int]]:
-    """The places of the words of a text: runs of letters, digits and apostrophes within them.
+    """The positions of the words of a text: runs of letters, digits and apostrophes within them.
 
     >>> [text[a:b] for text in ["It doesn't."] for a, b in words(text)]
     ['It', "doesn't"]

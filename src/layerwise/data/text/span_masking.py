@@ -6,8 +6,8 @@ tokens are masked; the last one is shortened, so the share is met. Of every ten 
 as random tokens and one as it is: the coin is thrown for the span, not for each of its tokens. `[PAR]` and other
 special tokens are neither masked nor shown in place of others.
 
-What is drawn is decided by (seed, place, number) alone: a training that resumes sees the masks that it would have
-seen, whoever reads them. Validation always reads place 0.
+What is drawn is decided by (seed, index, number) alone: a training that resumes sees the masks that it would have
+seen, whoever reads them. Validation always reads index 0.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class SpanMasking:
 
 
 class Draw(NamedTuple):
-    """One example of a training: which segment of which length, and the place (step, slot) that decides its masks."""
+    """One example of a training: which segment of which length, and the index (step, slot) that decides its masks."""
 
     length: int
     segment: int

@@ -201,7 +201,7 @@ def _encode(tokenizer: PreTrainedTokenizerBase, document: Document) -> tuple[tup
 def _sample(corpus: Corpus, cutter: _Cutter, limit: int, seed: int) -> tuple[Window, ...]:
     """Windows of at most `limit` scored tokens, spread over documents."""
     draw = random.Random(seed)
-    order = {document.id: place for place, document in enumerate(corpus.documents)}
+    order = {document.id: position for position, document in enumerate(corpus.documents)}
     chosen: list[Window] = []
     total = 0
     for window in _in_rounds(corpus, cutter, limit, draw):

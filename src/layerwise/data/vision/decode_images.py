@@ -38,12 +38,12 @@ class DecodedImages:
 
     def without(self, names: Collection[str]) -> DecodedImages:
         """The reading of the pictures that are not in `names`."""
-        kept = [place for place, picture in enumerate(self.pictures) if picture.name not in names]
+        kept = [index for index, picture in enumerate(self.pictures) if picture.name not in names]
         if len(kept) == len(self.pictures):
             return self  # the pixels of a large set are not copied for nothing
         return DecodedImages(
-            tuple(self.pictures[place] for place in kept),
-            tuple(self.digests[place] for place in kept),
+            tuple(self.pictures[index] for index in kept),
+            tuple(self.digests[index] for index in kept),
             {name: reason for name, reason in self.faults.items() if name not in names},
             None if self.pixels is None else self.pixels[kept],
         )
@@ -82,14 +82,14 @@ def _read(
         shape = (len(pictures), preprocessing.channels, preprocessing.height, preprocessing.width)
         pixels = torch.zeros(shape, dtype=torch.uint8)
 
-    def look(place: int) -> tuple[bytes, str | None]:
-        """The digest of one picture and its fault; its pixels go to their place."""
+    def look(index: int) -> tuple[bytes, str | None]:
+        """The digest of one picture and its fault; its pixels go to their index."""
         content = b""
         try:
-            content = pictures[place].read()
+            content = pictures[index].read()
             image = decoded(content)
             if pixels is not None and preprocessing is not None:
-                pixels[place] = preprocessing.pixels(image)
+                pixels[index] = preprocessing.pixels(image)
         except (DataError, OSError) as error:
             return sha256(content).digest(), fault(error)
         return sha256(content).digest(), None

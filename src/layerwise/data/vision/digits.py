@@ -48,7 +48,7 @@ def digits(
     ink = torch.from_numpy(bunch.images).to(torch.uint8).unsqueeze(1)
     labels = torch.from_numpy(bunch.target).long()
     cut = stratified(labels.tolist(), _SHARES, _SEED)
-    parts = [tuple(part[place] for place in limited(labels[list(part)].tolist(), limit, seed)) for part in cut]
+    parts = [tuple(part[index] for index in limited(labels[list(part)].tolist(), limit, seed)) for part in cut]
     prepared = preprocessing or PREPROCESSING
     fits = (prepared.channels, prepared.height, prepared.width, prepared.resized) == (1, SIDE, SIDE, None)
     pixels = ink if fits else torch.stack([prepared.pixels(_drawing(each)) for each in ink])
@@ -61,9 +61,9 @@ def digits(
 
     train, validation, test = (examples(part, augmentation if part is parts[0] else "none") for part in parts)
     rows = (
-        (split, CLASSES[int(labels[place])], ink[place].numpy().tobytes())
+        (split, CLASSES[int(labels[index])], ink[index].numpy().tobytes())
         for split, part in zip(SPLITS, parts, strict=True)
-        for place in part
+        for index in part
     )
     return Splits("digits", digest(rows), train, validation, test, CLASSES)
 

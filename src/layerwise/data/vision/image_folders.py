@@ -31,7 +31,7 @@ def folder_images(folder: Path) -> ImageSet:
     classes = tuple(inner.name for inner in _subfolders(train))
     if not classes:
         raise DataError(_without_classes(train))
-    parts = {split: tuple(_pictures(place, folder, classes)) for split, place in splits.items()}
+    parts = {split: tuple(_pictures(path, folder, classes)) for split, path in splits.items()}
     return ImageSet(folder.resolve().name, classes, parts)
 
 
@@ -48,14 +48,14 @@ def _splits(folder: Path) -> dict[str, Path]:
                 )
             folders[split] = inner
     if folders and "train" not in folders:
-        given = ", ".join(f"{place.name}/" for place in folders.values())
+        given = ", ".join(f"{path.name}/" for path in folders.values())
         raise DataError(f"{folder} holds {given} but no train/: add train/ with the same class folders")
     return folders or {"train": folder}
 
 
-def _pictures(place: Path, root: Path, classes: tuple[str, ...]) -> Iterator[ImageSource]:
+def _pictures(path: Path, root: Path, classes: tuple[str, ...]) -> Iterator[ImageSource]:
     numbers = {name: number for number, name in enumerate(classes)}
-    for inner in _subfolders(place):
+    for inner in _subfolders(path):
         if inner.name not in numbers:
             raise DataError(
                 f"{inner} is a class that the training images do not have; they have {', '.join(classes)}: "

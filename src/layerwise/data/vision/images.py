@@ -52,7 +52,7 @@ def read_images(
     refused, or left out with `unreadable="skip"` and named in `Splits.skipped`. `augmentation` changes the training
     examples alone. `progress(done, total)` is called while images are read.
 
-    Raises `DataError` for a place that does not exist or is a file, for images without classes, for too few to split,
+    Raises `DataError` for a path that does not exist or is a file, for images without classes, for too few to split,
     and for images that cannot be read.
     """
     check_augmentation(augmentation)
@@ -116,14 +116,14 @@ def _examples(reading: DecodedImages, preprocessing: Preprocessing, augmentation
 
 
 def _listed(where: str | Path) -> ImageSet:
-    place = Path(where).expanduser()
-    if place.is_file():
-        raise DataError(f"{place} is a file: give --images a folder with one subfolder a class")
-    if place.is_dir():
-        return dataset_images(place) if is_dataset_folder(place) else folder_images(place)
+    path = Path(where).expanduser()
+    if path.is_file():
+        raise DataError(f"{path} is a file: give --images a folder with one subfolder a class")
+    if path.is_dir():
+        return dataset_images(path) if is_dataset_folder(path) else folder_images(path)
     if isinstance(where, Path) or not re.fullmatch(r"[\w.-]*\w(/[\w.-]+)?(:\w+)?", where):
         raise DataError(
-            f"there is no folder {place}: give --images a folder with one subfolder a class, a dataset of the hub, "
+            f"there is no folder {path}: give --images a folder with one subfolder a class, a dataset of the hub, "
             "or digits"
         )
     return dataset_images(where)
@@ -135,13 +135,13 @@ def _completed(listed: ImageSet, seed: int) -> dict[str, tuple[ImageSource, ...]
     train = listed.parts["train"]
     shares = (1 - 0.1 * len(missing), *(0.1 for _ in missing))
     cut = stratified([listed.classes[picture.label] for picture in train], shares, seed)
-    made = {split: tuple(train[place] for place in part) for split, part in zip(("train", *missing), cut, strict=True)}
+    made = {split: tuple(train[index] for index in part) for split, part in zip(("train", *missing), cut, strict=True)}
     return {split: made[split] if split in made else listed.parts[split] for split in SPLITS}
 
 
 def _limited(pictures: Sequence[ImageSource], limit: int | None, seed: int) -> tuple[ImageSource, ...]:
     """At most `limit` pictures, evenly over the classes, in the order they had."""
-    return tuple(pictures[place] for place in limited([picture.label for picture in pictures], limit, seed))
+    return tuple(pictures[index] for index in limited([picture.label for picture in pictures], limit, seed))
 
 
 def _unreadable(readings: Mapping[str, DecodedImages], unreadable: str, name: str) -> list[str]:

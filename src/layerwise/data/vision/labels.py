@@ -30,8 +30,8 @@ def check_labels(splits: Splits, config: Any) -> tuple[str, ...]:
             "classes"
         )
     names = _names(config.id2label, outputs)
-    differing = [place for place, name in enumerate(names) if not _same(name, splits.classes[place])]
-    if not differing or all(name == f"LABEL_{place}" for place, name in enumerate(names)):
+    differing = [index for index, name in enumerate(names) if not _same(name, splits.classes[index])]
+    if not differing or all(name == f"LABEL_{index}" for index, name in enumerate(names)):
         return ()
     first = differing[0]
     order = "the same names in another order" if sorted(names) == sorted(splits.classes) else "other names"
@@ -43,7 +43,7 @@ def check_labels(splits: Splits, config: Any) -> tuple[str, ...]:
 
 def _names(id2label: Mapping[Any, str], outputs: int) -> list[str]:
     """The names of the outputs in order; a config read from JSON may have its numbers as text."""
-    return [str(id2label.get(place, id2label.get(str(place), f"LABEL_{place}"))) for place in range(outputs)]
+    return [str(id2label.get(index, id2label.get(str(index), f"LABEL_{index}"))) for index in range(outputs)]
 
 
 def _same(one: str, other: str) -> bool:

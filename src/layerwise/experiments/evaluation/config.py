@@ -64,7 +64,10 @@ class Evaluation(ModelOptions, Experiment):
     )  # fmt: skip
 
     model: str = option(
-        help="Run with trained models, hub id, folder, or demo.", metavar="RUN_OR_MODEL", positional=True, place=True
+        help="Run with trained models, hub id, folder, or demo.",
+        metavar="RUN_OR_MODEL",
+        positional=True,
+        is_location=True,
     )
     suite: tuple[str, ...] = option(
         ("pairs",), f"Suites, from: {', '.join(SUITES)}; or files of pairs.", metavar="NAMES", empty=True

@@ -76,9 +76,9 @@ class PreparedEvaluation(Prepared):
         self._open = {label: lambda: opened}
 
     def _open_model(self, reporter: Reporter) -> Stack:
-        place = Path(self.config.model).expanduser()
-        if (place / FILE).is_file():
-            return open_trained(place, device=self.config.device, dtype=self.config.dtype).stack
+        path = Path(self.config.model).expanduser()
+        if (path / FILE).is_file():
+            return open_trained(path, device=self.config.device, dtype=self.config.dtype).stack
         return self.config.open_model(reporter)
 
     def _open_trained(self, folder: Path) -> Opened:

@@ -39,9 +39,9 @@ def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
     tasks: list[Task] = []
     folder = _folder(config)
     if "glue" in config.suite:
-        places = (folder, *sorted(path for path in folder.rglob("glue*") if path.is_dir()))
+        folders = (folder, *sorted(path for path in folder.rglob("glue*") if path.is_dir()))
         wanted = [name.casefold() for name in config.tasks if name.casefold() in FORMS]
-        tasks += read_tasks(places, wanted or None, seed=config.seed)
+        tasks += read_tasks(folders, wanted or None, seed=config.seed)
     if "msgs" in config.suite:
         tasks += read_msgs(folder / "msgs" if (folder / "msgs").is_dir() else folder, seed=config.seed)
     if "msgs-ours" in config.suite:

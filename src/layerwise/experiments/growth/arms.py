@@ -59,10 +59,10 @@ class GrowthArm:
         `arguments` are further `TrainingArguments`; `prefix` stands before the name of the arm in what is reported.
         """
         label = f"{prefix}{self.name}/{seed}"
-        place = folder / self.name / f"seed-{seed}"
-        finished = (place / MODEL / FILE).is_file()
+        path = folder / self.name / f"seed-{seed}"
+        finished = (path / MODEL / FILE).is_file()
         record = train(
-            task.base, task.splits, self.recipe(task, seed), seed, place,
+            task.base, task.splits, self.recipe(task, seed), seed, path,
             progress=training_progress(reporter, label), arguments=arguments,
         )  # fmt: skip
         if not finished:
@@ -102,11 +102,11 @@ def check_arms(task: GrowthTask, arms: Iterable[GrowthArm], max_epochs: float, f
         for seed in sorted(arm.steps):
             recipe = arm.recipe(task, seed)
             wanted = training_config(task.base, task.splits, recipe, seed)
-            place = Path() if folder is None else folder / arm.name / f"seed-{seed}"
-            finished = None if folder is None else existing_run(place, wanted)
+            path = Path() if folder is None else folder / arm.name / f"seed-{seed}"
+            finished = None if folder is None else existing_run(path, wanted)
             if seed == min(arm.steps) and finished is None:
                 assert recipe.growth is not None, "an arm has a schedule"
-                growth_runner(task.stack, recipe.growth, task.splits, wanted, place / STATES)
+                growth_runner(task.stack, recipe.growth, task.splits, wanted, path / STATES)
 
 
 def recorded_steps(folder: Path) -> int | None:

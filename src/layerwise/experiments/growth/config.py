@@ -40,7 +40,7 @@ class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Exper
 
     model: str | None = option(
         None, "A checkpoint, or a config.json alone, which begins from random weights; by default a tiny Granite.",
-        metavar="MODEL", place=True,
+        metavar="MODEL", is_location=True,
     )  # fmt: skip
     from_scratch: bool = option(False, "Draw new random weights in place of those of a checkpoint.")
     max_length: int | None = option(

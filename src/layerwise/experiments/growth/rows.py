@@ -61,10 +61,10 @@ def write_rows(run: Run, task: GrowthTask, reporter: Reporter) -> dict[str, dict
     models = {(arm, seed): run.folder / arm / f"seed-{seed}" / MODEL for arm in arms for seed in arms[arm].records}
     known = {row.subject: row for row in run.store.scores(HELD_OUT)}
     rows: list[Score] = []
-    for number, ((arm, seed), place) in enumerate(models.items()):
+    for number, ((arm, seed), path) in enumerate(models.items()):
         subject = f"{arm}/{seed}"
         reporter.progress(f"{subject}  held-out text", number / len(models))
-        rows.append(known.get(subject) or held_out_row(subject, place, task.splits, str(task.stack.device)))
+        rows.append(known.get(subject) or held_out_row(subject, path, task.splits, str(task.stack.device)))
     losses = {row.subject: row.value for row in rows}
     if not run.store.scores(NULL):
         run.store.replace_scores(NULL, null_rows(task.splits))
@@ -121,5 +121,5 @@ def _is_uniform(label: str) -> bool:
 
 
 def _is_length(arm: str) -> bool:
-    """Whether an arm is uniform at another length than its budget: no arm, but a place on the frontier."""
+    """Whether an arm is uniform at another length than its budget: no arm, but a point on the frontier."""
     return arm.startswith(f"{UNIFORM}@")

@@ -41,7 +41,10 @@ class LayerWeightAnalysis(DeviceOptions, DataOptions, Experiment):
     )  # fmt: skip
 
     model: str = option(
-        help="Run with trained models, or the folder of one model.", metavar="RUN_OR_MODEL", positional=True, place=True
+        help="Run with trained models, or the folder of one model.",
+        metavar="RUN_OR_MODEL",
+        positional=True,
+        is_location=True,
     )
     keep: float | None = option(None, "Share of the edges to keep.", metavar="SHARE")
     tolerance: float | None = option(None, "Cut until the loss has risen by so much, in nats.", metavar="NATS")

@@ -115,7 +115,7 @@ def _documents(
             f"{corpus.name} holds {count} document(s); edges are chosen on one half and evaluated on the other, and an "
             f"interval needs {FEWEST_UNITS} in each: give {2 * FEWEST_UNITS} or more"
         )
-    content = digest((str(place % 2), "", each.text.encode()) for place, each in enumerate(corpus.documents))
+    content = digest((str(index % 2), "", each.text.encode()) for index, each in enumerate(corpus.documents))
     return corpus.name, content, [corpus.documents[start::2] for start in (0, 1)]
 
 

@@ -52,13 +52,13 @@ class PreparedLayerWeights(Prepared):
         self._reporter = reporter
         self._corpus = corpus
         self._models: dict[str, Callable[[], Opened]]
-        place = Path(config.model).expanduser()
+        path = Path(config.model).expanduser()
         self.single: Opened | None = None
-        if is_run(place):
-            self._take_run(place)
+        if is_run(path):
+            self._take_run(path)
         else:
             reporter.log(f"loading {config.model}")
-            opened = self._open(place, "all")
+            opened = self._open(path, "all")
             self.single = opened
             self.manifest = opened[1].manifest
             self._models = {"all": lambda: opened}

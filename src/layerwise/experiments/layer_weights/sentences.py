@@ -14,12 +14,12 @@ SHOWN = 8
 def edges_table(ranked: Ranked, depth: int) -> str:
     """The edges with the largest effect: weight, effect of cutting it in nats, interval and p-value."""
     rows = [("edge", "weight", "effect (nats)", "95 %", "p")]
-    for place in ranked.effect.value.argsort()[::-1][:SHOWN]:
-        low, high = ranked.effect.low[place], ranked.effect.high[place]
+    for index in ranked.effect.value.argsort()[::-1][:SHOWN]:
+        low, high = ranked.effect.low[index], ranked.effect.high[index]
         rows.append(
             (
-                ranked.edges[place].name(depth), f"{ranked.weights[place]:.3f}", f"{ranked.effect.value[place]:+.4f}",
-                f"{low:+.4f} to {high:+.4f}", f"{ranked.p_adjusted[place]:.2g}",
+                ranked.edges[index].name(depth), f"{ranked.weights[index]:.3f}", f"{ranked.effect.value[index]:+.4f}",
+                f"{low:+.4f} to {high:+.4f}", f"{ranked.p_adjusted[index]:.2g}",
             )
         )  # fmt: skip
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -31,7 +31,7 @@ class Merging(DeviceOptions, DataOptions, Experiment):
         metavar="RUN_OR_MODEL",
         positional=True,
         repeated=True,
-        place=True,
+        is_location=True,
     )
     draws: int = option(100, "Merged models of each kind.", metavar="N", least=1, most=100_000)
     arm: str | None = option(None, "Merge only the models of this arm.", metavar="NAME")

@@ -93,8 +93,8 @@ class PreparedMerging(Prepared):
             raise ModelError(
                 f"merging takes two models or more that were trained alike; found 1 of {', 1 of '.join(self.arms)}"
             )
-        place = Path(config.models[0]).expanduser()
-        self.of_run = place if len(config.models) == 1 and (place / MANIFEST).is_file() else None
+        path = Path(config.models[0]).expanduser()
+        self.of_run = path if len(config.models) == 1 and (path / MANIFEST).is_file() else None
         self.folder = self.of_run if config.run in (None, self.of_run) else None
         recorded = None if self.of_run is None else manifest_of_trainings(self.of_run)
         first = next(iter(next(iter(self.several.values())).values()))
@@ -110,12 +110,12 @@ class PreparedMerging(Prepared):
         if config.images is None and config.text is None and inputs.corpus is None and known == DIGITS:
             config = replace(config, images=DIGITS)
         splits = read_splits(
-            config, self.stack, location_of(first.place), reporter, seed=config.seed, corpus=inputs.corpus
+            config, self.stack, location_of(first.location), reporter, seed=config.seed, corpus=inputs.corpus
         )
         for models in self.several.values():
             for name, source in models.items():
                 if source.record is not None and source.record.data != splits.digest:
-                    what = f"{name} ({source.place})"
+                    what = f"{name} ({source.location})"
                     raise refuse_other_splits(what, source.record.data_name, splits, SPLIT_FLAGS)
         check_enough(splits)
         return splits
@@ -155,8 +155,8 @@ class PreparedMerging(Prepared):
     def _open(self, source: SourceModel) -> Stack:
         config = self.config
         if source.added:
-            return open_trained(Path(source.place), device=config.device, dtype=config.dtype).stack
-        return open_model(LoadingOptions(device=config.device), model=source.place, dtype=config.dtype)
+            return open_trained(Path(source.location), device=config.device, dtype=config.dtype).stack
+        return open_model(LoadingOptions(device=config.device), model=source.location, dtype=config.dtype)
 
 
 def _table(scores: Sequence[Score], arms: Mapping[str, Mapping[str, SourceModel]]) -> str:

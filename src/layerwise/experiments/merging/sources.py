@@ -32,7 +32,7 @@ class SourceModel:
     """A model that layers are taken from: the arm it was trained in, its folder or hub id, and its training record."""
 
     arm: str
-    place: str
+    location: str
     record: TrainingRecord | None
 
     @property
@@ -41,15 +41,15 @@ class SourceModel:
         return None if self.record is None else added_by(self.record.recipe.get("variant"))
 
 
-def source_models(places: Sequence[str]) -> tuple[SourceModel, ...]:
-    """The models at `places`, in that order: each a model, or a run of trainings, of which every finished model counts.
+def source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
+    """The models at `locations`, in that order: each a model, or a run of which every finished model counts.
 
     Raises `RunError` for a run without a finished model, `ModelError` for a model that is named twice.
     """
-    models = tuple(source for place in places for source in _at(place))
+    models = tuple(source for location in locations for source in _at(location))
     for number, source in enumerate(models):
-        if source.place in {earlier.place for earlier in models[:number]}:
-            raise ModelError(f"{source.place} is named twice; name each model once")
+        if source.location in {earlier.location for earlier in models[:number]}:
+            raise ModelError(f"{source.location} is named twice; name each model once")
     return models
 
 
@@ -82,9 +82,9 @@ def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:
     if len(bases) > 1:
         (first, one), (second, other), *_ = bases.items()
         raise ModelError(
-            f"{one} ({models[one].place}) and {other} ({models[other].place}) are of different base: they were refined "
-            f"from models with weights {first[:12]} and {second[:12]}, whose layers do not fit together; merge models "
-            "of one base"
+            f"{one} ({models[one].location}) and {other} ({models[other].location}) are of different base: they were "
+            f"refined from models with weights {first[:12]} and {second[:12]}, whose layers do not fit together; merge "
+            "models of one base"
         )
     unknown = [name for name, source in models.items() if source.record is None]
     if not unknown or len(models) < 2:
@@ -93,30 +93,30 @@ def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:
     return (f"{text}: models of different bases do not fit together",)
 
 
-def _at(place: str) -> Iterator[SourceModel]:
-    folder = Path(place).expanduser()
+def _at(location: str) -> Iterator[SourceModel]:
+    folder = Path(location).expanduser()
     if (folder / MANIFEST).is_file():
         trained = trained_models(folder)
         if not trained:
-            raise RunError(f"{place} {UNFINISHED}")
+            raise RunError(f"{location} {UNFINISHED}")
         for model in trained:
             source = _source(str(model), TrainingRecord.read(model))
             if refined_at(source.arm) is None:
                 yield source
     else:
-        yield _source(place, TrainingRecord.read(Path(location_of(place))))
+        yield _source(location, TrainingRecord.read(Path(location_of(location))))
 
 
-def _source(place: str, record: TrainingRecord | None) -> SourceModel:
-    return SourceModel(UNTRAINED if record is None else record.arm, place, record)
+def _source(location: str, record: TrainingRecord | None) -> SourceModel:
+    return SourceModel(UNTRAINED if record is None else record.arm, location, record)
 
 
-def arms_of(places: Sequence[str], arm: str | None, reporter: Reporter) -> dict[str, dict[str, SourceModel]]:
-    """The models at `places`, of one `arm` or of all, by arm and name; the models of each arm have one base.
+def arms_of(locations: Sequence[str], arm: str | None, reporter: Reporter) -> dict[str, dict[str, SourceModel]]:
+    """The models at `locations`, of one `arm` or of all, by arm and name; the models of each arm have one base.
 
     Raises `ModelError` for an arm that is not there, and for models of different bases.
     """
-    arms = by_arm(source_models(places))
+    arms = by_arm(source_models(locations))
     if arm is not None and arm not in arms:
         raise ModelError(f"no model was trained as {arm!r}; {near_matches(arm, arms)}")
     chosen = {name: models for name, models in arms.items() if arm in (None, name)}
@@ -124,7 +124,7 @@ def arms_of(places: Sequence[str], arm: str | None, reporter: Reporter) -> dict[
         notes = check_one_base(models)
         reporter.log(f"{name}:")
         for letter, source in models.items():
-            reporter.log(f"  {letter}  {source.place}")
+            reporter.log(f"  {letter}  {source.location}")
         for note in notes:
             reporter.log(f"note: {note}")
     return chosen

@@ -27,7 +27,7 @@ class DataOptions(CorpusOptions):
     """Images or a text, whichever the model takes."""
 
     images: str | None = option(
-        None, "Folder of class folders, a dataset of the hub, or digits.", metavar="PLACE", place=True
+        None, "Folder of class folders, a dataset of the hub, or digits.", metavar="LOCATION", is_location=True
     )
     on_bad_image: Literal["refuse", "skip"] = option("refuse", "What is done about images that cannot be read.")
     max_length: int | None = option(None, "Tokens in a window of text; 256 by default.", metavar="N", least=2)

@@ -26,7 +26,9 @@ class DeviceOptions:
 class LoadingOptions(DeviceOptions):
     """How a model is opened, whichever option names it."""
 
-    tokenizer: str | None = option(None, "Tokenizer to use when the model folder has none.", metavar="PATH", place=True)
+    tokenizer: str | None = option(
+        None, "Tokenizer to use when the model folder has none.", metavar="PATH", is_location=True
+    )
     layers: str | None = option(None, "Module path of the list of blocks, where it is not found.", metavar="PATH")
     revision: str | None = option(None, "Branch, tag or commit of a hub model.", metavar="NAME")
 
@@ -35,7 +37,7 @@ class LoadingOptions(DeviceOptions):
 class ModelOptions(LoadingOptions):
     """A pretrained model, by name."""
 
-    model: str = option(help="Hub id, folder, or demo.", metavar="MODEL", positional=True, place=True)
+    model: str = option(help="Hub id, folder, or demo.", metavar="MODEL", positional=True, is_location=True)
     dtype: Dtype = option("auto", "Data type; auto is the checkpoint's, float32 on a CPU.")
     trust_remote_code: bool = option(False, "Run code that comes with the model.")
 
@@ -51,4 +53,4 @@ class ModelOptions(LoadingOptions):
 class BaseModelOptions(LoadingOptions):
     """The model that trainings begin from, in float32."""
 
-    model: str = option(help="Hub id, folder, demo or demo-vit.", metavar="MODEL", place=True)
+    model: str = option(help="Hub id, folder, demo or demo-vit.", metavar="MODEL", is_location=True)

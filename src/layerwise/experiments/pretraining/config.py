@@ -31,7 +31,7 @@ class PretrainingExperiment(CorpusOptions, TrainingOptions, DeviceOptions, Exper
         "tiny", "Size of the models; small and base are the published ones."
     )
     tokenizer: str | None = option(
-        None, "Tokenizer to use; by default one is learned from the text.", metavar="PATH", place=True
+        None, "Tokenizer to use; by default one is learned from the text.", metavar="PATH", is_location=True
     )
     seeds: int = seeds_option(1)
     steps: int | None = steps_option()

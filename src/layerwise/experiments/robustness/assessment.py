@@ -143,15 +143,15 @@ def _positions(model: Trained, splits: Splits, grid: EvaluationGrid) -> dict[int
     stack, prediction = model.stack, model.prediction
     draws = SeededSampler(Shuffle(), stack.depth, grid.seed, stream=STREAM)
     size = grid.batch_size(len(splits.test))
-    results: dict[int, list[tuple[int, int]]] = {place: [] for place in range(stack.depth)}
+    results: dict[int, list[tuple[int, int]]] = {position: [] for position in range(stack.depth)}
     with evaluating(stack.model), torch.inference_mode():
         for number, batch in enumerate(DataLoader(splits.test, batch_size=size, collate_fn=splits.collate)):
             inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
             with stack.under(draws.at(number), single_pass=True):
                 stack.model(**inputs)
-            for place, hit in prediction.hits().items():
-                results[place].append((int(hit.sum()), len(hit)))
-    return {place: np.array(answers, dtype=np.float64).T for place, answers in results.items()}
+            for position, hit in prediction.hits().items():
+                results[position].append((int(hit.sum()), len(hit)))
+    return {position: np.array(answers, dtype=np.float64).T for position, answers in results.items()}
 
 
 def _probed(trained: Trained, model: TrainedModel, splits: Splits, grid: EvaluationGrid) -> dict[int, Numbers]:

@@ -72,7 +72,9 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, Experiment)
     augmentation: Augmentation | None = option(None, "Augmentation of the training images.")
     new_head: bool = option(False, "Replace the classification head by a new one for the classes of the images.")
     drop_rate: float | None = option(None, "Share of layers that LayerDrop leaves out.", metavar="X")
-    max_shift: int | None = option(None, "Places that a shuffled layer may move; by default any.", metavar="N", least=1)
+    max_shift: int | None = option(
+        None, "Positions that a shuffled layer may move; by default any.", metavar="N", least=1
+    )
     drop_sync: DropSync = option(
         "shared", "Layers left out on several processes: the same, each its own, or computed and masked."
     )
@@ -137,9 +139,9 @@ def _no_run(config: Any) -> bool:
     return not is_run(config.model)
 
 
-def is_run(place: str) -> bool:
-    """Whether a place is a run folder."""
-    return (Path(place).expanduser() / MANIFEST).is_file()
+def is_run(location: str) -> bool:
+    """Whether a location is a run folder."""
+    return (Path(location).expanduser() / MANIFEST).is_file()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +176,7 @@ class Robustness(ModelOptions, DataOptions, Experiment):
         help="Run of `layerwise train robust`, hub id, folder, or demo-vit.",
         metavar="RUN_OR_MODEL",
         positional=True,
-        place=True,
+        is_location=True,
     )
     orders: int = option(100, "Fixed orders, each over all examples.", metavar="N", least=1, most=100_000)
     draws: int = option(16, "New random orders of every condition, at least.", metavar="N", least=1)

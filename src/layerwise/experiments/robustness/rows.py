@@ -43,8 +43,8 @@ def position_rows(label: str, answers: Mapping[int, Numbers]) -> list[Score]:
     """Rows of measure `position` of one model; none of one that predicts nothing."""
     if not answers:
         return []
-    counts = {place: (int(right.sum()), int(wanted.sum())) for place, (right, wanted) in answers.items()}
-    results = [_proportion(label, str(place), right, wanted) for place, (right, wanted) in counts.items()]
+    counts = {position: (int(right.sum()), int(wanted.sum())) for position, (right, wanted) in answers.items()}
+    results = [_proportion(label, str(position), right, wanted) for position, (right, wanted) in counts.items()]
     right, wanted = (sum(of) for of in zip(*counts.values(), strict=True))
     return [*results, _proportion(label, "all", right, wanted)]
 

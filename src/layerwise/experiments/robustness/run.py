@@ -97,7 +97,7 @@ class PreparedRobustness(Prepared):
             whole = [each for each in models if refined_at(each.arm) is None]
             arms = by_arm([SourceModel(each.arm, str(each.folder), records[each.label]) for each in whole])
             compare_arms(
-                run, arms, self.splits, lambda source: self.open_model(Path(source.place)).stack, reporter,
+                run, arms, self.splits, lambda source: self.open_model(Path(source.location)).stack, reporter,
                 draws=self.grid.orders, seed=self.grid.seed,
             )  # fmt: skip
 
@@ -145,15 +145,15 @@ class PreparedModelRobustness(PreparedRobustness):
 
     def __init__(self, config: Robustness, reporter: Reporter, inputs: Inputs) -> None:
         quiet_transformers()
-        place = Path(config.model).expanduser()
-        if inputs.stack is None and (place / FILE).is_file():
-            trained = open_trained(place, device=config.device, dtype=config.dtype)
+        path = Path(config.model).expanduser()
+        if inputs.stack is None and (path / FILE).is_file():
+            trained = open_trained(path, device=config.device, dtype=config.dtype)
         else:
             stack = inputs.stack or open_model(
                 config, model=config.model, dtype=config.dtype, trust_remote_code=config.trust_remote_code
             )
             trained = Trained(stack, None)
-        self.place = place
+        self.path = path
         self.stack = trained.stack
         self.grid = questions_of(config)
         self.open_model = lambda folder: trained
@@ -172,4 +172,4 @@ class PreparedModelRobustness(PreparedRobustness):
 
     def models(self, folder: Path) -> tuple[TrainedModel, ...]:
         """The one model, whose survey is kept in the run folder."""
-        return (TrainedModel(self.arm, 0, self.place, folder),)
+        return (TrainedModel(self.arm, 0, self.path, folder),)

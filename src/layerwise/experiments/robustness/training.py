@@ -58,7 +58,7 @@ class PreparedRobustTraining(PreparedRobustness):
         options = config.options(settings)
         self.stack = opened.stack
         self.splits = read_splits(
-            config, self.stack, opened.place, reporter, seed=config.seed, corpus=inputs.corpus,
+            config, self.stack, opened.location, reporter, seed=config.seed, corpus=inputs.corpus,
             augmentation=options.settings.augmentation, check=not config.new_head,
         )  # fmt: skip
         self.grid = grid or EvaluationGrid(orders=20, kept=(), layers=False, seed=config.seed)
@@ -92,8 +92,8 @@ class PreparedRobustTraining(PreparedRobustness):
 
     def check(self, folder: Path) -> None:
         """Refuse a folder that holds another training, before any is begun."""
-        for recipe, seed, place in self._trainings(folder):
-            existing_run(place, training_config(self.base, self.splits, recipe, seed))
+        for recipe, seed, path in self._trainings(folder):
+            existing_run(path, training_config(self.base, self.splits, recipe, seed))
 
     def discard(self, folder: Path) -> None:
         """Remove every training of the run, finished or not."""
@@ -101,10 +101,10 @@ class PreparedRobustTraining(PreparedRobustness):
 
     def train(self, folder: Path, reporter: Reporter) -> None:
         """Train what is not trained yet."""
-        for recipe, seed, place in self._trainings(folder):
+        for recipe, seed, path in self._trainings(folder):
             label = f"{recipe.arm}/{seed}"
             progress = training_progress(reporter, label)
-            done = train(self.base, self.splits, recipe, seed, place, progress=progress, arguments=self.arguments)
+            done = train(self.base, self.splits, recipe, seed, path, progress=progress, arguments=self.arguments)
             reporter.log(
                 f"{label}: {done.steps:,} step{'s' * (done.steps != 1)} in {duration(done.seconds)}, "
                 f"least validation loss at step {done.best_step:,}"

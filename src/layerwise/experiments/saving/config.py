@@ -43,7 +43,7 @@ class Saving(LoadingOptions, Action):
         metavar="MODEL",
         positional=True,
         repeated=True,
-        place=True,
+        is_location=True,
     )
     plan: str = option(help='Which layers, in which order: "0-3 6-11".', metavar="PLAN", empty=True)
     output: Path = option(help="Folder to write.", metavar="FOLDER")
@@ -55,7 +55,9 @@ class Saving(LoadingOptions, Action):
     @property
     def takes_several(self) -> bool:
         """Whether layers are taken from several models, or from the models of a run."""
-        return len(self.models) > 1 or any((Path(place).expanduser() / MANIFEST).is_file() for place in self.models)
+        return len(self.models) > 1 or any(
+            (Path(location).expanduser() / MANIFEST).is_file() for location in self.models
+        )
 
     def check(self) -> None:
         """Raise `PlanError` for a plan that cannot be read, and `OptionError` without a model."""
@@ -67,7 +69,7 @@ class Saving(LoadingOptions, Action):
         """Write the checkpoint, and report what it is and how it is loaded."""
         from layerwise.experiments.saving.run import save_checkpoint
 
-        for place in self.models:
-            reporter.log(f"loading {place}")
+        for location in self.models:
+            reporter.log(f"loading {location}")
         save_checkpoint(self, reporter)
         return 0

@@ -32,9 +32,9 @@ def save_checkpoint(config: Saving, reporter: Reporter) -> None:
 
 
 def _single(config: Saving) -> Stack:
-    (place,) = config.models
-    refuse_added([SourceModel("", place, TrainingRecord.read(Path(place).expanduser()))])
-    return _as_stored(config, place)
+    (location,) = config.models
+    refuse_added([SourceModel("", location, TrainingRecord.read(Path(location).expanduser()))])
+    return _as_stored(config, location)
 
 
 def _merged(config: Saving, plan: Plan, reporter: Reporter) -> Stack:
@@ -43,19 +43,19 @@ def _merged(config: Saving, plan: Plan, reporter: Reporter) -> Stack:
         raise ModelError(f"models of {len(arms)} arms were given; name one: --arm {' or --arm '.join(arms)}")
     (models,) = arms.values()
     refuse_added(models.values())
-    stacks = {name: _as_stored(config, source.place) for name, source in models.items()}
+    stacks = {name: _as_stored(config, source.location) for name, source in models.items()}
     # A plan without names is about one model, and its errors should not mention several.
     return next(iter(stacks.values())) if len(stacks) == 1 and not plan.sources() else Stack.with_sources(stacks)
 
 
-def _as_stored(config: Saving, place: str) -> Stack:
-    """The model at `place`; a half type that a CPU computes wider stays the type that is written."""
+def _as_stored(config: Saving, location: str) -> Stack:
+    """The model at `location`; a half type that a CPU computes wider stays the type that is written."""
     code = config.trust_remote_code
-    stack = open_model(config, model=place, dtype=config.dtype, trust_remote_code=code)
+    stack = open_model(config, model=location, dtype=config.dtype, trust_remote_code=code)
     stored = getattr(stack.model.config, "dtype", None)
     if config.dtype != "auto" or stored not in HALF or stack.dtype == stored:
         return stack
-    return open_model(config, model=place, dtype=str(stored).removeprefix("torch."), trust_remote_code=code)
+    return open_model(config, model=location, dtype=str(stored).removeprefix("torch."), trust_remote_code=code)
 
 
 def _sentences(stack: Stack, plan: Plan, folder: Path, origin: Origin) -> list[str]:

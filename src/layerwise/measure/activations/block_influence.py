@@ -61,20 +61,20 @@ class BlockInfluence:
     def __init__(self, depth: int) -> None:
         self._layers = [str(layer) for layer in range(depth)]
         self._pairs = [(start, width) for start in range(depth) for width in range(1, depth - start + 1)]
-        self._turns = WindowSums()
-        self._angles = WindowSums()
+        self._influences = WindowSums()
+        self._distances = WindowSums()
 
     def add(self, states: Sequence[Tensor], counted: Tensor, windows: Sequence[Window]) -> None:
         """Count one batch: `states` (batch, seq, ...) before the first layer and after each, `counted` (batch, seq)."""
-        self._turns.add(block_influence_sums(states, counted), counted.sum(dim=1), windows)
+        self._influences.add(block_influence_sums(states, counted), counted.sum(dim=1), windows)
         between = angular_distances(states, counted)
         chosen = torch.stack([between[start, start + width] for start, width in self._pairs])
-        self._angles.add(chosen, torch.ones(len(windows)), windows)
+        self._distances.add(chosen, torch.ones(len(windows)), windows)
 
     def scores(self) -> list[Score]:
         """The rows of both metrics, with Student intervals over documents."""
         subjects = [f"{start},{width}" for start, width in self._pairs]
         return [
-            *self._turns.scores("proxies", "block_influence", self._layers),
-            *self._angles.scores("proxies", "angular_distance", subjects),
+            *self._influences.scores("proxies", "block_influence", self._layers),
+            *self._distances.scores("proxies", "angular_distance", subjects),
         ]

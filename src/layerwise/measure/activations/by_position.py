@@ -1,7 +1,7 @@
-"""What a layer writes at each place it may stand: the norms of its branches, and where its outputs lie.
+"""What a layer writes at each position it may stand: the norms of its branches, and where its outputs lie.
 
 Every layer is put at every position equally often: the orders are the rotations of random orders, so that over `depth`
-passes each layer stands at each position once. What is seen at a place is then a mean over what may run before it.
+passes each layer stands at each position once. What is seen at a position is then a mean over what may run before it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _norms_under(
     stack: Stack, plan: Plan, inputs: Mapping[str, Tensor], pairs: Sequence[Pair]
 ) -> dict[tuple[int, int, str], float]:
     """The mean norms of one pass in place, by layer, its position, and what was measured."""
-    place = {layer: position for position, layer in enumerate(plan.order())}
+    position_of = {layer: position for position, layer in enumerate(plan.order())}
     norms: dict[tuple[int, int, str], float] = {}
     blocks = tuple(block_list(stack.model, stack.path))  # while the plan is in place the list is in its order
     with ExitStack() as hooks:
@@ -97,12 +97,12 @@ def _norms_under(
             counted = counted_tokens(inputs, before)
             read = _norms(before, counted)
             shares = _norms(difference(after, before), counted) / read.clamp_min(torch.finfo(read.dtype).tiny)
-            norms[layer, place[layer], "share"] = float(shares.mean())
+            norms[layer, position_of[layer], "share"] = float(shares.mean())
             if pairs:
                 # Forward and not a call: the hooks of the block, which may change what it reads, have run already.
                 run = partial(_forward, blocks[layer], args, kwargs)
                 for part, added in additions(blocks[layer], pairs[layer], orders[layer], before, after, run).items():
-                    norms[layer, place[layer], part] = float(_norms(added, counted).mean())
+                    norms[layer, position_of[layer], part] = float(_norms(added, counted).mean())
 
         hooks.enter_context(watched(stack, see))
         hooks.enter_context(stack.under(plan, single_pass=True))

@@ -1,4 +1,4 @@
-"""Which places of a batch are tokens, and means over those alone: what stands at padding says nothing of a text."""
+"""Which positions of a batch are tokens, and means over those alone: what stands at padding says nothing of a text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def counted_tokens(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
-    """(batch, seq) booleans: which places of `state`, (batch, seq, ...), are tokens and not padding.
+    """(batch, seq) booleans: which positions of `state`, (batch, seq, ...), are tokens and not padding.
 
     They are those that the attention mask among the model's `inputs` says; all of them where there is no mask of that
     shape, as for images.

@@ -1,9 +1,9 @@
 """A probe of positions: whether a linear map of a layer's output predicts its position in the order.
 
 Layers that were trained to predict their position are right in nearly all cases. Whether that takes training is
-measured of models without it: for each layer, ridge regression of the place (one-hot) on its normalised output,
+measured of models without it: for each layer, ridge regression of the position (one-hot) on its normalised output,
 
-    predicted place = argmax W_l norm(z)        z the first token of an image, the mean over tokens of a text
+    predicted position = argmax W_l norm(z)        z the first token of an image, the mean over tokens of a text
 
 fitted on one set of examples and evaluated on another, under other random orders. That is the head of
 LayerShuffle-predict (`layerwise.train.prediction`), fitted after the training instead of in it.
@@ -33,7 +33,7 @@ from layerwise.stack.executors.state import returned_state
 from layerwise.stack.inputs import evaluating
 
 FITTED = 512
-"""The most examples that the probe is fitted on; each of them is seen with every layer at every place."""
+"""The most examples that the probe is fitted on; each of them is seen with every layer at every position."""
 
 PENALTY = 0.001
 """A light one: there are many more outputs than features."""
@@ -45,17 +45,17 @@ Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
 
 
 def probed(stack: Stack, fitted_on: Any, judged_on: Any, collate: Collate, grid: EvaluationGrid) -> dict[int, Numbers]:
-    """Place to how many predictions were right, and how many there were, in each batch: (2, batches)."""
+    """Position to how many predictions were right, and how many there were, in each batch: (2, batches)."""
     fits = _fitted(stack, Subset(fitted_on, range(min(FITTED, len(fitted_on)))), collate, grid)
     draws = SeededSampler(Shuffle(), stack.depth, grid.seed, stream=STREAM)
-    counts: dict[int, list[tuple[int, int]]] = {place: [] for place in range(stack.depth)}
+    counts: dict[int, list[tuple[int, int]]] = {position: [] for position in range(stack.depth)}
     for number, inputs in enumerate(_batches(stack, judged_on, collate, grid)):
         plan = draws.at(number)
         for layer, outputs in _outputs(stack, plan, inputs).items():
-            place = plan.order().index(layer)
-            right = fits[layer].predict(outputs).argmax(dim=1) == place
-            counts[place].append((int(right.sum()), len(right)))
-    return {place: np.array(answers, dtype=np.float64).T for place, answers in counts.items()}
+            position = plan.order().index(layer)
+            right = fits[layer].predict(outputs).argmax(dim=1) == position
+            counts[position].append((int(right.sum()), len(right)))
+    return {position: np.array(answers, dtype=np.float64).T for position, answers in counts.items()}
 
 
 def _fitted(stack: Stack, examples: Any, collate: Collate, grid: EvaluationGrid) -> list[Fit]:
@@ -67,8 +67,8 @@ def _fitted(stack: Stack, examples: Any, collate: Collate, grid: EvaluationGrid)
         for shift in range(stack.depth):
             plan = Plan.of(layers[shift:] + layers[:shift])
             for layer, outputs in _outputs(stack, plan, inputs).items():
-                place = torch.eye(stack.depth, dtype=torch.float64)[plan.order().index(layer)]
-                seen = Moments.of(outputs, place.expand(len(outputs), -1))
+                one_hot = torch.eye(stack.depth, dtype=torch.float64)[plan.order().index(layer)]
+                seen = Moments.of(outputs, one_hot.expand(len(outputs), -1))
                 before = moments[layer]
                 moments[layer] = seen if before is None else before + seen
     return [of.fits([PENALTY])[0] for of in moments if of is not None]

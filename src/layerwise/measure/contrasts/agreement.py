@@ -60,7 +60,7 @@ def agreement(metrics: Mapping[str, Mapping[int, float]], *, seed: Seed, shuffle
     layers = sorted(set.intersection(*(set(each) for each in metrics.values()))) if metrics else []
     names = [name for name in metrics if len({metrics[name][layer] for layer in layers}) > 1]
     pairs = list(itertools.combinations(range(len(names)), 2))
-    apart = [pair for pair in pairs if not {names[place] for place in pair} <= DAMAGE]
+    apart = [pair for pair in pairs if not {names[index] for index in pair} <= DAMAGE]
     together = [pair for pair in pairs if pair not in apart]
     if len(layers) < FEWEST_LAYERS or not apart:
         return []

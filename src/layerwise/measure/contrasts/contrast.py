@@ -51,9 +51,9 @@ class Part:
         """How many units there are."""
         return int(self.denominators.size)
 
-    def of(self, places: Sequence[int]) -> Part:
-        """Some of the effects, in the order of `places`."""
-        return replace(self, numerators=self.numerators[list(places)])
+    def of(self, indices: Sequence[int]) -> Part:
+        """Some of the effects, in the order of `indices`."""
+        return replace(self, numerators=self.numerators[list(indices)])
 
 
 @dataclass(frozen=True, slots=True)

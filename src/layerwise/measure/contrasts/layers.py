@@ -1,13 +1,13 @@
-"""Is there a core: layers side by side, near the published place, that matter far more than the rest?
+"""Is there a core: layers side by side, near the published range, that matter far more than the rest?
 
-Layers 8 to 11 of 30 were published; the place is scaled to the depth and may be off by 1/15 of it. At each of these
-places P, with e the effect of an intervention in nats per token,
+Layers 8 to 11 of 30 were published; the range is scaled to the depth and may be off by 1/15 of it. At each of these
+ranges P, with e the effect of an intervention in nats per token,
 
     excess    median of e over P - max(FAR * median of e elsewhere, margin)
 
-is above zero where a typical layer of the place costs more than FAR times a typical layer elsewhere, and enough to
+is above zero where a typical layer of the range costs more than FAR times a typical layer elsewhere, and enough to
 count at all. Medians, so that one dominant layer, the first as a rule, makes no core and hides none. The interval of
-each place is taken among all places (Bonferroni), since the best of them is reported.
+each range is taken among all ranges (Bonferroni), since the best of them is reported.
 
     skip_excess           the layer is left out
     average_excess        it is replaced by the average of its neighbours, as was published
@@ -36,25 +36,25 @@ SHARE = 0.8
 """The share of the published intervention's effect that random weights must reach to do nearly as much."""
 
 REACHED = 0.85
-"""The power that the printed mde is made for: the ends of an interval of medians, among several places, are
+"""The power that the printed mde is made for: the ends of an interval of medians, among several ranges, are
 themselves uncertain, and at 24 documents 80 % are reached where 85 % are required (simulated)."""
 
 PUBLISHED_DEPTH = 30
-PUBLISHED_PLACE = (8, 11)
+PUBLISHED_RANGE = (8, 11)
 SLACK = 15
-"""A core may be off the published place by 1/15 of the depth."""
+"""A core may be off the published range by 1/15 of the depth."""
 
 Keys = Mapping[int, str]
 """From a layer to the key of its losses under one intervention."""
 
 
-def places(depth: int) -> list[range]:
-    """Where a core is looked for: the published place, scaled, and those near it.
+def core_ranges(depth: int) -> list[range]:
+    """Where a core is looked for: the published range, scaled, and those near it.
 
-    >>> places(30)
+    >>> core_ranges(30)
     [range(6, 10), range(7, 11), range(8, 12), range(9, 13), range(10, 14)]
     """
-    first, last = (round(layer * (depth - 1) / (PUBLISHED_DEPTH - 1)) for layer in PUBLISHED_PLACE)
+    first, last = (round(layer * (depth - 1) / (PUBLISHED_DEPTH - 1)) for layer in PUBLISHED_RANGE)
     width, slack = last - first + 1, round(depth / SLACK)
     starts = range(max(0, first - slack), min(depth - width, first + slack) + 1)
     return [range(start, start + width) for start in starts]
@@ -71,24 +71,24 @@ def core(
     seed: Seed = 0,
     alpha: float = 0.05,
 ) -> list[Score]:
-    """The rows of `contrast` about the core; the task names the place, `8-11`.
+    """The rows of `contrast` about the core; the task names the range, `8-11`.
 
-    The published intervention has rows where both it and random weights were measured on every layer of the place.
+    The published intervention has rows where both it and random weights were measured on every layer of the range.
     """
     interventions = {"skip": skip, "average": average, "random": random}
     columns = [(name, layer) for name, keys in interventions.items() for layer in keys]
     plans = [interventions[name][layer] for name, layer in columns]
     grid = arrange(row for row in losses if row.plan in {baseline, *plans})
-    zones = places(len(skip))
+    ranges = core_ranges(len(skip))
     statistics: dict[tuple[str, str], Statistic] = {}
-    for place in zones:
-        task = f"{place[0]}-{place[-1]}"
-        statistics["skip_excess", task] = partial(_excess, columns, "skip", place, margin)
-        if set(place) <= set(average) & set(random):
-            statistics["average_excess", task] = partial(_excess, columns, "average", place, margin)
-            statistics["average_over_random", task] = partial(_over_random, columns, place)
+    for layers in ranges:
+        task = f"{layers[0]}-{layers[-1]}"
+        statistics["skip_excess", task] = partial(_excess, columns, "skip", layers, margin)
+        if set(layers) <= set(average) & set(random):
+            statistics["average_excess", task] = partial(_excess, columns, "average", layers, margin)
+            statistics["average_over_random", task] = partial(_over_random, columns, layers)
     made = contrasts(
-        [part_of(grid, baseline, plans)], list(statistics.values()), seed=seed, level=1 - alpha / len(zones)
+        [part_of(grid, baseline, plans)], list(statistics.values()), seed=seed, level=1 - alpha / len(ranges)
     )  # fmt: skip
     return [each.row(CORE, metric, task, power=REACHED) for (metric, task), each in zip(statistics, made, strict=True)]
 
@@ -108,16 +108,16 @@ Columns = Sequence[tuple[str, int]]
 """What each effect is of: an intervention and a layer."""
 
 
-def _excess(columns: Columns, name: str, place: range, margin: float, effects: Numbers) -> Numbers:
-    """The excess of a place under one intervention."""
+def _excess(columns: Columns, name: str, layers: range, margin: float, effects: Numbers) -> Numbers:
+    """The excess of a range under one intervention."""
     own = [at for at, (intervention, _) in enumerate(columns) if intervention == name]
-    return excess(effects[..., own], [columns[at][1] in place for at in own], margin)
+    return excess(effects[..., own], [columns[at][1] in layers for at in own], margin)
 
 
-def _over_random(columns: Columns, place: range, effects: Numbers) -> Numbers:
-    """What the published intervention costs at a place more than random weights do, in part."""
+def _over_random(columns: Columns, layers: range, effects: Numbers) -> Numbers:
+    """What the published intervention costs at a range more than random weights do, in part."""
     average, random = (
-        effects[..., [at for at, (name, layer) in enumerate(columns) if name == wanted and layer in place]]
+        effects[..., [at for at, (name, layer) in enumerate(columns) if name == wanted and layer in layers]]
         for wanted in ("average", "random")
     )
     return np.asarray(np.median(SHARE * average - random, axis=-1))

@@ -155,7 +155,7 @@ def looping(strategies: Strategies) -> Named:
 
 def loop_count(strategies: Strategies) -> Named:
     """How the best number of loops grows with the number of parallel layers, and whether a gain does without loops."""
-    counts = sorted(int(name.removeprefix("loops=")) for family, name in strategies.places if family == "looped")
+    counts = sorted(int(name.removeprefix("loops=")) for family, name in strategies.rows if family == "looped")
     loops = [("looped", f"loops={count}") for count in counts]
     windows = strategies.windows(*loops)
     if len(counts) < FEWEST_COUNTS or len(windows) < FEWEST_WINDOWS:
@@ -215,7 +215,7 @@ def _windows(strategies: Strategies, *names: str) -> tuple[int, ...]:
 
 
 def _gains(strategies: Strategies, size: int) -> list[Curve]:
-    return [curve for curve, windows in strategies.places.items() if curve[0] == "gain_sweep" and size in windows]
+    return [curve for curve, windows in strategies.rows.items() if curve[0] == "gain_sweep" and size in windows]
 
 
 def _least(costs: Costs, curves: Mapping[int, Sequence[Curve]]) -> Numbers:

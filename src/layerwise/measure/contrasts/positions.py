@@ -1,12 +1,12 @@
-"""The contrast of positions: how far a layer's knowledge of its place falls short of the published 99.99 %.
+"""The contrast of positions: how far a layer's knowledge of its position falls short of the published 99.99 %.
 
     positions   short         0.9999 - accuracy of the position that a layer of layershuffle-predict predicts
                 short@NULL    the same of a probe of NULL, an arm trained in order: its states may predict it as well
 
-Both are over every layer at every place, in orders drawn at random, on test examples; a unit is a batch, whose examples
-share an order. Where nearly nothing is wrong the errors seen say too little of the errors there are, so the variance
-over batches is at least that of one answer an example, with two right and two wrong ones added (Agresti and Coull
-1998).
+Both are over every layer at every position, in orders drawn at random, on test examples; a unit is a batch, whose
+examples share an order. Where nearly nothing is wrong the errors seen say too little of the errors there are, so the
+variance over batches is at least that of one answer an example, with two right and two wrong ones added (Agresti and
+Coull 1998).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PREDICTING = "layershuffle-predict"
 PUBLISHED = 0.9999
 
 Answers = Mapping[int, Numbers]
-"""Place to how many answers were right, and how many there were, in each batch: (2, batches)."""
+"""Position to how many answers were right, and how many there were, in each batch: (2, batches)."""
 
 
 def positions(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:

@@ -42,9 +42,9 @@ def scaling(losses: Sequence[Loss], baseline: str, *, seed: Seed) -> list[Score]
 def scaling_rows(part: Part, keys: Sequence[str], *, seed: Seed, resamples: int = RESAMPLES) -> list[Score]:
     """The rows of the module from the effects of changes, called `12=noise:0.1` in `keys`."""
     runs: dict[str, dict[float, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
-    for place, key in enumerate(keys):
+    for index, key in enumerate(keys):
         if match := _KEY.fullmatch(key):
-            runs[match[2]][float(match[3])][int(match[1])] = place
+            runs[match[2]][float(match[3])][int(match[1])] = index
     own = runs.pop(SCALE, {}).get(SIZE, {})
     rivals = {name: sizes for name, sizes in sorted(runs.items()) if sizes.get(SIZE, {}).keys() & own.keys()}
     rows = []

@@ -35,12 +35,12 @@ class Strategies:
     """The losses of a sweep by curve and window: build it with `Strategies.of`.
 
     `parts` holds what every plan costs above the baseline, one part a stratum, `shares` the strata's shares of the
-    tokens (summing to 1), `places` the plans of each curve and window, one a draw.
+    tokens (summing to 1), `rows` the plans of each curve and window, one a draw.
     """
 
     parts: tuple[Part, ...]
     shares: Numbers
-    places: Mapping[Curve, Mapping[int, NDArray[np.intp]]]
+    rows: Mapping[Curve, Mapping[int, NDArray[np.intp]]]
     seed: Seed
     resamples: int = RESAMPLES
 
@@ -49,21 +49,21 @@ class Strategies:
         cls, grid: Grid, records: Iterable[PlanRecord], baseline: str, *, seed: Seed, resamples: int = RESAMPLES
     ) -> Strategies:
         """The curves of `records` on `grid`; plans that it has no losses of are left out, and so are single layers."""
-        row_of = {plan: place for place, plan in enumerate(grid.plans)}
+        row_of = {plan: row for row, plan in enumerate(grid.plans)}
         rows_by_curve: dict[Curve, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         for record in records:
             if record.plan in row_of and record.affected > 1:
                 rows_by_curve[record.family, record.strategy][record.affected].append(row_of[record.plan])
-        places = {
+        rows = {
             curve: {affected: np.array(rows) for affected, rows in windows.items()}
             for curve, windows in rows_by_curve.items()
         }
         parts, shares = _strata(grid, grid.nll[row_of[baseline]])
-        return cls(parts, shares, places, seed, resamples)
+        return cls(parts, shares, rows, seed, resamples)
 
     def windows(self, *curves: Curve) -> tuple[int, ...]:
         """The sizes of window, of two layers and more, at which all of `curves` were measured; ascending."""
-        measured = [set(self.places.get(curve, {})) for curve in curves]
+        measured = [set(self.rows.get(curve, {})) for curve in curves]
         return tuple(sorted(set.intersection(*measured))) if measured else ()
 
     def contrasts(
@@ -85,7 +85,7 @@ class Strategies:
             mixed = np.einsum("h,...hp->...p", self.shares, by_stratum)
 
             def costs(curve: Curve, windows: Sequence[int]) -> Numbers:
-                return np.stack([_mean(mixed, self.places[curve][size], chance) for size in windows], axis=-1)
+                return np.stack([_mean(mixed, self.rows[curve][size], chance) for size in windows], axis=-1)
 
             return statistic(costs)
 

@@ -71,7 +71,7 @@ def model_cost(stack: Stack, length: int = 1) -> ModelCost:
 
 
 def _counted(
-    run: Callable[[], _Result], stack: Stack, place: str, block: nn.Module | None = None
+    run: Callable[[], _Result], stack: Stack, where: str, block: nn.Module | None = None
 ) -> tuple[_Result, int]:
     """What `run` returns, and the operations it took; with `block`, all of its stacks of matrices are to be read."""
     with Count() as count:
@@ -81,7 +81,7 @@ def _counted(
         missed += [f"a kernel that torch does not see, which alone reads {name}" for name in count.unread(block)]
     if missed:
         raise MeasureError(
-            f"the cost of {stack.source.name} cannot be counted: {place} runs {missed[0]}, whose operations are not "
+            f"the cost of {stack.source.name} cannot be counted: {where} runs {missed[0]}, whose operations are not "
             'known; load the model with attn_implementation="eager" and experts_implementation="eager", or give its '
             "cost as a ModelCost"
         )

@@ -90,8 +90,8 @@ def ratio(seconds: Numbers, against: Numbers, level: float = 0.95) -> Ratio:
     count = len(ratios)
     outside = int(stats.binom.ppf((1 - level) / 2, count, 0.5))
     # The k-th smallest and the k-th largest hold the median with at least the level asked for.
-    place = max(0, outside - 1)
-    return Ratio(float(np.median(ratios)), float(ratios[place]), float(ratios[count - 1 - place]))
+    rank = max(0, outside - 1)
+    return Ratio(float(np.median(ratios)), float(ratios[rank]), float(ratios[count - 1 - rank]))
 
 
 def kept_bytes(model: nn.Module, inputs: Inputs) -> int:

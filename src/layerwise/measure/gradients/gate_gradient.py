@@ -78,9 +78,9 @@ class GateGradients:
         mde = statistics.minimum_detectable_effect(errors, below.size, comparisons=len(above))
         bands = statistics.null_band(test, above, below)
         scores = []
-        for place, subject in enumerate(self._subjects):
+        for index, subject in enumerate(self._subjects):
             value, low, high, p, p_adjusted, least = (
-                float(numbers[place])
+                float(numbers[index])
                 for numbers in (estimate.value, estimate.low, estimate.high, test.p, adjusted, mde)
             )
             scores.append(
@@ -89,7 +89,7 @@ class GateGradients:
                     self._sums.documents, self._sums.tokens,
                 )
             )  # fmt: skip
-            if math.isfinite(band := float(bands[place])):
+            if math.isfinite(band := float(bands[index])):
                 scores.append(Score("proxies", subject, "all", f"{METRIC}@no_effect", 0.0, -band, band))
         return scores
 

@@ -96,12 +96,12 @@ class _Sample:
     def __init__(self, weights: Mapping[str, Tensor], layer: int) -> None:
         total = sum(value.numel() for value in weights.values())
         draw = np.random.default_rng([layer, SAMPLED])
-        self._places: dict[str, Tensor] = {}
+        self._indices: dict[str, Tensor] = {}
         values, shares = [np.empty(0)], [np.empty(0)]
         for name, value in weights.items():
             count = min(value.numel(), math.ceil(SAMPLED * value.numel() / total))
             chosen = np.sort(draw.choice(value.numel(), size=count, replace=False))
-            self._places[name] = torch.from_numpy(chosen).to(value.device)
+            self._indices[name] = torch.from_numpy(chosen).to(value.device)
             values.append(self._of(name, value))
             shares.append(np.full(count, value.numel() / count))
         self._weights = np.abs(np.concatenate(values)) * np.concatenate(shares)
@@ -109,7 +109,7 @@ class _Sample:
 
     def add(self, gradients: Mapping[str, Tensor], group: int) -> None:
         """Count the gradients of one batch."""
-        importances = np.concatenate([np.empty(0), *(self._of(name, gradients[name]) for name in self._places)])
+        importances = np.concatenate([np.empty(0), *(self._of(name, gradients[name]) for name in self._indices)])
         self._sums[group] = self._sums[group] + importances if group in self._sums else importances
 
     def importance(self, groups: Sequence[int]) -> float:
@@ -117,7 +117,7 @@ class _Sample:
         return float((self._weights * np.abs(np.sum([self._sums[group] for group in groups], axis=0))).sum())
 
     def _of(self, name: str, values: Tensor) -> Numbers:
-        return exact_on_cpu(values.detach().flatten()[self._places[name]]).numpy()
+        return exact_on_cpu(values.detach().flatten()[self._indices[name]]).numpy()
 
 
 def _differentiable(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

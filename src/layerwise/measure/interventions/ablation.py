@@ -190,9 +190,9 @@ def _average(context: InterventionContext) -> Apply:
 def _random(seed: int, context: InterventionContext) -> Apply:
     own = layer_weights(context.stack, context.layer)
     drawn = {}
-    for place, (name, value) in enumerate(own.items()):
+    for index, (name, value) in enumerate(own.items()):
         if value.ndim >= 2:
-            generator = np.random.default_rng([seed, context.layer, place])
+            generator = np.random.default_rng([seed, context.layer, index])
             noise = torch.from_numpy(generator.standard_normal(tuple(value.shape)))
             scale = exact(value).norm().cpu() / noise.norm()
             drawn[name] = (noise * scale).to(value.dtype).to(value.device)

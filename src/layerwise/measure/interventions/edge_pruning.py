@@ -83,11 +83,11 @@ class Ranked:
 
     def by_effect(self) -> tuple[Edge, ...]:
         """The edges, least effect first."""
-        return tuple(self.edges[place] for place in np.argsort(self.effect.value, kind="stable"))
+        return tuple(self.edges[index] for index in np.argsort(self.effect.value, kind="stable"))
 
     def by_size(self) -> tuple[Edge, ...]:
         """The edges, least absolute weight first."""
-        return tuple(self.edges[place] for place in np.argsort(np.abs(self.weights), kind="stable"))
+        return tuple(self.edges[index] for index in np.argsort(np.abs(self.weights), kind="stable"))
 
 
 @contextmanager
@@ -222,11 +222,11 @@ def ranking_rows(ranked: Ranked, whole: Losses, *, task: str = "all", seed: int 
     """Rows of every edge, and how far size and effect agree about them."""
     rows = []
     units = len(whole.nll)
-    for place, edge in enumerate(ranked.edges):
+    for index, edge in enumerate(ranked.edges):
         name = edge.name(depth)
-        value, low, high = (float(part[place]) for part in (ranked.effect.value, ranked.effect.low, ranked.effect.high))
-        p, adjusted = float(ranked.p[place]), float(ranked.p_adjusted[place])
-        rows.append(Score(EDGE_PRUNING, name, task, "weight", float(ranked.weights[place])))
+        value, low, high = (float(part[index]) for part in (ranked.effect.value, ranked.effect.low, ranked.effect.high))
+        p, adjusted = float(ranked.p[index]), float(ranked.p_adjusted[index])
+        rows.append(Score(EDGE_PRUNING, name, task, "weight", float(ranked.weights[index])))
         rows.append(Score(EDGE_PRUNING, name, task, "effect", value, low, high, p, adjusted, documents=units))
     agreed = rank_correlation(np.abs(ranked.weights), ranked.effect.value, seed=seed)
     if agreed is not None:
@@ -271,7 +271,7 @@ def pruned_rows(
     sized = rise(cut(wiring, ranked.by_size(), count, renormalise=scale))
     chance = np.random.default_rng([seed, count])
     random = [
-        rise(cut(wiring, [ranked.edges[place] for place in drawn], count, renormalise=scale))
+        rise(cut(wiring, [ranked.edges[index] for index in drawn], count, renormalise=scale))
         for drawn in (chance.permutation(len(ranked.edges)) for _ in range(draws))
     ]
     rows = [
@@ -286,10 +286,10 @@ def pruned_rows(
     p = sign_flips(np.stack(list(differences.values())), seed=seed).p
     rows += [
         Score(
-            EDGE_PRUNING, "pruned", task, metric, float(intervals.value[place]), float(intervals.low[place]),
-            float(intervals.high[place]), float(p[place]), documents=len(mine),
+            EDGE_PRUNING, "pruned", task, metric, float(intervals.value[index]), float(intervals.low[index]),
+            float(intervals.high[index]), float(p[index]), documents=len(mine),
         )
-        for place, metric in enumerate(differences)
+        for index, metric in enumerate(differences)
     ]  # fmt: skip
     return [*rows, _random_row(ratio(np.stack(random), base.counted), float(intervals.value[0]), task)]
 

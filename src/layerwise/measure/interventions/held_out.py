@@ -51,11 +51,11 @@ class HeldOut:
         limit: int = EXAMPLES,
     ) -> HeldOut:
         """Keep at most `limit` of `examples`; `owners` name the unit of each, by default each is its own."""
-        places = np.unique(np.linspace(0, len(examples) - 1, min(limit, len(examples))).round().astype(int))
-        names = [owners[place] if owners is not None else place for place in places]
+        indices = np.unique(np.linspace(0, len(examples) - 1, min(limit, len(examples))).round().astype(int))
+        names = [owners[index] if owners is not None else index for index in indices]
         order = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        parts = (places[start : start + BATCH] for start in range(0, len(places), BATCH))
-        batches = tuple(collate([examples[int(place)] for place in part]) for part in parts)
+        parts = (indices[start : start + BATCH] for start in range(0, len(indices), BATCH))
+        batches = tuple(collate([examples[int(index)] for index in part]) for part in parts)
         return cls(batches, np.array([order[name] for name in names]), filled_in)
 
     def evaluate(self, stack: Stack) -> Losses:

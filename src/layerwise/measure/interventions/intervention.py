@@ -174,10 +174,10 @@ class _Walk:
             context = InterventionContext(self.stack, layer, tuple(clean))
             for intervention in self.at.get(layer, ()):
                 rows += self._intervene(intervention, context)
-            for place, one in enumerate(clean):
+            for index, one in enumerate(clean):
                 after = self._apply(layer, one.state, one.captured)
-                self._check(after, one.counted, layer, self.batches[place])
-                clean[place] = replace(one, state=after)
+                self._check(after, one.counted, layer, self.batches[index])
+                clean[index] = replace(one, state=after)
         return [*self._untouched(clean), *rows]
 
     def _untouched(self, clean: Sequence[CleanBatch]) -> Iterator[Loss]:

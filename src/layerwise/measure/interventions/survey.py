@@ -163,7 +163,7 @@ class Survey:
             share = math.nan if identical.accuracy is None else identical.accuracy
             arrays[f"{name}|identical"] = np.array([identical.draws, identical.identical, share])
         for name, answers in (("position", self.positions), ("probed", self.probed)):
-            arrays |= {f"{place}|{name}": counts for place, counts in answers.items()}
+            arrays |= {f"{position}|{name}": counts for position, counts in answers.items()}
         draft = path.with_suffix(".draft.npz")
         np.savez_compressed(draft, **arrays)
         draft.replace(path)

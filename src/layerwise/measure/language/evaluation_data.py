@@ -164,7 +164,7 @@ def shuffled(chosen: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
     for task, mine in tasks.items():
         draw = random.Random(f"{seed}/{task}")
         draw.shuffle(mine)
-        ranked += [((place + draw.random()) / len(mine), name) for place, name in enumerate(mine)]
+        ranked += [((rank + draw.random()) / len(mine), name) for rank, name in enumerate(mine)]
     return tuple(name for _, name in sorted(ranked))
 
 

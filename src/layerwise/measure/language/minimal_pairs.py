@@ -261,8 +261,8 @@ def _tokens_of_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -
         return
     encoding = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     for text, ids, offsets in zip(texts, encoding["input_ids"], encoding["offset_mapping"], strict=True):
-        places = [(start, end, token) for (start, end), token in zip(offsets, ids, strict=True) if end > start]
+        spans = [(start, end, token) for (start, end), token in zip(offsets, ids, strict=True) if end > start]
         for start, end in words(text):
             # A byte-level token begins with the space before its word: what counts is that the two overlap.
-            inside = [token for first, last, token in places if first < end and last > start]
+            inside = [token for first, last, token in spans if first < end and last > start]
             yield len(inside), unknown in inside

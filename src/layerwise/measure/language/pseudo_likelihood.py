@@ -136,9 +136,9 @@ def log_likelihoods(
     by_line: dict[EncodedPassage, float] = {}
     copies = 0
     total = sum(len(line.ids) for line in kept)
-    with evaluating(scorer.model), torch.inference_mode(), _narrowed(scorer.body) as places:
+    with evaluating(scorer.model), torch.inference_mode(), _narrowed(scorer.body) as read_at:
         for group in _by_length(kept):
-            values, made = score(_Pass(scorer, places, temperature, batch_tokens), group)
+            values, made = score(_Pass(scorer, read_at, temperature, batch_tokens), group)
             by_line |= dict(zip(group, values.tolist(), strict=True))
             copies += made
             if progress is not None:
@@ -153,16 +153,16 @@ def _within(
     lines: Sequence[EncodedPassage], passages: Sequence[Passage], positions: int | None, too_long: TooLong
 ) -> tuple[EncodedPassage, ...]:
     """The different lines that fit the model, in order."""
-    beyond = [place for place, line in enumerate(lines) if positions is not None and len(line.ids) > positions]
+    beyond = [index for index, line in enumerate(lines) if positions is not None and len(line.ids) > positions]
     if beyond and too_long == "refuse":
-        worst = max(beyond, key=lambda place: len(lines[place].ids))
+        worst = max(beyond, key=lambda index: len(lines[index].ids))
         raise DataError(
             f"{len(beyond):,} of {len(lines):,} sentences are longer than the model's {positions} positions: the "
             f"longest has {len(lines[worst].ids)} tokens ({passages[worst].text[:60]!r}...); skip them (--too-long "
             "skip), or take a model with more positions"
         )
     left_out = set(beyond)
-    return tuple(dict.fromkeys(line for place, line in enumerate(lines) if place not in left_out))
+    return tuple(dict.fromkeys(line for index, line in enumerate(lines) if index not in left_out))
 
 
 def _check_vocabulary(lines: Sequence[EncodedPassage], vocabulary: int) -> None:
@@ -188,7 +188,7 @@ class _Pass:
     """How lines go through the model: with which head, temperature and size of a batch."""
 
     scorer: SentenceScorer
-    places: list[Tensor]
+    read_at: list[Tensor]
     temperature: float
     batch_tokens: int
 
@@ -240,7 +240,7 @@ def _masked(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]
 def _logits_at(work: _Pass, ids: Tensor, positions: Tensor) -> Tensor:
     """The logits (rows, vocabulary) at one position of each row."""
     if work.scorer.body is not None:
-        work.places[:] = [positions]
+        work.read_at[:] = [positions]
         return work.logits(ids)[:, 0]
     logits = work.logits(ids)
     return logits[torch.arange(len(ids), device=logits.device), positions.to(logits.device)]
@@ -266,13 +266,13 @@ def _causal(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]
 @contextmanager
 def _narrowed(body: nn.Module | None) -> Iterator[list[Tensor]]:
     """Within the context the last states of `body` are those at the positions in the list that is handed out."""
-    places: list[Tensor] = []
+    read_at: list[Tensor] = []
     if body is None:
-        yield places
+        yield read_at
         return
-    handle = body.register_forward_hook(lambda module, arguments, output: _narrow(output, places[0]))
+    handle = body.register_forward_hook(lambda module, arguments, output: _narrow(output, read_at[0]))
     try:
-        yield places
+        yield read_at
     finally:
         handle.remove()
 
@@ -302,8 +302,8 @@ def _proved_body(model: nn.Module) -> nn.Module | None:
     with evaluating(model), torch.inference_mode():
         whole = main_tensor(model(input_ids=ids))
         try:
-            with _narrowed(body) as places:
-                places[:] = [positions]
+            with _narrowed(body) as read_at:
+                read_at[:] = [positions]
                 narrow = main_tensor(model(input_ids=ids))
         # A head that needs every position fails in its own way; then all logits are computed.
         except (RuntimeError, IndexError, TypeError, ValueError, KeyError, AttributeError):

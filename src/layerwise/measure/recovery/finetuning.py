@@ -156,14 +156,14 @@ class RecoveryTraining:
         return list(module.parameters())
 
     def _step(
-        self, layer: int, scope: Scope, place: int, optimiser: torch.optim.Optimizer, trained: list[nn.Parameter]
+        self, layer: int, scope: Scope, index: int, optimiser: torch.optim.Optimizer, trained: list[nn.Parameter]
     ) -> None:
         """One step on one minibatch. A loss that is not finite spoils the weights, and the next evaluation shows it."""
         optimiser.zero_grad()
         if scope == "model":
-            (point,), start = self._reached((self._training[place],), 0), 0
+            (point,), start = self._reached((self._training[index],), 0), 0
         else:
-            point, start = self._before(layer).training[place], layer
+            point, start = self._before(layer).training[index], layer
         logits = main_tensor(self._copy.finish(self._arrived(point, start), point.captured.inputs))
         targets = point.batch.targets.to(logits.device)
         # Not the mean of the batch: a batch of short answers must not pull as hard as one of running text.

@@ -71,7 +71,7 @@ def _renamed(measure: str, metric: str, arms: Sequence[ArmLosses], rows: Sequenc
     if POOLED not in tasks:
         rows = [*rows, *(replace(score, task=POOLED) for score in rows)]
     subjects = {arm.key: arm.subject for arm in arms}
-    order = {key: place for place, key in enumerate(subjects)}
+    order = {key: position for position, key in enumerate(subjects)}
     scores = []
     for score in sorted((score for score in rows if score.subject in order), key=lambda score: order[score.subject]):
         subject = subjects[score.subject]

@@ -69,7 +69,7 @@ def effects(
             baseline=part.plans.index(baseline),
             documents=part.documents(),
             tokens=int(part.tokens.sum()),
-            # A task's rows must not depend on which other tasks there are: its name, not its place, goes in.
+            # A task's rows must not depend on which other tasks there are: its name, not its index, goes in.
             seed=(seed, zlib.crc32(task.encode())),
             resamples=resamples,
         )
@@ -151,11 +151,11 @@ class _Study:
                 estimate.value[plan],
                 low=float(estimate.low[plan]),
                 high=float(estimate.high[plan]),
-                p=float(test.p[place]),
-                p_adjusted=float(adjusted[place]),
-                mde=float(mde[place]),
+                p=float(test.p[index]),
+                p_adjusted=float(adjusted[index]),
+                mde=float(mde[index]),
             )
-            for place, plan in enumerate(others)
+            for index, plan in enumerate(others)
         ]
         if band_over is not None and np.isfinite(test.critical):
             scores += self._bare("null_band", statistics.null_band(test, changes, band_over), others)

@@ -68,7 +68,7 @@ class Grid:
         if self.unit() == "window":
             return np.arange(len(self.cells))
         owners = [(task, document) for task, document, _ in self.cells]
-        return np.array([place for place, owner in enumerate(owners) if place == 0 or owners[place - 1] != owner])
+        return np.array([index for index, owner in enumerate(owners) if index == 0 or owners[index - 1] != owner])
 
 
 def arrange(losses: Iterable[Loss]) -> Grid:
@@ -82,8 +82,8 @@ def arrange(losses: Iterable[Loss]) -> Grid:
     plans = tuple(sorted({row.plan for row in rows}))
     cells = tuple(sorted({(row.task, row.document, row.window) for row in rows}))
     shape = (len(plans), len(cells))
-    row_of = {plan: place for place, plan in enumerate(plans)}
-    column_of = {cell: place for place, cell in enumerate(cells)}
+    row_of = {plan: index for index, plan in enumerate(plans)}
+    column_of = {cell: index for index, cell in enumerate(cells)}
     at = np.array([row_of[row.plan] * len(cells) + column_of[row.task, row.document, row.window] for row in rows])
     counts = np.bincount(at, minlength=len(plans) * len(cells)).reshape(shape)
     for plan, cell in np.argwhere(counts != 1)[:1]:

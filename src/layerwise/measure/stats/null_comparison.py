@@ -1,4 +1,4 @@
-"""A level: one metric of weights by tensor type and place in depth, with its nulls, written out as rows.
+"""A level: one metric of weights by tensor type and position in depth, with its nulls, written out as rows.
 
 Whatever is compared (entries, norms, subspaces), the rows have one form, so that they can be read and drawn alike:
 
@@ -23,7 +23,7 @@ Fractions = Mapping[str, tuple[float, float]]
 
 
 _NULL_POSITIONS = 6
-"""Places in depth at which a costly null is taken."""
+"""Positions in depth at which a costly null is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class NullComparison:
 
 
 def evenly_spaced(fractions: Sequence[int], most: int = _NULL_POSITIONS) -> list[int]:
-    """At most `most` of `places`, spread evenly with the first and the last: where a costly null is taken.
+    """At most `most` of `fractions`, spread evenly with the first and the last: where a costly null is taken.
 
     >>> evenly_spaced(range(1, 29))
     [1, 6, 12, 17, 23, 28]

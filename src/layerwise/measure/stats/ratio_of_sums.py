@@ -1,13 +1,13 @@
 """Ratios of sums over layers, for each tensor type and for all types together, with intervals over layers.
 
-What a weight measure says of a tensor type is a ratio of two sums over places in depth (layers, pairs, triples),
+What a weight measure says of a tensor type is a ratio of two sums over positions in depth (layers, pairs, triples),
 
     ratio = sum_l numerator[l] / sum_l denominator[l]
 
 such as a residual sum of squares by a total one. For `all`, each tensor type's sums are divided by its own total first,
-so that every type weighs the same however many entries it has. The interval is Student's over places (types times
-places for `all`). Neighbouring places share a layer, so they are not quite independent; the nulls that are printed
-beside every metric are computed in the same way and do not rest on that.
+so that every type weighs the same however many entries it has. The interval is Student's over positions (types times
+positions for `all`). Neighbouring positions share a layer, so they are not quite independent; the nulls that are
+printed beside every metric are computed in the same way and do not rest on that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The summands of a ratio, one of each a place in depth: two arrays of shape (places,)."""
+    """The summands of a ratio, one of each a position in depth: two arrays of shape (positions,)."""
 
     numerators: Numbers
     denominators: Numbers
@@ -33,7 +33,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """A ratio and its 95 % interval; no bounds with a single place."""
+    """A ratio and its 95 % interval; no bounds with a single position."""
 
     value: float
     low: float | None
@@ -50,7 +50,7 @@ class Pooled:
 def pooled(parts: Mapping[str, Parts]) -> dict[str, Pooled]:
     """The ratio of every tensor type that has one, and last that of `all`.
 
-    Places whose denominator is zero carry no information and are left out, types with no other places too.
+    Positions whose denominator is zero carry no information and are left out, types with no other positions too.
 
     >>> pooled({"q": Parts(np.array([1.0, 2.0]), np.array([2.0, 4.0]))})["q"]
     Pooled(value=0.5, low=0.5, high=0.5)

@@ -106,4 +106,4 @@ def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, 
     freedom = np.divide(np.square(variances), squares, out=np.full(len(plans), 1e6), where=squares > 0)
     reach = stats.t(freedom).ppf(0.5 + level / 2) * np.sqrt(variances)
     columns = (values, values - reach, values + reach, np.sqrt(variances), freedom)
-    return [Effect(*(float(column[place]) for column in columns)) for place in range(len(plans))]
+    return [Effect(*(float(column[index]) for column in columns)) for index in range(len(plans))]

@@ -56,9 +56,9 @@ class WindowSums:
         above, below = np.concatenate(self._above, axis=1), np.concatenate(self._below)
         if resampling_unit(self.documents) == "document":
             owners = [(window.task, window.document) for window in self._windows]
-            place = {owner: number for number, owner in enumerate(sorted(set(owners)))}
-            member = np.zeros((len(owners), len(place)))
-            member[np.arange(len(owners)), [place[owner] for owner in owners]] = 1.0
+            index_of = {owner: number for number, owner in enumerate(sorted(set(owners)))}
+            member = np.zeros((len(owners), len(index_of)))
+            member[np.arange(len(owners)), [index_of[owner] for owner in owners]] = 1.0
             above, below = above @ member, below @ member
         kept = below > 0
         return above[:, kept], below[kept]

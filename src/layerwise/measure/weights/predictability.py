@@ -21,8 +21,8 @@ the block) or `all`, where each type weighs the same; subject a layer, a pair of
 
 The R2 and alignments of `all` layers carry Student's interval over layers. Nulls are those of `all` layers, and are
 repeated for each layer or pair under the task `all`; to save time the fit in sample, the nulls of held-out rows and the
-random twin's alignments are taken at six places spread over depth. A matrix with more than 1,024 stream coordinates is
-sampled.
+random twin's alignments are taken at six positions spread over depth. A matrix with more than 1,024 stream coordinates
+is sampled.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def predictability_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: 
     """The rows of `predictability` that need weights alone, for any source of them."""
     types = tensor_types(tensors, PREDICTABILITY)
     width = stream_width(types)
-    # A type's sample must not depend on which other types there are: its name, not its place, goes in.
+    # A type's sample must not depend on which other types there are: its name, not its index, goes in.
     samples = [unit_sample(kind, width, seed ^ zlib.crc32(kind.name.encode())) for kind in types]
     orders = shuffled_orders(tensors.depth, seed)
     for level in (
@@ -117,11 +117,11 @@ def entry_levels(
             variants["@random_twin"] = Triples(twin, sample, trained)
         name = sample.kind.name
         lines[name] = real.predictors_by_rows
-        by_metric["in_sample_r2"][name] = _fractions(in_sample(real, evenly_spaced(real.places)))
+        by_metric["in_sample_r2"][name] = _fractions(in_sample(real, evenly_spaced(real.positions)))
         for variant, triples in {"": real, **variants}.items():
             shares = chosen_shares(triples)
-            places = evenly_spaced(triples.places) if variant else triples.places
-            by_metric[f"heldout_rows_r2{variant}"][name] = _fractions(held_out_rows(triples, shares, places))
+            positions = evenly_spaced(triples.positions) if variant else triples.positions
+            by_metric[f"heldout_rows_r2{variant}"][name] = _fractions(held_out_rows(triples, shares, positions))
             by_metric[f"heldout_layers_r2{variant}"][name] = _fractions(held_out_layers(triples, shares))
     noise = {task: Pooled(line, line, line) for task, line in _with_mean(lines).items()}
     yield _r2("in_sample_r2", by_metric["in_sample_r2"], {"p_over_n": noise})
@@ -144,7 +144,7 @@ def norm_level(tensors: Tensors, types: Sequence[TensorType], orders: Orders) ->
         # What rounding leaves of equal norms is no variance.
         if variance > 1e-12 * float(np.square(norms).mean()):
             errors = _norm_errors(norms).tolist()
-            by_type[kind.name] = {str(place): (error, variance) for place, error in enumerate(errors, start=1)}
+            by_type[kind.name] = {str(position): (error, variance) for position, error in enumerate(errors, start=1)}
             shuffled[kind.name] = 1 - _norm_errors(norms[orders]).mean(axis=1) / variance
     return _r2("norm_r2", by_type, {"shuffled_layers": bands(shuffled)})
 
@@ -161,7 +161,7 @@ def _r2(
 
 
 def _fractions(residuals: Mapping[int, Residual]) -> Fractions:
-    return {str(place): (each.errors, each.total) for place, each in residuals.items()}
+    return {str(position): (each.errors, each.total) for position, each in residuals.items()}
 
 
 def _with_mean(lines: Mapping[str, float]) -> dict[str, float]:

@@ -91,7 +91,7 @@ def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:
     sets: dict[str, tuple[int, ...]] = {}
     size = 2
     while size <= max(2, inner // 2):
-        sets[f"set:{size}"] = tuple(1 + round(place * (inner - 1) / (size - 1)) for place in range(size))
+        sets[f"set:{size}"] = tuple(1 + round(step * (inner - 1) / (size - 1)) for step in range(size))
         size *= 2
     return sets
 

@@ -15,7 +15,7 @@ from layerwise.measure.stats.ratio_of_sums import ALL, Pooled
 from layerwise.measure.stats.statistics import Numbers
 
 Orders = NDArray[np.int64]
-"""Layers by place, (orders, depth)."""
+"""Layers by position, (orders, depth)."""
 
 _ORDERS = 400
 """Ten of them lie beyond each end of a band."""

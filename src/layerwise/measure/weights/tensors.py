@@ -223,7 +223,7 @@ def as_units(tensor: Tensor, width: int) -> Tensor:
 def from_units(matrix: Tensor, shape: Sequence[int], width: int) -> Tensor:
     """The inverse of `as_units`: (units, width) back into a tensor of `shape`."""
     axis = stream_axis(shape, width)
-    turned = [length for place, length in enumerate(shape) if place != axis]
+    turned = [length for dimension, length in enumerate(shape) if dimension != axis]
     return matrix.reshape(*turned, shape[axis]).movedim(-1, axis)
 
 

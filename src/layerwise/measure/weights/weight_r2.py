@@ -45,7 +45,7 @@ _ROWS_A_LAYER = 512
 """Rows of each layer that the map for all layers is fitted to and evaluated on."""
 
 _CHOOSING = 3
-"""Places whose training rows choose the penalty of a tensor type."""
+"""Positions whose training rows choose the penalty of a tensor type."""
 
 _HARDLY = 1e-6
 """The penalty of the fit in sample, as a share of the mean eigenvalue: for the solver's sake only."""
@@ -55,7 +55,7 @@ _HARDLY = 1e-6
 class Triples:
     """One tensor type's triples of successive layers, in some order and with units in place or permuted.
 
-    `order` gives the layer that stands at each place of depth; `permuted` is the seed of the units' permutations.
+    `order` gives the layer that stands at each position of depth; `permuted` is the seed of the units' permutations.
     """
 
     tensors: Tensors
@@ -64,8 +64,8 @@ class Triples:
     permuted: int | None = None
 
     @property
-    def places(self) -> range:
-        """The places that have a neighbour on both sides."""
+    def positions(self) -> range:
+        """The positions that have a neighbour on both sides."""
         return range(1, len(self.order) - 1)
 
     @property
@@ -73,21 +73,21 @@ class Triples:
         """p / (n - 1): the R2 in sample of noise, at most 1."""
         return min(1.0, 2 * len(self.sample.columns) / (len(self.sample.rows) - 1))
 
-    def walk(self, places: Iterable[int], rows: int | None = None) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Every place with the first `rows` rows of its predictors, (rows, 2 width), and of its targets (rows, width).
+    def walk(self, positions: Iterable[int], rows: int | None = None) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Every position with the first `rows` rows of its predictors (rows, 2 width) and of its targets (rows, width).
 
         A layer that successive triples share is read once; three are held at a time.
         """
         held: dict[int, Tensor] = {}
-        for place in places:
-            near = (place - 1, place, place + 1)
+        for position in positions:
+            near = (position - 1, position, position + 1)
             held = {each: matrix for each, matrix in held.items() if each in near}
             held = {each: held[each] if each in held else self._matrix(each, rows) for each in near}
             before, here, after = held.values()
-            yield place, torch.cat((before, after), dim=1), here
+            yield position, torch.cat((before, after), dim=1), here
 
-    def _matrix(self, place: int, rows: int | None) -> Tensor:
-        layer = self.order[place]
+    def _matrix(self, position: int, rows: int | None) -> Tensor:
+        layer = self.order[position]
         sample = self.sample
         if self.permuted is not None:
             generator = torch.Generator().manual_seed(self.permuted + layer)
@@ -95,59 +95,59 @@ class Triples:
         return units(self.tensors, layer, replace(sample, rows=sample.rows[:rows]))
 
 
-def in_sample(triples: Triples, places: Iterable[int]) -> dict[int, Residual]:
-    """The residual at every place of the fit to all of its rows, with hardly a penalty."""
+def in_sample(triples: Triples, positions: Iterable[int]) -> dict[int, Residual]:
+    """The residual at every position of the fit to all of its rows, with hardly a penalty."""
     residuals = {}
-    for place, x, y in triples.walk(places):
+    for position, x, y in triples.walk(positions):
         (fit,) = fits(x, y, (_HARDLY,))
-        residuals[place] = fit.residual(x, y)
+        residuals[position] = fit.residual(x, y)
     return residuals
 
 
 def chosen_shares(triples: Triples) -> dict[int, float]:
-    """The penalties that the first, the middle and the last place choose on their training rows."""
+    """The penalties that the first, the middle and the last position choose on their training rows."""
     shares = {}
-    for place, x, y in triples.walk(sorted(set(evenly_spaced(triples.places, _CHOOSING)))):
+    for position, x, y in triples.walk(sorted(set(evenly_spaced(triples.positions, _CHOOSING)))):
         kept = inner_rows(len(x))
-        shares[place] = best_share(x[:kept], y[:kept])
+        shares[position] = best_share(x[:kept], y[:kept])
     return shares
 
 
-def held_out_rows(triples: Triples, shares: Mapping[int, float], places: Iterable[int]) -> dict[int, Residual]:
-    """The residual at every place on the fifth of the rows that the fit has not seen.
+def held_out_rows(triples: Triples, shares: Mapping[int, float], positions: Iterable[int]) -> dict[int, Residual]:
+    """The residual at every position on the fifth of the rows that the fit has not seen.
 
-    The penalty is the median of `shares`. The rows held out are the same units at every place, so no penalty was chosen
-    on them.
+    The penalty is the median of `shares`. The rows held out are the same units at every position, so no penalty was
+    chosen on them.
     """
     share = median_low(shares.values())
     residuals = {}
-    for place, x, y in triples.walk(places):
+    for position, x, y in triples.walk(positions):
         kept = inner_rows(len(x))
         (fit,) = fits(x[:kept], y[:kept], (share,))
-        residuals[place] = fit.residual(x[kept:], y[kept:])
+        residuals[position] = fit.residual(x[kept:], y[kept:])
     return residuals
 
 
 def held_out_layers(triples: Triples, shares: Mapping[int, float]) -> dict[int, Residual]:
-    """The residual at every place, predicted by a map fitted to places that share no layer with its group.
+    """The residual at every position, predicted by a map fitted to positions that share no layer with its group.
 
-    The penalty of a group is the median of the `shares` of places that share no layer with it either. Empty where there
-    are too few layers for two groups (fewer than 8).
+    The penalty of a group is the median of the `shares` of positions that share no layer with it either. Empty where
+    there are too few layers for two groups (fewer than 8).
     """
-    places = list(triples.places)
-    count = min(MOST_FOLDS, len(places) // _FOLD)
+    positions = list(triples.positions)
+    count = min(MOST_FOLDS, len(positions) // _FOLD)
     if count < 2:
         return {}
-    folds = [[int(place) for place in fold] for fold in np.array_split(places, count)]
+    folds = [[int(position) for position in fold] for fold in np.array_split(positions, count)]
     sums = [_moments(triples, fold[1:-1]) for fold in folds]
     residuals: dict[int, Residual] = {}
     for number, fold in enumerate(folds):
-        apart = [share for place, share in shares.items() if place < fold[0] - 1 or place > fold[-1] + 1]
+        apart = [share for position, share in shares.items() if position < fold[0] - 1 or position > fold[-1] + 1]
         others = reduce(add, (each for other, each in enumerate(sums) if other != number))
         (fit,) = others.fits((median_low(apart or [SHARES[1]]),))
-        residuals |= {place: fit.residual(x, y) for place, x, y in triples.walk(fold, _ROWS_A_LAYER)}
+        residuals |= {position: fit.residual(x, y) for position, x, y in triples.walk(fold, _ROWS_A_LAYER)}
     return residuals
 
 
-def _moments(triples: Triples, places: Iterable[int]) -> Moments:
-    return reduce(add, (Moments.of(x, y) for _, x, y in triples.walk(places, _ROWS_A_LAYER)))
+def _moments(triples: Triples, positions: Iterable[int]) -> Moments:
+    return reduce(add, (Moments.of(x, y) for _, x, y in triples.walk(positions, _ROWS_A_LAYER)))

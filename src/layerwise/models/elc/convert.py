@@ -209,9 +209,9 @@ def _check_buckets(given: Mapping[str, Tensor], config: ElcConfig) -> None:
     table = bucket_table(config)
     for name, stored in given.items():
         if name.endswith(_DISTANCES):
-            places = torch.arange(length)
+            positions = torch.arange(length)
             if stored.shape != (length, length) or not torch.equal(
-                stored.long(), table[places[:, None] - places + length - 1]
+                stored.long(), table[positions[:, None] - positions + length - 1]
             ):
                 raise CheckpointError(
                     f"{name} has other distance buckets than {config.position_buckets} for up to {length} tokens give; "

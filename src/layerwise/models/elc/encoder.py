@@ -51,8 +51,8 @@ class Embedding(nn.Module):
         config = self.config
         first = bucket(1 - length, config.position_buckets, config.max_position_embeddings)
         last = bucket(length - 1, config.position_buckets, config.max_position_embeddings)
-        places = torch.arange(length, device=self.bucket_of.device)
-        buckets = self.bucket_of[places[:, None] - places + config.max_position_embeddings - 1]
+        positions = torch.arange(length, device=self.bucket_of.device)
+        buckets = self.bucket_of[positions[:, None] - positions + config.max_position_embeddings - 1]
         return self.position_norm(self.positions[first : last + 1]), buckets - first
 
 
@@ -176,11 +176,11 @@ class ElcModel(ElcPreTrainedModel):
             return hidden
         record = DepthHistory.of(hidden)
         still_read = None if self._every_state_is_kept() else self._still_read()
-        for place, layer in enumerate(cast(Iterable[MixingLayer], self.layers)):
+        for index, layer in enumerate(cast(Iterable[MixingLayer], self.layers)):
             hidden = layer(hidden, *context, record=record)
             record = record.then(layer.number, hidden)
             if still_read is not None:
-                record = _only(record, still_read[place])
+                record = _only(record, still_read[index])
         if self.output_weights is None:
             return hidden
         return record.read(self.output_weights(), self.config.missing)
@@ -201,16 +201,16 @@ class ElcModel(ElcPreTrainedModel):
 
     @torch.no_grad()
     def _still_read(self) -> list[frozenset[int]]:
-        """For each place in the list, the sources with a weight that is not negligible for some reader after it."""
+        """For each position in the list, the sources with a weight that is not negligible for some reader after it."""
         layers = list(cast(Iterable[MixingLayer], self.layers))
         readers = [reader() for reader in self._readers()]
         weights = torch.cat(readers).tolist()
         left = {0}
         needed = []
-        for place, reader in enumerate(readers):
+        for index, reader in enumerate(readers):
             own, weights = weights[: len(reader)], weights[len(reader) :]
             needed.append(self._needed(own, left))
-            left |= {layers[place].number + 1} if place < len(layers) else set()
+            left |= {layers[index].number + 1} if index < len(layers) else set()
         later: frozenset[int] = frozenset()
         readers_left = []
         for sources in reversed(needed):

@@ -44,7 +44,7 @@ def claims_page(runs: Sequence[ReportData]) -> str:
     """The page of the claims as Markdown, from the rows of `runs`; they are numbered in the order given."""
     described = [_decided(f"{number}", data) for number, data in enumerate(runs, start=1)]
     by_paper = [
-        (paper, list(zip(*(run.claims[place] for run in described), strict=True))) for place, paper in enumerate(PAPERS)
+        (paper, list(zip(*(run.claims[index] for run in described), strict=True))) for index, paper in enumerate(PAPERS)
     ]
     sections = (
         "# What became of the published claims",
@@ -88,8 +88,8 @@ def _command(words: object) -> str:
         return ABSENT
     kept = [
         word
-        for place, word in enumerate(given)
-        if word != WHERE_ROWS_LIE and (place == 0 or given[place - 1] != WHERE_ROWS_LIE)
+        for index, word in enumerate(given)
+        if word != WHERE_ROWS_LIE and (index == 0 or given[index - 1] != WHERE_ROWS_LIE)
     ]
     return shlex.join(["layerwise", *kept])
 

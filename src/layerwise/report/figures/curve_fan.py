@@ -23,9 +23,9 @@ def fan(
 ) -> Figure:
     """A thin curve for each layer with its intervals as fine bars, over the bands of the nulls.
 
-    `sizes` says that places are sizes of a change, on a logarithmic axis.
+    `sizes` says that positions are sizes of a change, on a logarithmic axis.
     """
-    axis = size_axis({place for rows in curves.values() for place in rows}, MOST_SIZES) if sizes else {}
+    axis = size_axis({x for rows in curves.values() for x in rows}, MOST_SIZES) if sizes else {}
     nulls = [trace for band in bands for trace in area(band.rows, faded(light("muted"), 0.2), band.name)]
     return framed(
         height,
@@ -45,6 +45,6 @@ def _curve(layer: int, rows: Rows, depth: int, describe: Describe) -> Trace:
         mode="lines+markers",
         line={"color": colour, "width": 1.6},
         marker={"color": colour, "size": 4},
-        text=[describe(f"layer {layer}", place, score) for place, score in rows.items()],
+        text=[describe(f"layer {layer}", x, score) for x, score in rows.items()],
         name=f"layer {layer}",
     )

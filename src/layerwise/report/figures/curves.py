@@ -90,8 +90,8 @@ def _curve_traces(curve: Curve, slot: int, metric: str) -> list[Trace]:
         traces.append(filled(sizes, low, high, band, **common))
     if draws:
         dots = {"color": faded(colour, 0.4), "size": 4.5, "line": {"width": 0}}
-        places, values = zip(*draws, strict=True)
-        traces.append(scatter(x=places, y=values, mode="markers", marker=dots, **common))
+        xs, values = zip(*draws, strict=True)
+        traces.append(scatter(x=xs, y=values, mode="markers", marker=dots, **common))
     line = scatter(
         x=[point.affected for point in curve.points],
         y=[point.value for point in curve.points],

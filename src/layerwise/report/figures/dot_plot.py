@@ -46,13 +46,13 @@ def dots(
     and `rows` which there are, for figures that stand side by side.
     """
     names = list(rows or dict.fromkeys(name for arm in arms for name in arm.rows))
-    places = {name: at for at, name in enumerate(names)}
+    row_of = {name: at for at, name in enumerate(names)}
     crowded = max((sum(name in arm.rows for arm in arms) for name in names), default=1)
     height = AIR + LANE * crowded
-    heights = [_heights(arm, arms, places, LANE / height) for arm in arms]
+    heights = [_heights(arm, arms, row_of, LANE / height) for arm in arms]
     traces = [trace for arm, at in zip(arms, heights, strict=True) for trace in _arm(arm, at, signed)]
     if chance:
-        traces.append(_chance({places[name]: value for name, value in chance.items() if name in places}))
+        traces.append(_chance({row_of[name]: value for name, value in chance.items() if name in row_of}))
     return framed(
         EDGES + len(names) * height,
         traces,
@@ -79,12 +79,12 @@ def _span(
     return min(bounds) - air, max(bounds) + air
 
 
-def _heights(arm: Dots, arms: Sequence[Dots], places: Mapping[str, int], lane: float) -> dict[str, float]:
+def _heights(arm: Dots, arms: Sequence[Dots], row_of: Mapping[str, int], lane: float) -> dict[str, float]:
     """Where an arm stands in each of its rows: the arms that have the row share it, in their order."""
     heights = {}
     for name in arm.rows:
         present = [each.name for each in arms if name in each.rows]
-        heights[name] = places[name] + (present.index(arm.name) - (len(present) - 1) / 2) * lane
+        heights[name] = row_of[name] + (present.index(arm.name) - (len(present) - 1) / 2) * lane
     return heights
 
 
@@ -94,7 +94,7 @@ def _arm(arm: Dots, heights: Mapping[str, float], signed: bool) -> list[Trace]:
     shared = {"mode": "markers", "legendgroup": arm.name, "name": escape(arm.name)}
     seeds = scatter(
         x=[score.value for _, _, score in faint],
-        y=[place for place, _, _ in faint],
+        y=[y for y, _, _ in faint],
         marker={"color": faded(colour, 0.35), "size": SEED_SIZE, "line": {"width": 0}},
         text=[_hover(score.subject, name, score, signed) for _, name, score in faint],
         **shared,

@@ -37,7 +37,7 @@ def scatter(**properties: Any) -> Trace:
 
 
 def bar(**properties: Any) -> Trace:
-    """A bar for each place; the pointer shows `text`."""
+    """A bar for each position; the pointer shows `text`."""
     return {"type": "bar", "textposition": "none", **_hover(properties)}
 
 
@@ -59,11 +59,11 @@ def level_line(y: float, **properties: Any) -> Shape:
 
 
 def upright_line(x: float, **properties: Any) -> Shape:
-    """A line at one place, from the lower edge to the upper."""
+    """A line at one position, from the lower edge to the upper."""
     return {"type": "line", "x0": x, "x1": x, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain", **properties}
 
 
 def upright_band(low: float, high: float, colour: str) -> Shape:
-    """What lies between two places, from the lower edge to the upper, coloured below all traces."""
+    """What lies between two positions, from the lower edge to the upper, coloured below all traces."""
     edges = {"x0": low, "x1": high, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
     return {"type": "rect", **edges, "fillcolor": colour, "line": {"width": 0}, "layer": "below"}

@@ -134,9 +134,9 @@ def whiskers(scores: Iterable[Bounded], colour: str, *, thickness: float = 2, wi
     }
 
 
-def filled(places: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str, **more: Any) -> Trace:
+def filled(x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str, **more: Any) -> Trace:
     """The area between two lines."""
-    edges = {"x": [*places, *reversed(places)], "y": [*high, *reversed(low)]}
+    edges = {"x": [*x, *reversed(x)], "y": [*high, *reversed(low)]}
     return scatter(**edges, fill="toself", fillcolor=colour, line={"width": 0}, mode="lines", **more)
 
 

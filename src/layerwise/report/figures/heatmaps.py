@@ -43,8 +43,8 @@ def window_map(evidence: Evidence, task: str, windows: Mapping[tuple[int, int], 
         if score is not None and math.isfinite(score.value):
             text = hover(f"layers {first}–{last} {verb}", plan, score, evidence.data.level)
             cells[first, last] = (score.value, text)
-    places = [str(layer) for layer in range(evidence.depth)]
-    return _effects(cells, (places, f"first layer {verb}"), (places, f"last layer {verb}"), 460)
+    layers = [str(layer) for layer in range(evidence.depth)]
+    return _effects(cells, (layers, f"first layer {verb}"), (layers, f"last layer {verb}"), 460)
 
 
 def strategy_map(evidence: Evidence, family: str, task: str) -> Figure:
@@ -92,13 +92,13 @@ def window_grid(scores: Pairs, *, titles: tuple[str, str], height: int = 380) ->
     return framed(height, [grid], x={"title": titles[0], **PLAIN}, y={"title": titles[1], **PLAIN})
 
 
-def place_grid(scores: Pairs, *, depth: int, most: float, what: str) -> Figure:
+def position_grid(scores: Pairs, *, depth: int, most: float, what: str) -> Figure:
     """Pairs (layer, position): position across, layers downwards; brighter is greater, up to `most`.
 
-    The dotted line is the order of training: there every layer stands at its own place.
+    The dotted line is the order of training: there every layer stands at its own position.
     """
-    places = list(range(depth))
-    cells = [[scores.get((layer, position)) for position in places] for layer in places]
+    positions = list(range(depth))
+    cells = [[scores.get((layer, position)) for position in positions] for layer in positions]
     text = [
         [_hover(score, f"layer {layer} at position {position}", f"{what} ") for position, score in enumerate(line)]
         for layer, line in enumerate(cells)
@@ -108,7 +108,7 @@ def place_grid(scores: Pairs, *, depth: int, most: float, what: str) -> Figure:
     order_of_training = scatter(x=ends, y=ends, mode="lines", line=line, opacity=0.7)
     return framed(
         330,
-        [_cells(places, places, _values(cells), (0.0, most), VIRIDIS, text=text, gap=1), order_of_training],
+        [_cells(positions, positions, _values(cells), (0.0, most), VIRIDIS, text=text, gap=1), order_of_training],
         x={"title": "position", **PLAIN, "range": ends},
         y={"title": "layer", **PLAIN, "range": ends[::-1]},
         margin={"l": 40, "r": 4, "t": 6, "b": 40},

@@ -39,14 +39,14 @@ def lined(
     """Each line with its interval as a ribbon, each null as a grey band; `tell` writes the hover text of a point.
 
     `across` and `upwards` name the axes; small figures leave the names to the heading above them. `span` fixes the
-    vertical axis, for figures that stand side by side, and `reach` the horizontal one; `sizes` says that places are
+    vertical axis, for figures that stand side by side, and `reach` the horizontal one; `sizes` says that positions are
     sizes of a change, on a logarithmic axis, and not counts; `reference` is a dotted level line. The nulls are named
     above the figure, with `legend` the lines too.
     """
     small = height < SMALL
-    places = {place for rows in (*(line.rows for line in lines), *(band.rows for band in bands)) for place in rows}
-    crowded = len(places) > (MOST_TICKS // 2 if small else MOST_TICKS)
-    step = size_axis(places, MOST_SIZES) if sizes else {} if crowded else {"dtick": 1}
+    xs = {x for rows in (*(line.rows for line in lines), *(band.rows for band in bands)) for x in rows}
+    crowded = len(xs) > (MOST_TICKS // 2 if small else MOST_TICKS)
+    step = size_axis(xs, MOST_SIZES) if sizes else {} if crowded else {"dtick": 1}
     named = legend or (bool(bands) and not small)
     nulls = [trace for index, band in enumerate(bands) for trace in _null(band, index)]
     return framed(
@@ -61,22 +61,22 @@ def lined(
     )
 
 
-def size_axis(places: Iterable[float], most: int) -> dict[str, Any]:
+def size_axis(sizes: Iterable[float], most: int) -> dict[str, Any]:
     """An axis of sizes: logarithmic, its ticks at the sizes that were run, or at every other one where they crowd."""
-    ticks = sorted(place for place in places if place > 0.0)
+    ticks = sorted(size for size in sizes if size > 0.0)
     kept = ticks[:: 1 + len(ticks) // (most + 1)]
     return {"type": "log", "tickmode": "array", "tickvals": kept, "ticktext": [f"{tick:g}" for tick in kept]}
 
 
 def hover_text(what: str, unit: str, level: float, *, nats: bool = False) -> Describe:
-    """Hover text: what the point is (`what` with `{}` for its place), the score with its interval, and its p-value.
+    """Hover text: what the point is (`what` with `{}` for its position), the score with its interval, and its p-value.
 
     With `nats` the score is a loss difference: its sign is shown, and it is also given as a change of perplexity.
     """
 
-    def describe(name: str, place: float, score: Score) -> str:
+    def describe(name: str, x: float, score: Score) -> str:
         shown = interval(score, signed=nats)
-        parts = [f"<b>{escape(name)}</b>, {what.format(f'{place:g}')}", f"{shown} {unit}".rstrip()]
+        parts = [f"<b>{escape(name)}</b>, {what.format(f'{x:g}')}", f"{shown} {unit}".rstrip()]
         if nats:
             parts.append(f"perplexity {in_perplexity(score.value)}")
         if score.p_adjusted is not None:
@@ -107,15 +107,15 @@ def common_span(rows: Sequence[Rows]) -> tuple[float, float] | None:
 
 def _line(line: Line, describe: Describe, named: bool) -> list[Trace]:
     colour, ribbon, symbol = series_style(line.slot)
-    places = sorted(line.rows)
-    symbols: Any = [f"{symbol}-open" if place in line.hollow else symbol for place in places] if line.hollow else symbol
+    xs = sorted(line.rows)
+    symbols: Any = [f"{symbol}-open" if x in line.hollow else symbol for x in xs] if line.hollow else symbol
     drawn = scatter(
-        x=places,
-        y=[line.rows[place].value for place in places],
+        x=xs,
+        y=[line.rows[x].value for x in xs],
         mode="lines+markers",
         line={"color": colour, "width": 2},
         marker={"color": colour, "symbol": symbols, "size": 6.5},
-        text=[describe(line.name, place, line.rows[place]) for place in places],
+        text=[describe(line.name, x, line.rows[x]) for x in xs],
         legendgroup=line.name,
         name=escape(line.name),
         showlegend=named,
@@ -125,14 +125,14 @@ def _line(line: Line, describe: Describe, named: bool) -> list[Trace]:
 
 def _null(band: Band, index: int) -> list[Trace]:
     opacity, dash = BAND_OPACITY[index % len(BAND_OPACITY)], BAND_DASH[index % len(BAND_DASH)]
-    places = sorted(band.rows)
+    xs = sorted(band.rows)
     middle = scatter(
-        x=places,
-        y=[band.rows[place].value for place in places],
-        mode="lines" if len(places) > 1 else "markers",
+        x=xs,
+        y=[band.rows[x].value for x in xs],
+        mode="lines" if len(xs) > 1 else "markers",
         line={"color": light("zero"), "width": 1.5, "dash": dash},
         marker={"color": light("zero"), "symbol": "line-ew-open", "size": 12},
-        text=[f"{escape(band.name)}<br>{interval(band.rows[place])}" for place in places],
+        text=[f"{escape(band.name)}<br>{interval(band.rows[x])}" for x in xs],
         legendgroup=band.name,
         name=escape(band.name),
     )
@@ -140,13 +140,13 @@ def _null(band: Band, index: int) -> list[Trace]:
 
 
 def area(rows: Rows, colour: str, group: str) -> list[Trace]:
-    """The intervals of a line as one filled area; nothing where fewer than two places have an interval."""
+    """The intervals of a line as one filled area; nothing where fewer than two positions have an interval."""
     bounded = [
-        (place, score.low, score.high)
-        for place, score in sorted(rows.items())
+        (x, score.low, score.high)
+        for x, score in sorted(rows.items())
         if score.low is not None and score.high is not None
     ]
     if len(bounded) < 2:
         return []
-    places, low, high = zip(*bounded, strict=True)
-    return [filled(places, low, high, colour, legendgroup=group, name=escape(group), showlegend=False)]
+    xs, low, high = zip(*bounded, strict=True)
+    return [filled(xs, low, high, colour, legendgroup=group, name=escape(group), showlegend=False)]

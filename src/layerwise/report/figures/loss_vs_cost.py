@@ -60,20 +60,20 @@ def _span_of_losses(drawn: Sequence[Losses], costs: tuple[float, float]) -> list
 
 def _arm(arm: str, losses: Losses, slot: int, across: str) -> list[Trace]:
     colour, ribbon, symbol = series_style(slot)
-    places = list(losses)
-    last = places[-1]
+    costs = list(losses)
+    last = costs[-1]
     line = scatter(
-        x=places,
+        x=costs,
         y=[score.value for score in losses.values()],
         mode="lines+markers",
         line={"color": colour, "width": 2},
-        marker={"color": colour, "symbol": symbol, "size": [9 if place == last else 3 for place in places]},
+        marker={"color": colour, "symbol": symbol, "size": [9 if cost == last else 3 for cost in costs]},
         # The range of the seeds stands at the end alone: before, the band shows it.
         error_y=whiskers(
-            (score if place == last else replace(score, low=None, high=None) for place, score in losses.items()),
+            (score if cost == last else replace(score, low=None, high=None) for cost, score in losses.items()),
             colour,
         ),
-        text=[_hover(arm, place, losses, across) for place in places],
+        text=[_hover(arm, cost, losses, across) for cost in costs],
         legendgroup=arm,
         name=escape(arm),
     )
@@ -87,14 +87,14 @@ def _frontier(losses: Losses, across: str) -> list[Trace]:
         mode="lines+markers",
         line={"color": light("ink"), "width": 1.5, "dash": "dash"},
         marker={"color": light("ink"), "symbol": "line-ew-open", "size": 9, "line": {"width": 2}},
-        text=[_hover(FRONTIER, place, losses, across) for place in losses],
+        text=[_hover(FRONTIER, cost, losses, across) for cost in losses],
         legendgroup=FRONTIER,
         name=FRONTIER,
     )
     return [*area(losses, faded(light("muted"), 0.18), FRONTIER), line]
 
 
-def _hover(name: str, place: float, losses: Losses, across: str) -> str:
-    score = losses[place]
+def _hover(name: str, cost: float, losses: Losses, across: str) -> str:
+    score = losses[cost]
     seeds = "" if score.low is None else ", mean and range of the seeds"
-    return f"<b>{escape(name)}</b>, {large(place)} {across}<br>{interval(score)}{seeds}"
+    return f"<b>{escape(name)}</b>, {large(cost)} {across}<br>{interval(score)}{seeds}"

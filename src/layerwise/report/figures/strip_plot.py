@@ -44,7 +44,7 @@ def strips(
     """
     span = span or limits([reference, *(value for row in rows for value in row.draws.values())])
     width = (span[1] - span[0]) / BINS if span else 1.0
-    swarms = [_dots(row, place, width) for place, row in enumerate(rows)]
+    swarms = [_dots(row, y, width) for y, row in enumerate(rows)]
     return framed(
         HEAD + ROW * len(rows) + (18 if mark else 0),
         [*swarms, _medians(rows), *([_marks(rows, mark)] if mark else [])],
@@ -75,12 +75,12 @@ def swarmed(values: Sequence[float], width: float) -> list[float]:
     return moved
 
 
-def _dots(row: Strip, place: int, width: float) -> Trace:
+def _dots(row: Strip, y: int, width: float) -> Trace:
     colour, _, _ = series_style(row.slot)
     values = list(row.draws.values())
     return scatter(
         x=values,
-        y=[round(place + moved, 3) for moved in swarmed(values, width)],
+        y=[round(y + moved, 3) for moved in swarmed(values, width)],
         mode="markers",
         marker={"color": faded(colour, 0.6), "size": 5.5, "line": {"width": 0}},
         text=[f"<b>{escape(row.name)}</b><br>{escape(draw)}<br>{tidy(value)}" for draw, value in row.draws.items()],
@@ -90,11 +90,11 @@ def _dots(row: Strip, place: int, width: float) -> Trace:
 
 
 def _medians(rows: Sequence[Strip]) -> Trace:
-    drawn = [(place, row) for place, row in enumerate(rows) if row.draws]
+    drawn = [(y, row) for y, row in enumerate(rows) if row.draws]
     middles = [median(row.draws.values()) for _, row in drawn]
     return scatter(
         x=middles,
-        y=[place for place, _ in drawn],
+        y=[y for y, _ in drawn],
         mode="markers",
         marker={"symbol": "line-ns-open", "size": 26, "line": {"width": 2}, "color": light("ink")},
         text=[
@@ -106,10 +106,10 @@ def _medians(rows: Sequence[Strip]) -> Trace:
 
 
 def _marks(rows: Sequence[Strip], name: str) -> Trace:
-    marked = [(place, row.name, row.mark) for place, row in enumerate(rows) if row.mark is not None]
+    marked = [(y, row.name, row.mark) for y, row in enumerate(rows) if row.mark is not None]
     return scatter(
         x=[score.value for _, _, score in marked],
-        y=[place for place, _, _ in marked],
+        y=[y for y, _, _ in marked],
         mode="markers",
         marker={"symbol": "diamond-open", "size": 11, "line": {"width": 2}, "color": light("accent")},
         text=[f"<b>{escape(row)}</b><br>{escape(name)}: {interval(score)}" for _, row, score in marked],

@@ -140,10 +140,10 @@ def _roles(run: GrowthScores, arm: str, effect: Effect) -> Iterator[str]:
     for at, fate in enumerate(dict.fromkeys(fates.values())):
         members = [control for control in compared if fates[control] == fate]
         yield f"{', and ' if at else ''}{clauses[fate]} itself with "
-        for place, control in enumerate(members):
-            yield f"{' or with ' if place else ''}{CONTROLS[control]}, "
+        for index, control in enumerate(members):
+            yield f"{' or with ' if index else ''}{CONTROLS[control]}, "
             yield Number(_signed(compared[control]))
-            yield "," if place < len(members) - 1 else ""
+            yield "," if index < len(members) - 1 else ""
     yield f", {_conclusion(effect, fates)}"
 
 

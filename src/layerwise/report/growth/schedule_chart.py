@@ -65,8 +65,8 @@ def parts_of(shares: Iterable[Mapping[str, float]]) -> list[str]:
     return [*embedding, *layers, *head]
 
 
-def _cell(phase: PhaseSteps, part: str, share: float, place: tuple[float, float, float, float]) -> Safe:
-    x, y, width, height = place
+def _cell(phase: PhaseSteps, part: str, share: float, extent: tuple[float, float, float, float]) -> Safe:
+    x, y, width, height = extent
     gap = min(GAP, height / 4)
     box = {"x": x, "y": y, "width": max(0.5, width - GAP), "height": height - gap}
     name = f"layer {part}" if part.isdecimal() else f"the {part}"

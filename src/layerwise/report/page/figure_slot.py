@@ -1,4 +1,4 @@
-"""A place on the page where a figure is drawn, with the choices that switch it: task, family, metric.
+"""A slot on the page where a figure is drawn, with the choices that switch it: task, family, metric.
 
 Every variant is a whole figure, built beforehand; the script only shows the one that is chosen. So a choice cannot
 compute anything the run did not.
@@ -50,9 +50,9 @@ class Picture:
         return element("div", *shown, class_="controls") if shown and self.leader is None else Safe("")
 
     def html(self) -> Safe:
-        """The empty place that the script draws into, and the line it shows for a variant that does not exist."""
+        """The empty slot that the script draws into, and the line it shows for a variant that does not exist."""
         height = max(figure.layout["height"] for figure in self.variants.values())
-        place = element(
+        plot = element(
             "div",
             class_="plot",
             data_figure=self.name,
@@ -60,7 +60,7 @@ class Picture:
             aria_label=self.alternative,
             style=f"min-height:{height}px",
         )
-        return element("figure", place, element("p", class_="absent", hidden=True))
+        return element("figure", plot, element("p", class_="absent", hidden=True))
 
     def payload(self) -> dict[str, Any]:
         """What the script needs, every variant as plotly.js takes it."""
@@ -72,7 +72,7 @@ class Picture:
 
 
 def variants(options: Iterable[Option], draw: Callable[[Option], Figure | None]) -> dict[tuple[int, ...], Figure]:
-    """The figure of every option of one choice that has any, by the place of the option."""
+    """The figure of every option of one choice that has any, by the position of the option."""
     drawn = ((at, draw(option)) for at, option in enumerate(options))
     return {(at,): figure for at, figure in drawn if figure is not None}
 

@@ -24,7 +24,7 @@ def decimals(*values: float) -> int:
     return max(0, SIGNIFICANT - 1 - math.floor(math.log10(largest)))
 
 
-def fixed(value: float, places: int, *, signed: bool = False) -> str:
+def fixed(value: float, decimals: int, *, signed: bool = False) -> str:
     """`value` with so many decimals, thousands set apart, and `−` for minus.
 
     >>> fixed(-1234.5678, 1), fixed(0.5, 2, signed=True), fixed(float("nan"), 2)
@@ -32,7 +32,7 @@ def fixed(value: float, places: int, *, signed: bool = False) -> str:
     """
     if not math.isfinite(value):
         return "not finite"
-    text = f"{value:+,.{places}f}" if signed else f"{value:,.{places}f}"
+    text = f"{value:+,.{decimals}f}" if signed else f"{value:,.{decimals}f}"
     if not any(digit in "123456789" for digit in text):
         text = text.lstrip("+-")
     return text.replace("-", "−")
@@ -62,9 +62,9 @@ def between(value: float, low: float | None, high: float | None, *, signed: bool
     """
     if low is None or high is None:
         return tidy(value, signed=signed)
-    places = min(decimals(value, low, high), 5)
-    inner = f"{fixed(low, places, signed=signed)}, {fixed(high, places, signed=signed)}"
-    return f"{fixed(value, places, signed=signed)} [{inner}]"
+    count = min(decimals(value, low, high), 5)
+    inner = f"{fixed(low, count, signed=signed)}, {fixed(high, count, signed=signed)}"
+    return f"{fixed(value, count, signed=signed)} [{inner}]"
 
 
 def probability(p: float | None) -> str:

@@ -52,8 +52,8 @@ def _cell(alpha: Alpha, cell: tuple[int, int], value: float, most: float, *, num
     share = min(1.0, abs(value) / most) if most > 0.0 else 0.0
     opacity = f"{FAINTEST + (1.0 - FAINTEST) * share:.3g}"
     filled = {"fill": colour, "fill_opacity": opacity} if value >= 0.0 else _frame(colour, opacity)
-    place = {"x": f"{x + 1}", "y": f"{y + 1}", "width": f"{CELL - 2}", "height": f"{CELL - 2}", "rx": "2"}
-    shapes = [element("rect", element("title", _hover(alpha, cell)), **place, **filled)]
+    box = {"x": f"{x + 1}", "y": f"{y + 1}", "width": f"{CELL - 2}", "height": f"{CELL - 2}", "rx": "2"}
+    shapes = [element("rect", element("title", _hover(alpha, cell)), **box, **filled)]
     if numbered:
         middle = {"x": f"{x + CELL / 2:g}", "y": f"{y + CELL / 2:g}"}
         ink = _ink(colour) if share > SOLID and value >= 0.0 else None

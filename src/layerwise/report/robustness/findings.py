@@ -1,9 +1,9 @@
 """Which arm survives what: the matrix of the first chapter, and the sentences that its intervals support.
 
-Each trial changes the model and asks what is left of its accuracy. What is left is measured on one scale for the whole
-run: 0 is chance, 1 is the best arm in order, both as credit (see `quantity`). An arm *survives* a trial when even the
-low end of its interval keeps three quarters of that way, it is *lost* when even the high end keeps less than one
-quarter, and all else is survival *in part*: so the words never say more than the intervals do. A number without an
+Each condition changes the model and asks what is left of its accuracy. What is left is measured on one scale for the
+whole run: 0 is chance, 1 is the best arm in order, both as credit (see `quantity`). An arm *survives* a condition when
+even the low end of its interval keeps three quarters of that way, it is *lost* when even the high end keeps less than
+one quarter, and all else is survival *in part*: so the words never say more than the intervals do. A number without an
 interval is left out.
 """
 
@@ -32,7 +32,7 @@ BY_WHOM: dict[Fate, str] = {
 
 @dataclass(frozen=True, slots=True)
 class SurvivalCondition:
-    """Something to survive: its place in the matrix (`group`, `name`), its words in a sentence, and its rows."""
+    """Something to survive: its position in the matrix (`group`, `name`), its words in a sentence, and its rows."""
 
     group: str
     name: str
@@ -43,7 +43,7 @@ class SurvivalCondition:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """An arm under a trial: the score, the share that is left of the best arm in order, and what became of it."""
+    """An arm under a condition: the score, the share that is left of the best arm in order, and what became of it."""
 
     score: Score
     share: float
@@ -53,14 +53,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """The matrix: arms by trials, only those that have a cell."""
+    """The matrix: arms by conditions, only those that have a cell."""
 
     conditions: tuple[SurvivalCondition, ...]
     cells: Mapping[str, Mapping[SurvivalCondition, Cell]]
     quantity: Quantity
 
     def fates(self, arm: str) -> dict[Fate, list[SurvivalCondition]]:
-        """The trials of an arm by what became of it; training in order is no trial."""
+        """The conditions of an arm by what became of it, without the order of training."""
         by_fate: dict[Fate, list[SurvivalCondition]] = {"survives": [], "in part": [], "lost": []}
         for condition, cell in self.cells[arm].items():
             if condition.task != IN_ORDER:

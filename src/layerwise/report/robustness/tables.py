@@ -51,7 +51,7 @@ def order_rows(run: RobustnessScores) -> Table:
 
 
 def survival_rows(run: RobustnessScores, matrix: Survival) -> Table:
-    """A row for each arm and trial: the run's own quantity, top-1, top-5, and the difference to the baseline."""
+    """A row for each arm and condition: the run's own quantity, top-1, top-5, and the difference to the baseline."""
     wanted = dict.fromkeys((run.quantity, ACCURACY, TOP_5, run.above))
     shown = [quantity for quantity in wanted if run.arms_with("robustness", quantity.metric)]
     body = tuple(
@@ -59,11 +59,11 @@ def survival_rows(run: RobustnessScores, matrix: Survival) -> Table:
         for arm, cells in matrix.cells.items()
         for condition in cells
     )
-    return Table(("arm", "trial", *(quantity.name for quantity in shown)), body, numeric_from=2)
+    return Table(("arm", "condition", *(quantity.name for quantity in shown)), body, numeric_from=2)
 
 
 def matrix_rows(run: RobustnessScores) -> Table:
-    """The matrix itself: a row an arm, a column a trial."""
+    """The matrix itself: a row an arm, a column a condition."""
     matrix = survival(run)
     head = ("arm", *(f"{condition.group}, {condition.name}" for condition in matrix.conditions))
     body = tuple(

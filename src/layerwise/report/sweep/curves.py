@@ -20,7 +20,7 @@ from layerwise.results.rows import PlanRecord, Score
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One place on a curve: the mean over `scores`, one per draw, with its interval.
+    """One point on a curve: the mean over `scores`, one per draw, with its interval.
 
     `mde` is the median minimum detectable effect of the draws.
     """

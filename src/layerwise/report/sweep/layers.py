@@ -47,7 +47,7 @@ def neighbour_swaps(evidence: Evidence) -> dict[int, str]:
     plans: dict[int, str] = {}
     straight = tuple(range(evidence.depth))
     for text, order in _orders(evidence):
-        moved = [place for place, layer in enumerate(order) if place != layer]
+        moved = [position for position, layer in enumerate(order) if position != layer]
         if len(order) == evidence.depth and len(moved) == 2 and moved[1] == moved[0] + 1:
             left = moved[0]
             if order == (*straight[:left], left + 1, left, *straight[left + 2 :]):
@@ -68,7 +68,7 @@ def touched(plan: Plan, depth: int) -> str:
     if len(order) + len(missing) == depth:
         if missing:
             return f"without {', '.join(_ranges(missing))}"
-        moved = [place for place, layer in enumerate(order) if place != layer]
+        moved = [position for position, layer in enumerate(order) if position != layer]
         return f"layers {moved[0]}–{moved[-1]}" if moved else ""
     return ""
 

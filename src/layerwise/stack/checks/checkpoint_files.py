@@ -122,7 +122,7 @@ def _counts(settings: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
             yield from ((key, each) for each in values if isinstance(each, int))
 
 
-def check_size(place: str, kind: Any, config: Any, saved: Saved) -> None:
+def check_size(location: str, kind: Any, config: Any, saved: Saved) -> None:
     """Raise `CheckpointError` where the model of `config` has far more numbers than were saved.
 
     The model is drawn up on the device `meta`, where tensors have shapes and no content. What cannot be drawn up there
@@ -134,7 +134,7 @@ def check_size(place: str, kind: Any, config: Any, saved: Saved) -> None:
         numbers = numbers_of(kind(config) if issubclass(kind, nn.Module) else kind.from_config(config))
     if numbers > 2 * there + SLACK:
         raise CheckpointError(
-            f"{place}: {CONFIG} describes a model of {_number(numbers)} numbers, and {_number(there)} were saved; "
+            f"{location}: {CONFIG} describes a model of {_number(numbers)} numbers, and {_number(there)} were saved; "
             "correct its sizes (vocab_size, hidden_size and the like), or save the model again"
         )
 

@@ -25,7 +25,7 @@ POOLER = "pooler"
 _GROUPS, _TAILS = 6, 10  # of what an error names
 
 
-def check_complete(place: str, model: Any, report: Mapping[str, Any], *, new_head: bool = False) -> None:
+def check_complete(location: str, model: Any, report: Mapping[str, Any], *, new_head: bool = False) -> None:
     """Raise `CheckpointError` unless every tensor of `model` was loaded, and every saved one has a place.
 
     `report` is what `from_pretrained` gives with `output_loading_info`. With `new_head` what is not of the base model
@@ -39,30 +39,30 @@ def check_complete(place: str, model: Any, report: Mapping[str, Any], *, new_hea
         name, saved, wanted = mismatched[0]
         more = f" ({len(mismatched)} tensors in all)" if len(mismatched) > 1 else ""
         raise CheckpointError(
-            f"{place} holds {name} of shape {tuple(saved)}, and {kind} needs {tuple(wanted)}{more}; correct the sizes "
-            "in config.json, or save the model again"
+            f"{location} holds {name} of shape {tuple(saved)}, and {kind} needs {tuple(wanted)}{more}; correct the "
+            "sizes in config.json, or save the model again"
         )
     missing = [name for name in report["missing_keys"] if not _may_be_missing(model, name, new_head)]
     if missing:
         raise CheckpointError(
-            f"{place} lacks {_count(missing)} that {kind} needs: {listed(missing)}; they would be random numbers, so "
-            "correct num_hidden_layers and architectures in config.json, or save the model again"
+            f"{location} lacks {_count(missing)} that {kind} needs: {listed(missing)}; they would be random numbers, "
+            "so correct num_hidden_layers and architectures in config.json, or save the model again"
         )
     left = [name for name in report["unexpected_keys"] if not _may_be_left(model, name)]
     if left:
         raise CheckpointError(
-            f"{place} holds {_count(left)} for which {kind} has no place: {listed(left)}; the model would run without "
-            "them, so correct num_hidden_layers and architectures in config.json, or remove them from the file"
+            f"{location} holds {_count(left)} for which {kind} has no place: {listed(left)}; the model would run "
+            "without them, so correct num_hidden_layers and architectures in config.json, or remove them from the file"
         )
 
 
-def check_types(place: str, model: nn.Module, saved: Saved) -> None:
+def check_types(location: str, model: nn.Module, saved: Saved) -> None:
     """Raise `CheckpointError` for weights that were saved as whole numbers or truths: they are not what was trained."""
     names = {name for name, _ in model.named_parameters()}
     wrong = [name for name in saved if name in names and not saved[name].dtype.startswith(("F", "BF"))]
     if wrong:
         raise CheckpointError(
-            f"{place} holds {_count(wrong)} of whole numbers ({saved[wrong[0]].dtype}) where {type(model).__name__} "
+            f"{location} holds {_count(wrong)} of whole numbers ({saved[wrong[0]].dtype}) where {type(model).__name__} "
             f"has weights: {listed(wrong)}; save them as float32, float16 or bfloat16"
         )
 

@@ -82,7 +82,7 @@ class _Watch:
             (value, frozenset(value)) for value in others if type(value) is dict
         ]
         arguments = [(f"its argument {name}", value) for name, value in kwargs.items()]
-        arguments += [(f"its argument at place {place}", value) for place, value in enumerate(args)]
+        arguments += [(f"its argument at position {position}", value) for position, value in enumerate(args)]
         named = [("the hidden state" if value is state else name, value) for name, value in arguments]
         handed = [_Handed.of(name, tensor) for name, value in named for tensor in tensors(value)]
         mixes = reads_history(kwargs)

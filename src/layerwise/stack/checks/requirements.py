@@ -44,7 +44,7 @@ def prove_identity(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> None
 def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
     """Raise `UnsupportedModel` unless another order gives the same in place as step by step.
 
-    The last layer runs first, and the first layer twice: a cache slot, an index or a live cache in the wrong place
+    The last layer runs first, and the first layer twice: a cache slot, an index or a live cache in the wrong position
     shows.
     """
     moved = Plan.of([*range(stack.depth - 1, -1, -1), 0])

@@ -68,8 +68,8 @@ def in_place(
         for slot in once:
             counted = listed[slot].register_forward_hook(partial(_visited, passes, slot))
             entered.callback(counted.remove)
-        # Blocks entered as themselves share slots with the clones of others, and one that stands before its own place
-        # would write behind the last slot: a model that was not told otherwise makes no cache.
+        # Blocks entered as themselves share slots with the clones of others, and one that stands before its own
+        # position would write behind the last slot: a model that was not told otherwise makes no cache.
         settings = {"use_cache": False} if single_pass else {}
         entered.enter_context(visit_order(model, path, plan.order(), len(own), settings))
         entered.enter_context(_in_passes(_runner(model, path), passes, single_pass))
@@ -148,7 +148,7 @@ def _silence(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
 
 
 def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
-    """The places of the steps that run a whole layer, which no other step runs, outside the seams of groups.
+    """The positions of the steps that run a whole layer, which no other step runs, outside the seams of groups.
 
     Layers of another model are not among them: its blocks hold its own configuration, which is not in visit order.
     """

@@ -16,7 +16,7 @@ from layerwise.plan import Reduction, Step
 
 
 def state_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | str:
-    """The place of the hidden state in a block's call: a position, or the name of a keyword."""
+    """Where the hidden state stands in a block's call: a position, or the name of a keyword."""
     if args and isinstance(args[0], Tensor):
         return 0
     if isinstance(kwargs.get("hidden_states"), Tensor):

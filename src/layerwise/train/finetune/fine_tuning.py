@@ -94,7 +94,7 @@ class FineTuningResult:
 
 
 def fine_tune(
-    place: str | Path,
+    location: str | Path,
     task: Task,
     settings: FineTuningConfig,
     seed: int,
@@ -102,7 +102,7 @@ def fine_tune(
     progress: Progress | None = None,
     device: str = "auto",
 ) -> FineTuningResult:
-    """Teach `task` to the model at `place` (a folder or a hub id); `seed` draws the head and the order of examples.
+    """Teach `task` to the model at `location` (a folder or a hub id); `seed` draws the head and the order of examples.
 
     The task is taken as it is: `limited` is for the caller. `device` is "auto" or "cpu". Raises `CheckpointError` for a
     model that cannot be given a classification head, `TrainError` when a loss, a gradient or an answer is not finite.
@@ -112,7 +112,7 @@ def fine_tune(
     tried = len(settings.learning_rates)
     for number, rate in enumerate(settings.learning_rates):
         shifted = None if progress is None else _shifted(progress, number, tried)
-        selection, epoch, predictions = _trained(str(place), task, settings, rate, seed, shifted, device)
+        selection, epoch, predictions = _trained(str(location), task, settings, rate, seed, shifted, device)
         if best is None or selection > best[0]:
             best = (selection, rate, epoch, predictions)
     assert best is not None
@@ -126,11 +126,17 @@ def _shifted(progress: Progress, before: int, tried: int) -> Progress:
 
 
 def _trained(
-    place: str, task: Task, settings: FineTuningConfig, rate: float, seed: int, progress: Progress | None, device: str
+    location: str,
+    task: Task,
+    settings: FineTuningConfig,
+    rate: float,
+    seed: int,
+    progress: Progress | None,
+    device: str,
 ) -> tuple[float, int, tuple[int, ...]]:
     """The best selection score, its epoch, and that epoch's answers to the test set."""
     set_seed(seed)
-    model, tokenizer = _with_head(place, task)
+    model, tokenizer = _with_head(location, task)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not name.endswith(settings.frozen))
     sets = {split: _encoded(examples, model, tokenizer, settings) for split, examples in task.sets.items()}
@@ -138,7 +144,7 @@ def _trained(
     metric, classes = metric_of(task.metric), len(task.labels)
     with tempfile.TemporaryDirectory() as folder:
         trainer = _FineTuningTrainer(
-            subject=f"{place} taught {task.name} at a learning rate of {rate:g} (seed {seed})",
+            subject=f"{location} taught {task.name} at a learning rate of {rate:g} (seed {seed})",
             model=model,
             args=_arguments(folder, settings, rate, seed, device, task.metric, len(task.train)),
             data_collator=collate,
@@ -156,7 +162,7 @@ def _trained(
         predictions = _answers(trainer.model, sets["test"], collate, settings.batch_size)
     if predictions is None:
         raise TrainError(
-            f"{place} taught {task.name} at a learning rate of {rate:g} (seed {seed}) answers with numbers that are "
+            f"{location} taught {task.name} at a learning rate of {rate:g} (seed {seed}) answers with numbers that are "
             "not finite; use a smaller learning rate"
         )
     scores = [entry for entry in trainer.state.log_history if f"eval_{task.metric}" in entry]
@@ -164,22 +170,22 @@ def _trained(
     return float(kept[f"eval_{task.metric}"]), round(kept["epoch"]), predictions
 
 
-def _with_head(place: str, task: Task) -> tuple[Any, Any]:
+def _with_head(location: str, task: Task) -> tuple[Any, Any]:
     """The model with a random head for the task's labels, drawn from torch's generator, and its tokenizer."""
     names = {"id2label": dict(enumerate(task.labels)), "label2id": {name: at for at, name in enumerate(task.labels)}}
     try:
         model, report = transformers.AutoModelForSequenceClassification.from_pretrained(
-            place, num_labels=len(task.labels), ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32",
+            location, num_labels=len(task.labels), ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32",
             output_loading_info=True, **names,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"{place} cannot be given a head for {len(task.labels)} classes: {str(error).strip().splitlines()[0]}\n"
+            f"{location} cannot be given a head for {len(task.labels)} classes: {str(error).strip().splitlines()[0]}\n"
             "fine-tuning needs a model of text, as a folder or a hub id, whose architecture has a class for "
             "sequence classification"
         ) from error
-    check_complete(place, model, report, new_head=True)
-    tokenizer = load_tokenizer(place)
+    check_complete(location, model, report, new_head=True)
+    tokenizer = load_tokenizer(location)
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
@@ -235,18 +241,18 @@ def _arguments(
 
 def _answers(model: Any, examples: Sequence[Encoded], collate: Any, batch: int) -> tuple[int, ...] | None:
     """The label given to each example, in order; `None` when a logit is not finite. Batches are of like lengths."""
-    order = sorted(range(len(examples)), key=lambda place: len(examples[place]["input_ids"]))
+    order = sorted(range(len(examples)), key=lambda index: len(examples[index]["input_ids"]))
     labels = [0] * len(examples)
     for start in range(0, len(order), max(batch, 64)):
-        places = order[start : start + max(batch, 64)]
-        inputs = collate([examples[place] for place in places])
+        indices = order[start : start + max(batch, 64)]
+        inputs = collate([examples[index] for index in indices])
         inputs = {name: tensor.to(model.device) for name, tensor in inputs.items() if name != "labels"}
         with torch.inference_mode():
             logits = model(**inputs).logits
         if not bool(logits.isfinite().all()):
             return None
-        for place, label in zip(places, logits.argmax(-1).tolist(), strict=True):
-            labels[place] = label
+        for index, label in zip(indices, logits.argmax(-1).tolist(), strict=True):
+            labels[index] = label
     return tuple(labels)
 
 

@@ -11,8 +11,10 @@ from layerwise.stack import Stack, load
 from layerwise.stack.checks.completeness import check_complete
 
 
-def with_new_head(place: str, classes: tuple[str, ...], *, device: str = "auto", revision: str | None = None) -> Stack:
-    """The image classifier on the checkpoint at `place` (a folder or a hub id) with a random head for `classes`.
+def with_new_head(
+    location: str, classes: tuple[str, ...], *, device: str = "auto", revision: str | None = None
+) -> Stack:
+    """The image classifier on the checkpoint at `location` (a folder or a hub id) with a random head for `classes`.
 
     The head is drawn from torch's global generator, so that it follows the seed of a training. Raises
     `CheckpointError` when the checkpoint is not one of an image model.
@@ -24,13 +26,13 @@ def with_new_head(place: str, classes: tuple[str, ...], *, device: str = "auto",
     }
     try:
         model, report = transformers.AutoModelForImageClassification.from_pretrained(
-            place, ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32", revision=revision,
+            location, ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32", revision=revision,
             output_loading_info=True, **names,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"{place} cannot be given a head for {len(classes)} classes: {error}\n"
+            f"{location} cannot be given a head for {len(classes)} classes: {error}\n"
             "a new head needs the checkpoint of an image model, as a folder or a hub id"
         ) from error
-    check_complete(place, model, report, new_head=True)
+    check_complete(location, model, report, new_head=True)
     return load(model, device=device)

@@ -26,7 +26,7 @@ from layerwise.train.variant import added_by
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
-METHODS: Mapping[str, Method] = dict(sorted(REGISTERED.items(), key=lambda item: item[1].place))
+METHODS: Mapping[str, Method] = dict(sorted(REGISTERED.items(), key=lambda item: item[1].rank))
 """Every method that the command line offers, by name."""
 
 COMPARED = tuple(name for name, method in METHODS.items() if method.is_compared)

@@ -9,13 +9,13 @@ from layerwise.train.methods.method import Options, register
 from layerwise.train.recipe import Recipe
 
 
-@register("layerdrop", ("drop_rate", "drop_sync"), place=20)
+@register("layerdrop", ("drop_rate", "drop_sync"), rank=20)
 def layerdrop(options: Options, depth: int) -> Recipe:
     """Every layer left out with probability `drop_rate`; validated with all layers, in order."""
     return Recipe("layerdrop", options.settings, Drop(options.drop_rate))
 
 
-@register("layerdrop-scratch", ("drop_rate", "drop_sync"), place=21)
+@register("layerdrop-scratch", ("drop_rate", "drop_sync"), rank=21)
 def layerdrop_scratch(options: Options, depth: int) -> Recipe:
     """LayerDrop from random weights, for `scratch` times as many epochs; its authors say that fine-tuning alone is not
     enough."""
@@ -24,7 +24,7 @@ def layerdrop_scratch(options: Options, depth: int) -> Recipe:
     return Recipe("layerdrop-scratch", longer, Drop(options.drop_rate), from_scratch=True)
 
 
-@register("layershuffle-layerdrop", ("drop_rate", "max_shift", "drop_sync"), place=22)
+@register("layershuffle-layerdrop", ("drop_rate", "max_shift", "drop_sync"), rank=22)
 def layershuffle_layerdrop(options: Options, depth: int) -> Recipe:
     """A random order, and every layer left out of it with probability `drop_rate`; the papers do not try this."""
     shuffle = Shuffle(options.max_shift)

@@ -66,21 +66,21 @@ class PredictionOptions(Variant):
         return prediction.attach(stack, self)
 
 
-@register("layershuffle", ("max_shift", "drop_sync"), place=10)
+@register("layershuffle", ("max_shift", "drop_sync"), rank=10)
 def layershuffle(options: Options, depth: int) -> Recipe:
     """A random permutation of all layers for every batch, in training and in validation."""
     shuffle = Shuffle(options.max_shift)
     return Recipe("layershuffle", options.settings, shuffle, shuffle)
 
 
-@register("layershuffle-position", ("max_shift", "drop_sync", "position_table"), place=11)
+@register("layershuffle-position", ("max_shift", "drop_sync", "position_table"), rank=11)
 def layershuffle_position(options: Options, depth: int) -> Recipe:
     """LayerShuffle whose layers are given their current position."""
     variant = options.variant(PositionOptions)
     return replace(layershuffle(options, depth), arm="layershuffle-position", variant=variant)
 
 
-@register("layershuffle-predict", ("max_shift", "drop_sync", "prediction_loss", "prediction_token"), place=12)
+@register("layershuffle-predict", ("max_shift", "drop_sync", "prediction_loss", "prediction_token"), rank=12)
 def layershuffle_predict(options: Options, depth: int) -> Recipe:
     """LayerShuffle whose layers predict their current position from their own output."""
     variant = options.variant(PredictionOptions)

@@ -45,13 +45,13 @@ class Options:
 class Method:
     """One method: the recipe that it makes of options for a model of some depth, and the options that it `reads`.
 
-    `is_compared` says whether LayerShuffle is compared with it. Methods are listed by their `place`.
+    `is_compared` says whether LayerShuffle is compared with it. Methods are listed by their `rank`.
     """
 
     recipe: Callable[[Options, int], Recipe]
     reads: tuple[str, ...] = ()
     is_compared: bool = True
-    place: int = 100
+    rank: int = 100
 
 
 REGISTERED: dict[str, Method] = {}
@@ -59,12 +59,12 @@ REGISTERED: dict[str, Method] = {}
 
 
 def register(
-    name: str, reads: tuple[str, ...] = (), *, is_compared: bool = True, place: int = 100
+    name: str, reads: tuple[str, ...] = (), *, is_compared: bool = True, rank: int = 100
 ) -> Callable[[Callable[[Options, int], Recipe]], Callable[[Options, int], Recipe]]:
     """Register the decorated function as the method of this name."""
 
     def decorate(make: Callable[[Options, int], Recipe]) -> Callable[[Options, int], Recipe]:
-        REGISTERED[name] = Method(make, reads, is_compared, place)
+        REGISTERED[name] = Method(make, reads, is_compared, rank)
         return make
 
     return decorate

@@ -187,9 +187,9 @@ class PrefixCache:
                 )
 
     def _refuse_too_small(self) -> None:
-        place = next(each for each in (self.folder.absolute(), *self.folder.absolute().parents) if each.is_dir())
+        existing = next(each for each in (self.folder.absolute(), *self.folder.absolute().parents) if each.is_dir())
         held = sum(path.stat().st_size for name in (_STATES, _SUMS) if (path := self.folder / name).is_file())
-        free = shutil.disk_usage(place).free + held
+        free = shutil.disk_usage(existing).free + held
         if free < self.extent.bytes:
             raise TrainError(
                 f"the states of {self.extent.rows} examples, {self.extent.positions} x {self.extent.width} numbers "

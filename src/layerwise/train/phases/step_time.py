@@ -54,8 +54,8 @@ def relative_step_times(
     order, chance = list(range(len(sections))), Random(0)
     for number in range(ROUNDS + 1):
         chance.shuffle(order)
-        for place in order:
-            taken[place].append(training.seconds(*sections[place], number))
+        for index in order:
+            taken[index].append(training.seconds(*sections[index], number))
     against = taken[0][1:]
     return tuple(median(one / other for one, other in zip(own[1:], against, strict=True)) for own in taken[1:])
 
@@ -95,8 +95,8 @@ class _TimedTraining:
         grows.on_step_begin(None, SimpleNamespace(global_step=step), None, optimizer=self.optimizer)
         model: Any = self.stack.model.train()
         begun = time.perf_counter()
-        for place in range(self.passes):
-            with self.stack.under(grows.at(step, number * self.passes + place), single_pass=True):
+        for pass_index in range(self.passes):
+            with self.stack.under(grows.at(step, number * self.passes + pass_index), single_pass=True):
                 loss = model(**self.batch).loss
                 loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

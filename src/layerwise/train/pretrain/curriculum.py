@@ -84,8 +84,8 @@ class Batches(Sampler[list[Draw]]):
         return [self._draw(number, phase, step, slot) for slot in range(start, start + size)]
 
     def _draw(self, number: int, phase: CurriculumPhase, step: int, slot: int) -> Draw:
-        epoch, place = divmod((step - phase.first) * phase.batch_size + slot, phase.segments)
-        return Draw(phase.length, int(_order(self.seed, number, epoch, phase.segments)[place]), step, slot)
+        epoch, index = divmod((step - phase.first) * phase.batch_size + slot, phase.segments)
+        return Draw(phase.length, int(_order(self.seed, number, epoch, phase.segments)[index]), step, slot)
 
 
 @lru_cache(maxsize=4)

@@ -256,10 +256,10 @@ def _publish(
         },
     )
     if trainer.is_world_process_zero():
-        place = folder / MODEL
-        model.save_pretrained(place, state_dict=weights)
-        tokenizer.save_pretrained(place)
-        record.write(place)
+        path = folder / MODEL
+        model.save_pretrained(path, state_dict=weights)
+        tokenizer.save_pretrained(path)
+        record.write(path)
         discard_checkpoints(folder)
     trainer.accelerator.wait_for_everyone()
     return record

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from layerwise.measure.contrasts.layers import core as core_rows
-from layerwise.measure.contrasts.layers import places
+from layerwise.measure.contrasts.layers import core_ranges
 from layerwise.measure.interventions.ablation import skip_keys
 from layerwise.measure.stats.verdicts import verdicts
 from layerwise.plan import Plan
@@ -19,13 +19,13 @@ from measure.simulated import SimulatedModel
 from report.claims.truths import POWER, RUNS, WRONG, Truth, claim_of, concluded, ends_right, share
 
 DEPTH = 30
-PLACE = range(8, 12)
+RANGE = range(8, 12)
 INTERVENTIONS = ("skip", "average", "random")
 
 
 def effects(inside: float, outside: float, first: float = 0.0) -> list[float]:
-    """Every layer's effect: `inside` the published place, `outside`, and what the first layer has more."""
-    found = [inside if layer in PLACE else outside for layer in range(DEPTH)]
+    """Every layer's effect: `inside` the published range, `outside`, and what the first layer has more."""
+    found = [inside if layer in RANGE else outside for layer in range(DEPTH)]
     found[0] += first
     return found
 
@@ -105,9 +105,9 @@ def test_one_core_one_dominant_layer_and_no_core() -> None:
 
 
 @pytest.mark.parametrize("depth", [4, 6, 12, 30, 48])
-def test_places_lie_inside_the_model(depth: int) -> None:
-    assert all(0 <= place[0] <= place[-1] < depth for place in places(depth))
-    assert len({len(place) for place in places(depth)}) == 1
+def test_core_ranges_lie_inside_the_model(depth: int) -> None:
+    assert all(0 <= layers[0] <= layers[-1] < depth for layers in core_ranges(depth))
+    assert len({len(layers) for layers in core_ranges(depth)}) == 1
 
 
 def judged(run: int, values: Sequence[float], noise: float = 0.013, documents: int = 64) -> Iterator[Score]:

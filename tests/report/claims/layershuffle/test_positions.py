@@ -20,9 +20,12 @@ DEPTH = 12
 def answers(draw: np.random.Generator, accuracy: float, images: int) -> dict[int, np.ndarray]:
     """Sixteen batches: the images of a batch stand under one order, and some orders are misread by all of them."""
     asked = np.full((DEPTH, 16), images // 16)
-    # A beta with so few degrees is skewed: most places of most orders are read without error, few are not at all.
+    # A beta with so few degrees is skewed: most positions of most orders are read without error, few are not at all.
     alike = draw.beta(4 * accuracy, 4 * (1 - accuracy), size=asked.shape)
-    return {place: np.array([draw.binomial(asked[place], alike[place]), asked[place]], float) for place in range(DEPTH)}
+    return {
+        position: np.array([draw.binomial(asked[position], alike[position]), asked[position]], float)
+        for position in range(DEPTH)
+    }
 
 
 def truth(told: float, probed: float | None, seeds: int = 3, images: int = 960, spread: float = 0.0005) -> Truth:
@@ -84,6 +87,6 @@ def test_where_nothing_is_wrong_the_interval_still_has_a_width() -> None:
 
 
 def test_an_old_survey_has_no_batches_and_no_interval() -> None:
-    sums = {place: np.array([[99.0], [100.0]]) for place in range(DEPTH)}
+    sums = {position: np.array([[99.0], [100.0]]) for position in range(DEPTH)}
     rows = positions({"layershuffle-predict": {n: Survey(DEPTH, {}, positions=sums) for n in range(3)}})
     assert claim_of(rule, rows, DEPTH).verdict == "not resolvable"

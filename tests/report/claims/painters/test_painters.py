@@ -50,7 +50,7 @@ def three_passes(one: float, three: float, gain: float) -> Cost:
 
 def ranked(*order: str, step: float = 0.3) -> Cost:
     """Each strategy costs `step` more than the one before it."""
-    return by_strategy(**{name: 1 + step * place for place, name in enumerate(order)})
+    return by_strategy(**{name: 1 + step * index for index, name in enumerate(order)})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,11 +13,11 @@ from layerwise.results.rows import Score
 from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
 
 DEPTH = 16
-PLACES = np.arange(DEPTH + 1)
-DISTANCE = np.abs(PLACES[:, None] - PLACES)
-INSIDE = np.isin(PLACES, middle_states(DEPTH))
+STATES = np.arange(DEPTH + 1)
+DISTANCE = np.abs(STATES[:, None] - STATES)
+INSIDE = np.isin(STATES, middle_states(DEPTH))
 ZONE = np.outer(INSIDE, INSIDE).astype(float)
-LATE = (PLACES[:, None] + PLACES) / (2 * DEPTH)
+LATE = (STATES[:, None] + STATES) / (2 * DEPTH)
 SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
 MUCH = {"documents": 200, "spread": 0.05}
 LITTLE = {"documents": 9, "spread": 0.5}

@@ -85,13 +85,13 @@ def _gain(evidence: Evidence, published: Published, terms: Terms) -> Claim:
         return published.undecided("", "One training says nothing of others: train two seeds or more.")
     seeds = counted(min(len(rows.seeds.get(arm, ())) for arm in ("elc", "ltg")), "seed")
     beside = f", on frozen weights {learned.times(terms.scale).signed}" if learned else ""
-    place, own = gain.position(terms.margin), learned.position(terms.margin) if learned else None
+    position, own = gain.position(terms.margin), learned.position(terms.margin) if learned else None
     return published.decided(
         f"The gain on the backbone is {gain.times(terms.scale).signed}{beside} {terms.unit} ({seeds}).",
         seen(score, terms.margin, terms.unit, terms.scale),
-        (place == "within", BY_NULL, "The backbone does as well on these terms."),
-        (place == "below", CONTRADICTED, "The backbone does better on these terms."),
-        (place == "open", OPEN, f"The interval holds both answers.{more(score, terms.margin, 'the seeds')}"),
+        (position == "within", BY_NULL, "The backbone does as well on these terms."),
+        (position == "below", CONTRADICTED, "The backbone does better on these terms."),
+        (position == "open", OPEN, f"The interval holds both answers.{more(score, terms.margin, 'the seeds')}"),
         (own is None, OPEN, "It gains, but whether by learning its weights is not known: elc-frozen was not trained."),
         (own == "above", SUPPORTED, "It gains, and loses the gain where its weights are held at their start."),
         (

@@ -16,8 +16,8 @@ NEEDS = "It needs an arm that learns layer weights, with two seeds or more: laye
 WIDENED = 1.25
 """How much wider than the band of permuted sources the interval is.
 
-A source that is moved to another place is read by fewer readers, so what it carries to all of them weighs less in the
-permutations: of 12 layers and 5 seeds their standard deviation is 0.061, that of simulated trainings 0.073.
+A source that is moved to another position is read by fewer readers, so what it carries to all of them weighs less in
+the permutations: of 12 layers and 5 seeds their standard deviation is 0.061, that of simulated trainings 0.073.
 """
 
 NORMAL = (1.960 + 0.842) / 1.960
@@ -51,16 +51,16 @@ def pattern(evidence: Evidence) -> Claim:
             f"Training moved {rows.points('learned')} points of the mass there.",
             "One training says nothing of others: train two seeds or more.",
         )
-    place, moved = equal.position(MASS), learned.position(MASS)
+    position, moved = equal.position(MASS), learned.position(MASS)
     began = "The weights began so: training has not moved more of the mass there."
     return PATTERN.decided(
         f"In {arm} the embedding and the layer before carry {equal.times(100)} points more than equal shares, and"
         f" {learned.times(100)} points more than at the start.",
         seen(rows["learned"], MASS, "points", scale=100),
-        (place == "within", BY_NULL, "Equal shares give them as much."),
-        (place == "below", CONTRADICTED, "They carry less than equal shares would give them."),
-        (place == "above" and moved in NOT_ABOVE, BY_NULL, began),
-        (place == moved == "above", SUPPORTED, "Training has moved the mass there."),
+        (position == "within", BY_NULL, "Equal shares give them as much."),
+        (position == "below", CONTRADICTED, "They carry less than equal shares would give them."),
+        (position == "above" and moved in NOT_ABOVE, BY_NULL, began),
+        (position == moved == "above", SUPPORTED, "Training has moved the mass there."),
         otherwise=f"The intervals hold both answers.{more(rows['learned'], MASS, 'the seeds')}",
     )
 
@@ -89,16 +89,16 @@ def alike(evidence: Evidence) -> Claim:
         return ALIKE.unmeasured()
     seeds = counted(len(evidence.pretraining.seeds.get(arm, ())), "seed")
     score = Score(CONTRAST, ALIKE.key, arm, "correlation", beyond.value, mde=beyond.mde)
-    place = beyond.position(LIKE)
+    position = beyond.position(LIKE)
     shuffled = f"The band of the permutations holds both answers.{more(score, LIKE, 'the pairs of seeds')}"
     start = "What is alike is the start that they share: they do not go the same way from there."
     return ALIKE.decided(
         f"In {arm} the rank correlation of trainings is {raw.signed} above chance, {beyond.signed} beyond the start"
         f" ({seeds}).",
         seen(score, LIKE, "of rank correlation"),
-        (place == "above", SUPPORTED, "They are alike beyond the start that they share."),
-        (place != "open" and raw.position(LIKE) == "above", BY_NULL, start),
-        (place != "open", CONTRADICTED, "Each training learns weights of its own."),
+        (position == "above", SUPPORTED, "They are alike beyond the start that they share."),
+        (position != "open" and raw.position(LIKE) == "above", BY_NULL, start),
+        (position != "open", CONTRADICTED, "Each training learns weights of its own."),
         otherwise=shuffled,
     )
 

@@ -16,7 +16,7 @@ from layerwise.results.rows import Score
 
 PUBLISHED_HARM = 0.006  # nats per token that removing an anti-layer is said to gain: 0.6 % of perplexity
 
-PLACE = re.compile(r"(\d+)-(\d+)")
+RANGE = re.compile(r"(\d+)-(\d+)")
 """Where a core is looked for, as the task of its rows has it: the first layer and the last."""
 
 CORE = Published(
@@ -24,9 +24,9 @@ CORE = Published(
     "Core layers",
     "A contiguous core, layers 8–11 of 30, matters far more than the rest.",
     "arXiv 2603.19348, abstract; ablation (metric 2)",
-    "The place is scaled to the depth and may be off by 1/15 of it. Its contrast is the median effect of skipping a"
+    "The range is scaled to the depth and may be off by 1/15 of it. Its contrast is the median effect of skipping a"
     " layer there, less twice the median effect elsewhere (less the margin, where that is more). Supported: the"
-    " interval lies above zero at a place. Contradicted: it lies below zero at every place. Explained by the null:"
+    " interval lies above zero at a range. Contradicted: it lies below zero at every range. Explained by the null:"
     " skipping contradicts it, but replacing a layer by its neighbours' average, as was published, shows it, and random"
     " weights of the same norm cost at least four fifths as much there.",
     "It needs the effect of skipping every layer, with intervals: layerwise diagnose.",
@@ -48,17 +48,17 @@ ANTI_LAYERS = Published(
 def core(evidence: Evidence) -> Claim:
     """Is there a contiguous core of layers, near 8-11 of 30, that matters far more than the rest?
 
-    The contrasts of `layerwise.measure.contrasts.layers` have one task for each place; the best place is shown.
+    The contrasts of `layerwise.measure.contrasts.layers` have one task for each range; the best range is shown.
     """
-    tasks = (task for task in evidence.diagnosis.tasks(CONTRAST, "skip_excess") if PLACE.fullmatch(task))
+    tasks = (task for task in evidence.diagnosis.tasks(CONTRAST, "skip_excess") if RANGE.fullmatch(task))
     measured = {task: rows for task in tasks if (rows := contrasts(evidence, CORE.key, "skip_excess", task=task))}
-    excess = {place: bounds for place, rows in measured.items() if (bounds := rows.span("skip_excess")) is not None}
+    excess = {layers: bounds for layers, rows in measured.items() if (bounds := rows.span("skip_excess")) is not None}
     if not excess:
         return CORE.unmeasured()
-    best = max(excess, key=lambda place: excess[place].value)
+    best = max(excess, key=lambda layers: excess[layers].value)
     row = measured[best]["skip_excess"]
     sides = {bounds.position() for bounds in excess.values()}
-    damaged = [place.replace("-", "–") for place in excess if _is_damage(measured[place])]
+    damaged = [layers.replace("-", "–") for layers in excess if _is_damage(measured[layers])]
     averaged = (
         f"Replacing a layer by its neighbours' average shows a core at layers {listed(damaged[:1])}, but random weights"
         " of the same norm do nearly as much there, and leaving a layer out shows none."
@@ -69,7 +69,7 @@ def core(evidence: Evidence) -> Claim:
         "" if row.mde is None else f"Of 100 such runs 80 would see {tidy(row.mde)} nats above that.",
         ("above" in sides, SUPPORTED, "A typical layer there matters more than twice a typical other."),
         (sides == {"below"} and bool(damaged), BY_NULL, averaged),
-        (sides == {"below"}, CONTRADICTED, "At no place near the published one do layers matter so much."),
+        (sides == {"below"}, CONTRADICTED, "At no range near the published one do layers matter so much."),
         otherwise="The interval holds both a core and none.",
     )
 
@@ -111,10 +111,10 @@ def _is_damage(rows: Contrasts) -> bool:
     return average is not None and random is not None and average.low > 0.0 and random.high < 0.0
 
 
-def _least_and_most(diagnosis: DiagnosisScores, place: str) -> str:
-    """The effects themselves, in brackets: of the layers of the place, and the greatest of the others."""
+def _least_and_most(diagnosis: DiagnosisScores, layers: str) -> str:
+    """The effects themselves, in brackets: of the layers of the range, and the greatest of the others."""
     skip = {layer: bounds for layer, row in diagnosis.layers("ablation", "skip").items() if (bounds := span(row))}
-    first, last = (int(end) for end in place.split("-"))
+    first, last = (int(end) for end in layers.split("-"))
     inside = sorted(bounds.value for layer, bounds in skip.items() if first <= layer <= last)
     outside = {layer: bounds for layer, bounds in skip.items() if not first <= layer <= last}
     if not inside or not outside:

@@ -13,7 +13,7 @@ MOST_OF_THE_VARIANCE = 0.5
 MARGIN = 0.1
 HELD_OUT = {"heldout_rows_r2": "on held-out rows", "heldout_layers_r2": "on held-out layers"}
 SHARED = 3**0.5
-"""Every layer stands in three fits, so as little as a third of the places may be independent."""
+"""Every layer stands in three fits, so as little as a third of the positions may be independent."""
 SEEN = 1.65
 """How much further than its reach to one side a number must lie for both to be told in 80 of 100 runs:
 (z[.975] + z[.9]) / z[.975]."""
@@ -84,7 +84,7 @@ def predictability(evidence: Evidence) -> Claim:
 
 
 def _over_layers(rows: DiagnosisScores, metric: str) -> Span | None:
-    """R2 of all layers, its interval widened for the layers that its places share."""
+    """R2 of all layers, its interval widened for the layers that its positions share."""
     bounds = span(rows.score("predictability", WHOLE, metric))
     if bounds is None:
         return None

@@ -99,7 +99,7 @@ def position_informed(evidence: Evidence) -> Claim:
         f"Against layershuffle in random order: {shown} points.",
         beside_bound(least_known, GAIN, "points"),
         (skill.position(NEAR_CHANCE) == "within", BY_NULL, nothing),
-        (differs, CONTRADICTED, "Knowing the place makes a difference that counts."),
-        (same, SUPPORTED, "Knowing the place makes no difference that counts."),
+        (differs, CONTRADICTED, "Knowing the position makes a difference that counts."),
+        (same, SUPPORTED, "Knowing the position makes no difference that counts."),
         otherwise=undecided(least_known, GAIN),
     )

@@ -20,7 +20,7 @@ ANY_ORDER = Published(
     "Costs are averaged over the published windows of more than one layer, and over the draws of a random order; less"
     " than 5 % of the mean of two costs is no difference. Supported: the reverse and random orders each cost more than"
     " nothing and less than skipping. Explained by the null: one of them is shown to cost what skipping costs, within"
-    " 5 %, and neither more: a layer at a wrong place is then worth no more than an absent one. Contradicted: one of"
+    " 5 %, and neither more: a layer at a wrong position is then worth no more than an absent one. Contradicted: one of"
     " them costs more than skipping, or is shown to cost nothing.",
     SWEEP,
 )

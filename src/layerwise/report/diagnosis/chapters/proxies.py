@@ -132,10 +132,8 @@ def _beyond_chance(compared: Mapping[str, Score], level: float) -> frozenset[str
     """Those whose p survives Holm's correction over all that are compared."""
     chances = {name: score.p for name, score in compared.items() if score.p is not None}
     ordered = sorted(chances, key=lambda name: chances[name])
-    kept = itertools.takewhile(
-        lambda place: (len(ordered) - place) * chances[ordered[place]] < level, range(len(ordered))
-    )
-    return frozenset(ordered[place] for place in kept)
+    kept = itertools.takewhile(lambda rank: (len(ordered) - rank) * chances[ordered[rank]] < level, range(len(ordered)))
+    return frozenset(ordered[rank] for rank in kept)
 
 
 def _price(run: DiagnosisScores) -> str:

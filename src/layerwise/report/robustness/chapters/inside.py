@@ -5,7 +5,7 @@ from __future__ import annotations
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
 from layerwise.report.figures.figure import Figure
-from layerwise.report.figures.heatmaps import place_grid
+from layerwise.report.figures.heatmaps import position_grid
 from layerwise.report.figures.lines import common_span, hover_text, lined
 from layerwise.report.figures.scatter import layout_scatter
 from layerwise.report.page.chapter import Chapter, Heading, card, depth_key, lead, legend, note, spaced
@@ -61,7 +61,7 @@ def _branches(run: RobustnessScores) -> Part:
         grids = {arm: run.pairs("branches", metric, arm) for arm in arms}
         most = max((score.value for grid in grids.values() for score in grid.values()), default=1.0)
         variants: dict[tuple[int, ...], Figure] = {
-            (at,): place_grid(grid, depth=run.depth, most=most, what=UNITS[metric])
+            (at,): position_grid(grid, depth=run.depth, most=most, what=UNITS[metric])
             for at, grid in enumerate(grids.values())
             if grid
         }

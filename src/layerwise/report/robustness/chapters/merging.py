@@ -39,7 +39,7 @@ def merging(evidence: Evidence) -> Chapter:
         note(
             "Each dot is one merged model. At its own depth, layer 5 of one model may only stand in for layer 5 of"
             " another: the null for merging, since models of one origin may still fit together there. Anywhere, it may"
-            " stand at any place."
+            " stand at any position."
         ),
         folded("Every number", numbers.html()),
     )

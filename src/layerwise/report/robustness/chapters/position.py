@@ -77,4 +77,4 @@ def _chance(run: RobustnessScores, name: str) -> Rows:
 
 
 def _as_positions(rows: Rows) -> dict[int, Score]:
-    return {int(place): ACCURACY.shown(score) for place, score in rows.items() if place.isdecimal()}
+    return {int(position): ACCURACY.shown(score) for position, score in rows.items() if position.isdecimal()}

@@ -1,4 +1,4 @@
-"""Who survives what: one matrix of arms by trials, coloured by what is left, and a sentence for each arm."""
+"""Who survives what: one matrix of arms by conditions, coloured by what is left, and a sentence for each arm."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _matrix(run: RobustnessScores, matrix: Survival) -> Safe:
     slots = arm_slots(run.arms)
     groups = [
         element("th", name, scope="colgroup", colspan=str(len(list(members))))
-        for name, members in groupby(matrix.conditions, key=lambda trial: trial.group)
+        for name, members in groupby(matrix.conditions, key=lambda condition: condition.group)
     ]
     names = [element("th", condition.name, scope="col") for condition in matrix.conditions]
     corner = element("td", run.quantity.axis, class_="corner", rowspan="2")
