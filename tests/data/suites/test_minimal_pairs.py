@@ -36,6 +36,7 @@ def test_blimp_has_67_paradigms_in_13_terms() -> None:
     assert len(blimp.PHENOMENA) == 13
 
 
+@pytest.mark.slow
 def test_only_blimps_own_names_are_called_blimp(tmp_path: Path) -> None:
     whole = [row(uid, good=f"{n} good") for uid in sorted(blimp.PARADIGMS) for n in range(blimp.PAIRS)]
     found = read_pairs([written(tmp_path / "all.jsonl", whole)])

@@ -209,6 +209,7 @@ def test_texts_lead_with_their_loss(run: Run, tmp_path: Path) -> None:
     assert not [key for key in found if key[2] == "accuracy_top5"]
 
 
+@pytest.mark.slow
 def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shelf) -> None:
     ask("layershuffle-predict/0", "layershuffle-predict/1", "baseline/0")
     model = shelf(Path("layershuffle-predict-0"))
@@ -234,6 +235,7 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
     assert not [key for key in found if key[0].startswith("baseline")]
 
 
+@pytest.mark.slow
 def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
     """Of every kind one, and those that merging has written stay."""
     run.store.replace_scores("contrast", [Score("contrast", "merging", "all", "loss", 0.1)])

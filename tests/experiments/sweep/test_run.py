@@ -347,6 +347,7 @@ def test_of_few_tokens_a_skill_may_not_be_read() -> None:
     assert portion(whole, [piece]).scored_answer_tasks == ()
 
 
+@pytest.mark.slow
 def test_contrasts_of_claims_are_stored(corpus: Corpus, tmp_path: Path) -> None:
     deep = load(tiny_llama(8, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
     measure(deep, corpus, tmp_path / "run", replace(SWEEP, families=("painters",), plan=()))

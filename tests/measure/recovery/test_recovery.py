@@ -92,6 +92,7 @@ def test_training_lowers_the_loss_on_other_documents() -> None:
     assert gap[-1] < 0.8 * gap[0]
 
 
+@pytest.mark.slow
 def test_layers_of_equal_damage_start_equal_where_they_are_judged() -> None:
     rows, _ = study(layers=[0, 1, 5], treatments=["equal_damage/layer"])
     starts = [row for row in rows if row.metric == "initial_damage"]

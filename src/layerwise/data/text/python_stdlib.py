@@ -85,9 +85,8 @@ def modules() -> dict[str, Path]:
 def _sources(root: Path) -> Iterator[Path]:
     """The Python files below a folder; what is excluded is not walked, since installed packages can be many."""
     for folder, inside, files in os.walk(root):
-        place = Path(folder)
-        inside[:] = [name for name in inside if _wanted((place / name).relative_to(root).parts)]
-        yield from (place / name for name in files if name.endswith(".py"))
+        inside[:] = [name for name in inside if _wanted(Path(folder, name).relative_to(root).parts)]
+        yield from (Path(folder, name) for name in files if name.endswith(".py"))
 
 
 def _wanted(parts: tuple[str, ...]) -> bool:
