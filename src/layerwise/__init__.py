@@ -17,7 +17,7 @@ light.
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib import metadata  # takes as long to import as all else that help needs of layerwise
+
         return metadata.version("layerwise")
     if name in ("study", "train"):
         return import_module(f"layerwise.{name}")

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib import metadata
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError, Group
 
+import layerwise
 from layerwise.cli.claims import claims
 from layerwise.cli.command import command, help_of
 from layerwise.cli.export import export
@@ -54,11 +54,15 @@ FAMILIES = {
 """Verbs that consist of several commands: their group and their help."""
 
 
+def _version() -> str:
+    return f"layerwise {layerwise.__version__}"
+
+
 @cache
 def build() -> App:
     """The command line with every verb; a process makes it once."""
     app = App(
-        name="layerwise", help=HELP, help_format="plaintext", version=f"layerwise {metadata.version('layerwise')}",
+        name="layerwise", help=HELP, help_format="plaintext", version=_version,
         default_parameter=None, result_action="return_value",
     )  # fmt: skip
     app["--help"].group = app["--version"].group = Group("About", sort_key=9)

@@ -7,10 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from layerwise.bounded import Unreadable, decoded, read_bytes
-from layerwise.data.plain_yaml import SIZE, parse_yaml
 from layerwise.errors import OptionError
 from layerwise.experiments.catalogue import experiment
 from layerwise.experiments.experiment import Experiment
@@ -33,6 +30,8 @@ def read_experiment(path: Path) -> Experiment:
         if not content:
             raise OptionError(f"{path} was not made by an experiment that can be run again")
         return replace(experiment_of(content, str(path)), run=path)
+    from layerwise.data.plain_yaml import SIZE, parse_yaml  # help does not wait for it
+
     try:
         content = parse_yaml(decoded(read_bytes(path, SIZE)))
     except Unreadable as error:
@@ -60,5 +59,7 @@ def to_yaml(config: Experiment) -> str:
     families:
     - painters
     """
+    import yaml
+
     content: dict[str, Any] = {VERB: config.VERB, **plain(config)}
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,8 @@ def installed_versions() -> dict[str, str]:
     >>> sorted(installed_versions())[:2]
     ['layerwise', 'numpy']
     """
+    from importlib import metadata
+
     versions = {"python": platform.python_version()}
     for name in ("layerwise", "numpy", "torch", "transformers"):
         try:

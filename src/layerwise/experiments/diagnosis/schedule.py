@@ -26,7 +26,6 @@ from layerwise.schedule.allocation import (
     explain_allocation,
 )
 from layerwise.schedule.explain import chart
-from layerwise.schedule.yaml import write_schedule
 
 _OF_A_DIAGNOSIS = "curve_tokens:"
 """How a setting begins that the manifest of every diagnosis has, and no other."""
@@ -76,6 +75,8 @@ class ImportanceSchedule(Action):
             self.run, phases=self.phases, max_share=self.max_share, min_effect=self.min_effect
         )
         schedule = allocated.schedule()
+        from layerwise.schedule.yaml import write_schedule  # help does not wait for PyYAML
+
         write_schedule(schedule, self.output)
         reporter.result(explain_allocation(allocated))
         reporter.result(f"effects: {SOURCES[source]}")
