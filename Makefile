@@ -22,10 +22,10 @@ demo: $(INSTALLED)  ## set up, run the main job on the demo model, say where the
 	@echo 'layerwise sweep demo: what happens when its layers are moved; about a minute'
 	@$(BIN)/layerwise sweep demo --run runs/demo
 
-test: $(TESTED)  ## the tests that take seconds: two to three minutes in all; one over 4 s of processor time fails
+test: $(TESTED)  ## the tests that take seconds: two to five minutes in all; one over 4 s of processor time fails
 	LAYERWISE_TEST_BUDGET=4 $(PYTEST) -m "not slow"
 
-test-slow: $(TESTED)  ## the tests that take longer, and more examples of the others: about eight minutes
+test-slow: $(TESTED)  ## the tests that take longer, and more examples of the others: ten to twenty minutes
 	LAYERWISE_TEST_TIER=full $(PYTEST) -m "(slow or simulated or hypothesis) and not exhaustive"
 
 test-exhaustive: $(TESTED)  ## the tests that take hours together: every model type in every precision

@@ -85,8 +85,6 @@ def check_options(config: object) -> None:
     hints = get_type_hints(type(config))
     for name, (_, each) in options_of(config).items():
         value, flag = getattr(config, name), flag_of(config, name)
-        if value == "" and not each.empty:
-            raise OptionError(f"{flag} was given an empty text; write what it is about, or leave it out")
         _check_type(flag, value, hints[name])
         for part in value if isinstance(value, tuple) else (value,):
             _check_value(flag, part, each)

@@ -64,9 +64,9 @@ def layer_weights(
 ) -> Result:
     """Measure what each edge of a model's learned layer weights does, and cut those that do little.
 
-    `model` is a run with trained models, or the folder of one. `options` are the fields of `LayerWeights`. Effects are
-    rises of the loss in nats. Raises a `LayerwiseError` for models without layer weights, and for examples that the
-    model learned from.
+    `model` is a run with trained models, or the folder of one. `options` are the fields of `LayerWeightAnalysis`.
+    Effects are rises of the loss in nats. Raises a `LayerwiseError` for models without layer weights, and for examples
+    that the model learned from.
     """
     return perform_verb("layer-weights", model, text, reporter, options)
 
