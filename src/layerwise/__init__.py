@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from layerwise.data.text.corpus import Corpus, read_corpus
     from layerwise.data.text.demo_corpus import demo_corpus
     from layerwise.errors import LayerwiseError
-    from layerwise.experiments.comparison import compare
     from layerwise.experiments.result import Result
-    from layerwise.experiments.verbs import diagnose, evaluate, layer_weights, merge, robustness, sweep
+    from layerwise.experiments.verbs import compare, diagnose, evaluate, layer_weights, merge, robustness, sweep
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.stack import Stack, load, verify
@@ -39,7 +38,7 @@ _HOMES = {
     "Result": "layerwise.experiments.result",
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
-    "compare": "layerwise.experiments.comparison",
+    "compare": "layerwise.experiments.verbs",
     "demo_corpus": "layerwise.data.text.demo_corpus",
     "diagnose": "layerwise.experiments.verbs",
     "edits": "layerwise.plan",

@@ -44,7 +44,7 @@ def test_what_holds_in_all_in_some_and_in_none_is_found(truth: str) -> None:
     found: Counter[tuple[Standing | None, Standing | None]] = Counter()
     for run in range(RUNS):
         claim = about([list(world(1000 * number + run)) for number, world in enumerate(worlds)])
-        found[claim.every, claim.some] += 1
+        found[claim.in_every, claim.in_any] += 1
     assert found[right] >= RIGHT * RUNS, found
 
 
@@ -78,7 +78,7 @@ def test_of_models_without_effect_few_are_shown_to_have_one() -> None:
         draw = np.random.default_rng(run)
         text = skewed(draw)
         claim = about([without_effect(draw, text) for _ in range(MODELS)])
-        wrong += bool(claim.shown or claim.refuted or claim.every == "holds")
+        wrong += bool(claim.shown or claim.refuted or claim.in_every == "holds")
         uncorrected += any(each.verdict in ("supported", "contradicted") for each in claim.claims.values())
     assert wrong <= WRONG * runs, (wrong, uncorrected)
     assert uncorrected > 3 * WRONG * runs
@@ -91,9 +91,9 @@ def row(value: float, half: float) -> list[Score]:
 
 def test_one_model_of_many_has_to_show_more() -> None:
     weak, clear, open_ = row(0.5, 0.45), row(0.5, 0.2), row(0.1, 0.4)
-    assert about([weak, weak]).every == about([weak, weak]).some == "holds"
+    assert about([weak, weak]).in_every == about([weak, weak]).in_any == "holds"
     assert about([weak, weak]).shown == ()
-    assert about([weak, open_]).some == "not resolvable"
+    assert about([weak, open_]).in_any == "not resolvable"
     assert about([clear, open_]).shown == ("m0",)
     # Of three models one is clear, so that the next step has one comparison less.
     assert about([clear, clear, row(0.5, 0.5 / widening(1) - 0.01)]).shown == ("m0", "m1", "m2")
@@ -101,10 +101,10 @@ def test_one_model_of_many_has_to_show_more() -> None:
 
 def test_what_is_shown_against_a_claim_is_corrected_too() -> None:
     weak, clear = row(-0.5, 0.45), row(-0.5, 0.2)
-    assert about([weak, row(0.5, 0.45)]).every == "not resolvable"
-    assert about([clear, row(0.5, 0.2)]).every == "does not hold"
-    assert about([clear, row(0.5, 0.2)]).some == "holds"
-    assert about([weak, weak]).some == "does not hold"
+    assert about([weak, row(0.5, 0.45)]).in_every == "not resolvable"
+    assert about([clear, row(0.5, 0.2)]).in_every == "does not hold"
+    assert about([clear, row(0.5, 0.2)]).in_any == "holds"
+    assert about([weak, weak]).in_any == "does not hold"
 
 
 def test_a_small_contrast_does_not_become_an_effect_because_its_interval_grows() -> None:
@@ -118,9 +118,9 @@ def test_a_small_contrast_does_not_become_an_effect_because_its_interval_grows()
 def test_models_without_the_rows_are_not_counted() -> None:
     claim = about([row(0.5, 0.2), row(0.5, 0.2), []])
     assert claim.measured == ("m0", "m1")
-    assert claim.every == "holds"
+    assert claim.in_every == "holds"
     lone = about([row(0.5, 0.2), [], []])
-    assert (lone.every, lone.some) == (None, None)
+    assert (lone.in_every, lone.in_any) == (None, None)
 
 
 def test_a_harmful_layer_counts_by_its_corrected_p() -> None:

@@ -9,15 +9,15 @@ the report of the run itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from layerwise.report.comparison.compared import Compared, ComparedRun
 from layerwise.report.evidence import ALL_TASKS, DELTA
 from layerwise.report.series import Line
-from layerwise.report.sweep.curves import Curve, Point, curve_families, curves_of
+from layerwise.report.sweep.curves import Curve, Point, curve_families, scored_curves
 from layerwise.report.sweep.layers import neighbour_swaps, single_skips
-from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.rows import Score
 
 NORMALISED = "normalised_"
 BENCHMARK = "benchmark"
@@ -95,14 +95,27 @@ def strategies(compared: Compared) -> tuple[tuple[str, str], ...]:
 
     Families whose sizes are no numbers of layers, or that have more strategies than an eye can follow, are left out.
     """
-    named: dict[tuple[str, str], None] = {}
+    kept = {family: names for family, names in _strategies(compared).items() if _is_drawn(family, names)}
+    return tuple((family, name) for family, names in kept.items() for name in names)
+
+
+def left_out(compared: Compared) -> tuple[str, ...]:
+    """The families of curves that are not drawn over one another."""
+    return tuple(family for family, names in _strategies(compared).items() if not _is_drawn(family, names))
+
+
+def _strategies(compared: Compared) -> dict[str, tuple[str, ...]]:
+    """The families that any run has a curve of, each with its strategies in the order of the runs."""
+    named: dict[str, dict[str, None]] = {}
     for run in compared.runs:
         for family in curve_families(run.evidence):
-            records = [record for record in run.evidence.data.plans if record.family == family]
-            names = dict.fromkeys(record.strategy for record in records)
-            if family not in NOT_OF_LAYERS and len(names) <= MOST_CURVES:
-                named |= dict.fromkeys((family, name) for name in names)
-    return tuple(named)
+            records = (record for record in run.evidence.data.plans if record.family == family)
+            named.setdefault(family, {}).update(dict.fromkeys(record.strategy for record in records))
+    return {family: tuple(names) for family, names in named.items()}
+
+
+def _is_drawn(family: str, names: Sequence[str]) -> bool:
+    return family not in NOT_OF_LAYERS and len(names) <= MOST_CURVES
 
 
 def curve_lines(compared: Compared, family: str, strategy: str, measure: CurveMeasure) -> tuple[Line, ...]:
@@ -194,19 +207,19 @@ def _rows(line: Line, measure: str, family: str, strategy: str, task: str, metri
 
 
 def _curve(run: ComparedRun, family: str, strategy: str, measure: CurveMeasure) -> Curve:
-    drawn = curves_of(run.evidence, family, _lookup(run, measure))
+    drawn = scored_curves(run.evidence, family, _lookup(run, measure))
     return next((curve for curve in drawn if curve.strategy == strategy), Curve(strategy, ()))
 
 
-def _lookup(run: ComparedRun, measure: CurveMeasure) -> Callable[[PlanRecord], Score | None]:
+def _lookup(run: ComparedRun, measure: CurveMeasure) -> Callable[[str], Score | None]:
     if measure.measure != BENCHMARK:
-        return lambda record: run.evidence.effect(record.plan, task_of(run, measure.task), measure.metric)
+        return lambda plan: run.evidence.effect(plan, task_of(run, measure.task), measure.metric)
     scores = {
         score.subject: score
         for score in run.evidence.scores(BENCHMARK)
         if (score.task, score.metric) == (measure.task, measure.metric)
     }
-    return lambda record: scores.get(record.plan)
+    return scores.get
 
 
 def _score(strategy: str, point: Point, measure: CurveMeasure) -> Score:

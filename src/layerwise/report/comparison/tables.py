@@ -42,13 +42,13 @@ def model_rows(compared: Compared) -> Table:
 
 
 def claim_rows(compared: Compared, claims: Sequence[OverModels], badge: Badge = str) -> Table:
-    """A row a claim: its verdict in each run by itself, and whether it holds in every model and in some model."""
-    head = ("claim", *compared.names, "in every model", "in some model")
+    """A row a claim: its verdict in each run by itself, and whether it holds in every model and in any model."""
+    head = ("claim", *compared.names, "in every model?", "in any model?")
     body = tuple(
         (
             each.published.name,
             *(badge(each.claims[name].verdict) for name in compared.names),
-            *(_standing(each, standing, badge) for standing in (each.every, each.some)),
+            *(_standing(each, standing, badge) for standing in (each.in_every, each.in_any)),
         )
         for each in claims
     )
@@ -59,9 +59,9 @@ def claim_sentence(claim: OverModels) -> str:
     """Where a claim holds after Holm's correction, and how many models that is said of."""
     measured = claim.measured
     of = f"{len(measured)} of {len(claim.claims)} models" if len(measured) < len(claim.claims) else "all models"
-    if claim.every is None:
+    if claim.in_every is None:
         return f"Measured in {of}: nothing can be said over models."
-    parts = [f"Measured in {of}; in every one of these: {claim.every}; in some of them: {claim.some}."]
+    parts = [f"Measured in {of}; in every one of these: {claim.in_every}; in any of these: {claim.in_any}."]
     if claim.shown:
         parts.append(f"After correction over models it holds in {listed(claim.shown)}.")
     if claim.refuted:

@@ -5,8 +5,8 @@ by the rule of the claim and the intervals of the run. Over K models that were m
 
     holds in every model    it holds in each of them, at the level of a single run (intersection-union: the null, that
                             some model is without it, is rejected where each model rejects its own; no correction)
-    holds in some model     it holds in at least one of them after Holm's correction over the K models, or in every one
-    in no model             it does not hold in each of them, again at the level of a single run
+    holds in any model      it holds in at least one of them after Holm's correction over the K models, or in every one
+    not in any model        it does not hold in each of them, again at the level of a single run
     not in every model      it does not hold in at least one after Holm's correction
 
 Claims have intervals and no p-values, so Holm's steps are levels of the intervals. At the first step every interval is
@@ -54,7 +54,7 @@ class OverModels:
     """What became of one claim over several models.
 
     `claims` holds its verdict in each run by itself, by model. `shown` are the models in which it holds, and `refuted`
-    those in which it does not, after Holm's correction over the models that were measured. `every` and `some` say
+    those in which it does not, after Holm's correction over the models that were measured. `in_every` and `in_any` say
     whether it holds in every one and in at least one of those; `None` where fewer than two were measured.
     """
 
@@ -62,8 +62,8 @@ class OverModels:
     claims: Mapping[str, Claim]
     shown: tuple[str, ...]
     refuted: tuple[str, ...]
-    every: Standing | None
-    some: Standing | None
+    in_every: Standing | None
+    in_any: Standing | None
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def _over_models(rule: Rule, levels: Mapping[str, Callable[[int], Evidence]]) ->
     in_none = all(verdict in HOLDS_NOT for verdict in alone.values())
     return OverModels(
         published, claims, shown, refuted,
-        every=_standing(in_all, in_none or bool(refuted)), some=_standing(in_all or bool(shown), in_none),
+        in_every=_standing(in_all, in_none or bool(refuted)), in_any=_standing(in_all or bool(shown), in_none),
     )  # fmt: skip
 
 

@@ -23,8 +23,8 @@ KINDS: dict[str, str] = {
 """From a verdict, in one model or over models, to the kind of its badge."""
 MARKED = frozenset(KINDS) - {"not measured", ABSENT}
 METHOD = (
-    "A column of a model has the verdict of its own run. “In every model” holds where the claim is supported in each"
-    " that was measured, and does not hold where one is shown without it; “in some model” holds where one is shown with"
+    "A column of a model has the verdict of its own run. “In every model?” holds where the claim is supported in each"
+    " that was measured, and does not hold where one is shown without it; “in any model?” holds where one is shown with"
     " it, and does not hold where each is without. What is shown of one among several is corrected over the models"
     " (Holm), with intervals widened to the corrected level; it is not corrected over the claims."
 )

@@ -11,6 +11,7 @@ from layerwise.report.comparison.overlay import (
     CurveMeasure,
     curve_lines,
     curve_measures,
+    left_out,
     strategies,
 )
 from layerwise.report.comparison.tables import half_rows, title
@@ -62,7 +63,8 @@ def curves(compared: Compared) -> Chapter:
 def measure_name(measure: CurveMeasure) -> str:
     """What the curves show, as a choice: the loss, a task's loss, or a score of a benchmark."""
     if measure.measure == BENCHMARK:
-        return f"{measure.task}, {label(measure.metric.removeprefix(NORMALISED))} (normalised)"
+        metric = label(measure.metric.removeprefix(NORMALISED))
+        return f"{metric} of the benchmarks" if measure.task == ALL_TASKS else f"{measure.task}, {metric} (normalised)"
     what = "loss" if measure.metric == DELTA else label(measure.metric)
     return what if measure.task == ALL_TASKS else f"{what}, {measure.task}"
 
@@ -78,7 +80,9 @@ def _pictures(compared: Compared, measures: tuple[CurveMeasure, ...]) -> dict[st
             figures[key][at,] = _figure(lines, measure, span)
     return led(
         {
-            title(*key): Picture(f"curves-{number}", f"Curves of {title(*key)}", by_measure, choices, rooted=True)
+            title(*key): Picture(
+                f"curves-{number}", f"Curves of {title(*key)}", by_measure, choices, rooted=True, bent=True
+            )
             for number, (key, by_measure) in enumerate(figures.items())
         }
     )
@@ -98,7 +102,7 @@ def _figure(lines: tuple[Line, ...], measure: CurveMeasure, span: tuple[float, f
 
 
 def _without(compared: Compared) -> str:
-    """The models that have none of the curves, as a sentence."""
+    """The models that have none of the curves, and the families that are not drawn, as sentences."""
     owned = {
         line.name
         for measure in curve_measures(compared)[:1]
@@ -106,4 +110,6 @@ def _without(compared: Compared) -> str:
         for line in curve_lines(compared, *key, measure)
     }
     without = [name for name in compared.names if name not in owned]
-    return f" No curve was measured of {listed(without)}." if without else ""
+    no_curve = f" No curve was measured of {listed(without)}." if without else ""
+    families = listed([label(family) for family in left_out(compared)])
+    return f"{no_curve} Left to the reports of the runs: {families}." if families else no_curve

@@ -57,7 +57,7 @@ def _pictures(compared: Compared, tasks: tuple[str, ...]) -> dict[str, Picture]:
 
     return led(
         {
-            panel: Picture(f"layers-{number}", panel, drawn(panel), (Choice("Task", tasks),), rooted=True)
+            panel: Picture(f"layers-{number}", panel, drawn(panel), (Choice("Task", tasks),), rooted=True, bent=True)
             for number, panel in enumerate(PANELS)
         }
     )

@@ -16,7 +16,7 @@ METHOD = (
     "Effects are paired differences to the model as trained on the same text, in nats per scored token of that model.",
     "Percent of the depth is the number of layers affected over all layers. Nothing is interpolated.",
     "A claim holds in every model if it is supported in each: each run errs in 5 % at most, and so do all together.",
-    "A claim holds in some model if it is supported in one after Holm's correction over the models that were measured:"
+    "A claim holds in any model if it is supported in one after Holm's correction over the models that were measured:"
     " its interval is widened from 95 % to 1 − 0.05 / K, for K models at the first step and fewer at the next ones.",
     "The rows hold intervals and no p-values of claims. An interval is widened about its value as Student's t of"
     f" {FEWEST_UNITS - 1} degrees of freedom is, the fewest that an interval has, so that no interval is too narrow.",

@@ -60,7 +60,7 @@ def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, P
     assert result.compared.names == MODELS
     assert {row.model for row in result.rows} == set(MODELS)
     (claim,) = result.claims
-    assert (claim.published.key, claim.every, claim.shown) == ("same_function", "holds", MODELS)
+    assert (claim.published.key, claim.in_every, claim.shown) == ("same_function", "holds", MODELS)
     table = result.table("layer")
     assert set(table["measure"]) == {"layer"}
     assert len(table[(table.model == "small") & (table.strategy == "skip") & (table.task == "all")]) == DEPTHS["small"]
