@@ -9,7 +9,7 @@ from layerwise.report.claims.chapter import BADGES
 from layerwise.report.comparison.compared import Compared
 from layerwise.report.comparison.tables import ABSENT, claim_rows, claim_sentence
 from layerwise.report.comparison.verdicts import ByPaper, OverModels
-from layerwise.report.page.chapter import Chapter, Heading, folded, lead, note
+from layerwise.report.page.chapter import Chapter, Heading, folded, lead, note, spaced
 from layerwise.report.page.markup import Safe, element
 from layerwise.report.page.wording import listed
 
@@ -59,7 +59,7 @@ def _paper(compared: Compared, paper: Paper, claims: Sequence[OverModels]) -> tu
 def _claim(claim: OverModels) -> Safe:
     published = claim.published
     lines = (
-        element("p", element("b", name), " ", _badge(each.verdict), f" {each.reasons}", class_="measured")
+        spaced(element("p", element("b", name), " ", _badge(each.verdict), f" {each.reasons}", class_="measured"))
         for name, each in claim.claims.items()
     )
     return element(
