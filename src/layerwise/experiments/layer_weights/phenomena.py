@@ -91,10 +91,14 @@ class PreparedEdgePhenomena(Prepared):
             yield f"{each.suite}: {len(each.pairs):,} pairs of {phenomena} phenomena"
         if self.tasks:
             yield f"fine-tuned tasks, their layer weights held: {', '.join(task.name for task in self.tasks)}"
+        pairs, sentences = (sum(counts) for counts in ((len(each.pairs) for each in self.pairs), self._sentences()))
         yield (
-            f"cost: for each model one pass over {sum(len(each.pairs) for each in self.pairs):,} pairs and "
-            f"{sum(len(task.test) for task in self.tasks):,} sentences for each edge, and {len(self.tasks)} fine-tunings"
+            f"cost: for each model one pass over {pairs:,} pairs and {sentences:,} sentences for every edge, and "
+            f"{len(self.tasks)} fine-tunings"
         )
+
+    def _sentences(self) -> Iterator[int]:
+        return (len(task.test) for task in self.tasks)
 
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Cut every edge of every model for every phenomenon; rows of other suites stay in the run."""
