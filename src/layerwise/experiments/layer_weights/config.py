@@ -53,7 +53,7 @@ class LayerWeightAnalysis(DeviceOptions, DataOptions, Experiment):
         ),
         Reads(("removal", "data", "password"), lambda config: bool(config.suite), "it goes with --suite"),
         Reads(
-            ("text", "validation", "test", "images", "max_length", "keep", "tolerance", "output"),
+            ("text", "validation", "test", "clean", "images", "max_length", "keep", "tolerance", "output"),
             lambda config: not config.suite, "with --suite edges are asked about its pairs and sentences alone",
         ),
     )  # fmt: skip
