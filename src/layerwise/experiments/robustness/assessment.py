@@ -158,7 +158,9 @@ def _probed(trained: Trained, model: TrainedModel, splits: Splits, grid: Evaluat
     """The same of a probe, for arms that were trained in order; the others have none."""
     if model.arm not in NULLS or not grid.layers:
         return {}
-    return probed(trained.stack, splits.validation, splits.test, splits.collate, grid)
+    # What reports must not be what the probe was fitted on.
+    fitted_on = splits.train if splits.selects_on_reported else splits.validation
+    return probed(trained.stack, fitted_on, splits.test, splits.collate, grid)
 
 
 def _look_inside(

@@ -31,11 +31,13 @@ from layerwise.experiments.training_runs import (
     describe_splits,
     manifest_of_trainings,
     refuse_other_splits,
+    split_notes,
     training_manifest,
     training_rows,
 )
 from layerwise.experiments.trainings import TrainedModel, finished_models
 from layerwise.measure.interventions.edge_pruning import ALPHA, alpha_rows
+from layerwise.measure.interventions.robustness import ROBUSTNESS
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.results import Run
 from layerwise.results.training_record import FILE, TrainingRecord, refined_at
@@ -92,6 +94,8 @@ class PreparedRobustness(Prepared):
         alpha = [row for label, edges in weights.items() if edges is not None for row in alpha_rows(label, edges)]
         if alpha:
             run.store.replace_scores(ALPHA, alpha)
+        for chapter in (ROBUSTNESS, "training"):
+            run.store.replace_notes(chapter, split_notes(self.splits))
         surveyed = assess(models, self.splits, self.grid, run, reporter, open_model=self.open_model, how=self.how)
         if self.grid.layers and (surveyed or not run.store.scores(MERGING)):
             whole = [each for each in models if refined_at(each.arm) is None]
@@ -131,7 +135,7 @@ class PreparedRunRobustness(PreparedRobustness):
             config, self.stack, str(models[0].folder), reporter, seed=config.seed, corpus=inputs.corpus
         )
         if self.splits.digest != self.manifest.corpus_hash:
-            flags = ("--images or --text", "--limit", "--seed")
+            flags = ("--images or --text", "--limit", "--select-on", "--seed")
             raise refuse_other_splits(str(self.folder), self.manifest.corpus, self.splits, flags)
         check_enough(self.splits)
 
