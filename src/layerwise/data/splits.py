@@ -158,13 +158,13 @@ def evenly_ordered(labels: Sequence[Hashable], seed: int) -> tuple[int, ...]:
     positions_of: dict[Hashable, list[int]] = defaultdict(list)
     for position, label in enumerate(labels):
         positions_of[label].append(position)
-    places = []
+    ordered = []
     for label, positions in positions_of.items():
         chance = Random(f"{seed}/order/{label}")
         offset = chance.random()
         drawn = chance.sample(positions, len(positions))
-        places += [((rank + offset) / len(drawn), position) for rank, position in enumerate(drawn)]
-    return tuple(position for _, position in sorted(places))
+        ordered += [((rank + offset) / len(drawn), position) for rank, position in enumerate(drawn)]
+    return tuple(position for _, position in sorted(ordered))
 
 
 def sample(examples: Examples, count: int, seed: int) -> tuple[int, ...]:

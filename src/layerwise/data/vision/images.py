@@ -63,8 +63,8 @@ def read_images(
             f"unknown way to treat unreadable images {unreadable!r}; {near_matches(unreadable, UNREADABLE)}"
         )
     if str(where) == "digits" and not Path(where).exists():
-        found = digits(augmentation, preprocessing, limit=limit, seed=seed)
-        return selecting_on_reported(found) if select_on == "reported" else found
+        splits = digits(augmentation, preprocessing, limit=limit, seed=seed)
+        return selecting_on_reported(splits) if select_on == "reported" else splits
     listed = _listed(where)
     division = divided(listed, seed, select_on).limited(limit, seed).ordered(seed)
     parts = division.parts
@@ -83,11 +83,11 @@ def read_images(
         for split in SPLITS
         for picture, content in zip(left[split].pictures, left[split].digests, strict=True)
     )
-    found = Splits(
+    splits = Splits(
         listed.name, digest(rows), examples["train"], examples["validation"], examples["test"],
         classes=listed.classes, skipped=tuple(skipped), copies=tuple(copies), origin=division.origin,
     )  # fmt: skip
-    return found if selected_apart else selecting_on_reported(found)
+    return splits if selected_apart else selecting_on_reported(splits)
 
 
 class ImageDataset(Examples):

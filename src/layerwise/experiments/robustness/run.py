@@ -36,6 +36,7 @@ from layerwise.experiments.training_runs import (
     training_rows,
 )
 from layerwise.experiments.trainings import TrainedModel, finished_models
+from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.edge_pruning import ALPHA, alpha_rows
 from layerwise.measure.interventions.robustness import ROBUSTNESS
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
@@ -57,6 +58,7 @@ class PreparedRobustness(Prepared):
     stack: Stack
     splits: Splits
     grid: EvaluationGrid
+    inside: EmbeddingOptions
     open_model: ModelLoader
     how: str
 
@@ -96,7 +98,10 @@ class PreparedRobustness(Prepared):
             run.store.replace_scores(ALPHA, alpha)
         for chapter in (ROBUSTNESS, "training"):
             run.store.replace_notes(chapter, split_notes(self.splits))
-        surveyed = assess(models, self.splits, self.grid, run, reporter, open_model=self.open_model, how=self.how)
+        surveyed = assess(
+            models, self.splits, self.grid, run, reporter,
+            open_model=self.open_model, how=self.how, inside=self.inside,
+        )  # fmt: skip
         if self.grid.layers and (surveyed or not run.store.scores(MERGING)):
             whole = [each for each in models if refined_at(each.arm) is None]
             arms = by_arm([SourceModel(each.arm, str(each.folder), records[each.label]) for each in whole])
@@ -108,7 +113,14 @@ class PreparedRobustness(Prepared):
 
 def questions_of(config: Robustness) -> EvaluationGrid:
     """What a survey measures, as the options say."""
-    return EvaluationGrid(orders=config.orders, draws=config.draws, seed=config.seed)
+    return EvaluationGrid(orders=config.orders, draws=config.draws, seed=config.seed, nodes=config.nodes)
+
+
+def inside_of(config: Robustness, depth: int) -> EmbeddingOptions:
+    """Which outputs are laid out, as the options say. Raises `MeasureError` for a layer that there is not."""
+    inside = EmbeddingOptions(config.inside_images, config.inside_layers)
+    inside.of(depth)
+    return inside
 
 
 class PreparedRunRobustness(PreparedRobustness):
@@ -128,6 +140,7 @@ class PreparedRunRobustness(PreparedRobustness):
         self.open_model = partial(open_trained, device=config.device, dtype=config.dtype)
         self.how = in_words(resolve_device(config.device), config.dtype)
         self.stack = self.open_model(models[0].folder).stack
+        self.inside = inside_of(config, self.stack.depth)
         self.stack.source = replace(self.stack.source, name=self.manifest.model)
         if config.images is None and self.manifest.corpus == DIGITS:
             config = replace(config, images=DIGITS)
@@ -159,7 +172,7 @@ class PreparedModelRobustness(PreparedRobustness):
             trained = Trained(stack, None)
         self.path = path
         self.stack = trained.stack
-        self.grid = questions_of(config)
+        self.grid, self.inside = questions_of(config), inside_of(config, self.stack.depth)
         self.open_model = lambda folder: trained
         self.how = in_words(self.stack.device, config.dtype)
         self.splits = read_splits(
