@@ -93,8 +93,8 @@ def _shared(depth: int) -> dict[str, tuple[int, ...]]:
 
     What learns early is no anti-layer and does not wait.
     """
-    places = _depth(_TWELVE)
-    players = {role: _unique((2 * layer + 1) * depth // (2 * places) for layer in of) for role, of in _TWELVE.items()}
+    count = _depth(_TWELVE)
+    players = {role: _unique((2 * layer + 1) * depth // (2 * count) for layer in of) for role, of in _TWELVE.items()}
     early = {layer for role in ROLES[:5] for layer in players[role]}
     late = {role: tuple(layer for layer in players[role] if layer not in early) for role in ("anti", "last")}
     return players | late
