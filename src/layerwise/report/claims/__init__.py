@@ -20,6 +20,7 @@ from layerwise.report.claims.claim import Claim, Published, Verdict
 from layerwise.report.claims.elc_bert.mixing import grammar, worth
 from layerwise.report.claims.elc_bert.pattern import alike, pattern
 from layerwise.report.claims.heterogeneity.agreement import agreement
+from layerwise.report.claims.heterogeneity.growth import growth_cost, growth_loss, growth_time
 from layerwise.report.claims.heterogeneity.importance_range import importance_range
 from layerwise.report.claims.heterogeneity.joint_collapse import joint_collapse
 from layerwise.report.claims.heterogeneity.layers import anti_layers, core
@@ -61,6 +62,9 @@ HETEROGENEITY = Paper(
         recovery,
         scaling,
         agreement,
+        growth_cost,
+        growth_loss,
+        growth_time,
     ),
     "diagnose",
 )
