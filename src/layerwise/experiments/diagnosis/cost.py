@@ -11,7 +11,7 @@ from layerwise.measure.interventions.perturbation_curves import ALPHAS, SIZES
 from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.pruning import RANDOM_SETS
 from layerwise.measure.recovery.recovery import DEFAULT_LAYERS, DEFAULT_TREATMENTS, TREATMENTS
-from layerwise.measure.weights.predicted_weight_loss import joint_sets
+from layerwise.measure.weights.predicted_weight_loss import joint_sets, neighbour_sets
 from layerwise.plan.sublayer import SUBLAYERS as BRANCHES
 
 INTERVENTIONS = 4
@@ -34,16 +34,19 @@ def variants(config: Diagnosis, depth: int, tokens: int) -> dict[str, tuple[int,
     """By part, how many variants of the model it runs, and on how many scored tokens each.
 
     >>> variants(Diagnosis(model="demo", parts=("ablation", "manipulation")), 6, 5_000)
-    {'ablation': (52, 5000), 'manipulation': (288, 1000)}
+    {'ablation': (52, 5000), 'manipulation': (300, 1000)}
     """
     ablated = min(tokens, config.budget or tokens)
     short = min(tokens, config.curve_tokens)
     counts = {
-        "predictability": (2 * (depth - 2 + len(joint_sets(depth))), short),
+        "predictability": (2 * (depth - 2 + len(joint_sets(depth)) + len(neighbour_sets(depth))), short),
         "ablation": (depth * (INTERVENTIONS + 2 * len(BRANCHES)) + depth - 2, ablated),
         "racing": (depth if "ablation" not in config.parts else 0, ablated),
         "order": (len(reordered(depth)), tokens),
-        "manipulation": (depth * (len(STRATEGIES) * len(SIZES) + (1 + len(BRANCHES)) * len(ALPHAS)), short),
+        "manipulation": (
+            depth * (len(STRATEGIES) * len(SIZES) + (1 + len(BRANCHES)) * len(ALPHAS)) + 2 * len(STRATEGIES),
+            short,
+        ),
         "pruning": (depth // 2 * RANDOM_SETS, short),
     }
     return {part: count for part, count in counts.items() if part in config.parts and count[0]}

@@ -19,6 +19,7 @@ from __future__ import annotations
 from layerwise.report.claims.claim import Claim, Published, Verdict
 from layerwise.report.claims.elc_bert.mixing import grammar, worth
 from layerwise.report.claims.elc_bert.pattern import alike, pattern
+from layerwise.report.claims.heterogeneity.accumulation import accumulation, joint_manipulation
 from layerwise.report.claims.heterogeneity.agreement import agreement
 from layerwise.report.claims.heterogeneity.growth import growth_cost, growth_loss, growth_time
 from layerwise.report.claims.heterogeneity.importance_range import importance_range
@@ -55,12 +56,14 @@ HETEROGENEITY = Paper(
         predictability,
         oscillation,
         joint_collapse,
+        accumulation,
         core,
         anti_layers,
         importance_range,
         redundant_sets,
         recovery,
         scaling,
+        joint_manipulation,
         agreement,
         growth_cost,
         growth_loss,
