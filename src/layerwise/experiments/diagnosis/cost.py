@@ -25,7 +25,7 @@ def describe_cost(config: Diagnosis, depth: int, tokens: int) -> str:
     counts = variants(config, depth, tokens)
     clauses = [f"{part} {count:,} on {scored:,} tokens" for part, (count, scored) in counts.items()]
     if "recovery" in config.parts:
-        clauses.append(f"recovery {fine_tunings(config, depth):,} short fine-tunings")
+        clauses.append(f"recovery {fine_tunings(config, depth):,} fine-tunings of {config.recovery_steps:,} steps")
     total = sum(count for count, _ in counts.values())
     return f"cost: about {total:,} variants of the model" + (f" ({'; '.join(clauses)})" if clauses else "")
 
@@ -54,7 +54,7 @@ def variants(config: Diagnosis, depth: int, tokens: int) -> dict[str, tuple[int,
 
 def fine_tunings(config: Diagnosis, depth: int) -> int:
     """How many models the recovery trains for a few steps: damaged ones, and an undamaged twin for each of a kind."""
-    layers = depth if config.all_layers else min(depth, DEFAULT_LAYERS)
+    layers = depth if config.all_layers else len(set(config.recovery_layers)) or min(depth, DEFAULT_LAYERS)
     treatments = TREATMENTS if config.all_layers else DEFAULT_TREATMENTS
     scopes = {treatment.partition("/")[2] for treatment in treatments}
     return RECOVERY_SEEDS * layers * (len(treatments) + len(scopes))

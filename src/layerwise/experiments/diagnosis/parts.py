@@ -27,6 +27,7 @@ from layerwise.measure.interventions.perturbation_curves import perturbation_cur
 from layerwise.measure.interventions.pruning import pruning
 from layerwise.measure.interventions.sweep import plan_records, sweep
 from layerwise.measure.language.evaluation_data import EvalData, sample, split, too_little
+from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryCache, recovery
 from layerwise.measure.stats import verdicts
 from layerwise.measure.stats.agreement import agreement
@@ -40,6 +41,9 @@ from layerwise.results import Score
 from layerwise.results.rows import Loss
 
 RECOVERY_RUNS = "recovery_run"
+
+MOST_EVALUATIONS = 20
+"""Evaluations of a damaged model while it recovers, at most."""
 
 COST_TOKENS = 500
 """Scored tokens on which the price of the proxies is measured: two passes are timed in turns, four times each."""
@@ -184,11 +188,16 @@ def _recovery(context: PartContext, note: Note) -> None:
         context.store(RECOVERY_RUNS, runs)
 
     cache = RecoveryCache(known=tuple(runs), sink=sink, progress=context.progress("recovery"), log=note)
-    every = context.config.all_layers
+    config = context.config
+    every = config.all_layers
+    layers = range(context.stack.depth) if every else config.recovery_layers or None
+    recipe = RecoveryRecipe(
+        steps=config.recovery_steps, every=max(RecoveryRecipe().every, config.recovery_steps // MOST_EVALUATIONS),
+        layer_rate=config.recovery_rate, model_rate=config.recovery_model_rate,
+    )  # fmt: skip
     rows = recovery(
-        context.stack, context.text, layers=range(context.stack.depth) if every else None,
-        treatments=TREATMENTS if every else DEFAULT_TREATMENTS, seed=context.seed, effects=context.scores("ablation"),
-        cache=cache,
+        context.stack, context.text, layers=layers, treatments=TREATMENTS if every else DEFAULT_TREATMENTS,
+        recipe=recipe, seed=context.seed, effects=context.scores("ablation"), cache=cache,
     )  # fmt: skip
     context.store("recovery", rows)
 

@@ -31,7 +31,7 @@ from layerwise.report.claims.heterogeneity.recovery import recovery
 from layerwise.report.claims.heterogeneity.redundant_sets import redundant_sets
 from layerwise.report.claims.heterogeneity.scaling import scaling
 from layerwise.report.claims.heterogeneity.states import middle
-from layerwise.report.claims.heterogeneity.weights import oscillation
+from layerwise.report.claims.heterogeneity.weights import oscillation, universal_oscillation
 from layerwise.report.claims.layershuffle.merging import merging
 from layerwise.report.claims.layershuffle.positions import position_informed, positions
 from layerwise.report.claims.layershuffle.shuffled import collapse, pruning, trained_order
@@ -55,6 +55,7 @@ HETEROGENEITY = Paper(
     (
         predictability,
         oscillation,
+        universal_oscillation,
         joint_collapse,
         accumulation,
         core,
