@@ -10,11 +10,11 @@ RUN/published@0.634/seed-N       the published schedule with its smaller budget
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from layerwise.errors import LayerwiseError, RunError, TrainError
+from layerwise.errors import LayerwiseError, PlanError, RunError, TrainError
 from layerwise.experiments.experiment import Inputs, Prepared
 from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms
 from layerwise.experiments.growth.budget import check_epochs, cost_in_uniform_steps
@@ -38,6 +38,7 @@ from layerwise.schedule import GrowthSchedule, flops_per_token, preset, share_of
 from layerwise.train.arguments import check_arguments
 from layerwise.train.phases.metrics import RATES
 from layerwise.train.processes import is_alone, shared_recipe
+from layerwise.train.recipe import Settings
 
 STEPS = 200
 """Steps of uniform in a study of the tiny model: some 55 trainings, half an hour on one core."""
@@ -94,7 +95,7 @@ class PreparedGrowthStudy(Prepared):
             arm_at_equal_cost(arm, schedule, self.settings, task, budget, seeds)
             for arm, schedule in self.schedules.items()
         ]
-        check_arms(task, arms, config.max_epochs, None)
+        check_arms(task, [*arms, *self.shortened(self.schedules, lambda _: self.settings)], config.max_epochs, None)
         length = study.lengths([self._most_steps(steps for arm in arms for steps in arm.steps.values())], budget)[-1]
         name = f"{study.at_length(length)}, the longest training,"
         check_epochs(round(length * budget), self.settings.batch_size, task.windows, config.max_epochs, name)
@@ -113,6 +114,21 @@ class PreparedGrowthStudy(Prepared):
         seeds, shorter = self.config.seeds, len(study.shortened(self.arms))
         count = pilots + seeds * (len(self.arms) + len(lengths) + shorter)
         return count, pilots + seeds * (len(self.arms) + sum(lengths) + self.config.shorter * shorter)
+
+    def shortened(
+        self, schedules: Mapping[str, GrowthSchedule], settings_of: Callable[[str], Settings]
+    ) -> tuple[GrowthArm, ...]:
+        """The published schedule with its smaller budget, which is one of steps and not of operations.
+
+        Raises `PlanError` where a phase of it would have no step.
+        """
+        share = self.config.shorter
+        steps = max(1, round(share * self.budget))
+        arms = study.shortened(schedules)
+        for arm in arms:
+            schedules[arm].bounds(steps)
+        counts = dict.fromkeys(range(self.config.seeds), steps)
+        return tuple(GrowthArm(study.at_length(share, arm), schedules[arm], settings_of(arm), counts) for arm in arms)
 
     def least_length(self) -> float:
         """The least share of uniform's operations that an arm spends: that of the published one's smaller budget."""
@@ -259,14 +275,12 @@ class StudyInProgress:
             )
 
     def _shortened(self) -> tuple[GrowthArm, ...]:
-        """The published schedule with its smaller budget, which is one of steps and not of operations."""
-        prepared, seeds = self.prepared, range(self.prepared.config.seeds)
-        share = prepared.config.shorter
-        steps = dict.fromkeys(seeds, max(1, round(share * prepared.budget)))
-        return tuple(
-            GrowthArm(study.at_length(share, arm), self.schedules[arm], self.sweep.settings_of(arm), steps)
-            for arm in study.shortened(self.schedules)
-        )
+        """The arm with a smaller budget; none, which is noted, where a phase of it would have no step."""
+        try:
+            return self.prepared.shortened(self.schedules, self.sweep.settings_of)
+        except PlanError as refusal:
+            self._note(f"no arm is trained with a smaller budget: {refusal}")
+            return ()
 
     def _uniform_at_lengths(self, arms: Sequence[GrowthArm]) -> tuple[GrowthArm, ...]:
         """Uniform training at the lengths that the arms are compared with."""
