@@ -43,6 +43,11 @@ class PreparedDiagnosis(Prepared):
         self.stack = stack
         self.text = text
         refuse_shallow(stack)
+        beyond = [layer for layer in config.recovery_layers if layer >= stack.depth]
+        if beyond:
+            raise MeasureError(
+                f"--recovery-layers names layer {beyond[0]}, and this model has the layers 0 to {stack.depth - 1}"
+            )
         if not set(config.parts) <= set(DESCRIPTIVE):
             refuse_too_little(self.text)
         self.manifest = provenance(
