@@ -26,7 +26,7 @@ import numpy as np
 
 from layerwise.data.suites.classification import Task
 from layerwise.experiments.provenance import in_words
-from layerwise.measure.stats.classification_metrics import confusion_matrix, guessed, interval, metric_of
+from layerwise.measure.language.task_scores import task_score
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.results import Run
 from layerwise.results.checked_json import read, value_of
@@ -114,15 +114,14 @@ def benchmark(
 
 def rows_of(subject: str, task: Task, outcome: FineTuningResult) -> list[Score]:
     """What one model's answers are worth: for each metric of the task its value over test examples, and chance."""
-    counts = confusion_matrix(outcome.labels, outcome.predictions, len(task.labels))
     examples = len(outcome.labels)
     rows = []
     for metric in task.metrics:
-        low, high = interval(metric, counts)
-        value = float(metric_of(metric)(counts))
-        chance = guessed(metric, counts, task.commonest)
-        rows.append(Score(task.measure, subject, task.name, metric, value, low, high, documents=examples))
-        rows.append(Score(task.measure, subject, task.name, metric + CHANCE, chance, documents=examples))
+        found = task_score(task, metric, outcome.labels, outcome.predictions)
+        rows += [
+            Score(task.measure, subject, task.name, metric, found.value, found.low, found.high, documents=examples),
+            Score(task.measure, subject, task.name, metric + CHANCE, found.chance, documents=examples),
+        ]
     return rows
 
 
