@@ -10,6 +10,7 @@ sweep        many plans, what each does to the loss, and what it costs to run
 diagnosis    every measure by layer, with its nulls
 robustness   which way of training survives which change
 pretraining  what pre-trained models learned, know and cost
+finetuned    what models can be taught under a plan
 growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
 
@@ -28,6 +29,7 @@ from layerwise.report.claims import Claim, Judged, claim_lines, judged
 from layerwise.report.claims.markdown_page import claims_page
 from layerwise.report.evidence import Evidence, ReportData
 from layerwise.report.finding import Finding
+from layerwise.report.finetuned.findings import finetuned_lines
 from layerwise.report.growth.findings import growth_lines
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
@@ -45,6 +47,7 @@ __all__ = [
     "claim_lines",
     "claims_page",
     "findings",
+    "finetuned_lines",
     "growth_lines",
     "judged",
     "markdown",

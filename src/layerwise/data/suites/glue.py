@@ -30,7 +30,7 @@ from typing import Any
 from layerwise.bounded import shown
 from layerwise.data.suites.classification import Labelled, Task, cut, without
 from layerwise.data.suites.glue_forms import FORMS, Form
-from layerwise.data.suites.glue_layouts import Files, find_files, found, needed
+from layerwise.data.suites.glue_layouts import Files, find_files, needed, present
 from layerwise.data.suites.records import FileRecord
 from layerwise.errors import DataError, near_matches
 
@@ -52,7 +52,7 @@ def read_tasks(folders: Sequence[Path | str], names: Sequence[str] | None = None
     missing = [name for name, paths in files.items() if paths is None]
     if names and missing:
         name = missing[0]
-        raise DataError(f"no files of {name} in {_listed(searched)}; {found(name, searched)} {needed(name)}")
+        raise DataError(f"no files of {name} in {_listed(searched)}; {present(name, searched)} {needed(name)}")
     tasks = [_task(name, paths, seed) for name in FORMS if (paths := files.get(name)) is not None]
     if not tasks:
         raise DataError(

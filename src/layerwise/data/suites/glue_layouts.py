@@ -37,7 +37,7 @@ _FOLDERS: Mapping[str, str] = {
 
 _DEV = {"mnli": "dev_matched", _MISMATCHED: "dev_mismatched"}
 _AUTHORS = {"cola": ("in_domain_train", "in_domain_dev", "out_of_domain_dev"), "sst2": ("train", "dev", "test")}
-_MOST_FOUND = 5
+_MOST_NAMED = 5
 
 
 class Files(NamedTuple):
@@ -79,19 +79,19 @@ def needed(name: str) -> str:
     return "; or ".join(layouts)
 
 
-def found(name: str, folders: Iterable[Path]) -> str:
+def present(name: str, folders: Iterable[Path]) -> str:
     """What lies in the folders that has the name of the task: "found boolq.valid.jsonl", or nothing at all."""
     stem = name.removesuffix("-mm")
     near = [
         path.relative_to(folder).as_posix()
         for folder in folders
-        for place in (folder, *_of_name(folder, name))
-        for path in sorted(place.iterdir())
-        if path.is_file() and (place != folder or path.name.casefold().startswith(f"{stem}."))
+        for inside in (folder, *_of_name(folder, name))
+        for path in sorted(inside.iterdir())
+        if path.is_file() and (inside != folder or path.name.casefold().startswith(f"{stem}."))
     ]
     names = list(dict.fromkeys(near))
-    more = f" and {len(names) - _MOST_FOUND} more" if len(names) > _MOST_FOUND else ""
-    return f"found {', '.join(names[:_MOST_FOUND])}{more}, and it needs" if names else "it needs"
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"found {', '.join(names[:_MOST_NAMED])}{more}, and it needs" if names else "it needs"
 
 
 def _squeezed(name: str) -> str:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from layerwise.errors import PlanError, near_matches
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.plans import check_plans, members_at_depth
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter
-from layerwise.plan import FAMILIES, Member, Plan, family
-from layerwise.plan.member import GIVEN
+from layerwise.plan import FAMILIES, Member
 
 if TYPE_CHECKING:
     from layerwise.experiments.sweep.run import PreparedSweep
@@ -55,11 +54,7 @@ class Sweep(ModelOptions, TextOptions, Experiment):
 
     def check(self) -> None:
         """Raise `PlanError` for a family that is unknown and a plan that cannot be read."""
-        for name in self.families:
-            if name not in FAMILIES:
-                raise PlanError(f"unknown family {name!r}; {near_matches(name, FAMILIES)}")
-        for text in self.plan:
-            Plan.parse(text)
+        check_plans(self.families, self.plan)
 
     def members(self, depth: int) -> tuple[Member, ...]:
         """The plans for a model of `depth` layers, the trained order first, each with the family it belongs to.
@@ -70,14 +65,7 @@ class Sweep(ModelOptions, TextOptions, Experiment):
         >>> [str(member.plan) for member in config.members(3)]
         ['0-2', '1 0 2', '0 2 1', '0*2 1 2']
         """
-        members = [Member(Plan.identity(depth), "identity", "identity", 0)]
-        for name in self.families:
-            members.extend(_at_depth(name, depth))
-        for text in self.plan:
-            plan = Plan.parse(text)
-            plan.check(depth)
-            members.append(Member(plan, GIVEN, GIVEN, len(plan.steps())))
-        return tuple(members)
+        return members_at_depth(self.families, self.plan, depth)
 
     def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedSweep:
         """Open the model, tokenize the text, lower the plans and count what they cost."""
@@ -85,21 +73,3 @@ class Sweep(ModelOptions, TextOptions, Experiment):
 
         corpus = inputs.corpus or self.corpus(self.model)
         return PreparedSweep(self, inputs.stack or self.open_model(reporter), corpus)
-
-
-def _at_depth(name: str, depth: int) -> tuple[Member, ...]:
-    try:
-        return family(name, depth)
-    except PlanError as error:
-        possible = [other for other in FAMILIES if _exists(other, depth)]
-        raise PlanError(
-            f"the family {name!r} does not exist for a model of {depth} layer{'s' * (depth != 1)} ({error}); name "
-            f"others with --families, or only plans of your own with --plan. Known here: {', '.join(possible)}"
-        ) from error
-
-
-def _exists(name: str, depth: int) -> bool:
-    try:
-        return bool(family(name, depth))
-    except PlanError:
-        return False
