@@ -50,7 +50,7 @@ class Evaluation(ModelOptions, FineTuningOptions, Experiment):
         "demo",
         "runs/elc --suite pairs,blimp,glue --data FOLDER",
         "runs/elc --suite glue --tasks cola,rte --data FOLDER",
-        "google-bert/bert-large-uncased --suite glue --tasks rte --data FOLDER --families painters",
+        "./bert --suite glue --data FOLDER --families painters",
         "bert-base-cased --suite my_pairs.jsonl",
     )
     READS: ClassVar = (
