@@ -242,7 +242,8 @@ def test_plans_of_families_and_of_ones_own_are_fine_tuned_beside_the_model_as_tr
     assert {(settings.train, settings.epochs) for _, settings, _ in right} == {("head", 3)}
     assert {plan for *_, plan in right} == {None, "1-3", "0 2 3", "0 1 3", "0-2", "0 (1|2)*2 3"}
     assert "glue under plans, active in fine-tuning and in the test, tiny:" in ended.out
-    assert "0 (1|2)*2 3" in ended.out
+    assert "0 (1|2)*2 3 " in ended.out
+    assert "0 (1|2)*2 3 of tiny" not in ended.out
     with Run.open(tmp_path / "run") as run:
         found = {row.subject for row in run.store.scores("glue", task="all", metric="normalised_mean")}
         assert "0 (1|2)*2 3 of tiny" in found

@@ -35,13 +35,13 @@ def fine_tuned_plans(evidence: Evidence) -> Chapter:
         drawn = _pictures(run, suite)
         if drawn:
             main, *small = drawn.values()
-            slots = series_slots(run.strategies)
+            slots = {name: slot for name, slot in series_slots(run.strategies).items() if name in run.drawn}
             body += [legend(slots, tuple(picture.name for picture in drawn.values())), main.controls()]
             body.append(card(None, main.html()))
             if small:
                 titles = list(drawn)[1:]
                 cards = (card(title, picture.html()) for title, picture in zip(titles, small, strict=True))
-                body.append(element("div", *cards, class_="grid"))
+                body += [element("h3", _title_of_small(run)), element("div", *cards, class_="grid")]
             pictures += drawn.values()
         for arm in run.arms:
             heading_of_arm = (element("h4", arm),) if len(run.arms) > 1 else ()
@@ -56,6 +56,11 @@ def fine_tuned_plans(evidence: Evidence) -> Chapter:
         )
     )
     return HEADING.chapter(tuple(body), tuple(pictures))
+
+
+def _title_of_small(run: FineTunedPlans) -> str:
+    of = f" ({run.arms[0]}, {label(run.families[0])})" if len(run.arms) > 1 or len(run.families) > 1 else ""
+    return f"Task by task, from chance, 0, to the model as trained, 1{of}"
 
 
 def _pictures(run: FineTunedPlans, suite: str) -> dict[str, Picture]:

@@ -59,6 +59,11 @@ class FineTunedPlans:
         """The strategies in the order of the run."""
         return tuple(dict.fromkeys(record.strategy for record in self.records if record.family != "identity"))
 
+    @property
+    def drawn(self) -> frozenset[str]:
+        """The strategies of the families that have curves."""
+        return frozenset(record.strategy for record in self.records if record.family in self.families)
+
     def tasks(self, suite: str) -> tuple[str, ...]:
         """The tasks that were taught under some plan, as first met, and `ALL` at the end where they have a mean."""
         owned = dict.fromkeys(
