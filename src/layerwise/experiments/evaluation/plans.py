@@ -106,9 +106,9 @@ def run_plans(
                 for model in models
                 if plan in model.plans
             }  # fmt: skip
-            trained = models[0].members[0].plan
-            run.store.add_plans(plan_records([*_of(models, trained), *_of(models, plan)]))
             store_rows(run, averaged(rows))
+            # Plans stand in the run once one of them has a row: a run of plans without rows is a sweep that waits.
+            run.store.add_plans(plan_records(member for model in models for member in model.members))
 
 
 def store_summary(models: Sequence[FineTunedModel], tasks: Sequence[Task], run: Run, *, seeds: int) -> None:
@@ -131,10 +131,6 @@ def store_summary(models: Sequence[FineTunedModel], tasks: Sequence[Task], run: 
     if len(tasks) > 1:
         listed = ", ".join(f"{task.name} ({task.metric})" for task in tasks)
         store_note(run, measure, ALL, f"{ALL}: the mean is over {listed}.")
-
-
-def _of(models: Iterable[FineTunedModel], plan: Plan) -> list[Member]:
-    return [member for model in models for member in model.members if member.plan == plan]
 
 
 def _scales(stored: Mapping[tuple[str, str, str], Score], arm: str, tasks: Sequence[Task]) -> dict[str, ChanceScale]:
