@@ -15,7 +15,7 @@ from layerwise.errors import DataError
 from layerwise.experiments import finetuned_tasks
 from layerwise.experiments.evaluation.plans import FineTunedModel, check_one_depth, run_plans, store_summary
 from layerwise.experiments.finetuned_tasks import run_benchmarks
-from layerwise.experiments.options.plans import members_at_depth
+from layerwise.experiments.options.plans import PlanOptions
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.manifest import Manifest
@@ -23,7 +23,7 @@ from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningRes
 from train.learners import planted
 
 SETTINGS = FineTuningConfig()
-PLANS = members_at_depth(("painters",), ("0*2 1-3",), 4)
+PLANS = PlanOptions(families=("painters",), plan=("0*2 1-3",)).members(4)
 EASY, HARD = replace(planted(), name="easy", metric="accuracy", also=()), replace(planted(seed=1), name="hard")
 
 
@@ -164,7 +164,7 @@ def test_arms_are_means_over_their_models_under_a_plan_too(tmp_path: Path, run: 
 
 def test_models_of_several_depths_share_no_plans(tmp_path: Path) -> None:
     (model,) = _models(tmp_path)
-    deeper = replace(model, label="deep/0", members=members_at_depth(("painters",), (), 6))
+    deeper = replace(model, label="deep/0", members=PlanOptions(families=("painters",)).members(6))
     check_one_depth([model, model])
     with pytest.raises(DataError, match=r"differ in depth \(bert/0 has 4 layers, deep/0 has 6 layers\)"):
         check_one_depth([model, deeper])

@@ -12,7 +12,7 @@ from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.fine_tuning import FineTuningOptions
 from layerwise.experiments.options.model import ModelOptions
-from layerwise.experiments.options.plans import check_plans
+from layerwise.experiments.options.plans import PlanOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.results.run import is_run
 
@@ -38,7 +38,7 @@ def _of(*suites: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation(ModelOptions, FineTuningOptions, Experiment):
+class Evaluation(ModelOptions, FineTuningOptions, PlanOptions, Experiment):
     """Evaluate language models, masked or causal, on minimal pairs and on tasks that they are fine-tuned on.
 
     Every trained model of a run is evaluated, and the rows go into that run. Chance on a pair is 0.5. A plan is active
@@ -54,6 +54,7 @@ class Evaluation(ModelOptions, FineTuningOptions, Experiment):
         "bert-base-cased --suite my_pairs.jsonl",
     )
     READS: ClassVar = (
+        *PlanOptions.READ_BY_PLANS,
         Reads(
             ("data",), _of(*(set(SUITES) - set(GENERATED))),
             "published suites are read from there, and --suite names none",
@@ -61,7 +62,10 @@ class Evaluation(ModelOptions, FineTuningOptions, Experiment):
         Reads(("password",), _of("ewok", FILE), "it opens the archive of EWoK or a file of pairs"),
         Reads(("temperature", "too_long"), _of(*PAIRS, FILE), "suites of pairs read it, and --suite names none"),
         Reads(
-            ("seeds", "families", "plan", "train", "learning_rate", "batch_size", "epochs", "patience", "max_length"),
+            (
+                *("seeds", "families", "plan", "window", "train", "learning_rate", "batch_size", "epochs", "patience"),
+                "max_length",
+            ),
             _of(*FINE_TUNED), f"fine-tuning reads it, and --suite names none of {', '.join(FINE_TUNED)}",
         ),
         Reads(
@@ -105,7 +109,7 @@ class Evaluation(ModelOptions, FineTuningOptions, Experiment):
                 f"--tasks chooses among those that models are fine-tuned on; add one of {', '.join(FINE_TUNED)} to "
                 "--suite"
             )
-        check_plans(self.families, self.plan)
+        self.check_plans()
         if self.learning_rate is not None and self.learning_rate <= 0:
             raise TrainError(
                 f"a learning rate of {self.learning_rate:g} was given; give one above 0 (5e-5 is the usual)"

@@ -14,6 +14,8 @@ from pathlib import Path
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.glue import GLUE
 from layerwise.errors import DataError, ModelError, RunError
+from layerwise.experiments.evaluation.aggregate import SUITES as AGGREGATED
+from layerwise.experiments.evaluation.aggregate import aggregate_lines, store_aggregate
 from layerwise.experiments.evaluation.config import Evaluation
 from layerwise.experiments.evaluation.plans import (
     FineTunedModel,
@@ -29,7 +31,6 @@ from layerwise.experiments.experiment import Prepared
 from layerwise.experiments.finetuned_tasks import PREDICTIONS, run_benchmarks
 from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, discard, evaluate_models
 from layerwise.experiments.opening import quiet_transformers
-from layerwise.experiments.options.plans import members_at_depth
 from layerwise.experiments.pairs_table import pairs_table
 from layerwise.experiments.provenance import described, in_words
 from layerwise.experiments.reporter import Reporter
@@ -77,14 +78,12 @@ class PreparedEvaluation(Prepared):
     def _plan_models(self) -> tuple[FineTunedModel, ...]:
         """The models with the plans that each is fine-tuned under."""
         config = self.config
-        if not (config.families or config.plan):
+        if not config.plan_names():
             return tuple(FineTunedModel(label, location) for label, location in self.models.items())
         result = []
         for label, location in self.models.items():
             stack = self._stack(label)
-            model, left_out = planned(
-                label, location, stack, members_at_depth(config.families, config.plan, stack.depth)
-            )
+            model, left_out = planned(label, location, stack, config.members(stack.depth))
             result.append(model)
             self.left_out = tuple(dict.fromkeys((*self.left_out, *left_out)))
         check_one_depth(result)
@@ -129,7 +128,7 @@ class PreparedEvaluation(Prepared):
         return described(
             stack, weight_hash(stack.model), corpus="; ".join(names),
             corpus_hash=digest_of_suites(self.pairs, self.tasks), documents=examples, tokens=examples, window=1,
-            families=(FAMILY, *self.config.families, *(f"plan:{text}" for text in self.config.plan)),
+            families=(FAMILY, *self.config.plan_names()),
             tasks=self.config.suite, seed=self.config.seed, settings=self.config.changes(),
         )  # fmt: skip
 
@@ -191,6 +190,9 @@ class PreparedEvaluation(Prepared):
             self._summarise(run, self.tasks[:number])
         self._summarise(run, self.tasks)
 
+        if set(config.suite) & set(AGGREGATED):
+            store_aggregate(run)
+
     def _summarise(self, run: Run, tasks: Sequence[Task]) -> None:
         """GLUE has a score over its tasks; those of the other suites ask different things."""
         glue = [task for task in tasks if task.measure == GLUE]
@@ -200,10 +202,12 @@ class PreparedEvaluation(Prepared):
     def results(self, run: Run) -> Sequence[str]:
         """A table for each suite."""
         suites = dict.fromkeys(task.measure for task in self.tasks)
+        aggregated = aggregate_lines(run) if set(self.config.suite) & set(AGGREGATED) else ""
         return [
             *(pairs_table(run, each) for each in self.pairs),
             *(tasks_table(run, suite, [task for task in self.tasks if task.measure == suite]) for suite in suites),
             *(line for suite in suites if (line := plans_table(run, suite))),
+            *([aggregated] if aggregated else []),
         ]
 
 

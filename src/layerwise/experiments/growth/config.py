@@ -34,18 +34,25 @@ MAX_EPOCHS = 2.0
 class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Experiment):
     """What every experiment has that trains one decoder in phases, at the cost of uniform training.
 
-    Without a model it is a tiny Granite with random weights, and without a text the standard library's prose.
+    Without a model it is one of `size` with random weights, and without a text the standard library's prose.
     """
 
     ALTERNATIVES: ClassVar = (Alternatives(("steps", "epochs"), "say how long to train"),)
+    READS: ClassVar[tuple[Reads, ...]] = (
+        Reads(("size",), lambda config: config.model is None, "the model has a size of its own"),
+    )
 
     model: str | None = option(
-        None, "A checkpoint, or a config.json alone, which begins from random weights; by default a tiny Granite.",
+        None, "A checkpoint, or a config.json alone, which begins from random weights; by default that of --size.",
         metavar="MODEL", is_location=True,
+    )  # fmt: skip
+    size: Literal["tiny", "published"] = option(
+        "tiny", "Without a model, one of 12 layers from random weights: a tiny Granite, or a Llama with the 9.57 "
+        "million weights that were published.",
     )  # fmt: skip
     from_scratch: bool = option(False, "Draw new random weights in place of those of a checkpoint.")
     max_length: int | None = option(
-        None, "Tokens in a window of text; 256, and 128 for the tiny model.", metavar="N", least=2
+        None, "Tokens in a window of text; 256, and 128 without a model.", metavar="N", least=2
     )
     max_epochs: float = option(MAX_EPOCHS, "How often a training may read the text.", metavar="X")
     seeds: int = seeds_option(1)
@@ -73,9 +80,11 @@ class GrowthTraining(TrainingOptions, GrowthExperiment):
     EXAMPLES: ClassVar = (
         "--dry-run",
         "--schedule stacking --seeds 3",
+        "--size published --steps 656 --match tokens --dry-run",
         "--model CHECKPOINT --schedule importance --importance RUN",
     )
-    READS: ClassVar = (
+    READS: ClassVar[tuple[Reads, ...]] = (
+        *GrowthExperiment.READS,
         Reads(
             ("match", "baseline"),
             lambda config: config.schedule != UNIFORM,

@@ -1,4 +1,4 @@
-"""Options that say which tasks a model is fine-tuned on, how, and under which plans."""
+"""Options that say which tasks a model is fine-tuned on, and how."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from layerwise.experiments.option import option
 from layerwise.experiments.options.training import changed
-from layerwise.plan import FAMILIES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,12 +15,6 @@ class FineTuningOptions:
 
     tasks: tuple[str, ...] = option((), "Fine-tuned tasks; all of their suite by default.", metavar="NAMES")
     seeds: int = option(3, "Fine-tunings of each model on a task.", metavar="N", least=1, most=1_000)
-    families: tuple[str, ...] = option(
-        (), f"Families of plans to fine-tune under, from: {', '.join(FAMILIES)}.", metavar="NAMES", empty=True
-    )
-    plan: tuple[str, ...] = option(
-        (), "A plan to fine-tune under; repeat for more.", metavar="PLAN", repeated=True, empty=True
-    )
     train: Literal["all", "head"] = option("all", "Weights that learn: all, or the new head alone.")
     learning_rate: float | None = option(None, "Peak learning rate; 5e-5 by default.", metavar="X")
     batch_size: int | None = option(None, "Examples in a step; 32 by default.", metavar="N", least=1)

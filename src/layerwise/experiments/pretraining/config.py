@@ -66,7 +66,9 @@ class ElcPretraining(PretrainingExperiment):
     PRESETS: ClassVar = {"paper": {"size": "small"}, "strict": {"size": "base"}}
 
     variants: tuple[str, ...] = option(VARIANTS, "Ways to connect the layers.", metavar="NAMES")
-    initialisation: str | None = option(None, "How layer weights begin: biased, zero or identity.", metavar="NAME")
+    initialisation: str | None = option(
+        None, "How layer weights begin: biased, zero, identity, or the scalar of the previous layer.", metavar="NAME"
+    )
     vocabulary: int | None = option(
         None, "Tokens of the tokenizer that is learned; not with --tokenizer.", metavar="N", least=1, most=2**20
     )

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, ClassVar
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
-from layerwise.experiments.options.plans import check_plans, members_at_depth
+from layerwise.experiments.options.plans import PlanOptions, families_option
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter
-from layerwise.plan import FAMILIES, Member
 
 if TYPE_CHECKING:
     from layerwise.experiments.sweep.run import PreparedSweep
+
+NEW_TOKENS = 40
+"""Tokens that continue a prompt, unless `--new-tokens` says otherwise."""
 
 DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(ModelOptions, TextOptions, Experiment):
+class Sweep(ModelOptions, TextOptions, PlanOptions, Experiment):
     """Measure many plans on one model and text, with intervals, and write a report.
 
     If interrupted, run the same command again to resume.
@@ -32,8 +34,12 @@ class Sweep(ModelOptions, TextOptions, Experiment):
         "demo",
         "HuggingFaceTB/SmolLM2-135M --text book.txt --families painters",
         './my-model --text texts/ --plan "0-13 18-29" --plan "0-29 0-29"',
+        "demo --families looped,gain_sweep --loops 1-12",
+        'demo --families "" --window 4-8 --prompt "reverse k d a z ="',
     )
     READS: ClassVar = (
+        *PlanOptions.READ_BY_PLANS,
+        Reads(("new_tokens",), lambda config: bool(config.prompt), "--prompt reads it, and there is none"),
         Reads(
             ("task_folder", "task_limit"),
             lambda config: bool(config.tasks),
@@ -41,31 +47,19 @@ class Sweep(ModelOptions, TextOptions, Experiment):
         ),
     )
 
-    families: tuple[str, ...] = option(
-        DEFAULT_FAMILIES, f"Families of plans, from: {', '.join(FAMILIES)}.", metavar="NAMES", empty=True
+    families: tuple[str, ...] = families_option(DEFAULT_FAMILIES)
+    prompt: tuple[str, ...] = option(
+        (), "Text to continue under the plans; repeat for more.", metavar="TEXT", repeated=True
     )
-    plan: tuple[str, ...] = option(
-        (), "A plan of your own; repeat for more.", metavar="PLAN", repeated=True, empty=True
-    )
+    new_tokens: int = option(NEW_TOKENS, "Tokens that continue a prompt.", metavar="N", least=1)
     tasks: tuple[str, ...] = option((), "Benchmarks of lm-eval; needs layerwise[eval].", metavar="NAMES")
     task_folder: Path | None = option(None, "Folder of lm-eval task files.", metavar="PATH")
     task_limit: int | None = option(None, "Examples of each benchmark.", metavar="N", least=1)
     similarity: bool = option(True, "Compare the hidden states of the layers.")
 
     def check(self) -> None:
-        """Raise `PlanError` for a family that is unknown and a plan that cannot be read."""
-        check_plans(self.families, self.plan)
-
-    def members(self, depth: int) -> tuple[Member, ...]:
-        """The plans for a model of `depth` layers, the trained order first, each with the family it belongs to.
-
-        Raises `PlanError` for a plan that runs layers the model does not have, and for a family that needs more layers.
-
-        >>> config = Sweep(model="demo", families=("swap_adjacent",), plan=("0*2 1 2",))
-        >>> [str(member.plan) for member in config.members(3)]
-        ['0-2', '1 0 2', '0 2 1', '0*2 1 2']
-        """
-        return members_at_depth(self.families, self.plan, depth)
+        """Raise `PlanError` for plans that are none, and `OptionError` for numbers that cannot be read."""
+        self.check_plans()
 
     def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedSweep:
         """Open the model, tokenize the text, lower the plans and count what they cost."""

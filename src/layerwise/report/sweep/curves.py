@@ -49,8 +49,12 @@ class Curve:
 
 def curves(evidence: Evidence, family: str, task: str, metric: str = DELTA) -> tuple[Curve, ...]:
     """The curves of a family on a task, a strategy each, in the order of the run."""
-    records = (record for record in evidence.data.plans if record.family == family)
-    return curves_of(records, lambda plan: evidence.effect(plan, task, metric))
+    return scored_curves(evidence, family, lambda plan: evidence.effect(plan, task, metric))
+
+
+def scored_curves(evidence: Evidence, family: str, score_of: Callable[[str], Score | None]) -> tuple[Curve, ...]:
+    """The curves of a family, of whatever score a plan has."""
+    return curves_of((record for record in evidence.data.plans if record.family == family), score_of)
 
 
 def curves_of(records: Iterable[PlanRecord], score_of: Callable[[str], Score | None]) -> tuple[Curve, ...]:

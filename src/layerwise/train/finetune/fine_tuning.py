@@ -52,6 +52,9 @@ from layerwise.train.finite import FiniteTrainer
 Progress = Callable[[int, int], None]
 """Told the step, and how many there are at most: teaching may end early."""
 
+Inspection = Callable[[Any, Any], None]
+"""Looks at a fine-tuned model and its tokenizer."""
+
 Encoded = dict[str, Any]
 
 
@@ -113,20 +116,24 @@ def fine_tune(
     plan: Plan | None = None,
     progress: Progress | None = None,
     device: str = "auto",
+    inspect_model: Inspection | None = None,
 ) -> FineTuningResult:
     """Teach `task` to the model at `location` (a folder or a hub id); `seed` draws the head and the order of examples.
 
     With a `plan` the model runs it from the first step to the last answer. The task is taken as it is: `limited` is for
-    the caller. `device` is "auto" or "cpu". Raises `CheckpointError` for a model that cannot be given a classification
-    head, `TrainError` when a loss, a gradient or an answer is not finite, and `ModelError` for a plan that the model
-    cannot run.
+    the caller. `device` is "auto" or "cpu". `inspect_model` is given the model, still under the plan, at the epoch that
+    was kept, of each learning rate, before it is let go. Raises `CheckpointError` for a model that cannot be given a
+    classification head, `TrainError` when a loss, a gradient or an answer is not finite, and `ModelError` for a plan
+    that the model cannot run.
     """
     begun = time.perf_counter()
     best: tuple[float, float, int, tuple[float, ...]] | None = None
     tried = len(settings.learning_rates)
     for number, rate in enumerate(settings.learning_rates):
         shifted = None if progress is None else _shifted(progress, number, tried)
-        selection, epoch, predictions = _trained(str(location), task, settings, rate, seed, plan, shifted, device)
+        selection, epoch, predictions = _trained(
+            str(location), task, settings, rate, seed, plan, shifted, device, inspect_model
+        )
         if best is None or selection > best[0]:
             best = (selection, rate, epoch, predictions)
     assert best is not None
@@ -148,6 +155,7 @@ def _trained(
     plan: Plan | None,
     progress: Progress | None,
     device: str,
+    inspect_model: Inspection | None,
 ) -> tuple[float, int, tuple[float, ...]]:
     """The best selection score, its epoch, and that epoch's answers to the test set."""
     set_seed(seed)
@@ -177,6 +185,8 @@ def _trained(
         trainer.train()
         trainer.model.eval()
         predictions = _answers(trainer.model, sets["test"], task, collate, settings.batch_size)
+        if inspect_model is not None:
+            inspect_model(trainer.model, tokenizer)
     if predictions is None:
         raise TrainError(f"{subject} answers with numbers that are not finite; use a smaller learning rate")
     scores = [entry for entry in trainer.state.log_history if f"eval_{task.metric}" in entry]
