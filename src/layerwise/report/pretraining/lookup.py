@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
+from layerwise.plan.subject import plan_and_label
 from layerwise.report.arms import in_reading_order
 from layerwise.report.interval import bounded
 from layerwise.report.pretraining.layer_weights import Alpha
@@ -90,7 +91,8 @@ class PretrainingScores:
     @classmethod
     def of(cls, scores: Iterable[Score], level: float = 0.05) -> PretrainingScores:
         """Look the rows up once; a run without pre-trained models has no measures."""
-        finite = [bounded(score) for score in scores if _is_known(score.measure) and math.isfinite(score.value)]
+        known = (score for score in scores if _is_known(score.measure) and not _is_under_a_plan(score))
+        finite = [bounded(score) for score in known if math.isfinite(score.value)]
         measures = tuple(dict.fromkeys(score.measure for score in finite))
         if set(measures) <= {TRAINING}:  # the training of another kind of run
             return cls((), {}, {}, (), level, {})
@@ -189,6 +191,11 @@ def split_subject(subject: str) -> tuple[str, int | None]:
 
 def _is_known(measure: str) -> bool:
     return measure in (HELD_OUT, ALPHA, SEED_AGREEMENT, EDGES, STUDY, TRAINING, *TASKS) or is_suite(measure)
+
+
+def _is_under_a_plan(score: Score) -> bool:
+    """Whether a row is of a model that was fine-tuned under a plan, which has a chapter of its own."""
+    return score.measure in TASKS and plan_and_label(score.subject)[0] is not None
 
 
 def _of_arm(rows: Rows, arm: str) -> Score | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from layerwise.report.claims.chapter import claims
 from layerwise.report.evidence import Evidence
+from layerwise.report.finetuned.chapter import fine_tuned_plans
 from layerwise.report.page.group import ChapterGroup, arm_tiles, incomplete
 from layerwise.report.pretraining.chapters.benchmarks import benchmarks
 from layerwise.report.pretraining.chapters.costs import costs
@@ -45,7 +46,7 @@ PRETRAINED = ChapterGroup(
 )
 EVALUATED = ChapterGroup(
     "evaluation",
-    (pairs, benchmarks),
+    (pairs, benchmarks, fine_tuned_plans),
     present=lambda evidence: evidence.pretraining.is_evaluated,
     tiles=_tiles,
 )
