@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from layerwise.errors import TrainError
-from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, Reads
 from layerwise.experiments.growth.schedule_source import ScheduleSource, schedule_source
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import CorpusOptions
@@ -15,7 +15,6 @@ from layerwise.experiments.options.model import LoadingOptions
 from layerwise.experiments.options.training import (
     OptimizationOptions,
     TrainingOptions,
-    check_one_length,
     seeds_option,
     steps_option,
 )
@@ -38,6 +37,7 @@ class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Exper
     Without a model it is one of `size` with random weights, and without a text the standard library's prose.
     """
 
+    ALTERNATIVES: ClassVar = (Alternatives(("steps", "epochs"), "say how long to train"),)
     READS: ClassVar[tuple[Reads, ...]] = (
         Reads(("size",), lambda config: config.model is None, "the model has a size of its own"),
     )
@@ -60,8 +60,7 @@ class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Exper
     epochs: float | None = option(None, "How often uniform training reads the text, in place of --steps.", metavar="X")
 
     def check(self) -> None:
-        """Raise `TrainError` for two lengths of training, and for `--set` of another form than NAME=VALUE."""
-        check_one_length(steps=self.steps, epochs=self.epochs)
+        """Raise `TrainError` for `--set` of another form than NAME=VALUE, and for epochs that are none."""
         self.trainer_arguments(self.device)
         for flag, value in (("--epochs", self.epochs), ("--max-epochs", self.max_epochs)):
             if value is not None and value <= 0:

@@ -35,6 +35,7 @@ from layerwise.report.claims.heterogeneity.weights import oscillation, universal
 from layerwise.report.claims.layershuffle.merging import merging
 from layerwise.report.claims.layershuffle.positions import position_informed, positions
 from layerwise.report.claims.layershuffle.shuffled import collapse, pruning, trained_order
+from layerwise.report.claims.layershuffle.switching_off import switching_off
 from layerwise.report.claims.painters.absence import all_needed, same_function
 from layerwise.report.claims.painters.arrangement import any_order, parallel
 from layerwise.report.claims.painters.harm import ranking
@@ -81,7 +82,7 @@ ELC_BERT = Paper(
 LAYERSHUFFLE = Paper(
     "LayerShuffle: Enhancing Robustness in Vision Transformers by Randomizing Layer Execution Order",
     "Freiberger et al., 2024, arXiv 2407.04513",
-    (trained_order, collapse, pruning, positions, position_informed, merging),
+    (trained_order, collapse, pruning, positions, position_informed, merging, switching_off),
     "robustness",
 )
 PAPERS = (ELC_BERT, LAYERSHUFFLE, PAINTERS, HETEROGENEITY)
