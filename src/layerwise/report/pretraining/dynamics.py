@@ -73,7 +73,7 @@ def _shares(run: PretrainingScores) -> Iterator[Finding]:
         }
         if not gaps:
             continue
-        pieces: Pieces = [f"{what}, with layer weights less without, "]
+        pieces: Pieces = [f"{what} with layer weights minus that without: "]
         for at, (task, gap) in enumerate(gaps.items()):
             pieces += ["; " if at else "", f"on {_percent(task)} of the text ", Number(in_unit(metric, gap))]
         halving = next((of for name, of in run.subjects(DATA_SHARE, metric).items() if " - " in name), None)

@@ -7,7 +7,7 @@ from layerwise.report.evidence import Evidence
 from layerwise.report.figures.dot_plot import Dots, dots
 from layerwise.report.figures.lines import hover_text, lined
 from layerwise.report.page.answers import answers
-from layerwise.report.page.chapter import Chapter, Heading, cards, lead, note
+from layerwise.report.page.chapter import Chapter, Heading, cards, lead, legend, note
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.pretraining.dynamics import dynamics_findings, question_name
 from layerwise.report.pretraining.lookup import CONVERGENCE, DATA_SHARE, HELD_OUT, INITIAL_BIAS, PretrainingScores
@@ -22,7 +22,8 @@ def dynamics(evidence: Evidence) -> Chapter:
     """The findings, a curve of each question over the biases, of each metric over the shares, and the cost ratios."""
     run = evidence.pretraining
     results = tuple(dynamics_findings(run))
-    pictures = (*_biases(run), *_shares(run), *_convergence(run))
+    ratios = _convergence(run)
+    pictures = (*_biases(run), *_shares(run), *ratios)
     if not results and not pictures:
         return HEADING.missing(
             "No grid of biases, no share of the text and no steps to a loss are part of this run (initial_bias, "
@@ -34,6 +35,7 @@ def dynamics(evidence: Evidence) -> Chapter:
             " is reached."
         ),
         answers(results),
+        *(legend(slots, tuple(each.name for each in ratios)) for slots in (_slots(run),) if ratios),
         cards(pictures, "grid pair"),
         note(
             "Ribbons and bars are 95 % intervals over seeds. A bias of 0 begins with equal shares, 1 is the paper's, 4"
@@ -69,7 +71,8 @@ def _in_unit(task: str, score: Score) -> Score:
 
 
 def _shares(run: PretrainingScores) -> list[Picture]:
-    slots = arm_slots(run.arms)
+    subjects = [subject for metric in ("nll", "pairs") for subject in run.subjects(DATA_SHARE, metric, "share 1")]
+    slots = arm_slots([*run.arms, *subjects])
     pictures = []
     for metric, title in (("nll", "held-out loss"), ("pairs", "minimal pairs")):
         lines: dict[str, dict[float, Score]] = {}
@@ -89,8 +92,14 @@ def _shares(run: PretrainingScores) -> list[Picture]:
     return pictures
 
 
+def _slots(run: PretrainingScores) -> dict[str, int]:
+    """The arms whose steps were counted against the backbone's, each in its colour."""
+    arms = [subject.partition(" - ")[0] for subject in run.subjects(CONVERGENCE, "ratio", "steps")]
+    return {arm: slot for arm, slot in arm_slots([*run.arms, *arms]).items() if arm in arms}
+
+
 def _convergence(run: PretrainingScores) -> list[Picture]:
-    slots = arm_slots(run.arms)
+    slots = _slots(run)
     by_arm: dict[str, dict[str, Score]] = {}
     for cost in ("steps", "seconds"):
         for subject, score in run.subjects(CONVERGENCE, "ratio", cost).items():

@@ -7,7 +7,7 @@ import math
 from layerwise.report.evidence import Evidence
 from layerwise.report.figures.heatmaps import Cells, edge_map
 from layerwise.report.page.answers import answers
-from layerwise.report.page.chapter import Chapter, Heading, cards, folded, lead, note
+from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, note
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.number_format import between, is_resolved, probability
 from layerwise.report.page.table import Table
@@ -30,7 +30,7 @@ def phenomena(evidence: Evidence) -> Chapter:
     body = (
         lead("Each edge is cut alone, and every phenomenon is asked again: what is lost was carried by that edge."),
         answers(tuple(phenomenon_findings(run))),
-        cards(pictures),
+        *(card(picture.alternative, picture.html()) for picture in pictures),
         note(
             "A cell is the mean change of the margin by which the better sentence, or the right label, is preferred, on"
             " the half of the pairs that chooses; orange is lost by the cut. Cells are corrected together (Holm), and"

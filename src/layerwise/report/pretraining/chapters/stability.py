@@ -28,7 +28,7 @@ def stability(evidence: Evidence) -> Chapter:
         if table.body
     ]
     body = (
-        lead("A layer that weighs all its sources alike has learned no preference; a training that spikes is luck."),
+        lead("A layer that weighs all its sources alike has learned no preference; a loss that spikes may stay up."),
         answers(results),
         *((legend(_slots(run), tuple(each.name for each in pictures)), cards(pictures)) if pictures else ()),
         note(
