@@ -64,6 +64,12 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, Experiment)
         *map(_read_by_methods, READ_BY),
         Reads(("evals",), _validates_often, "the baseline is validated once, at its end"),
     )
+    PRESETS: ClassVar = {
+        "paper": {
+            "seeds": 5, "epochs": 20.0, "learning_rate": 1e-4, "batch_size": 640, "augmentation": "none",
+            "drop_rate": 0.2,
+        }
+    }  # fmt: skip
 
     methods: tuple[str, ...] = option(
         help=f"Methods, from: {', '.join(METHODS)}, {RETRAINED}-K (several: {RETRAINED}-9,6,3); or all, which leaves "

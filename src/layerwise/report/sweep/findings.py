@@ -19,6 +19,7 @@ from layerwise.report.sweep import similarity
 from layerwise.report.sweep.contrast import Documents, EffectDifference, by_document, contrast, independent
 from layerwise.report.sweep.curves import Point
 from layerwise.report.sweep.layers import single_skips
+from layerwise.report.sweep.loops import loop_finding
 from layerwise.report.sweep.window import half_window, on_tasks, order_strategy, ranked
 from layerwise.results.rows import Score
 from layerwise.results.units import FEWEST_UNITS
@@ -38,6 +39,7 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
         _ranking(evidence, losses),
         _order_by_task(evidence),
         _order_or_absence(evidence, losses),
+        loop_finding(evidence),
         _layers(evidence),
         _zones(evidence),
     )
