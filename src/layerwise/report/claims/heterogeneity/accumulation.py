@@ -105,7 +105,7 @@ def joint_manipulation(evidence: Evidence) -> Claim:
     naive = set(rows.positions(*unequal, margin=LEAST_COST).values())
     mild = listed([_name(metric) for metric in equal if positions[metric] in NOT_ABOVE])
     least_known = widest(rows[metric] for metric in equal)
-    whole = side == "below"
+    boldest, whole = widest(rows[metric] for metric in unequal), side == "below"
     return MANIPULATION.decided(
         figures,
         seen(least_known, LEAST_COST, "nats beyond scaling"),
@@ -125,7 +125,9 @@ def joint_manipulation(evidence: Evidence) -> Claim:
             CONTRADICTED,
             f"As mild as scaling at equal size: {mild}.",
         ),
-        otherwise=f"The strategies are not distinguished{needed(least_known, LEAST_COST)}."
+        otherwise=f"What is as mild at equal size is not shown to cost more at its largest{needed(boldest, LEAST_COST)}."
+        if whole and mild
+        else f"The strategies are not distinguished{needed(least_known, LEAST_COST)}."
         if whole
         else f"Whether scaling leaves the set whole is not known{needed(scaled['joint'], abs(cost.value - SURVIVES))}.",
     )
