@@ -125,7 +125,7 @@ def joint_manipulation(evidence: Evidence) -> Claim:
             CONTRADICTED,
             f"As mild as scaling at equal size: {mild}.",
         ),
-        otherwise=f"What is as mild at equal size is not shown to cost more at its largest{needed(boldest, LEAST_COST)}."
+        otherwise=f"What is as mild at equal size is not shown to cost more when larger{needed(boldest, LEAST_COST)}."
         if whole and mild
         else f"The strategies are not distinguished{needed(least_known, LEAST_COST)}."
         if whole
