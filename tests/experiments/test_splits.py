@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from layerwise.experiments.documents import divided_documents
 from layerwise.experiments.options.data import CorpusOptions, DataOptions
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.splits import read_splits
+from layerwise.experiments.training_runs import split_notes
 from layerwise.stack import Stack, load
 from layerwise.stack.load import location_of
 
@@ -79,3 +81,24 @@ def test_without_a_text_the_standard_library_is_divided() -> None:
     name, division = divided_documents(CorpusOptions(), 0)
     assert name == "standard library"
     assert all(division.parts[part] for part in ("train", "validation", "test"))
+
+
+def test_what_is_reported_may_select_and_the_page_says_so(demo: Stack, vision: Stack) -> None:
+    options = DataOptions(max_length=16, select_on="reported")
+    text = read_splits(options, demo, None, Silent(), seed=3, corpus=OPENED)
+    pictures = read_splits(
+        DataOptions(limit=20, select_on="reported"), vision, location_of("demo-vit"), Silent(), seed=0
+    )
+    for splits in (text, pictures):
+        assert splits.validation is splits.test
+        assert splits.train is not splits.test
+        (note,) = split_notes(splits)
+        assert note.startswith("Checkpoints were selected on the examples that are reported (--select-on reported)")
+    apart = read_splits(DataOptions(max_length=16), demo, None, Silent(), seed=3, corpus=OPENED)
+    assert split_notes(apart) == ()
+    assert apart.digest != text.digest
+    told = split_notes(replace(pictures, origin="reported on all of its validation split"))
+    assert told[0] == (
+        f"digits is reported on all of its validation split: {len(pictures.test)} images, none of which any model was "
+        "trained on."
+    )

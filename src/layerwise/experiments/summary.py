@@ -37,7 +37,8 @@ def summary(data: pages.ReportData) -> str:
     pretrained = evidence.pretraining
     if pretrained.measures:
         standing = () if pretrained.is_pretrained else pages.robustness_lines(evidence.robustness)
-        return "\n".join([*standing, *pages.pretraining_lines(pretrained)])
+        under_plans = pages.finetuned_lines(evidence.finetuned, evidence.depth)
+        return "\n".join([*standing, *pages.pretraining_lines(pretrained), *under_plans])
     lines = pages.claim_lines(data) or [f"{each.question} {each.text}" for each in pages.findings(evidence)]
     return "\n".join([*pages.robustness_lines(evidence.robustness), *(f"- {line}" for line in lines)])
 

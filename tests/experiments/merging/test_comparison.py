@@ -124,7 +124,7 @@ def test_every_row_has_a_key_of_its_own_and_the_study_is_a_function_of_the_seed(
     assert len(keys) == len(set(keys))
     seen: list[tuple[int, int]] = []
     assert compare("arm", STACKS, SPLITS, draws=12, seed=5, progress=lambda *done: seen.append(done)) == rows
-    assert seen == [(number, 28) for number in range(1, 29)]
+    assert seen == [(number, 30) for number in range(1, 31)]
 
 
 def test_without_draws_nothing_is_merged() -> None:

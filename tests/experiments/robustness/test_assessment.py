@@ -18,6 +18,8 @@ from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.assessment import assess, discard_surveys
 from layerwise.experiments.training_runs import training_rows
 from layerwise.experiments.trainings import TrainedModel
+from layerwise.measure.activations import attention_by_position, embedding
+from layerwise.measure.interventions import worth_by_position
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.survey import EvaluationGrid, Survey
 from layerwise.measure.stats.statistics import wilson
@@ -42,6 +44,14 @@ MANIFEST = Manifest(
 
 
 pytestmark = pytest.mark.usefixtures("flat")
+
+
+@pytest.fixture(autouse=True)
+def few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is seen at every position is seen in two batches."""
+    monkeypatch.setattr(worth_by_position, "UNITS", 2)
+    monkeypatch.setattr(embedding, "BATCHES", 2)
+    monkeypatch.setattr(attention_by_position, "BATCHES", 2)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import ViTConfig, ViTForImageClassification
 
 from layerwise.data.splits import Splits
-from layerwise.measure.activations import embedding
+from layerwise.measure.activations import attention_by_position as module
 from layerwise.measure.activations.attention_by_position import attention_by_position, attention_sums, distances_of
 from layerwise.measure.activations.by_position import rotations_of
 from layerwise.stack import load
@@ -26,7 +26,7 @@ def collate(examples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def test_attention_is_that_of_a_vit_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "BATCHES", 1)
+    monkeypatch.setattr(module, "BATCHES", 1)
     torch.manual_seed(0)
     config = ViTConfig(
         image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=DEPTH,

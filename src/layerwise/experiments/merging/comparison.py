@@ -2,6 +2,7 @@
 
     members      the models themselves: their mean, and the one that was best on the validation split
     merged       one layer each from drawn models (see `assignments`): at its own depth in order, and anywhere at all
+    node         the layers of a lost node left out, or taken from another model (see `node_replacement`)
     ensemble     the mean of the logits of all members: what K times the cost would buy
 
 Members and ensemble run in order, and under orders drawn for every model and batch; the order as trained is not one of
@@ -18,25 +19,24 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
+from layerwise.experiments.merging.node_replacement import node_replacement
+from layerwise.experiments.merging.spread import MEASURE, spread
 from layerwise.measure.contrasts.merged import merged as decisive
 from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate, joined, scored
 from layerwise.measure.interventions.ensemble import mean_logits
 from layerwise.measure.interventions.layer_assignment import assignments
 from layerwise.measure.interventions.robustness import metrics, paired
-from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
 
-MEASURE = "merging"
 DRAWN = "merges"
 KINDS = {"own-depth": True, "random": False}
 """The two kinds of merged models, and whether their layers stay at their own depth."""
@@ -75,7 +75,7 @@ def compare(
         raise ModelError(f"merging takes two models or more; {arm} has {len(stacks)}")
     rows: list[Score] = []
     members: dict[str, list[Predictions]] = {}
-    done, parts = 0, 2 * len(ORDERS) + (2 * draws if draws else 0)
+    done, parts = 0, 2 * len(ORDERS) + (2 * draws + len(ORDERS) if draws else 0)
 
     def step() -> None:
         nonlocal done
@@ -93,6 +93,7 @@ def compare(
         step()
     if draws:
         merged = Stack.with_sources(stacks)
+        rows += node_replacement(arm, merged, tuple(stacks), splits, seed, step)
         for kind, own_depth in KINDS.items():
             plans = assignments(tuple(stacks), merged.depth, draws, seed, own_depth=own_depth)
             models = _judged(merged, plans, splits, step)
@@ -163,7 +164,7 @@ def _best(outcomes: MemberOutcomes, *, text: bool) -> str:
 
 
 def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str) -> Iterator[Score]:
-    yield from _spread(arm, f"members {order}", list(outcomes.members.values()))
+    yield from spread(arm, f"members {order}", list(outcomes.members.values()))
     best = outcomes.members[chosen]
     for name, outcome in (("best member", best), ("ensemble", outcomes.ensemble)):
         for metric, (value, low, high) in metrics(outcome):
@@ -186,21 +187,6 @@ def _judged(
 
 
 def _merged_rows(arm: str, kind: str, models: Sequence[tuple[Plan, Predictions]]) -> Iterator[Score]:
-    yield from _spread(arm, f"merged {kind}", [outcome for _, outcome in models])
+    yield from spread(arm, f"merged {kind}", [outcome for _, outcome in models])
     for plan, outcome in dict(models).items():
         yield Score(DRAWN, arm, str(plan), f"accuracy.{kind}", outcome.accuracy, documents=len(outcome.hits))
-
-
-def _spread(arm: str, task: str, outcomes: Sequence[Predictions]) -> Iterator[Score]:
-    """Means over models with Student's interval over them, and their standard deviation as `<metric>@spread`."""
-    for metric in _values(outcomes[0]):
-        values = [_values(outcome)[metric] for outcome in outcomes]
-        several = len(values) > 1
-        low, high = over_seeds(values, metric) if several and np.ptp(values) > 0 else (None, None)
-        yield Score(MEASURE, arm, task, metric, float(np.mean(values)), low, high, documents=len(outcomes[0].hits))
-        if several:
-            yield Score(MEASURE, arm, task, f"{metric}@spread", float(np.std(values, ddof=1)))
-
-
-def _values(outcome: Predictions) -> dict[str, float]:
-    return {metric: value for metric, (value, _, _) in metrics(outcome)}

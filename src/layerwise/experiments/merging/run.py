@@ -10,9 +10,10 @@ from pathlib import Path
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
 from layerwise.experiments.experiment import Inputs, Prepared
-from layerwise.experiments.merging.comparison import DRAWN, MEASURE, compare
+from layerwise.experiments.merging.comparison import DRAWN, compare
 from layerwise.experiments.merging.config import Merging
 from layerwise.experiments.merging.sources import Arms, SourceModel, arms_of
+from layerwise.experiments.merging.spread import MEASURE
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.options.model import LoadingOptions
 from layerwise.experiments.reporter import Reporter

@@ -15,9 +15,9 @@ from pathlib import Path
 from layerwise.data.splits import Splits
 from layerwise.errors import RunError
 from layerwise.experiments.experiment import Inputs, Prepared
-from layerwise.experiments.merging.comparison import MEASURE as MERGING
 from layerwise.experiments.merging.run import compare_arms
 from layerwise.experiments.merging.sources import SourceModel, by_arm
+from layerwise.experiments.merging.spread import MEASURE as MERGING
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter

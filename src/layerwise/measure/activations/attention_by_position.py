@@ -34,7 +34,7 @@ Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
 
 ATTENTION = "attention"
 EXAMPLES = 64
-METRICS = ("entropy", "first", "distance")
+BATCHES = 8
 TINY = 1e-30
 """Added inside a logarithm: attention of zero adds nothing to an entropy."""
 
@@ -48,7 +48,7 @@ def attention_by_position(
     """The rows of measure `attention` with the task `arm`; a note where a model does not give its attention."""
     totals: dict[tuple[int, int, str], list[tuple[float, float]]] = defaultdict(list)
     with evaluating(stack.model), torch.inference_mode(), eager(stack.model):
-        for number, inputs in enumerate(batches(stack, examples, collate, EXAMPLES, seed)):
+        for number, inputs in enumerate(batches(stack, examples, collate, EXAMPLES, seed, parts=BATCHES)):
             for plan in rotations_of(stack.depth, f"{seed}/attention/{number}"):
                 weights = _attention(stack, plan, inputs)
                 if weights is None:

@@ -143,10 +143,12 @@ def outputs_by_position(
     return torch.cat(parts, dim=2).numpy()
 
 
-def batches(stack: Stack, examples: Any, collate: Collate, count: int, seed: int) -> Iterator[Mapping[str, Tensor]]:
-    """`count` examples, drawn over all classes, in `BATCHES` batches or more, without their labels."""
+def batches(
+    stack: Stack, examples: Any, collate: Collate, count: int, seed: int, *, parts: int | None = None
+) -> Iterator[Mapping[str, Tensor]]:
+    """`count` examples, drawn over all classes, in about `parts` batches (`BATCHES`), without their labels."""
     chosen = Subset(examples, sample(examples, count, seed))
-    size = max(1, -(-len(chosen) // BATCHES))
+    size = max(1, -(-len(chosen) // (parts or BATCHES)))
     for batch in DataLoader(chosen, batch_size=size, collate_fn=collate):
         yield {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
 

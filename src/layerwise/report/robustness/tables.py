@@ -17,6 +17,7 @@ MERGINGS = (
     *(f"{way} {condition}" for way in ("members", "best member", "ensemble") for condition in CONDITIONS),
     "merged own-depth",
     "merged random",
+    *(f"{way} {condition}" for way in ("node lost", "node replaced") for condition in CONDITIONS),
 )
 FACTS = {"steps": "steps", "epochs": "epochs", "seconds": "seconds", "best_step": "best step", "examples": "examples"}
 _STEP = re.compile(r"step (\d+)")

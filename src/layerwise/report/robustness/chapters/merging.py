@@ -10,7 +10,8 @@ from layerwise.report.figures.strip_plot import Strip, strips
 from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, note, spaced
 from layerwise.report.page.figure_slot import Choice, Picture
 from layerwise.report.page.markup import Safe, element, measured
-from layerwise.report.quantity import ACCURACY
+from layerwise.report.page.table import Table
+from layerwise.report.quantity import ACCURACY, NATS_ABOVE, POINTS
 from layerwise.report.robustness.chapters.absence import absent
 from layerwise.report.robustness.lookup import CONDITIONS, IN_ORDER, RANDOM_ORDER, RobustnessScores
 from layerwise.report.robustness.tables import merging_rows
@@ -36,6 +37,7 @@ def merging(evidence: Evidence) -> Chapter:
         lead("A merged model takes each layer from one of several models of one arm; nothing is trained again."),
         *(spaced(picture.controls(), card(picture.alternative, picture.html())) for picture in pictures),
         *_own_depth(run),
+        *_replaced(run),
         note(
             "Each dot is one merged model. At its own depth, layer 5 of one model may only stand in for layer 5 of"
             " another: the null for merging, since models of one origin may still fit together there. Anywhere, it may"
@@ -44,6 +46,31 @@ def merging(evidence: Evidence) -> Chapter:
         folded("Every number", numbers.html()),
     )
     return HEADING.chapter(body, pictures)
+
+
+def _replaced(run: RobustnessScores) -> tuple[Safe, ...]:
+    """Whether another model's layers are better than none, where a node is lost: a row for each arm and order."""
+    metric = "nll" if run.is_language else "accuracy"
+    above = NATS_ABOVE if run.is_language else POINTS
+    body = []
+    for arm in run.arms_with("merging", f"{metric}_above@node lost"):
+        for condition, words in CONDITIONS.items():
+            tasks = (f"node lost {condition}", f"node replaced {condition}")
+            lost, replaced = (run.score("merging", run.quantity.metric, arm, task) for task in tasks)
+            gap = run.score("merging", f"{metric}_above@node lost", arm, tasks[1])
+            if gap is not None:
+                shown = (run.quantity.text(lost), run.quantity.text(replaced), above.text(gap, signed=True))
+                body.append((arm, words, *shown))
+    if not body:
+        return ()
+    table = Table(("arm", "order", "node left out", "node of another model", "difference"), tuple(body), numeric_from=2)
+    return (
+        spaced(table.html()),
+        note(
+            "A node is lost, one of four: its layers are left out, or the same layers of another model stand in for"
+            " them. Every node of every model is lost once; intervals are over these."
+        ),
+    )
 
 
 def _swarms(run: RobustnessScores) -> Picture | None:

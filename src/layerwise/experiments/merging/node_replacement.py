@@ -1,0 +1,70 @@
+"""A lost node is replaced by one of another model: is that better than to go on without it?
+
+The layers of a model lie on nodes in contiguous blocks. When a node is lost, its layers may be left out, or the same
+layers of another model that was trained alike may stand in for them (Freiberger et al. 2024, section 1: "replaced by a
+similar (not the same) node"). Every node of every model is lost once, and the next model stands in:
+
+    node lost        without the layers of the node
+    node replaced    with those of the other model, at the same positions
+
+in order and in a random order of all layers, which is the same for both. Rows are of measure `merging`; of the task
+`node replaced ...` the metrics `accuracy_above@node lost` and `nll_above@node lost` are the paired differences.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+from layerwise.data.splits import Splits
+from layerwise.experiments.merging.spread import MEASURE, spread
+from layerwise.measure.interventions.accuracy import Predictions, evaluate
+from layerwise.measure.interventions.robustness import paired
+from layerwise.plan import Plan, Visit
+from layerwise.plan.node_layouts import node_layout
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+
+NODES = 4
+"""So many nodes, or as many as there are layers."""
+
+ORDERS = ("sequential", "random")
+
+
+def node_replacement(
+    arm: str, merged: Stack, models: Sequence[str], splits: Splits, seed: int, step: Callable[[], None]
+) -> Iterator[Score]:
+    """The rows of one arm; `merged` runs layers of all `models` by their names, `step` is called for every order."""
+    for order in ORDERS:
+        outcomes: dict[str, list[Predictions]] = {"node lost": [], "node replaced": []}
+        for lost, replaced in replacements(models, merged.depth, order, seed):
+            for name, plan in (("node lost", lost), ("node replaced", replaced)):
+                outcomes[name].append(evaluate(merged, plan, splits.test, splits.collate))
+        for name, each in outcomes.items():
+            yield from spread(arm, f"{name} {order}", each)
+        pairs = list(zip(outcomes["node replaced"], outcomes["node lost"], strict=True))
+        for metric, values in (("accuracy", "hits"), ("nll", "nll")):
+            gap = paired(pairs, values)
+            yield Score(MEASURE, arm, f"node replaced {order}", f"{metric}_above@node lost", *gap)
+        step()
+
+
+def replacements(models: Sequence[str], depth: int, order: str, seed: int) -> Iterator[tuple[Plan, Plan]]:
+    """For every node of every model the plan without it, and the plan with the next model's layers in its stead.
+
+    >>> for lost, replaced in replacements(["a", "b"], depth=2, order="sequential", seed=0):
+    ...     print(f"{lost} | {replaced}")
+    a:1 | b:0 a:1
+    a:0 | a:0 b:1
+    b:1 | a:0 b:1
+    b:0 | b:0 a:1
+    """
+    for number, model in enumerate(models):
+        other = models[(number + 1) % len(models)]
+        for index, node in enumerate(node_layout(depth, min(NODES, depth), "blocks")):
+            layers = list(range(depth))
+            if order == "random":
+                random.Random(f"{seed}/replaced/{model}/{index}").shuffle(layers)
+            kept = [Visit(layer, source=model) for layer in layers if layer not in node]
+            mixed = [Visit(layer, source=other if layer in node else model) for layer in layers]
+            yield Plan(tuple(kept)), Plan(tuple(mixed))
