@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.cost_to_loss import AT_LEAST, AT_MOST, SAVING, Saving, cost_to_loss, descending, saving
+from layerwise.measure.cost.cost_to_loss import AT_LEAST, AT_MOST, SAVING, CostSaving, cost_to_loss, descending, saving
 from layerwise.measure.cost.frontier import CostPoint
 from report.growth.planted_frontiers import frontiers
 
@@ -89,7 +89,7 @@ def test_of_one_seed_there_is_no_interval() -> None:
 # -- planted frontiers
 
 
-def drawn(truth: float, seeds: int, noise: float) -> Sequence[Saving]:
+def drawn(truth: float, seeds: int, noise: float) -> Sequence[CostSaving]:
     """The savings of many studies in which the arm needs 1 - `truth` of uniform's cost for every loss."""
     found = []
     for draw in range(DRAWS):

@@ -10,14 +10,14 @@ from layerwise.measure.cost.frontier import EQUAL, CostPoint, Frontier, Points
 from layerwise.results.rows import Score
 from layerwise.schedule import ModelCost
 from layerwise.train.phases.metrics import phase_paces, seconds_of_steps, step_pace
-from layerwise.train.phases.savings import BUDGET, loss_course, loss_ratio_row, saving_rows, time_saved_row
+from layerwise.train.phases.savings import BUDGET, loss_ratio_row, losses_by_cost, saving_rows, time_saved_row
 
 
 def headline_rows(finished: Mapping[str, Finished], ends: Mapping[str, Points], cost: ModelCost) -> list[Score]:
     """The rows of `layerwise.train.phases.savings`, of every arm that has seeds in common with uniform.
 
     `ends` are where the trainings of every arm ended, on held-out text. An arm that was trained to several lengths
-    (`ARM@SHARE`) is read off their ends, another off its course. None without uniform.
+    (`ARM@SHARE`) is read off their ends, another off its curve. None without uniform.
     """
     if UNIFORM not in finished:
         return []
@@ -44,18 +44,18 @@ def _savings(arm: str, finished: Mapping[str, Finished], ends: Mapping[str, Poin
     if len(trained) > 1 and seeds:
         points = {seed: [ends[other][seed] for other in trained] for seed in seeds}
         return saving_rows(arm, points, ends[UNIFORM], UNIFORM, len(trained))
-    own, uniform = _courses(finished[arm], cost), _courses(finished[UNIFORM], cost)
-    return saving_rows(arm, own, {seed: course[-1] for seed, course in uniform.items()}, UNIFORM, 1)
+    own, uniform = _curves(finished[arm], cost), _curves(finished[UNIFORM], cost)
+    return saving_rows(arm, own, {seed: curve[-1] for seed, curve in uniform.items()}, UNIFORM, 1)
 
 
-def _courses(of: Finished, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
-    """The courses of an arm's trainings, by seed; a training that was never looked at has none."""
+def _curves(of: Finished, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
+    """The curves of an arm's trainings, by seed; a training that was never looked at has none."""
     paces, pace = phase_paces(list(of.records.values()), of.schedule), step_pace(of.records.values())
-    courses = {
-        seed: loss_course(record, of.schedule, cost, paces, pace or record.seconds / record.steps)
+    curves = {
+        seed: losses_by_cost(record, of.schedule, cost, paces, pace or record.seconds / record.steps)
         for seed, record in of.records.items()
     }
-    return {seed: course for seed, course in courses.items() if course}
+    return {seed: curve for seed, curve in curves.items() if curve}
 
 
 def _loss_ratios(arm: str, ends: Points, lengths: Mapping[int, Sequence[CostPoint]], whole: Points) -> list[Score]:

@@ -101,16 +101,16 @@ def joint_manipulation_rows(
         largest = max(size for other, size in joint if other == name)
         for kind, size in (("equal", SMALL), ("unequal", largest)):
             pair = part.of([joint.index((name, size)), scaled])
-            found = contrast([pair], _difference, seed=seed, level=1 - 0.05 / len(rivals), resamples=resamples)
-            rows.append(found.row(MANIPULATION, f"{kind}:{name}", power=1 - 0.2 / len(rivals)))
+            estimate = contrast([pair], _difference, seed=seed, level=1 - 0.05 / len(rivals), resamples=resamples)
+            rows.append(estimate.row(MANIPULATION, f"{kind}:{name}", power=1 - 0.2 / len(rivals)))
     return [*rows, Score(CONTRAST, MANIPULATION, "all", "layers", float(layers))]
 
 
 def _additivity(claim: str, task: str, part: Part, seed: Seed, resamples: int) -> list[Score]:
     """The four numbers of a set: the first effect is its joint one, the others those of its layers."""
     statistics = {"joint": _joint, "singles": _singles, "excess": _excess, "share": _share}
-    found: tuple[Contrast, ...] = contrasts([part], list(statistics.values()), seed=seed, resamples=resamples)
-    return [each.row(claim, metric, task) for metric, each in zip(statistics, found, strict=True)]
+    estimate: tuple[Contrast, ...] = contrasts([part], list(statistics.values()), seed=seed, resamples=resamples)
+    return [each.row(claim, metric, task) for metric, each in zip(statistics, estimate, strict=True)]
 
 
 def _joint(effects: Numbers) -> Numbers:

@@ -90,7 +90,7 @@ def descending(losses: Sequence[float]) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
+class CostSaving:
     """What is saved, as a share of the reference's cost, with its interval over `seeds`.
 
     `metric` says what it is: `SAVING`; `AT_MOST`, the upper end of its interval where `never` seeds did not reach the
@@ -106,7 +106,7 @@ class Saving:
     sooner: int = 0
 
 
-def saving(arm: Mapping[int, Sequence[CostPoint]], reference: Points, cost: str) -> Saving | None:
+def saving(arm: Mapping[int, Sequence[CostPoint]], reference: Points, cost: str) -> CostSaving | None:
     """What `arm`, by seed the points of its trainings, saves of what `reference` spent to reach its loss.
 
     `None` where no seed is in both, or where some seeds never reached the loss and others sooner than can be read.
@@ -127,12 +127,12 @@ def saving(arm: Mapping[int, Sequence[CostPoint]], reference: Points, cost: str)
     low = 1 - exp(ratio.value if ratio.high is None else ratio.high)
     high = 1 - exp(ratio.value if ratio.low is None else ratio.low)
     if never:
-        return Saving(AT_MOST, high, len(shared), never=never)
+        return CostSaving(AT_MOST, high, len(shared), never=never)
     if sooner:
-        return Saving(AT_LEAST, low, len(shared), sooner=sooner)
+        return CostSaving(AT_LEAST, low, len(shared), sooner=sooner)
     if ratio.low is None:
-        return Saving(SAVING, low, len(shared))
-    return Saving(SAVING, 1 - exp(ratio.value), len(shared), low, high)
+        return CostSaving(SAVING, low, len(shared))
+    return CostSaving(SAVING, 1 - exp(ratio.value), len(shared), low, high)
 
 
 def log_ratio(values: Mapping[int, float], others: Mapping[int, float]) -> SeedDifference:

@@ -12,6 +12,9 @@ from layerwise.report.page.number_format import between, probability, tidy
 from layerwise.report.page.table import Table
 from layerwise.results.rows import Score
 
+LEAST_DAMAGE = 0.05
+"""Nats per token: of less damage a share says nothing."""
+
 WORDS = {"matters": "matters", "no_effect": "without effect", "harmful": "harmful", "unresolved": "not resolvable"}
 
 
@@ -61,7 +64,9 @@ def joint_rows(run: DiagnosisScores, claim: str, tasks: Iterable[str], what: str
     body = []
     for task in tasks:
         scores = [run.score(CONTRAST, claim, metric, task) for metric in ("joint", "singles", "excess", "share")]
-        shown = ("–" if s is None else between(s.value, s.low, s.high, signed=True) for s in scores)
+        shown = ["–" if s is None else between(s.value, s.low, s.high, signed=True) for s in scores]
+        if scores[0] is None or scores[0].value < LEAST_DAMAGE:
+            shown[-1] = "–"
         body.append((task, *shown))
     head = (what, "together (nats)", "one by one, added up", "more together", "share that single costs leave")
     return Table(head, tuple(body))

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import exp
 
-from layerwise.measure.cost.cost_to_loss import Saving, log_ratio, saving
+from layerwise.measure.cost.cost_to_loss import CostSaving, log_ratio, saving
 from layerwise.measure.cost.frontier import COSTS, GROWTH, CostPoint, Points
 from layerwise.measure.stats.seeds import SeedDifference
 from layerwise.results.rows import Score
@@ -36,7 +36,7 @@ BUDGET = "budget"
 """The task of a ratio to uniform's loss at the end of its whole budget."""
 
 
-def loss_course(
+def losses_by_cost(
     record: TrainingRecord, schedule: GrowthSchedule, cost: ModelCost, paces: Mapping[str, float], otherwise: float
 ) -> list[CostPoint]:
     """The validation losses of a training by what it had cost when they were measured, in order of time.
@@ -75,17 +75,17 @@ def saving_rows(
     subject = f"{arm} - {name}"
     rows: list[Score] = []
     for cost in COSTS:
-        found = saving(trainings, reference, cost)
-        if found is not None:
-            rows += _rows_of(subject, cost, found)
+        estimate = saving(trainings, reference, cost)
+        if estimate is not None:
+            rows += _rows_of(subject, cost, estimate)
             rows.append(Score(GROWTH, subject, cost, READ_OFF, float(read_off)))
     return rows
 
 
-def _rows_of(subject: str, cost: str, found: Saving) -> list[Score]:
-    censored = {"never": found.never, "sooner": found.sooner}
+def _rows_of(subject: str, cost: str, estimate: CostSaving) -> list[Score]:
+    censored = {"never": estimate.never, "sooner": estimate.sooner}
     return [
-        Score(GROWTH, subject, cost, found.metric, found.value, found.low, found.high),
+        Score(GROWTH, subject, cost, estimate.metric, estimate.value, estimate.low, estimate.high),
         *(Score(GROWTH, subject, cost, kind, float(seeds)) for kind, seeds in censored.items() if seeds),
     ]
 
@@ -99,11 +99,11 @@ def loss_ratio_row(
 
 def time_saved_row(arm: str, seconds: Mapping[int, float], reference: Mapping[int, float], name: str) -> Score:
     """The share of the reference's time that the arm does not take for as many steps."""
-    found = _ratio_row(f"{arm} - {name}", "tokens", TIME_SAVED, log_ratio(seconds, reference))
-    low, high = (None if bound is None else 1 - bound for bound in (found.high, found.low))
-    return Score(GROWTH, found.subject, found.task, found.metric, 1 - found.value, low, high)
+    estimate = _ratio_row(f"{arm} - {name}", "tokens", TIME_SAVED, log_ratio(seconds, reference))
+    low, high = (None if bound is None else 1 - bound for bound in (estimate.high, estimate.low))
+    return Score(GROWTH, estimate.subject, estimate.task, estimate.metric, 1 - estimate.value, low, high)
 
 
-def _ratio_row(subject: str, task: str, metric: str, found: SeedDifference) -> Score:
-    low, high = (None if bound is None else exp(bound) for bound in (found.low, found.high))
-    return Score(GROWTH, subject, task, metric, exp(found.value), low, high)
+def _ratio_row(subject: str, task: str, metric: str, estimate: SeedDifference) -> Score:
+    low, high = (None if bound is None else exp(bound) for bound in (estimate.low, estimate.high))
+    return Score(GROWTH, subject, task, metric, exp(estimate.value), low, high)

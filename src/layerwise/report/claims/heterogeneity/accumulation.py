@@ -76,11 +76,11 @@ def _others(evidence: Evidence, rows: Contrasts) -> str:
     """What random errors of the same norm leave, and the other sets, and manipulated ones."""
     noise = f"; of random errors of the same norm a share of {rows.shown('share_of_noise')} is left"
     manipulated = [
-        f"{label(task.partition(':')[0])} {found.shown('share')}"
+        f"{label(task.partition(':')[0])} {moved.shown('share')}"
         for task in manipulations(evidence.diagnosis)
         if not task.startswith("scale")
-        and (found := contrasts(evidence, MANIPULATION.key, "share", "joint", task=task)) is not None
-        and found.value("joint") > SURVIVES
+        and (moved := contrasts(evidence, MANIPULATION.key, "share", "joint", task=task)) is not None
+        and moved.value("joint") > SURVIVES
     ]
     joint = f", of manipulated layers {listed(manipulated)}" if manipulated else ""
     return (noise if "share_of_noise" in rows else "") + joint
@@ -105,7 +105,7 @@ def joint_manipulation(evidence: Evidence) -> Claim:
     naive = set(rows.positions(*unequal, margin=LEAST_COST).values())
     mild = listed([_name(metric) for metric in equal if positions[metric] in NOT_ABOVE])
     least_known = widest(rows[metric] for metric in equal)
-    whole = side == "below"
+    boldest, whole = widest(rows[metric] for metric in unequal), side == "below"
     return MANIPULATION.decided(
         figures,
         seen(least_known, LEAST_COST, "nats beyond scaling"),
@@ -125,7 +125,9 @@ def joint_manipulation(evidence: Evidence) -> Claim:
             CONTRADICTED,
             f"As mild as scaling at equal size: {mild}.",
         ),
-        otherwise=f"The strategies are not distinguished{needed(least_known, LEAST_COST)}."
+        otherwise=f"What is as mild at equal size is not shown to cost more when larger{needed(boldest, LEAST_COST)}."
+        if whole and mild
+        else f"The strategies are not distinguished{needed(least_known, LEAST_COST)}."
         if whole
         else f"Whether scaling leaves the set whole is not known{needed(scaled['joint'], abs(cost.value - SURVIVES))}.",
     )
@@ -142,9 +144,9 @@ def manipulations(run: DiagnosisScores) -> list[str]:
 
 
 def _tasks(run: DiagnosisScores, claim: str) -> list[str]:
-    found = {where for (measure, metric, where), of in run.rows.items()
+    tasks = {where for (measure, metric, where), of in run.rows.items()
              if measure == CONTRAST and metric == "share" and claim in of}  # fmt: skip
-    return sorted(found, key=lambda task: (task.partition(":")[0], float(task.partition(":")[2] or 0)))
+    return sorted(tasks, key=lambda task: (task.partition(":")[0], float(task.partition(":")[2] or 0)))
 
 
 def _rivals(rows: Contrasts, kind: str) -> list[str]:

@@ -98,9 +98,9 @@ def growth_loss(evidence: Evidence) -> Claim:
     if arm is None or ratio is None:
         return LOSS.unmeasured()
     figures = f"After as many tokens uniform's loss is {_shown(ratio)} times that of {arm}{_half(run, arm)}."
-    found = _bounds(ratio)
+    bounds = _bounds(ratio)
     least = math.sqrt(LOWER)
-    return _decided(LOSS, run, f"{figures} {nulls_in_words(run)}", found, LOWER, least, f"{LOWER:g} times")
+    return _decided(LOSS, run, f"{figures} {nulls_in_words(run)}", bounds, LOWER, least, f"{LOWER:g} times")
 
 
 def growth_time(evidence: Evidence) -> Claim:
@@ -115,16 +115,16 @@ def growth_time(evidence: Evidence) -> Claim:
 
 
 def _decided(
-    claim: Published, run: GrowthScores, figures: str, found: Bounds | None, figure: float, least: float, words: str
+    claim: Published, run: GrowthScores, figures: str, bounds: Bounds | None, figure: float, least: float, words: str
 ) -> Claim:
     """The claim by where the interval lies: below the figure, or up to it and above the least that counts as it."""
-    if found is None:
+    if bounds is None:
         return claim.undecided(figures, "One seed has no interval: train with several.")
-    reached = found.high >= figure and found.low > least
+    reached = bounds.high >= figure and bounds.low > least
     return claim.decided(
         figures,
         "",
-        (found.high < figure, CONTRADICTED, f"The whole interval lies below {words}."),
+        (bounds.high < figure, CONTRADICTED, f"The whole interval lies below {words}."),
         (reached and has_learned(run), SUPPORTED, f"It reaches {words}, and lies above half of that."),
         (reached, BY_NULL, "But uniform training is not shown to learn what needs layers."),
         otherwise=f"The interval holds {words} and much less: more seeds, or further lengths, would decide.",

@@ -79,7 +79,7 @@ def universal_oscillation(evidence: Evidence) -> Claim:
         for name in LAG
         if (score := run.score("deltas", "1", name, task)) is not None
     }
-    found = {task: each for task, score in scores.items() if (each := span(score)) is not None}
+    spans = {task: each for task, score in scores.items() if (each := span(score)) is not None}
     if len(scores) < 2:
         return UNIVERSAL.unmeasured()
     raw = [row.value for task in scores if (row := run.score("deltas", "1", "correlation", task)) is not None]
@@ -90,10 +90,10 @@ def universal_oscillation(evidence: Evidence) -> Claim:
         f"{counted(len(scores), 'type')} of tensors: the correlation at lag 1 is {_range(raw)}; with layers of norm 1"
         f" it is {excess} beside that of random orders."
     )
-    if len(found) < len(scores):
+    if len(spans) < len(scores):
         return UNIVERSAL.undecided(figures, "So few layers have too few orders to compare with.")
-    wider = NormalDist().inv_cdf(1 - 0.025 / len(found)) / NormalDist().inv_cdf(0.975)
-    positions = {task: each.widened(wider).position(FINE_ENOUGH) for task, each in found.items()}
+    wider = NormalDist().inv_cdf(1 - 0.025 / len(spans)) / NormalDist().inv_cdf(0.975)
+    positions = {task: each.widened(wider).position(FINE_ENOUGH) for task, each in spans.items()}
     kinds = set(positions.values())
     least_known = widest(scores.values())
     apart = [task for task, position in positions.items() if position != "below"]
