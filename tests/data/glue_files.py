@@ -1,4 +1,4 @@
-"""Files of the BabyLM evaluation's GLUE tasks as each year distributes them, with synthetic examples."""
+"""Files of GLUE and SuperGLUE tasks as BabyLM and the benchmarks distribute them, with examples of our own."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from typing import Any
 BABYLM = ("cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq", "multirc", "wsc")
 """The tasks of BabyLM 2023."""
 
+TASKS = (*BABYLM, "stsb", "wnli")
+"""Every task that there is a reader for."""
+
 YEARS = ("2023", "2024")
 _COLUMNS = {
     "cola": ("sentence",), "sst2": ("sentence",), "mrpc": ("sentence1", "sentence2"), "rte": ("sentence1", "sentence2"),
     "qqp": ("question1", "question2"), "mnli": ("premise", "hypothesis"), "mnli-mm": ("premise", "hypothesis"),
     "qnli": ("question", "sentence"), "boolq": ("question", "passage"), "multirc": ("paragraph", "question", "answer"),
+    "stsb": ("sentence1", "sentence2"), "wnli": ("sentence1", "sentence2"),
 }  # fmt: skip
 
 
 def example(name: str, number: int) -> dict[str, Any]:
     """One row of a task, with the columns that the pipeline's files have."""
-    label = number % (3 if name.startswith("mnli") else 2)
+    label = number % 26 / 5 if name == "stsb" else number % (3 if name.startswith("mnli") else 2)
     if name == "wsc":
         text = f"{number} saw Pete, and Mark told him that he was late."
         spans = {"span1_text": "Mark", "span1_index": 4, "span2_text": "he", "span2_index": 8}
@@ -52,3 +56,87 @@ def lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     content = "".join(json.dumps(row) + "\n" for row in rows).encode()
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "mnli-mm", "qnli", "rte", "wnli")
+"""The tasks that GLUE publishes."""
+
+SUPERGLUE = ("boolq", "multirc", "rte", "wsc")
+"""The tasks that SuperGLUE publishes and a reader is there for."""
+
+_FOLDERS = {"cola": "CoLA", "sst2": "SST-2", "stsb": "STS-B", "mnli-mm": "MNLI", "boolq": "BoolQ", "multirc": "MultiRC"}
+_HEADERS = {
+    "sst2": "sentence label",
+    "mrpc": "Quality|#1 ID|#2 ID|#1 String|#2 String",
+    "qqp": "id qid1 qid2 question1 question2 is_duplicate",
+    "stsb": "index genre filename year old_index source1 source2 sentence1 sentence2 score",
+    "mnli": "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse"
+    " sentence1 sentence2 label1 gold_label",
+    "qnli": "index question sentence label",
+    "rte": "index sentence1 sentence2 label",
+    "wnli": "index sentence1 sentence2 label",
+}
+_WORDS = {
+    "mnli": ("entailment", "neutral", "contradiction"),
+    "qnli": ("entailment", "not_entailment"),
+    "rte": ("entailment", "not_entailment"),
+}
+
+
+def published(folder: Path, name: str, *, train: int = 40, valid: int = 10) -> Path:
+    """The files of a task as GLUE publishes them, with the texts and labels of `example`; returns their folder."""
+    place = folder / _FOLDERS.get(name, name.upper())
+    start = 200 if name == "mnli-mm" else 100
+    dev = {"mnli": "dev_matched", "mnli-mm": "dev_mismatched"}.get(name, "dev")
+    for stem, numbers in (("train", range(train)), (dev, range(start, start + valid))):
+        table(place / f"{stem}.tsv", [*_header(name), *(_cells(name, number) for number in numbers)])
+    return place
+
+
+def superglue(folder: Path, name: str, *, train: int = 40, valid: int = 10) -> Path:
+    """The files of a task as SuperGLUE publishes them; returns their folder."""
+    place = folder / _FOLDERS.get(name, name.upper())
+    for stem, numbers in (("train", range(train)), ("val", range(100, 100 + valid))):
+        lines(place / f"{stem}.jsonl", [_nested(name, number) for number in numbers])
+    return place
+
+
+def table(path: Path, rows: Sequence[Sequence[str]]) -> None:
+    """A tab-separated table."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def _header(name: str) -> list[list[str]]:
+    text = _HEADERS.get(name.removesuffix("-mm"))
+    return [] if text is None else [text.split("|" if "|" in text else " ")]
+
+
+def _cells(name: str, number: int) -> list[str]:
+    row = example(name, number)
+    texts = [str(row[column]) for column in _COLUMNS[name]]
+    words = _WORDS.get(name.removesuffix("-mm"))
+    label = str(row["label"]) if words is None else words[row["label"]]
+    if name == "cola":
+        return ["gj04", label, "*" if label == "0" else "", *texts]
+    if name == "mrpc":
+        return [label, str(number), str(number + 1), *texts]
+    ((*columns,),) = _header(name)
+    before = len(columns) - len(texts) - (2 if words and len(words) == 3 else 1)
+    gold = [label, label] if len(words or ()) == 3 else [label]
+    return [*(str(number) for _ in range(before)), *texts, *gold]
+
+
+def _nested(name: str, number: int) -> dict[str, Any]:
+    row = example(name, number)
+    if name == "rte":
+        label = _WORDS["rte"][row["label"]]
+        return {"premise": row["sentence1"], "hypothesis": row["sentence2"], "label": label, "idx": number}
+    if name == "boolq":
+        return {**row, "label": bool(row["label"])}
+    if name == "wsc":
+        spans = {key: row[key] for key in ("span1_text", "span1_index", "span2_text", "span2_index")}
+        return {"text": row["text"], "target": spans, "idx": number, "label": bool(row["label"])}
+    answers = [{"text": row["answer"], "idx": 0, "label": row["label"]}]
+    passage = {"text": row["paragraph"], "questions": [{"question": row["question"], "answers": answers, "idx": 0}]}
+    return {"idx": number, "version": 1.1, "passage": passage}

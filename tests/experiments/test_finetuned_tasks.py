@@ -305,6 +305,6 @@ def test_answers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 
 def test_a_gradient_that_is_not_finite_teaches_nothing(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = fine_tuning._with_head
-    monkeypatch.setattr(fine_tuning, "_with_head", lambda *args: (rooted(own(*args)[0]), own(*args)[1]))
+    monkeypatch.setattr(fine_tuning, "_with_head", lambda *args: (rooted(own(*args)[0]), *own(*args)[1:]))
     with pytest.raises(TrainError, match=r"the loss of step 1 is finite and its gradient is nan.*taught planted"):
         fine_tune(bert, planted(), ONCE, 0, device="cpu")

@@ -23,8 +23,17 @@ DOCUMENTS = {
         "batch_size": (640, "LayerShuffle, section 4: batches of 640 and 128"),
         "augmentation": ("none", "LayerShuffle, section 4: images are resized and normalised"),
         "drop_rate": (0.2, "LayerShuffle, section 4.2: LayerDrop with a rate of 0.2"),
+        "select_on": ("reported", "LayerShuffle, section 4: the model of least loss on the validation set is reported"),
     },
-    ("merge", "paper"): {"draws": (100, "LayerShuffle, section 4.4: 100 draws of 12!")},
+    ("robustness", "paper"): {
+        "seeds": (5, "LayerShuffle, section 4: we train 5 networks"),
+        "inside_images": (1_000, "LayerShuffle, section 4.3: 1,000 randomly sampled images"),
+        "select_on": ("reported", "LayerShuffle, section 4: as in training"),
+    },
+    ("merge", "paper"): {
+        "draws": (100, "LayerShuffle, section 4.4: 100 draws of 12!"),
+        "select_on": ("reported", "LayerShuffle, section 4: as in training"),
+    },
     ("train elc", "paper"): {"size": ("small", "ELC-BERT, table 5: strict-small")},
     ("train elc", "strict"): {"size": ("base", "ELC-BERT, table 5: strict")},
 }

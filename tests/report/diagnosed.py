@@ -331,6 +331,26 @@ def _contrasts(depth: int) -> Iterator[Score]:
     for claim, count in (("joint_collapse", 4), ("redundant_sets", 3), ("agreement", depth)):
         yield row("contrast", claim, "layers", float(count))
     yield row("contrast", "redundant_sets", "singles", 0.16)
+    yield from _changed_together(shared)
+
+
+def _changed_together(shared: dict[str, object]) -> Iterator[Score]:
+    """Predicted layers cost twice together what they cost one by one; a manipulated set is as mild in every way."""
+    sets = {"set:4": (6.8, 3.4, 0.5), "adjacent:4": (7.4, 4.1, 0.45), "inner": (9.1, 14.2, -0.56)}
+    moved = {"scale:0.1": (0.04, 0.03, 0.25), "noise:0.1": (0.05, 0.04, 0.2), "noise:1": (7.2, 3.0, 0.58)}
+    for claim, tasks in (("error_accumulation", sets), ("joint_manipulation", moved)):
+        for task, (joint, singles, share) in tasks.items():
+            values = {"joint": joint, "singles": singles, "excess": joint - singles, "share": share}
+            for metric, value in values.items():
+                yield row("contrast", claim, metric, value, 0.03, task=task, **shared)
+    for task in sets:
+        yield row("contrast", "error_accumulation", "share_of_noise", 0.4, 0.03, task=task, **shared)
+        yield row("contrast", "error_accumulation", "layers", 4.0, task=task)
+    yield row("contrast", "joint_manipulation", "equal:noise", 0.01, 0.02, **shared)
+    yield row("contrast", "joint_manipulation", "unequal:noise", 7.1, 0.4, **shared)
+    yield row("contrast", "joint_manipulation", "layers", 2.0)
+    for layer in (3, 4):
+        yield row("contrast", "joint_manipulation", str(layer), 0.02, task="members")
 
 
 def _pruned(depth: int) -> tuple[PlanRecord, ...]:

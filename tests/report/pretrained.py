@@ -61,6 +61,9 @@ def scores(depth: int = 12) -> tuple[Score, ...]:
         *_seed_agreement(),
         *_pattern(),
         *edges(depth, draw),
+        *_phenomena(depth, draw),
+        *_stability(depth),
+        *_dynamics(draw),
     )
 
 
@@ -191,6 +194,65 @@ def _pattern() -> Iterator[Score]:
         for metric, value in (("above_equal", 0.24), ("learned", learned)):
             low, high = value - 0.03, value + 0.03
             yield Score("contrast", "pattern", arm, metric, value, low, high, mde=0.04)
+
+
+def _phenomena(depth: int, draw: random.Random) -> Iterator[Score]:
+    """One edge carries agreement and nothing else; the others stray by chance."""
+    for name in PHENOMENA:
+        task = f"blimp: {name}"
+        yield row("edge_phenomena", "all", task, "margin", 2.0, 0.3)
+        for reader in range(1, depth):
+            for source in range(reader + 1):
+                planted = (reader, source, name) == (3, 1, "subject_verb_agreement")
+                value = 0.9 if planted else draw.gauss(0.0, 0.06)
+                p = 1e-6 if planted else 1.0
+                bounds = (value - 0.2, value + 0.2)
+                yield Score("edge_phenomena", f"{reader}<-{source}", task, "effect", value, *bounds, p, p, 0.3)
+                if planted:
+                    yield Score("edge_phenomena", "3<-1", task, "confirmed", 0.8, 0.6, 1.0, 1e-6, 1e-6)
+    task = "msgs-ours: linguistic - surface"
+    for name in ("main_verb", "length"):
+        yield Score("edge_phenomena", "1<-0", f"msgs-ours: {name}", "effect", 0.1, -0.1, 0.3, 0.4, 1.0)
+    yield Score("edge_phenomena", "1<-0", task, "contrast", -0.4, -0.6, -0.2, 0.001, 0.002)
+    yield Score("edge_phenomena", "all", task, "rank_correlation", 0.5, -0.2, 0.9, 0.2)
+
+
+def _stability(depth: int) -> Iterator[Score]:
+    for arm, distance, start in (("elc", 0.3, 0.2), ("zero", 0.02, 0.0)):
+        for task in ("all", *map(str, range(1, depth))):
+            low, high = distance - 0.015, distance + 0.015
+            yield Score("uniformity", arm, task, "distance", distance, low, high, 0.001, 0.01)
+            yield Score("uniformity", arm, task, "start", start)
+            yield Score("uniformity", arm, task, "learned", distance - start, 0.0, 0.12, 0.04, 0.2)
+            yield Score("uniformity", arm, task, "entropy", 0.9)
+    for arm in LOSSES:
+        yield Score("stability", arm, "all", "spiked", 0.0, 0.0, 0.6)
+        yield Score("stability", arm, "all", "spread", 0.004, 0.002, 0.02)
+        yield Score("stability", arm, "all", "gradient_norm", 0.9, 0.7, 1.1)
+        if arm != "ltg":
+            yield Score("stability", arm, "all", "spread_ratio", 1.4, 0.3, 8.0, 0.6, 1.0)
+
+
+def _dynamics(draw: random.Random) -> Iterator[Score]:
+    """A loss that rises with the bias, weights worth more with less text, and a loss that is reached sooner."""
+    for arm, bias in (("zero", 0.0), ("elc", 1.0), ("elc-bias-2", 2.0), ("elc-bias-4", 4.0)):
+        yield row("initial_bias", arm, "all", "bias", bias)
+        yield row("initial_bias", arm, "masked_lm", "value", 4.09 + 0.01 * bias, 0.004)
+        yield row("initial_bias", arm, "pairs", "value", 0.7 + draw.gauss(0.0, 0.01), 0.02)
+    for task, slope, p in (("masked_lm", 0.01, 0.004), ("pairs", 0.001, 0.7)):
+        yield Score("initial_bias", "grid", task, "slope", slope, slope - 0.003, slope + 0.003, p, 2 * p)
+        yield Score("initial_bias", "grid", task, "differ", 3.0, p=p, p_adjusted=2 * p)
+    for share in (0.125, 0.5, 1.0):
+        gap = -0.02 / share**0.5
+        for arm, value in (("ltg", 4.0 + 0.1 / share), ("elc", 4.0 + 0.1 / share + gap)):
+            yield row("data_share", arm, f"share {share:g}", "nll", value, 0.01)
+        yield Score("data_share", "elc - ltg", f"share {share:g}", "nll", gap, gap - 0.01, gap + 0.01, 0.01, 0.03)
+    yield Score("data_share", "elc - ltg", "all", "nll", -0.012, -0.02, -0.004, 0.01, 0.01)
+    yield row("convergence", "target", "all", "loss", 4.2)
+    for cost, value in (("steps", 0.88), ("seconds", 0.95)):
+        yield Score("convergence", "elc - ltg", cost, "ratio", value, value - 0.07, value + 0.07, 0.02, 0.04)
+        yield Score("convergence", "zero - ltg", cost, "ratio", 1.3)
+        yield row("convergence", "zero", cost, "censored", 0.33)
 
 
 def edges(depth: int, draw: random.Random) -> Iterator[Score]:

@@ -8,9 +8,11 @@ The three intervals answer three questions, and only the last one says what anot
 there is a single one to average over, the row has the interval below it. Every row of a metric has a row
 `METRIC@chance`: what always giving the commonest training label would score on the same test examples.
 
+A model under a plan is `PLAN of ARM/SEED` (`layerwise.experiments.evaluation.plans`).
+
 What each fine-tuned model answered is kept (`RUN/predictions/MEASURE/TASK/ARM-SEED.F-KEY.json`) under a key that
-stands for the model's files, the task's examples, the settings and the threads. The rows are made from those files
-every time, so an interrupted run resumes with the next fine-tuning, and a finished one computes nothing.
+stands for the model's files, the plan, the task's examples, the settings and the threads. The rows are made from those
+files every time, so an interrupted run resumes with the next fine-tuning, and a finished one computes nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +22,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from layerwise.data.suites.classification import Task
 from layerwise.experiments.provenance import in_words
-from layerwise.measure.stats.classification_metrics import confusion_matrix, guessed, interval, metric_of
+from layerwise.measure.language.task_scores import task_score
 from layerwise.measure.stats.seeds import over_seeds
+from layerwise.plan import Plan
+from layerwise.plan.subject import under_plan
 from layerwise.results import Run
 from layerwise.results.checked_json import read, value_of
 from layerwise.results.rows import Score
@@ -56,21 +61,23 @@ def run_benchmarks(
     """Every model, as (label, folder), fine-tuned on every task with `seeds` seeds; the rows, which `run` keeps too.
 
     Labels are `ARM/SEED`, or any name for a model that is no arm's. After every task its rows are in the store, and
-    its notes (`described`) with them; rows of models and tasks that are not evaluated here stay there.
+    its note (`described`) with them; rows of models and tasks that are not evaluated here stay there.
     """
     result: list[Score] = []
     for task in tasks:
-        rows: dict[str, list[list[Score]]] = {}
-        for label, location in models:
-            rows[label] = [
+        rows = {
+            label: [
                 benchmark(
                     location, task, settings, seed, label=label, keep=run.folder / PREDICTIONS,
                     progress=progress, device=device,
                 )
                 for seed in range(seeds)
-            ]  # fmt: skip
+            ]
+            for label, location in models
+        }  # fmt: skip
         own = averaged(rows)
-        _store(run, own, described(task, settings))
+        store_rows(run, own)
+        store_note(run, task.measure, task.name, described(task, settings))
         result += own
     return result
 
@@ -82,11 +89,12 @@ def benchmark(
     seed: int,
     *,
     label: str,
+    plan: Plan | None = None,
     keep: Path | None = None,
     progress: Progress | None = None,
     device: str = "auto",
 ) -> list[Score]:
-    """One fine-tuning of the model at `location`: its rows, with the subject `LABEL.SEED`.
+    """One fine-tuning of the model at `location`: its rows, with the subject `LABEL.SEED`, or `PLAN of LABEL.SEED`.
 
     With a folder to `keep` them in, answers that are there already are read instead of computed.
     """
@@ -94,35 +102,35 @@ def benchmark(
     path = (
         None
         if keep is None
-        else _file(keep, location, task, settings, seed, label, in_words(resolve_device(device), "float32"))
+        else _file(keep, location, task, settings, seed, label, in_words(resolve_device(device), "float32"), plan)
     )
+    subject = under_plan(plan, f"{label}.{seed}")
     if path is not None and path.is_file():
-        return rows_of(f"{label}.{seed}", task, _read(path))
+        return rows_of(subject, task, _read(path))
     report_progress = None
     if progress is not None:
-        what = f"{label} {task.name}, fine-tuning {seed}"
+        what = f"{under_plan(plan, label)} {task.name}, fine-tuning {seed}"
 
         def report_progress(step: int, steps: int) -> None:
             progress(what, step, steps)
 
-    outcome = fine_tune(location, task, settings, seed, progress=report_progress, device=device)
+    outcome = fine_tune(location, task, settings, seed, plan=plan, progress=report_progress, device=device)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, (json.dumps(asdict(outcome)) + "\n").encode())
-    return rows_of(f"{label}.{seed}", task, outcome)
+    return rows_of(subject, task, outcome)
 
 
 def rows_of(subject: str, task: Task, outcome: FineTuningResult) -> list[Score]:
     """What one model's answers are worth: for each metric of the task its value over test examples, and chance."""
-    counts = confusion_matrix(outcome.labels, outcome.predictions, len(task.labels))
     examples = len(outcome.labels)
     rows = []
     for metric in task.metrics:
-        low, high = interval(metric, counts)
-        value = float(metric_of(metric)(counts))
-        chance = guessed(metric, counts, task.commonest)
-        rows.append(Score(task.measure, subject, task.name, metric, value, low, high, documents=examples))
-        rows.append(Score(task.measure, subject, task.name, metric + CHANCE, chance, documents=examples))
+        own = task_score(task, metric, outcome.labels, outcome.predictions)
+        rows += [
+            Score(task.measure, subject, task.name, metric, own.value, own.low, own.high, documents=examples),
+            Score(task.measure, subject, task.name, metric + CHANCE, own.chance, documents=examples),
+        ]
     return rows
 
 
@@ -166,22 +174,37 @@ def _mean(subject: str, pieces: Sequence[Sequence[Score]]) -> list[Score]:
     return rows
 
 
-def _store(run: Run, rows: Sequence[Score], note: str) -> None:
-    """Put `rows`, all of one task, in place of those for the same subjects and metrics, and the note likewise."""
-    measure, task = rows[0].measure, rows[0].task
+def store_rows(run: Run, rows: Sequence[Score]) -> None:
+    """Put `rows`, all of one measure, in place of those for the same subjects, tasks and metrics."""
+    if not rows:
+        return
+    measure = rows[0].measure
     new = {(row.subject, row.task, row.metric) for row in rows}
     kept = [row for row in run.store.scores(measure) if (row.subject, row.task, row.metric) not in new]
     run.store.replace_scores(measure, [*kept, *rows])
+
+
+def store_note(run: Run, measure: str, task: str, note: str) -> None:
+    """Put the note of a task in place of its last one."""
     text = [each.text for each in run.store.notes(measure) if not each.text.startswith(f"{task}: ")]
     run.store.replace_notes(measure, [*text, note])
 
 
 def _file(
-    keep: Path, location: Path | str, task: Task, settings: FineTuningConfig, seed: int, label: str, how: str
+    keep: Path,
+    location: Path | str,
+    task: Task,
+    settings: FineTuningConfig,
+    seed: int,
+    label: str,
+    how: str,
+    plan: Plan | None,
 ) -> Path:
     """Where the answers of one fine-tuning are kept."""
-    key = json.dumps([_identity(location), task.digest, task.metric, asdict(settings), seed, how], sort_keys=True)
-    key = hashlib.sha256(key.encode()).hexdigest()[:12]
+    # What came later is left out of the key at its default, so that answers which were kept before it are read.
+    used = {name: value for name, value in asdict(settings).items() if (name, value) != ("train", "all")}
+    parts = [_identity(location), task.digest, task.metric, used, seed, how, *(() if plan is None else (str(plan),))]
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
     return keep / task.measure / _plain(task.name) / f"{_plain(label)}.{seed}-{key}.json"
 
 
@@ -190,9 +213,16 @@ def _identity(location: Path | str) -> str:
     folder = Path(location)
     if not folder.is_dir():
         return str(location)
+    files = {path: path.stat() for path in _matching(folder)}
+    return _digest(tuple((path, each.st_size, each.st_mtime_ns) for path, each in files.items()))
+
+
+@lru_cache(maxsize=64)
+def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
+    """SHA-256 over files of these paths, sizes and times: each is read once, however many plans a model runs."""
     digest = hashlib.sha256()
-    for path in _matching(folder):
-        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
+    for path, size, _ in files:
+        digest.update(f"{path.name} {size}\n".encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()

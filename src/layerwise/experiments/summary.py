@@ -29,15 +29,16 @@ def summary(data: pages.ReportData) -> str:
     """The results of a run, one a line: the verdicts on claims of a diagnosis, the questions and answers of a sweep.
 
     A robustness run is summarised as a table of its arms, pretrained models as their table and the answer whether their
-    layer weights are worth their cost, a growth run as its arms and the verdict.
+    layer weights are worth their cost, a growth run as its arms, the verdict and the claims of its headline.
     """
     evidence = pages.Evidence.of(data)
     if evidence.growth.measures:
-        return "\n".join(pages.growth_lines(evidence.growth))
+        return "\n".join([*pages.growth_lines(evidence.growth), *(f"- {line}" for line in pages.claim_lines(data))])
     pretrained = evidence.pretraining
     if pretrained.measures:
         standing = () if pretrained.is_pretrained else pages.robustness_lines(evidence.robustness)
-        return "\n".join([*standing, *pages.pretraining_lines(pretrained)])
+        under_plans = pages.finetuned_lines(evidence.finetuned, evidence.depth)
+        return "\n".join([*standing, *pages.pretraining_lines(pretrained), *under_plans])
     lines = pages.claim_lines(data) or [f"{each.question} {each.text}" for each in pages.findings(evidence)]
     return "\n".join([*pages.robustness_lines(evidence.robustness), *(f"- {line}" for line in lines)])
 

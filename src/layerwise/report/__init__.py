@@ -10,6 +10,7 @@ sweep        many plans, what each does to the loss, and what it costs to run
 diagnosis    every measure by layer, with its nulls
 robustness   which way of training survives which change
 pretraining  what pre-trained models learned, know and cost
+finetuned    what models can be taught under a plan
 growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
 comparison   several models side by side: curves, layers, similarity and claims
@@ -34,6 +35,7 @@ from layerwise.report.comparison.tables import comparison_lines
 from layerwise.report.comparison.verdicts import OverModels, over_models
 from layerwise.report.evidence import Evidence, ReportData
 from layerwise.report.finding import Finding
+from layerwise.report.finetuned.findings import finetuned_lines
 from layerwise.report.growth.findings import growth_lines
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
@@ -56,6 +58,7 @@ __all__ = [
     "comparison_lines",
     "comparison_page",
     "findings",
+    "finetuned_lines",
     "growth_lines",
     "judged",
     "markdown",

@@ -16,6 +16,7 @@ from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.report.diagnosis.lookup import ORDER, DiagnosisScores, depth_of
+from layerwise.report.finetuned.lookup import FineTunedPlans
 from layerwise.report.growth.lookup import GrowthScores
 from layerwise.report.page.number_format import verdict
 from layerwise.report.pretraining.lookup import PretrainingScores
@@ -56,8 +57,9 @@ class Evidence:
 
     `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
     first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis and
-    `robustness` those of a robustness run, `pretraining` those of pre-trained models, `growth` those of a growth run.
-    The plans of `data` are those of a sweep: the pruned models of a diagnosis are left to its own chapters.
+    `robustness` those of a robustness run, `pretraining` those of pre-trained models, `growth` those of a growth run,
+    `finetuned` those of models fine-tuned under plans. The plans of `data` are those of a sweep: the pruned models of a
+    diagnosis, and the plans of fine-tunings, are left to their own chapters.
     """
 
     data: ReportData
@@ -69,6 +71,7 @@ class Evidence:
     robustness: RobustnessScores = field(repr=False)
     pretraining: PretrainingScores = field(repr=False)
     growth: GrowthScores = field(repr=False)
+    finetuned: FineTunedPlans = field(repr=False)
     _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
 
     @classmethod
@@ -86,10 +89,12 @@ class Evidence:
                 f"the rows of this run are of {depth:,} layers, and no model has more than {LAYER_LIMIT:,}; restore "
                 "the run from a copy"
             )
-        data = replace(data, plans=tuple(record for record in data.plans if record.family != PRUNING))
+        finetuned = FineTunedPlans.of(data.scores, data.plans)
         effects = {
             (score.subject, score.task, score.metric): score for score in data.scores if score.measure == "effect"
         }
+        swept = {plan for plan, _, _ in effects} if finetuned.records else {record.plan for record in data.plans}
+        data = replace(data, plans=tuple(each for each in data.plans if each.family != PRUNING and each.plan in swept))
         records: dict[str, PlanRecord] = {}
         for record in data.plans:
             records.setdefault(record.plan, record)
@@ -98,7 +103,9 @@ class Evidence:
         diagnosis = DiagnosisScores.of(data.scores, depth, data.level)
         robustness = RobustnessScores.of(data.scores, depth, data.level)
         schedules = _schedules(records)
-        return cls(data, depth, tasks, records, schedules, diagnosis, robustness, pretraining, growth, effects)
+        return cls(
+            data, depth, tasks, records, schedules, diagnosis, robustness, pretraining, growth, finetuned, effects
+        )  # fmt: skip
 
     @property
     def named_tasks(self) -> tuple[str, ...]:

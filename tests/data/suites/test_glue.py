@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from data.glue_files import BABYLM, YEARS, example, names, write
+from data.glue_files import BABYLM, GLUE, SUPERGLUE, TASKS, YEARS, example, names, published, superglue, write
 from data.glue_files import lines as _lines
+from data.glue_files import table as _table
 from layerwise.data.suites import glue
 from layerwise.data.suites.classification import Labelled
 from layerwise.data.suites.glue import read_tasks
@@ -28,11 +29,6 @@ def _folder(folder: Path, name: str = "rte", ending: str = "jsonl") -> Path:
     _lines(folder / f"{name}.train.{ending}", _pairs(name, 40))
     _lines(folder / f"{name}.valid.{ending}", _pairs(name, 10, start=100))
     return folder
-
-
-def _table(path: Path, rows: Sequence[Sequence[str]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def _cola(folder: Path) -> Path:
@@ -68,11 +64,12 @@ def test_pairs_are_read_and_the_published_validation_is_only_reported_on(
 
 
 @pytest.mark.parametrize("year", YEARS)
-def test_every_task_of_babylm_is_read_as_it_is_distributed(year: str, tmp_path: Path) -> None:
-    for name in BABYLM:
+def test_every_task_is_read_as_babylm_distributes_it(year: str, tmp_path: Path) -> None:
+    for name in TASKS:
         write(tmp_path / "glue_filtered", name, year)
     tasks = {task.name: task for task in read_tasks([tmp_path / "glue_filtered"])}
-    assert set(tasks) == set(BABYLM) == set(glue.FORMS)
+    assert set(tasks) == set(TASKS) == set(glue.FORMS)
+    assert len(TASKS) == len(BABYLM) + 2 == 13
     for name, task in tasks.items():
         assert len(task.train) + len(task.selection) == 40
         assert [row.label for row in task.test] == [
@@ -82,6 +79,95 @@ def test_every_task_of_babylm_is_read_as_it_is_distributed(year: str, tmp_path: 
         assert task.source.startswith(f"taught on {train}, ")
         assert task.source.endswith(f"reported on {valid}")
     assert {(row.text, row.pair) for row in tasks["mnli-mm"].test}.isdisjoint(row.content for row in tasks["mnli"].test)
+
+
+def _same(name: str, tmp_path: Path) -> None:
+    """The published files in `tmp_path` and BabyLM's hold the same examples."""
+    (task,) = read_tasks([tmp_path / "published"], [name])
+    (other,) = read_tasks([write(tmp_path / "babylm", name)], [name])
+    assert task.sets == other.sets
+    assert (task.labels, task.metrics) == (other.labels, other.metrics)
+
+
+@pytest.mark.parametrize("name", GLUE)
+def test_the_tables_of_glue_hold_what_the_files_of_babylm_do(name: str, tmp_path: Path) -> None:
+    published(tmp_path / "published", name)
+    _same(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", SUPERGLUE)
+def test_the_lines_of_superglue_hold_what_the_files_of_babylm_do(name: str, tmp_path: Path) -> None:
+    superglue(tmp_path / "published", name)
+    _same(name, tmp_path)
+
+
+def test_the_folder_of_a_task_can_be_given_itself_and_test_files_are_passed_over(tmp_path: Path) -> None:
+    place = published(tmp_path, "sst2")
+    _table(place / "test.tsv", [["index", "sentence"], ["0", "secret"]])
+    (task,) = read_tasks([place], ["sst2"])
+    assert task.source.endswith("reported on dev.tsv")
+    assert published(tmp_path, "rte") == tmp_path / "RTE"
+    assert [task.name for task in read_tasks([tmp_path / "RTE"])] == ["rte"]
+
+
+def test_rows_without_two_questions_are_left_out_and_counted(tmp_path: Path) -> None:
+    train = published(tmp_path, "qqp") / "train.tsv"
+    text = train.read_text()
+    train.write_text(text + "41\t1\t2\tonly one\n" + "42\t1\t2\tone\t\t0\n")
+    (task,) = read_tasks([tmp_path])
+    assert len(task.train) + len(task.selection) == 40
+    assert "2 training example(s) left out because a question or the label is missing" in task.source
+    train = published(tmp_path, "rte") / "train.tsv"
+    train.write_text(train.read_text() + "41\tonly one\n")
+    with pytest.raises(DataError, match=r"train\.tsv, line 42: 2 columns, but the header names 4 \(index, sentence1"):
+        read_tasks([tmp_path], ["rte"])
+
+
+def test_a_score_is_a_number_of_the_published_scale(tmp_path: Path) -> None:
+    (task,) = read_tasks([write(tmp_path, "stsb")])
+    assert task.is_regression
+    assert [row.label for row in task.test] == [number % 26 / 5 for number in range(100, 110)]
+    for value in ("5.1", "-1", "nan", "high", None, True, 10**400):
+        _lines(tmp_path / "stsb.train.jsonl", [{**example("stsb", 1), "label": value}])
+        with pytest.raises(DataError, match=r"line 1: column 'label' holds .*; it must be a number from 0 to 5"):
+            read_tasks([tmp_path])
+
+
+def test_a_table_without_its_header_is_refused_with_what_was_found(tmp_path: Path) -> None:
+    place = published(tmp_path, "mnli")
+    lines = (place / "train.tsv").read_text().splitlines(keepends=True)
+    (place / "train.tsv").write_text("".join(lines[1:]))
+    with pytest.raises(DataError, match=r"line 1: the header has no column 'sentence1' .*w0 premise 0.* was found"):
+        read_tasks([tmp_path])
+    (place / "train.tsv").write_text(lines[0])
+    with pytest.raises(DataError, match="holds no row below its header"):
+        read_tasks([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "message"),
+    [
+        ("multirc", {"passage": "text"}, r"line 1: 'passage' holds 'text'; take the file as SuperGLUE publishes it"),
+        ("multirc", {"passage": {"text": "a", "questions": [1]}}, r"line 1: 'questions' holds \[1\]"),
+        ("wsc", {"text": "a", "label": True}, r"line 1: 'target' holds None"),
+    ],
+)
+def test_nested_lines_of_another_shape_are_refused(
+    name: str, row: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    _lines(superglue(tmp_path, name) / "train.jsonl", [row])
+    with pytest.raises(DataError, match=message):
+        read_tasks([tmp_path])
+
+
+def test_half_of_what_is_needed_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "boolq")
+    (tmp_path / "boolq.train.jsonl").unlink()
+    with pytest.raises(DataError, match=r"; found boolq\.valid\.jsonl, and it needs boolq\.train and .* BoolQ/train"):
+        read_tasks([tmp_path], ["boolq"])
+    (superglue(tmp_path, "multirc") / "val.jsonl").unlink()
+    with pytest.raises(DataError, match=r"; found MultiRC/train\.jsonl, and it needs"):
+        read_tasks([tmp_path], ["multirc"])
 
 
 @pytest.mark.parametrize(
@@ -119,7 +205,7 @@ def test_a_field_that_is_missing_is_named(name: str, column: str, tmp_path: Path
 
 def test_the_metrics_are_those_of_the_field() -> None:
     others = {name: form.metrics[0] for name, form in glue.FORMS.items() if form.metrics[0] != "accuracy"}
-    assert others == {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}
+    assert others == {"cola": "mcc", "mrpc": "f1", "qqp": "f1", "stsb": "pearson"}
 
 
 def test_the_seed_alone_cuts_the_selection_set(tmp_path: Path) -> None:

@@ -10,15 +10,21 @@ import pytest
 
 from cli.command import layerwise, refused
 from cli.conftest import save_llama
+from data.glue_files import write
 from layerwise import evaluate, load
+from layerwise.data.suites.classification import Task
 from layerwise.data.suites.generated_pairs import SUITE
 from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
 from layerwise.errors import DataError, OptionError, RunError
+from layerwise.experiments import finetuned_tasks
 from layerwise.experiments.evaluation.config import FINE_TUNED, SUITES, Evaluation
 from layerwise.experiments.files import read_experiment
+from layerwise.experiments.option import options_of
 from layerwise.experiments.reporter import Silent
+from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import TrainingRecord
+from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult
 
 
 def test_suites_in_the_help_are_those_of_the_code() -> None:
@@ -82,6 +88,10 @@ def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
         (["--suite", ","], "--suite names nothing"),
         (["--tasks", "cola"], "add one of glue, msgs, msgs-ours"),
         (["--temperature", "0"], "a temperature of 0 was given"),
+        (["--suite", "msgs-ours", "--families", "painter"], "unknown family 'painter'; did you mean painters"),
+        (["--suite", "msgs-ours", "--plan", "0-"], "0-"),
+        (["--suite", "msgs-ours", "--learning-rate", "0"], "a learning rate of 0 was given; give one above 0"),
+        (["--suite", "msgs-ours", "--train", "heads"], "did you mean head"),
     ],
 )
 def test_what_is_asked_is_checked_before_a_model_is_loaded(arguments: list[str], message: str) -> None:
@@ -147,6 +157,10 @@ def test_overwrite_discards_the_rows_of_the_suites_that_are_named(model: Path, t
         ({"data": Path("x")}, "--data does nothing here: published suites"),
         ({"password": "x"}, "--password does nothing here"),
         ({"seeds": 2}, "--seeds does nothing here: fine-tuning reads it"),
+        ({"plan": ("0 1",), "families": ("painters",)}, "--families and --plan do nothing here: fine-tuning reads"),
+        ({"train": "head"}, "--train does nothing here"),
+        ({"learning_rate": 1e-3, "epochs": 2}, "--learning-rate and --epochs do nothing here"),
+        ({"batch_size": 8, "patience": 2, "max_length": 64}, "--batch-size and --patience and --max-length do nothing"),
         ({"suite": ("msgs-ours",), "temperature": 2.0}, "--temperature does nothing here: suites of pairs read it"),
     ],
 )
@@ -169,3 +183,86 @@ def test_one_task_can_be_asked_for_and_stands_beside_the_commonest_answer(model:
         assert {row.task for row in run.store.scores("msgs-ours")} == {"control length"}
     said = refused("evaluate", model, "--suite", "msgs-ours", "--tasks", "control lenth", "--run", tmp_path / "other")
     assert "there is no task 'control lenth'; did you mean control length" in " ".join(said.split())
+
+
+def test_defaults_in_the_help_are_those_of_the_code() -> None:
+    usual = FineTuningConfig()
+    options = options_of(Evaluation)
+    for name, value in (
+        ("learning_rate", "5e-5"),
+        ("batch_size", usual.batch_size),
+        ("epochs", usual.epochs),
+        ("patience", usual.patience),
+        ("max_length", usual.length),
+    ):
+        assert f"{value} by default" in options[name][1].help
+    assert usual.learning_rates == (5e-5,)
+    given = Evaluation(
+        model="m", suite=("msgs-ours",), train="head", learning_rate=3e-2, batch_size=16, epochs=3, patience=4,
+        max_length=64,
+    )  # fmt: skip
+    assert FineTuningConfig(**given.changes()) == FineTuningConfig(
+        learning_rates=(3e-2,), batch_size=16, epochs=3, patience=4, length=64, train="head"
+    )
+    assert Evaluation(model="m").changes() == {}
+
+
+@pytest.fixture
+def right(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, FineTuningConfig, str | None]]:
+    """Instead of fine-tuning: the model as trained answers right, under a plan the first answer is wrong."""
+    calls: list[tuple[str, FineTuningConfig, str | None]] = []
+
+    def answered(
+        location: Any, task: Task, settings: FineTuningConfig, seed: int, *, plan: Plan | None = None, **_: Any
+    ) -> FineTuningResult:
+        calls.append((task.name, settings, None if plan is None else str(plan)))
+        labels = tuple(row.label for row in task.test)
+        answers = labels if plan is None else (1 - labels[0], *labels[1:])
+        return FineTuningResult(answers, labels, 1.0, 1e-3, 1, 0.1)
+
+    monkeypatch.setattr(finetuned_tasks, "fine_tune", answered)
+    return calls
+
+
+def test_plans_of_families_and_of_ones_own_are_fine_tuned_beside_the_model_as_trained(
+    model: Path, tmp_path: Path, right: list[Any]
+) -> None:
+    for name in ("rte", "cola"):
+        write(tmp_path / "glue", name)
+    arguments = (
+        "evaluate", model, "--suite", "glue", "--tasks", "cola,rte", "--data", tmp_path, "--families", "leave_one_out",
+        "--plan", "0 (1|2)*2 3", "--seeds", "1", "--train", "head", "--epochs", "3",
+    )  # fmt: skip
+    dry = layerwise(*arguments, "--dry-run")
+    assert "plans: 5, each active in fine-tuning and in the test, beside the model as trained" in dry.out
+    assert f"{(1 + 5) * 2} fine-tunings" in dry.out
+    ended = layerwise(*arguments, "--run", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert len(right) == 12
+    assert {(settings.train, settings.epochs) for _, settings, _ in right} == {("head", 3)}
+    assert {plan for *_, plan in right} == {None, "1-3", "0 2 3", "0 1 3", "0-2", "0 (1|2)*2 3"}
+    assert "glue under plans, active in fine-tuning and in the test, tiny:" in ended.out
+    assert "0 (1|2)*2 3 " in ended.out
+    assert "0 (1|2)*2 3 of tiny" not in ended.out
+    with Run.open(tmp_path / "run") as run:
+        found = {row.subject for row in run.store.scores("glue", task="all", metric="normalised_mean")}
+        assert "0 (1|2)*2 3 of tiny" in found
+        assert {record.family for record in run.store.plans()} == {"identity", "leave_one_out", "given"}
+    right.clear()
+    again = layerwise(*arguments, "--run", tmp_path / "run")
+    assert again.out == ended.out
+    assert right == []
+    other = [argument if argument != "head" else "all" for argument in arguments]
+    said = " ".join(refused(*other, "--run", tmp_path / "run").split())
+    assert "its train is head, and not set was asked for" in said
+
+
+@pytest.mark.slow
+def test_a_model_is_fine_tuned_under_a_plan_by_the_command(model: Path, tmp_path: Path) -> None:
+    ended = layerwise(
+        "evaluate", model, "--suite", "msgs-ours", "--tasks", "Control Length", "--limit", "8", "--seeds", "1",
+        "--epochs", "1", "--plan", "0 (1|2) 3", "--train", "head", "--run", tmp_path / "run",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    with Run.open(tmp_path / "run") as run:
+        assert {"tiny", "0 (1|2) 3 of tiny"} <= {row.subject for row in run.store.scores("msgs-ours")}

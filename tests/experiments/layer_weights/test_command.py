@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -12,15 +13,18 @@ from transformers import ViTConfig, ViTForImageClassification
 
 from cli.command import Ended, layerwise, refused
 from layerwise import layer_weights
+from layerwise.data.suites import generated_pairs
 from layerwise.data.text.wordpiece import train_wordpiece
 from layerwise.data.vision.digits import digits
+from layerwise.errors import PlanError
 from layerwise.experiments.files import read_experiment
+from layerwise.experiments.layer_weights import phenomena
 from layerwise.experiments.layer_weights.picture import weight_map
 from layerwise.experiments.layer_weights.sparse import EDGES
 from layerwise.experiments.reporter import Silent
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.models.elc.wiring import ElcWiring
-from layerwise.plan import LayerWeights
+from layerwise.plan import Edge, LayerWeights
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import load
@@ -189,3 +193,56 @@ def test_an_elc_bert_is_asked_on_text_and_keeps_its_cuts(elc: tuple[Path, Path],
 def _message(ended: Ended) -> str:
     assert ended.code == 2
     return ended.err
+
+
+def test_suites_that_edges_cannot_be_cut_for_are_refused(elc: tuple[Path, Path]) -> None:
+    model, text = elc
+    assert "did you mean blimp" in refused("layer-weights", model, "--suite", "blmp")
+    assert "give the folder that holds its files" in refused("layer-weights", model, "--suite", "blimp")
+    assert "--keep does nothing here" in refused("layer-weights", model, "--suite", "pairs", "--keep", "0.5")
+    assert "--text does nothing here" in refused("layer-weights", model, "--suite", "pairs", "--text", text)
+    assert "it goes with --suite" in refused("layer-weights", model, "--removal", "zero")
+    shown = refused("layer-weights", model, "--suite", "pairs", "--limit", "4", "--run", model.parent / "few")
+    assert "give 16 or more (--limit)" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("removal", ["renormalise", "zero"])
+def test_edges_are_cut_for_every_phenomenon_of_pairs_and_of_mixed_signals(
+    elc: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removal: str
+) -> None:
+    model, _ = elc
+    kept = {name: generated_pairs.PARADIGMS[name] for name in ("singular_subject_verb", "article_noun")}
+    monkeypatch.setattr(generated_pairs, "PARADIGMS", kept)
+    monkeypatch.setattr(phenomena, "FINE_TUNING", replace(phenomena.FINE_TUNING, epochs=1, training_limit=16))
+    tasks = "control main_verb,control length"
+    ended = layerwise(
+        "layer-weights", model, "--suite", "pairs,msgs-ours", "--tasks", tasks, "--limit", "16", "--removal", removal,
+        "--run", tmp_path / "run",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    with Run.open(tmp_path / "run") as run:
+        rows = run.store.scores("edge_phenomena")
+    effects = [row for row in rows if row.metric == "effect"]
+    assert {row.task for row in effects} == {
+        "pairs: subject_verb_agreement", "pairs: indefinite_article", "msgs-ours: main_verb", "msgs-ours: length",
+    }  # fmt: skip
+    assert {row.subject for row in effects} == {"1<-0", "1<-1", "2<-0", "2<-1", "2<-2"}
+    assert all(row.documents == 8 and row.p is not None for row in effects)
+    assert {row.subject for row in rows if row.metric == "contrast"} == {row.subject for row in effects}
+    assert "pairs: " in ended.out
+    assert "edges x 2 phenomena have an effect that fresh units confirm" in ended.out
+
+
+def test_a_weight_is_zero_within_the_context_alone(elc: tuple[Path, Path]) -> None:
+    weighted = ElcForMaskedLM.from_pretrained(elc[0]).eval()
+    wired, ids = ElcWiring(weighted), torch.arange(5, 12)[None]
+    before, whole = weighted(ids).logits, wired.edges()
+    with wired.zeroed(Edge(2, 1)):
+        assert [round(weight, 6) for _, weight in wired.edges().rows[2]] == [
+            round(weight, 6) for source, weight in whole.rows[2] if source != 1
+        ]
+        assert not torch.equal(weighted(ids).logits, before)
+    assert torch.equal(weighted(ids).logits, before)
+    with pytest.raises(PlanError, match="has no edge"), wired.zeroed(Edge(9, 0)):
+        pass

@@ -45,6 +45,19 @@ def test_a_study_that_there_is_not() -> None:
     assert "layer-weights" in refused("study", "layer-wieghts")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--shares", "1/8,2"), "above 0 and up to 1, as in 1/8,1/4,1/2,1; found '2'"),
+        (("--shares", "half"), "found 'half'"),
+        (("--shares", "1/2,0.5"), "--shares names 0.5 twice"),
+        (("--bias", "1,1"), "--bias names 1 twice"),
+    ],
+)
+def test_shares_and_biases_that_cannot_be_are_refused(options: tuple[str, str], message: str) -> None:
+    assert message in refused("study", "layer-weights", *options)
+
+
 def test_several_processes_are_refused(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert "start it without torchrun" in refused("study", "layer-weights", "--text", texts)
@@ -71,15 +84,29 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
 def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: None) -> None:
     folder = tmp_path / "run"
     command = ("study", "layer-weights", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")
-    ended = layerwise(*command, "--device", "cpu", "--run", folder)
+    more = ("--bias", "0,1,2", "--shares", "1/2,1")
+    ended = layerwise(*command, *more, "--device", "cpu", "--run", folder)
     assert ended.code == 0, ended.err
     with Run.open(folder) as run:
         rows = run.store.scores("study")
         agreement = run.store.scores("seed_agreement")
+        uniformity = {row.subject for row in run.store.scores("uniformity")}
+        convergence = {(row.subject, row.task) for row in run.store.scores("convergence", metric="ratio")}
+        biases = {row.subject: row.value for row in run.store.scores("initial_bias", metric="bias")}
+        shares = {(row.subject, row.task) for row in run.store.scores("data_share", metric="nll")}
+        mixed = {(row.subject, row.task) for row in run.store.scores("msgs-ours", metric="mcc")}
     answered = {(row.subject, row.task) for row in rows}
-    others = ("elc", "zero", "elc-identity", "elc-frozen", "denseformer")
+    named = ("elc", "zero", "elc-identity", "elc-frozen", "denseformer")
+    others = (*named, "elc-bias-2")
+    assert uniformity == set(others) - {"denseformer"}
+    assert convergence == {(f"{arm} - ltg", cost) for arm in others for cost in ("steps", "seconds")}
+    assert biases == {"zero": 0, "elc": 1, "elc-bias-2": 2}
+    subjects = ("ltg", "elc", "elc - ltg")
+    assert {(subject, f"share {share}") for subject in subjects for share in ("0.5", "1")} <= shares
+    asked = {"ltg", "elc-seconds", "ltg-rewired", "elc-kept", *others}
+    assert {(arm, task) for arm in asked for task in arms.TASKS} <= mixed, "no arm has an empty cell"
     for task in ("training step", "forward pass", "memory of a step"):
-        assert {subject for subject, of in answered if of == task} == {f"{arm} - ltg" for arm in others}
+        assert {subject for subject, of in answered if of == task} == {f"{arm} - ltg" for arm in named}
     for task in ("masked_lm tokens", "pairs tokens"):
         assert {subject for subject, of in answered if of == task} == {
             "elc - elc-frozen",
@@ -88,14 +115,16 @@ def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: 
     for task in ("control tasks tokens", "linguistic generalisation tokens"):
         assert {subject for subject, of in answered if of == task} == {
             "elc - elc-kept",
-            *(f"{arm} - ltg" for arm in ("elc", "ltg-rewired", "elc-kept")),
+            "elc - elc-frozen",
+            *(f"{arm} - ltg" for arm in (*others, "ltg-rewired", "elc-kept")),
         }
     assert {("elc - ltg", "masked_lm seconds"), ("elc - ltg", "pairs seconds")} <= answered
-    assert {row.subject for row in agreement} == {"elc", "zero", "elc-identity", "denseformer"}
+    assert {row.subject for row in agreement} == {"elc", "zero", "elc-identity", "denseformer", "elc-bias-2"}
     assert "elc against ltg" in ended.out or "elc worth it against ltg" in ended.out
 
     result = study_layer_weights(
-        texts, steps=2, batch_size=8, seeds=2, device="cpu", run=folder, reporter=Silent()
+        texts, steps=2, batch_size=8, seeds=2, bias=(0, 1, 2), shares=("1/2", "1"), device="cpu", run=folder,
+        reporter=Silent(),
     )  # fmt: skip
     assert len(result.table("study")) == len(rows)
     assert result.summary == "\n".join(ended.out.splitlines()[:-1])

@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from layerwise.measure.weights.uniformity import ALL, MARGIN, distances, uniformity_rows
+from layerwise.report.pretraining import stability
 from layerwise.results.rows import Score
 from tier import by_tier
 
@@ -40,6 +41,10 @@ def test_a_distance_is_the_weight_that_would_have_to_be_moved() -> None:
     rows = uniformity_rows("elc", weights[None], np.full((3, 3), 1 / 3))
     assert {row.task for row in rows} == {"1", "out", ALL}
     assert all(row.low is None and row.p is None for row in rows), "one seed has no interval"
+
+
+def test_the_report_has_the_same_margin() -> None:
+    assert stability.MARGIN == MARGIN
 
 
 def test_entropy_is_one_for_equal_shares_and_less_for_others() -> None:

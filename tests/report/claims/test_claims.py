@@ -33,13 +33,16 @@ PLANTED = {
     "Order matters more for reasoning": "supported",
     "Weights are predictable": "explained by the null",
     "Weights oscillate": "explained by the null",
+    "The oscillation is universal": "explained by the null",
     "Predicted weights collapse together": "explained by the null",
+    "Errors of several layers accumulate nonlinearly": "supported",
     "Core layers": "contradicted",
     "Anti-layers": "supported",
     "Importance spans orders of magnitude": "explained by the null",
     "Redundant layers are redundant together": "contradicted",
     "Recovery follows importance": "explained by the null",
     "Only scaling survives": "explained by the null",
+    "Redundant layers survive scaling together, and nothing else": "explained by the null",
     "Five metrics agree": "supported",
 }
 

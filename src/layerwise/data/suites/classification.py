@@ -1,4 +1,4 @@
-"""A classification task: texts, or pairs of texts, with one of a few labels each, in three sets that share no example.
+"""A task: texts, or pairs of texts, with one of a few labels or a score each, in three sets that share no example.
 
 A model is fine-tuned on `train`, the epoch that is kept is chosen on `selection`, and only `test` is reported: an epoch
 chosen on the examples it is reported on flatters itself, most of all where there are a hundred of them. Benchmarks that
@@ -18,18 +18,21 @@ from layerwise.data.splits import digest, stratified
 from layerwise.errors import DataError, near_matches
 
 METRICS = ("mcc", "f1", "accuracy")
-"""What a task is scored by: Matthews' correlation, F1 of the label numbered 1, or the share that is right."""
+"""What a classification is scored by: Matthews' correlation, F1 of the label numbered 1, or the share that is right."""
+
+CORRELATIONS = ("pearson", "spearman")
+"""What a regression is scored by: the correlation of answers with scores, or of the ranks of the two."""
 
 SELECTION = 0.1
 """The share of a training file that selects, where no file of its own is there for that."""
 
 
 class Labelled(NamedTuple):
-    """A text, or two that are read together, and the number of its label."""
+    """A text, or two that are read together, and the number of its label; in a regression its score."""
 
     text: str
     pair: str | None
-    label: int
+    label: float
 
     @property
     def content(self) -> tuple[str, str | None]:
@@ -41,10 +44,10 @@ class Labelled(NamedTuple):
 class Task:
     """One benchmark task as a model is fine-tuned on it.
 
-    `measure` and `name` are those of its rows (`glue`, `cola`); `labels` names the labels by their number; `metric` is
-    the one that the field reports and that selects, `also` what is reported beside it. `source` says in a clause
-    which files the three sets come from. Raises `DataError` when a set is empty, a label has no name, a metric is not
-    known, or a test example is in another set.
+    `measure` and `name` are those of its rows (`glue`, `cola`); `labels` names the labels by their number, and is empty
+    for a regression, whose examples have scores; `metric` is the one that the field reports and that selects, `also`
+    what is reported beside it. `source` says in a clause which files the three sets come from. Raises `DataError` when
+    a set is empty, a label has no name, a metric is not known, or a test example is in another set.
     """
 
     measure: str
@@ -58,16 +61,17 @@ class Task:
     also: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        known = CORRELATIONS if self.is_regression else METRICS
         for metric in self.metrics:
-            if metric not in METRICS:
-                raise DataError(f"{self.name}: metric {metric!r} is not known; {near_matches(metric, METRICS)}")
+            if metric not in known:
+                raise DataError(f"{self.name}: metric {metric!r} is not known; {near_matches(metric, known)}")
         if "f1" in self.metrics and len(self.labels) != 2:
             raise DataError(f"{self.name}: f1 is of two labels, and it has {len(self.labels)}; use accuracy or mcc")
         for split, examples in self.sets.items():
             if not examples:
                 raise DataError(f"{self.name}: its {split} set is empty; give it at least one example")
             numbers = {example.label for example in examples}
-            if not numbers <= set(range(len(self.labels))):
+            if not self.is_regression and not numbers <= set(range(len(self.labels))):
                 raise DataError(
                     f"{self.name}: its {split} set has the labels {sorted(numbers)}, "
                     f"but only 0 to {len(self.labels) - 1} have names ({', '.join(self.labels)})"
@@ -76,6 +80,11 @@ class Task:
         for split in ("train", "selection"):
             if any(example.content in reported for example in self.sets[split]):
                 raise DataError(f"{self.name}: a test example is in the {split} set too; leave it out of one of them")
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether a number is asked for, and not one of a few labels."""
+        return not self.labels
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -91,7 +100,7 @@ class Task:
     def digest(self) -> str:
         """SHA-256 over every example, its label and its set."""
         return digest(
-            (split, self.labels[example.label], repr(example.content).encode())
+            (split, self._named(example.label), repr(example.content).encode())
             for split, examples in self.sets.items()
             for example in examples
         )
@@ -99,8 +108,11 @@ class Task:
     @property
     def commonest(self) -> int:
         """The label that most training examples have, the smaller number of two that tie: what a blind guess says."""
-        counts = Counter(example.label for example in self.train)
+        counts = Counter(int(example.label) for example in self.train)
         return min(counts, key=lambda label: (-counts[label], label))
+
+    def _named(self, label: float) -> str:
+        return repr(float(label)) if self.is_regression else self.labels[int(label)]
 
     def limited(self, train: int | None = None, test: int | None = None, seed: int = 0) -> Task:
         """The task with at most so many training and test examples, drawn from `seed`, in the order they stand in.
@@ -128,16 +140,19 @@ def without(examples: Sequence[Labelled], others: Sequence[Labelled]) -> tuple[L
     return tuple(example for example in examples if example.content not in taken)
 
 
-def cut(examples: Sequence[Labelled], seed: int, share: float = SELECTION) -> tuple[tuple[Labelled, ...], ...]:
+def cut(
+    examples: Sequence[Labelled], seed: int, share: float = SELECTION, *, by_label: bool = True
+) -> tuple[tuple[Labelled, ...], ...]:
     """Training and selection examples from one file: the `share` of every label selects, drawn from `seed`.
 
-    A text that stands in the file twice, and was drawn for selection once, is left out of training.
+    Scores of a regression are no labels: without `by_label` the share of all examples is drawn. A text that stands in
+    the file twice, and was drawn for selection once, is left out of training.
 
     >>> rows = [Labelled(str(number), None, number % 2) for number in range(20)]
     >>> train, selection = cut(rows, seed=0)
     >>> len(train), [example.label for example in selection]
     (18, [0, 1])
     """
-    kept, drawn = stratified([example.label for example in examples], (1 - share, share), seed)
+    kept, drawn = stratified([example.label if by_label else 0 for example in examples], (1 - share, share), seed)
     selection = tuple(examples[index] for index in drawn)
     return without([examples[index] for index in kept], selection), selection

@@ -34,7 +34,7 @@ Cleaner = Callable[[str], str]
 _SPACES = re.compile(r"[^\S\n]+")
 _DETACHED = re.compile(r" +([.,!?;:%)\]}]|n't\b|'(?:s|re|ve|ll|d|m)\b)")
 _OPENING = re.compile(r"([(\[{]) +")
-_SPEAKER = re.compile(r"^(?:\*[A-Z0-9]{2,4}:|[A-Z]{1,2}:)\s*")
+_WHO = re.compile(r"^(?:\*[A-Z0-9]{2,4}:|[A-Z]{1,2}:)\s*")
 _DESCRIBED = re.compile(r"\[[^\]\n]*\]|&=\S+")
 _DASH = re.compile(r"^[-\u2013\u2014]+\s*")
 _TAGS = re.compile(r"</?[a-zA-Z][^>\n]*>")
@@ -92,7 +92,7 @@ def speech(text: str) -> str:
     """
     lines = []
     for line in text.split("\n"):
-        words = _DASH.sub("", _SPEAKER.sub("", line.strip()))
+        words = _DASH.sub("", _WHO.sub("", line.strip()))
         words = joined_tokens(even(_DESCRIBED.sub(" ", words)))
         if any(character.isalnum() for character in words):
             quoted = words.replace('"', "'")

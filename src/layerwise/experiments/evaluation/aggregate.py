@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from layerwise.data.suites.blimp import PHENOMENA
 from layerwise.measure.language.babylm import BABYLM, FILES, WEIGHTS, babylm_rows
+from layerwise.plan.subject import plan_and_label
 from layerwise.results import Run
 
 SUITES = ("blimp", "supplement", "glue", "msgs")
@@ -11,10 +12,11 @@ SUITES = ("blimp", "supplement", "glue", "msgs")
 
 
 def store_aggregate(run: Run) -> None:
-    """Store the aggregate of every model and arm, and its parts, of the rows that are in the run."""
+    """Store the aggregate of every model and arm as trained, and its parts, of the rows that are in the run."""
     phenomena = {paradigm: name for name, paradigms in PHENOMENA.items() for paradigm in paradigms}
     rows = [row for suite in SUITES for row in run.store.scores(suite)]
-    run.store.replace_scores(BABYLM, babylm_rows(rows, phenomena))
+    trained = [row for row in rows if plan_and_label(row.subject)[0] is None]
+    run.store.replace_scores(BABYLM, babylm_rows(trained, phenomena))
 
 
 def aggregate_lines(run: Run) -> str:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from layerwise.bounded import kind_of, named
-from layerwise.errors import DataError, MeasureError, RunError, near_matches
+from layerwise.errors import DataError, MeasureError, RunError, TrainError, near_matches
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
+from layerwise.experiments.options.fine_tuning import FineTuningOptions
 from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.plans import PlanOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.results.run import is_run
 
@@ -36,10 +38,11 @@ def _of(*suites: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation(ModelOptions, Experiment):
+class Evaluation(ModelOptions, FineTuningOptions, PlanOptions, Experiment):
     """Evaluate language models, masked or causal, on minimal pairs and on tasks that they are fine-tuned on.
 
-    Every trained model of a run is evaluated, and the rows go into that run. Chance on a pair is 0.5.
+    Every trained model of a run is evaluated, and the rows go into that run. Chance on a pair is 0.5. A plan is active
+    in fine-tuning and in the test, and the model as trained is always fine-tuned beside it.
     """
 
     VERB: ClassVar = "evaluate"
@@ -47,16 +50,24 @@ class Evaluation(ModelOptions, Experiment):
         "demo",
         "runs/elc --suite pairs,blimp,glue --data FOLDER",
         "runs/elc --suite glue --tasks cola,rte --data FOLDER",
+        "./bert --suite glue --data FOLDER --families painters",
         "bert-base-cased --suite my_pairs.jsonl",
     )
     READS: ClassVar = (
+        *PlanOptions.READ_BY_PLANS,
         Reads(
             ("data",), _of(*(set(SUITES) - set(GENERATED))),
             "published suites are read from there, and --suite names none",
         ),
         Reads(("password",), _of("ewok", FILE), "it opens the archive of EWoK or a file of pairs"),
         Reads(("temperature", "too_long"), _of(*PAIRS, FILE), "suites of pairs read it, and --suite names none"),
-        Reads(("seeds",), _of(*FINE_TUNED), f"fine-tuning reads it, and --suite names none of {', '.join(FINE_TUNED)}"),
+        Reads(
+            (
+                *("seeds", "families", "plan", "window", "train", "learning_rate", "batch_size", "epochs", "patience"),
+                "max_length",
+            ),
+            _of(*FINE_TUNED), f"fine-tuning reads it, and --suite names none of {', '.join(FINE_TUNED)}",
+        ),
         Reads(
             ("tokenizer", "layers", "revision", "trust_remote_code"), lambda config: not is_run(config.model),
             "the models of a run are opened as they were trained",
@@ -81,12 +92,11 @@ class Evaluation(ModelOptions, Experiment):
     limit: int | None = option(
         None, "Pairs of a paradigm, and examples of a fine-tuned task, at most.", metavar="N", least=1
     )
-    tasks: tuple[str, ...] = option((), "Fine-tuned tasks; all of their suite by default.", metavar="NAMES")
-    seeds: int = option(3, "Fine-tunings of each model on a task.", metavar="N", least=1, most=1_000)
     overwrite: bool = option(False, "Discard what is stored of these suites and evaluate them anew.")
 
     def check(self) -> None:
-        """Raise `DataError` for suites, tasks and files that there are not, and `RunError` for a run beside a run."""
+        """Raise `DataError` for suites, tasks and files that there are not, `PlanError` for plans that are none, and
+        `RunError` for a run beside a run."""
         if not self.suite:
             raise DataError(f"--suite names nothing; give one or more of {', '.join(SUITES)}, or a file of pairs")
         for name in self.suite:
@@ -98,6 +108,11 @@ class Evaluation(ModelOptions, Experiment):
             raise DataError(
                 f"--tasks chooses among those that models are fine-tuned on; add one of {', '.join(FINE_TUNED)} to "
                 "--suite"
+            )
+        self.check_plans()
+        if self.learning_rate is not None and self.learning_rate <= 0:
+            raise TrainError(
+                f"a learning rate of {self.learning_rate:g} was given; give one above 0 (5e-5 is the usual)"
             )
         if not self.temperature > 0:
             raise MeasureError(f"a temperature of {self.temperature:g} was given; give one above 0 (1 is the usual)")

@@ -11,10 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from layerwise.data.suites.classification import Task
+from layerwise.data.suites.glue import GLUE
 from layerwise.errors import DataError, ModelError, RunError
 from layerwise.experiments.evaluation.aggregate import SUITES as AGGREGATED
 from layerwise.experiments.evaluation.aggregate import aggregate_lines, store_aggregate
 from layerwise.experiments.evaluation.config import Evaluation
+from layerwise.experiments.evaluation.plans import (
+    FineTunedModel,
+    check_one_depth,
+    planned,
+    run_plans,
+    store_summary,
+)
+from layerwise.experiments.evaluation.plans_table import plans_table
 from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
 from layerwise.experiments.evaluation.tasks_table import tasks_table
 from layerwise.experiments.experiment import Prepared
@@ -25,11 +35,12 @@ from layerwise.experiments.pairs_table import pairs_table
 from layerwise.experiments.provenance import described, in_words
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import finished_models
+from layerwise.report.finetuned.lookup import PLANS
 from layerwise.results import Manifest, Run
 from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.stack import Stack, weight_hash
-from layerwise.stack.load import resolve_device
+from layerwise.stack.load import location_of, resolve_device
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
 from layerwise.train.load_trained import open_trained
 
@@ -49,14 +60,34 @@ class PreparedEvaluation(Prepared):
         self.config = config
         quiet_transformers()
         self.pairs, self.tasks = pair_sets(config), fine_tuned_tasks(config)
+        self.settings = FineTuningConfig(training_limit=config.limit, test_limit=config.limit, **config.changes())
+        # A fine-tuning by other settings is another measurement of the same model and tasks: a run of its own.
+        self.recipe = config.changes() or None
         if stack is not None and self.tasks:
             raise DataError("fine-tuning opens its models anew: give the name or the folder of the model")
         self.models: dict[str, Path | str]
         self._open: dict[str, Callable[[], Opened]]
+        self._stack: Callable[[str], Stack]
         if stack is None and is_run(config.model):
             self._take_run(Path(config.model).expanduser())
         else:
             self._take_model(stack or self._open_model(reporter))
+        self.left_out: tuple[str, ...] = ()
+        self.planned = self._plan_models()
+
+    def _plan_models(self) -> tuple[FineTunedModel, ...]:
+        """The models with the plans that each is fine-tuned under."""
+        config = self.config
+        if not config.plan_names():
+            return tuple(FineTunedModel(label, location) for label, location in self.models.items())
+        result = []
+        for label, location in self.models.items():
+            stack = self._stack(label)
+            model, left_out = planned(label, location, stack, config.members(stack.depth))
+            result.append(model)
+            self.left_out = tuple(dict.fromkeys((*self.left_out, *left_out)))
+        check_one_depth(result)
+        return tuple(result)
 
     def _take_run(self, folder: Path) -> None:
         models = finished_models(folder)
@@ -67,6 +98,7 @@ class PreparedEvaluation(Prepared):
             self.manifest = run.manifest
         self.models = {each.label: each.folder for each in models}
         self._open = {each.label: partial(self._open_trained, each.folder) for each in models}
+        self._stack = lambda label: self._trained_stack(Path(self.models[label]))
 
     def _take_model(self, stack: Stack) -> None:
         model = self.config.model
@@ -74,8 +106,9 @@ class PreparedEvaluation(Prepared):
         label = f"{Path(model).name}/0" if record is None else f"{record.arm}/{record.seed}"
         opened = _with_tokenizer(stack)
         self.manifest = self._manifest(stack)
-        self.models = {label: model}
+        self.models = {label: location_of(model)}
         self._open = {label: lambda: opened}
+        self._stack = lambda _: stack
 
     def _open_model(self, reporter: Reporter) -> Stack:
         path = Path(self.config.model).expanduser()
@@ -84,7 +117,10 @@ class PreparedEvaluation(Prepared):
         return self.config.open_model(reporter)
 
     def _open_trained(self, folder: Path) -> Opened:
-        return _with_tokenizer(open_trained(folder, device=self.config.device, dtype=self.config.dtype).stack)
+        return _with_tokenizer(self._trained_stack(folder))
+
+    def _trained_stack(self, folder: Path) -> Stack:
+        return open_trained(folder, device=self.config.device, dtype=self.config.dtype).stack
 
     def _manifest(self, stack: Stack) -> Manifest:
         examples = sum(len(each.pairs) for each in self.pairs) + sum(len(task.test) for task in self.tasks)
@@ -92,7 +128,8 @@ class PreparedEvaluation(Prepared):
         return described(
             stack, weight_hash(stack.model), corpus="; ".join(names),
             corpus_hash=digest_of_suites(self.pairs, self.tasks), documents=examples, tokens=examples, window=1,
-            families=(FAMILY,), tasks=self.config.suite, seed=self.config.seed,
+            families=(FAMILY, *self.config.plan_names()),
+            tasks=self.config.suite, seed=self.config.seed, settings=self.config.changes(),
         )  # fmt: skip
 
     def describe(self) -> Iterator[str]:
@@ -103,8 +140,14 @@ class PreparedEvaluation(Prepared):
             yield f"{each.suite}: {len(each.pairs):,} pairs"
         if self.tasks:
             yield f"fine-tuned tasks: {', '.join(task.name for task in self.tasks)}"
+        plans = [len(model.plans) for model in self.planned]
+        if any(plans):
+            yield f"plans: {max(plans):,}, each active in fine-tuning and in the test, beside the model as trained"
+        for note in self.left_out:
+            yield f"note: {note}"
         scored = 2 * count * sum(len(each.pairs) for each in self.pairs)
-        yield f"cost: {scored:,} sentences to score, {count * len(self.tasks) * self.config.seeds:,} fine-tunings"
+        tunings = (count + sum(plans)) * len(self.tasks) * self.config.seeds
+        yield f"cost: {scored:,} sentences to score, {tunings:,} fine-tunings"
 
     def discard(self, folder: Path) -> None:
         """Remove the stored answers of models that were fine-tuned on these tasks."""
@@ -125,13 +168,36 @@ class PreparedEvaluation(Prepared):
             run,
             progress=reporter.progress,
         )
+        self._fine_tune(run, reporter)
+
+    def _fine_tune(self, run: Run, reporter: Reporter) -> None:
+        """The models as trained on every task first, then under their plans."""
+        config = self.config
+
+        def progress(label: str, step: int, steps: int) -> None:
+            reporter.progress(label, step / steps)
+
         run_benchmarks(
-            list(self.models.items()), self.tasks,
-            FineTuningConfig(training_limit=config.limit, test_limit=config.limit), run, seeds=config.seeds,
-            device=config.device, progress=lambda label, step, steps: reporter.progress(label, step / steps),
+            list(self.models.items()), self.tasks, self.settings, run, seeds=config.seeds, device=config.device,
+            progress=progress,
         )  # fmt: skip
+        planned = any(model.plans for model in self.planned)
+        for number, task in enumerate(self.tasks if planned else (), start=1):
+            run.store.replace_notes(PLANS, self.left_out)
+            run_plans(
+                self.planned, [task], self.settings, run, seeds=config.seeds, device=config.device, progress=progress
+            )
+            self._summarise(run, self.tasks[:number])
+        self._summarise(run, self.tasks)
+
         if set(config.suite) & set(AGGREGATED):
             store_aggregate(run)
+
+    def _summarise(self, run: Run, tasks: Sequence[Task]) -> None:
+        """GLUE has a score over its tasks; those of the other suites ask different things."""
+        glue = [task for task in tasks if task.measure == GLUE]
+        if glue:
+            store_summary(self.planned, glue, run, seeds=self.config.seeds)
 
     def results(self, run: Run) -> Sequence[str]:
         """A table for each suite."""
@@ -140,6 +206,7 @@ class PreparedEvaluation(Prepared):
         return [
             *(pairs_table(run, each) for each in self.pairs),
             *(tasks_table(run, suite, [task for task in self.tasks if task.measure == suite]) for suite in suites),
+            *(line for suite in suites if (line := plans_table(run, suite))),
             *([aggregated] if aggregated else []),
         ]
 

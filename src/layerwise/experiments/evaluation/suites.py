@@ -10,7 +10,8 @@ from layerwise.data.suites.classification import Task
 from layerwise.data.suites.generated_msgs import mixed_signals
 from layerwise.data.suites.generated_pairs import SUITE as GENERATED_PAIRS
 from layerwise.data.suites.generated_pairs import generated_pairs
-from layerwise.data.suites.glue import FORMS, read_tasks
+from layerwise.data.suites.glue import read_tasks
+from layerwise.data.suites.glue_forms import FORMS
 from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
 from layerwise.data.suites.minimal_pairs import PairSet, find_pairs, read_pairs
 from layerwise.data.suites.msgs import read_msgs

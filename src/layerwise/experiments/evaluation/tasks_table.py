@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from layerwise.data.suites.classification import Task
 from layerwise.experiments.finetuned_tasks import CHANCE
+from layerwise.plan.subject import plan_and_label
 from layerwise.results import Run
 
 
 def tasks_table(run: Run, suite: str, tasks: Sequence[Task]) -> str:
-    """The metric that the field reports of every arm on the tasks of a suite, with its interval.
+    """The metric that the field reports of every arm as trained on the tasks of a suite, with its interval.
 
     Beside it stands what always giving the commonest answer gives.
     """
@@ -20,7 +21,8 @@ def tasks_table(run: Run, suite: str, tasks: Sequence[Task]) -> str:
         name, metric = task.name, task.metric
         chance = {row.subject: row.value for row in run.store.scores(suite, task=name, metric=metric + CHANCE)}
         for row in run.store.scores(suite, task=name, metric=metric):
-            if "/" not in row.subject and row.low is not None and row.high is not None:
+            of_arm = "/" not in row.subject and plan_and_label(row.subject)[0] is None
+            if of_arm and row.low is not None and row.high is not None:
                 shown = f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]   commonest {chance[row.subject]:.3f}"
                 lines.append(f"  {name:{width}} {row.subject:16} {metric:8} {shown}")
     return "\n".join(lines)

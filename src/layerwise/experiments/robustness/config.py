@@ -67,7 +67,7 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, Experiment)
     PRESETS: ClassVar = {
         "paper": {
             "seeds": 5, "epochs": 20.0, "learning_rate": 1e-4, "batch_size": 640, "augmentation": "none",
-            "drop_rate": 0.2,
+            "drop_rate": 0.2, "select_on": "reported",
         }
     }  # fmt: skip
 
@@ -207,6 +207,8 @@ class Robustness(ModelOptions, DataOptions, Experiment):
             "demo-vit's models are trained, and evaluated, in float32",
         ),
     )
+
+    PRESETS: ClassVar = {"paper": {"seeds": 5, "inside_images": 1_000, "select_on": "reported"}}
 
     model: str = option(
         help="Run of `layerwise train robust`, hub id, folder, or demo-vit.",

@@ -1,10 +1,7 @@
 """How soon a training reaches a loss: steps and seconds, over seeds, against a reference trained with the same seeds.
 
-The curve is that of the validation losses that were noted, each the least so far. Between two notes the cost at which
-the target is reached is read off a line in the logarithm of the cost,
-
-    log c = log c_i + (log c_k - log c_i) * (loss_i - target) / (loss_i - loss_k)
-
+The curve is that of the validation losses that were noted, and the steps to the target are read off it as
+`layerwise.measure.cost.cost_to_loss` does: losses made monotone, between two notes a line in the logarithm of the cost.
 A training that never reaches the target is censored: it counts with all that it spent, so that the mean over seeds is a
 lower bound, which has no interval, and the share of censored trainings stands beside it. Rows of measure `convergence`,
 with the task `steps` or `seconds`:
@@ -28,6 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerwise.errors import MeasureError
+from layerwise.measure.cost.cost_to_loss import cost_to_loss, descending
+from layerwise.measure.cost.frontier import CostPoint
 from layerwise.measure.stats.seeds import over_seeds, seed_difference
 from layerwise.measure.stats.statistics import holm
 from layerwise.results.rows import Score
@@ -53,27 +52,21 @@ class ValidationCurve:
 
     @property
     def lowest(self) -> float:
-        """The lowest loss that was noted."""
-        return min(self.losses)
+        """The lowest loss that is reached, of the losses made monotone."""
+        return descending(self.losses)[-1]
 
     def reached(self, target: float) -> tuple[float, bool]:
         """The steps to the target, and whether it was never reached: then they are all that were taken.
 
-        >>> ValidationCurve((10, 100), (4.0, 2.0)).reached(3.0)
-        (31.622776601683793, False)
+        >>> steps, censored = ValidationCurve((10, 100), (4.0, 2.0)).reached(3.0)
+        >>> round(steps, 3), censored
+        (31.623, False)
         >>> ValidationCurve((10, 100), (4.0, 2.0)).reached(1.0)
         (100.0, True)
         """
-        least = np.minimum.accumulate(self.losses)
-        below = np.flatnonzero(least <= target)
-        if not below.size:
-            return float(self.steps[-1]), True
-        after = int(below[0])
-        if after == 0:
-            return float(self.steps[0]), False
-        share = (least[after - 1] - target) / (least[after - 1] - least[after])
-        first, last = np.log(self.steps[after - 1]), np.log(self.steps[after])
-        return float(np.exp(first + share * (last - first))), False
+        points = [CostPoint(loss, {"steps": float(step)}) for step, loss in zip(self.steps, self.losses, strict=True)]
+        reached = cost_to_loss(points, target, "steps")
+        return reached.cost, reached.censored == "never"
 
 
 Curves = Mapping[str, Mapping[int, ValidationCurve]]

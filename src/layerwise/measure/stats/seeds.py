@@ -22,7 +22,10 @@ from scipy import special, stats
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.statistics import deviation_bias, minimum_detectable_effect
 
-RANGES = {"accuracy": (0.0, 1.0), "accuracy_top5": (0.0, 1.0), "f1": (0.0, 1.0), "mcc": (-1.0, 1.0)}
+RANGES = {
+    "accuracy": (0.0, 1.0), "accuracy_top5": (0.0, 1.0), "f1": (0.0, 1.0), "mcc": (-1.0, 1.0), "pearson": (-1.0, 1.0),
+    "spearman": (-1.0, 1.0),
+}  # fmt: skip
 """What a metric can be, where that is bounded."""
 
 

@@ -101,12 +101,12 @@ def claims(evidence: Evidence) -> tuple[Claim, ...]:
 
 
 def claim_lines(data: ReportData) -> tuple[str, ...]:
-    """Every claim that a diagnosis decides, as one line of text, for a terminal; none for a run that diagnosed nothing.
+    """Every claim that a diagnosis or a growth run decides, as one line of text, for a terminal; none for other runs.
 
     What another command measures is left to the page.
     """
     evidence = Evidence.of(data)
-    if not evidence.is_diagnosis:
+    if not evidence.is_diagnosis and not evidence.growth.measures:
         return ()
     decided = (claim for each in judged(evidence) for claim in each.claims)
     return tuple(claim.line for claim in decided if claim.verdict != "not measured")

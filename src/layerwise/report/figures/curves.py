@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from statistics import median
 from typing import Any
@@ -43,13 +43,13 @@ def degradation(
     share = metric != DELTA
     small = height < SMALL
     slots = series_slots(evidence.strategies)
-    curve_traces = (trace for curve in drawn for trace in _curve_traces(curve, slots[curve.strategy], metric))
+    curve_traces = (trace for curve in drawn for trace in curve_traces(curve, slots[curve.strategy], metric))
     baseline = evidence.baseline(task, metric) if share else None
     dotted = {"color": light("zero"), "dash": "dot", "width": 1.5}
     return framed(
         height,
         [*(() if share else _blind_zone(drawn)), *curve_traces],
-        x={"title": "" if small else SIZES.get(family, "layers affected"), **_ticks(drawn, small)},
+        x={"title": "" if small else SIZES.get(family, "layers affected"), **size_ticks(drawn, small)},
         y={"title": "" if small else METRICS.get(metric, metric), "range": span}
         | ({"tickformat": ".0%", "rangemode": "tozero"} if share else {}),
         margin={"l": 34, "r": 8, "t": 4, "b": 24} if small else {"l": 48, "r": 12, "t": 8, "b": 40},
@@ -57,7 +57,36 @@ def degradation(
     )
 
 
-def _ticks(drawn: Sequence[Curve], small: bool) -> dict[str, Any]:
+def score_curves(
+    drawn: Sequence[Curve],
+    slots: Mapping[str, int],
+    title: str,
+    *,
+    levels: tuple[float | None, float | None],
+    height: int = 460,
+    span: tuple[float, float] | None = None,
+) -> Figure:
+    """Curves of a score of which more is better, called `title` on its axis.
+
+    `levels` are what the model as trained scores, a dotted line, and what chance does, a dashed one.
+    """
+    small = height < SMALL
+    dashes = ({"dash": "dot", "width": 1.5}, {"dash": "dash", "width": 1.0})
+    return framed(
+        height,
+        [trace for curve in drawn for trace in curve_traces(curve, slots[curve.strategy], title)],
+        x={"title": "" if small else "layers affected", **size_ticks(drawn, small)},
+        y={"title": "" if small else title, "range": span},
+        margin={"l": 34, "r": 8, "t": 4, "b": 24} if small else {"l": 48, "r": 12, "t": 8, "b": 40},
+        shapes=[
+            level_line(level, line={"color": light("zero"), **dash})
+            for level, dash in zip(levels, dashes, strict=True)
+            if level is not None
+        ],
+    )
+
+
+def size_ticks(drawn: Sequence[Curve], small: bool) -> dict[str, Any]:
     """Ticks at the sizes themselves while they fit."""
     sizes = sorted({point.affected for curve in drawn for point in curve.points})
     most = MOST_TICKS // 2 if small else MOST_TICKS
@@ -78,7 +107,7 @@ def _blind_zone(drawn: Sequence[Curve]) -> list[Trace]:
     return [filled(sizes, [-edge for edge in zone], zone, grey, name="below the minimum detectable effect")]
 
 
-def _curve_traces(curve: Curve, slot: int, metric: str) -> list[Trace]:
+def curve_traces(curve: Curve, slot: int, metric: str) -> list[Trace]:
     """The interval as a band, the single plans behind a mean as faint dots, and the curve itself."""
     colour, band, symbol = series_style(slot)
     common: dict[str, Any] = {"legendgroup": curve.strategy, "name": escape(label(curve.strategy))}

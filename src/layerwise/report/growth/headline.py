@@ -96,7 +96,8 @@ def _warmup(run: GrowthScores) -> str:
     if tried is None or tried.chosen is None:
         return " (its warm-up not tuned)"
     shares = listed([f"{share:g}" for share in tried.losses])
-    return f" (its warm-up {tried.chosen:g} of the steps, of {shares} tried)"
+    end = ", the end of them" if tried.at_end else ""
+    return f" (its warm-up {tried.chosen:g} of the steps, of {shares} tried{end})"
 
 
 def has_learned(run: GrowthScores) -> bool:
@@ -117,8 +118,8 @@ def headline_rows(run: GrowthScores) -> Table:
         )
         body += [(arm, *cells)] if set(cells) != {"–"} else []
     costs = {"flops": "FLOPs saved", "tokens": "tokens saved", "seconds": "seconds saved"}
-    head = ("arm", *(f"{costs[terms]} to uniform's loss" for terms in TERMS), "time saved, equal steps",
-            "uniform's loss / its, equal tokens", "the same, uniform's whole budget")  # fmt: skip
+    head = ("arm", *(costs[terms] for terms in TERMS), "time saved, same steps", "loss ratio, same tokens",
+            "loss ratio, whole budget")  # fmt: skip
     return Table(head, tuple(body))
 
 

@@ -12,6 +12,8 @@ from layerwise.report.diagnosis.lookup import DiagnosisScores
 from layerwise.report.diagnosis.tables import verdict_rows
 from layerwise.report.evidence import DELTA, Evidence, ReportData
 from layerwise.report.finding import Finding
+from layerwise.report.finetuned.findings import finetuned_findings
+from layerwise.report.finetuned.tables import plan_rows
 from layerwise.report.growth.findings import growth_findings
 from layerwise.report.growth.lookup import GrowthScores
 from layerwise.report.growth.tables import arm_rows, difference_rows, phase_rows, rate_rows
@@ -46,6 +48,7 @@ def markdown(data: ReportData) -> str:
         *_diagnosis(evidence),
         *_robustness(evidence),
         *_pretraining(evidence),
+        *_fine_tuned_plans(evidence),
         *_growth(evidence.growth),
         *_sweep(evidence),
     )
@@ -105,6 +108,18 @@ def _pretraining(evidence: Evidence) -> tuple[str, ...]:
             for prefix in (PHENOMENON, PARADIGM)
         ),
         *(_section(suite_name(suite), fine_tuned(run, suite)) for suite in run.tasks),
+    )
+
+
+def _fine_tuned_plans(evidence: Evidence) -> tuple[str, ...]:
+    run = evidence.finetuned
+    return (
+        "\n".join(_finding(finding) for finding in finetuned_findings(run, evidence.depth)),
+        *(
+            _section(f"{suite_name(suite)} under plans, {arm}", plan_rows(run, suite, arm))
+            for suite in run.suites
+            for arm in run.arms
+        ),
     )
 
 

@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.page.number_format import between, is_resolved, probability
 from layerwise.report.page.wording import counted, listed
+from layerwise.report.pretraining.dynamics import dynamics_findings
 from layerwise.report.pretraining.lookup import EDGES, HELD_OUT, SEED_AGREEMENT, STUDY, PretrainingScores, suite_name
+from layerwise.report.pretraining.phenomena import phenomenon_findings
+from layerwise.report.pretraining.stability import stability_findings
 from layerwise.report.pretraining.tables import TEST, difference, in_nats, outcome_rows, studied
 from layerwise.report.quantity import ACCURACY
 from layerwise.results.rows import Score
@@ -30,7 +33,15 @@ METRICS = ("correlation", "contrast")
 
 def pretraining_findings(run: PretrainingScores) -> tuple[Finding, ...]:
     """Every finding that the rows support, the study first; none for a run without pre-trained models."""
-    return (*study_findings(run), *outcome_findings(run), *seed_agreement_findings(run), *edge_findings(run))
+    return (
+        *study_findings(run),
+        *dynamics_findings(run),
+        *outcome_findings(run),
+        *seed_agreement_findings(run),
+        *stability_findings(run),
+        *edge_findings(run),
+        *phenomenon_findings(run),
+    )
 
 
 def outcome_findings(run: PretrainingScores) -> tuple[Finding, ...]:

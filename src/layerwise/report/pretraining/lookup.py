@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
+from layerwise.plan.subject import plan_and_label
 from layerwise.report.arms import in_reading_order
 from layerwise.report.interval import bounded
 from layerwise.report.pretraining.layer_weights import Alpha
@@ -29,6 +30,11 @@ HELD_OUT, ALPHA, SEED_AGREEMENT, EDGES, STUDY, TRAINING = (
     "study",
     "training",
 )
+UNIFORMITY, STABILITY, BABYLM = "uniformity", "stability", "babylm"
+INITIAL_BIAS, DATA_SHARE, CONVERGENCE, EDGE_PHENOMENA = "initial_bias", "data_share", "convergence", "edge_phenomena"
+_NOT_OF_ARMS = (STUDY, SEED_AGREEMENT, EDGES, INITIAL_BIAS, DATA_SHARE, CONVERGENCE, EDGE_PHENOMENA)
+"""Measures whose subjects are differences, grids, edges, or arms of other rows."""
+
 SUITES: dict[str, str] = {
     "pairs": "Minimal pairs of our own",
     "blimp": "BLiMP",
@@ -90,7 +96,8 @@ class PretrainingScores:
     @classmethod
     def of(cls, scores: Iterable[Score], level: float = 0.05) -> PretrainingScores:
         """Look the rows up once; a run without pre-trained models has no measures."""
-        finite = [bounded(score) for score in scores if _is_known(score.measure) and math.isfinite(score.value)]
+        known = (score for score in scores if _is_known(score.measure) and not _is_under_a_plan(score))
+        finite = [bounded(score) for score in known if math.isfinite(score.value)]
         measures = tuple(dict.fromkeys(score.measure for score in finite))
         if set(measures) <= {TRAINING}:  # the training of another kind of run
             return cls((), {}, {}, (), level, {})
@@ -100,7 +107,7 @@ class PretrainingScores:
         for score in finite:
             rows[score.measure, score.metric, score.task][score.subject] = score
             arm, seed = split_subject(score.subject)
-            if score.measure not in (STUDY, SEED_AGREEMENT, EDGES):  # about differences, arms of other rows, and edges
+            if score.measure not in _NOT_OF_ARMS:
                 seeds[arm] |= set() if seed is None else {seed}
             if score.measure == ALPHA:
                 alphas[arm].append(score)
@@ -116,7 +123,7 @@ class PretrainingScores:
     @property
     def is_wired(self) -> bool:
         """Whether a wiring was measured, or learned by models that were refined; a pre-training tells of its own."""
-        return EDGES in self.measures or (ALPHA in self.measures and not self.is_pretrained)
+        return bool({EDGES, EDGE_PHENOMENA} & set(self.measures)) or (ALPHA in self.measures and not self.is_pretrained)
 
     @property
     def is_evaluated(self) -> bool:
@@ -188,7 +195,13 @@ def split_subject(subject: str) -> tuple[str, int | None]:
 
 
 def _is_known(measure: str) -> bool:
-    return measure in (HELD_OUT, ALPHA, SEED_AGREEMENT, EDGES, STUDY, TRAINING, *TASKS) or is_suite(measure)
+    known = (HELD_OUT, ALPHA, TRAINING, UNIFORMITY, STABILITY, BABYLM, *_NOT_OF_ARMS, *TASKS)
+    return measure in known or is_suite(measure)
+
+
+def _is_under_a_plan(score: Score) -> bool:
+    """Whether a row is of a model that was fine-tuned under a plan, which has a chapter of its own."""
+    return score.measure in TASKS and plan_and_label(score.subject)[0] is not None
 
 
 def _of_arm(rows: Rows, arm: str) -> Score | None:

@@ -10,7 +10,7 @@ from layerwise.report.pretraining.lookup import COSTS, HELD_OUT, STUDY, TRAINING
 from layerwise.report.quantity import ACCURACY, PERCENT, scaled
 from layerwise.results.rows import Score
 
-TEST = "test"
+TEST, OURS = "test", "msgs-ours"
 PHENOMENON, PARADIGM = "phenomenon:", "paradigm:"
 CHANCE = "@chance"
 BASES = {"tokens": "at equal tokens", "seconds": "at equal seconds"}
@@ -91,6 +91,39 @@ def study_rows(run: PretrainingScores) -> Table:
                 what, basis = studied(task)
                 body.append((subject, what, basis, difference(task, metric, score), probability(score.p)))
     return Table(("arms", "what", "terms", "difference", "p"), tuple(body), numeric_from=3)
+
+
+MADE_FROM = {"ltg-rewired": "ltg", "elc-kept": "elc"}
+"""Arms of a study that differ in fine-tuning alone, and the arm whose pretrained model they are fine-tuned from."""
+
+
+def arm_rows(run: PretrainingScores) -> Table:
+    """A row for each arm of a study: held-out loss, minimal pairs, and what it makes of mixed signals.
+
+    An arm that is another one until it is fine-tuned has that one's name where it was not asked by itself.
+    """
+    losses, pairs = run.by_arm(HELD_OUT, "nll", TEST), run.by_arm("pairs", "accuracy")
+    kinds = {
+        kind: [task for task in run.tasks_of(OURS, "mcc") if task.startswith(kind)] for kind in ("control", "ambiguous")
+    }
+    body = []
+    for arm in run.arms:
+        tuned = [_mean_of(run, arm, tasks) for tasks in kinds.values()]
+        if "-share-" in arm or not (arm in losses or any(cell != "–" for cell in tuned)):
+            continue
+        other = f"as {MADE_FROM[arm]}" if arm in MADE_FROM else "–"
+        loss = in_nats(losses[arm]) if arm in losses else other
+        body.append((arm, loss, ACCURACY.text(pairs[arm]) if arm in pairs else other, *tuned))
+    head = ("arm", "held-out loss (nats)", "minimal pairs", "control tasks", "linguistic generalisation")
+    return Table(head, tuple(body))
+
+
+def _mean_of(run: PretrainingScores, arm: str, tasks: list[str]) -> str:
+    """The mean correlation of an arm over tasks; of one task with its interval."""
+    scores = [score for task in tasks if (score := run.by_arm(OURS, "mcc", task).get(arm)) is not None]
+    if len(scores) == 1:
+        return _shown(scores[0])
+    return fixed(sum(score.value for score in scores) / len(scores), 3) if scores else "–"
 
 
 def studied(task: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
@@ -54,9 +54,14 @@ def curves(evidence: Evidence, family: str, task: str, metric: str = DELTA) -> t
 
 def scored_curves(evidence: Evidence, family: str, score_of: Callable[[str], Score | None]) -> tuple[Curve, ...]:
     """The curves of a family, of whatever score a plan has."""
+    return curves_of((record for record in evidence.data.plans if record.family == family), score_of)
+
+
+def curves_of(records: Iterable[PlanRecord], score_of: Callable[[str], Score | None]) -> tuple[Curve, ...]:
+    """The curves of plans whose scores `score_of` looks up, a strategy each, in the order of the records."""
     grouped: dict[str, dict[int, list[tuple[PlanRecord, Score]]]] = defaultdict(lambda: defaultdict(list))
-    for record in evidence.data.plans:
-        score = score_of(record.plan) if record.family == family else None
+    for record in records:
+        score = score_of(record.plan)
         if score is not None and math.isfinite(score.value):
             grouped[record.strategy][record.affected].append((record, score))
     return tuple(

@@ -1,9 +1,14 @@
-"""Fine-tuning: a pre-trained model is given a new head and taught one classification task; its test answers are kept.
+"""Fine-tuning: a pre-trained model is given a new head and taught one task; its test answers are kept.
 
-This is how an encoder is graded since GLUE. All weights move, with AdamW and a learning rate that warms up and then
-falls in a straight line; after every epoch the model answers the selection set, the epoch with the best answers is
-kept, and teaching ends when `patience` epochs brought nothing better. The head is random and so is the order of the
-examples, so one number depends on the seed by whole points where the task is small: fine-tune with several seeds.
+This is how an encoder is graded since GLUE. All weights move, or only those of the head, with AdamW and a learning rate
+that warms up and then falls in a straight line; after every epoch the model answers the selection set, the epoch with
+the best answers is kept, and teaching ends when `patience` epochs brought nothing better. The head is random and so is
+the order of the examples, so one number depends on the seed by whole points where the task is small: fine-tune with
+several seeds. A label is learned by its cross-entropy, the score of a regression by its squared error.
+
+Under a plan the model runs it in every pass, in teaching and in the test (`Stack.under`): a layer that is skipped
+learns nothing, and one that is visited twice learns from both visits. The same seed draws the same head and the same
+order of examples under every plan.
 
 The Hugging Face Trainer does the training. The test set is answered once, at the end, by the epoch that was kept.
 """
@@ -15,12 +20,14 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import transformers
+from torch import Tensor
 from transformers import (
     DataCollatorWithPadding,
     EarlyStoppingCallback,
@@ -34,9 +41,12 @@ import layerwise.models  # noqa: F401  (its architectures become known to the Au
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, TrainError
-from layerwise.measure.stats.classification_metrics import confusion_matrix, metric_of
+from layerwise.measure.language.task_scores import task_value
+from layerwise.plan import Plan
+from layerwise.stack import load
 from layerwise.stack.checks.completeness import check_complete
 from layerwise.stack.max_length import longest_input
+from layerwise.train.finetune.new_head import head_parameters
 from layerwise.train.finite import FiniteTrainer
 
 Progress = Callable[[int, int], None]
@@ -56,7 +66,7 @@ class FineTuningConfig:
     model anew, so that no arm is taught with another's rate. `epochs` bounds the teaching and `patience` ends it; a
     text, or a pair together, is cut to `length` tokens. `warmup` is a share of all steps. `training_limit` and
     `test_limit` bound the examples: a number made with either is not the published task's. Weights whose names end in
-    one of `frozen` stay as they are.
+    one of `frozen` stay as they are. With `train` "head" so do all but those of the new head (`head_parameters`).
     """
 
     learning_rates: tuple[float, ...] = (5e-5,)
@@ -69,6 +79,7 @@ class FineTuningConfig:
     training_limit: int | None = None
     test_limit: int | None = None
     frozen: tuple[str, ...] = ()
+    train: Literal["all", "head"] = "all"
 
     def __post_init__(self) -> None:
         if not self.learning_rates or min(self.learning_rates) <= 0:
@@ -84,12 +95,12 @@ class FineTuningConfig:
 class FineTuningResult:
     """What one fine-tuned model answered: `predictions` and `labels` are of the test examples, in their order.
 
-    `selection` is the task's metric on the selection set at the epoch that was kept, `epoch` its number (from 1),
-    `seconds` the time that all learning rates took together.
+    They are numbers of labels, and of a regression scores. `selection` is the task's metric on the selection set at the
+    epoch that was kept, `epoch` its number (from 1), `seconds` the time that all learning rates took together.
     """
 
-    predictions: tuple[int, ...]
-    labels: tuple[int, ...]
+    predictions: tuple[float, ...]
+    labels: tuple[float, ...]
     selection: float
     learning_rate: float
     epoch: int
@@ -102,23 +113,26 @@ def fine_tune(
     settings: FineTuningConfig,
     seed: int,
     *,
+    plan: Plan | None = None,
     progress: Progress | None = None,
     device: str = "auto",
     inspect_model: Inspection | None = None,
 ) -> FineTuningResult:
     """Teach `task` to the model at `location` (a folder or a hub id); `seed` draws the head and the order of examples.
 
-    The task is taken as it is: `limited` is for the caller. `device` is "auto" or "cpu". `inspect_model` is given the
-    model at the epoch that was kept, of each learning rate, before it is let go. Raises `CheckpointError` for a model
-    that cannot be given a classification head, `TrainError` when a loss, a gradient or an answer is not finite.
+    With a `plan` the model runs it from the first step to the last answer. The task is taken as it is: `limited` is for
+    the caller. `device` is "auto" or "cpu". `inspect_model` is given the model, still under the plan, at the epoch that
+    was kept, of each learning rate, before it is let go. Raises `CheckpointError` for a model that cannot be given a
+    classification head, `TrainError` when a loss, a gradient or an answer is not finite, and `ModelError` for a plan
+    that the model cannot run.
     """
     begun = time.perf_counter()
-    best: tuple[float, float, int, tuple[int, ...]] | None = None
+    best: tuple[float, float, int, tuple[float, ...]] | None = None
     tried = len(settings.learning_rates)
     for number, rate in enumerate(settings.learning_rates):
         shifted = None if progress is None else _shifted(progress, number, tried)
         selection, epoch, predictions = _trained(
-            str(location), task, settings, rate, seed, shifted, device, inspect_model
+            str(location), task, settings, rate, seed, plan, shifted, device, inspect_model
         )
         if best is None or selection > best[0]:
             best = (selection, rate, epoch, predictions)
@@ -138,59 +152,69 @@ def _trained(
     settings: FineTuningConfig,
     rate: float,
     seed: int,
+    plan: Plan | None,
     progress: Progress | None,
     device: str,
     inspect_model: Inspection | None,
-) -> tuple[float, int, tuple[int, ...]]:
+) -> tuple[float, int, tuple[float, ...]]:
     """The best selection score, its epoch, and that epoch's answers to the test set."""
     set_seed(seed)
-    model, tokenizer = _with_head(location, task)
+    model, tokenizer, drawn = _with_head(location, task)
+    learns = head_parameters(model, drawn) if settings.train == "head" else dict(model.named_parameters())
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(not name.endswith(settings.frozen))
+        parameter.requires_grad_(name in learns and not name.endswith(settings.frozen))
+    subject = f"{location} taught {task.name} at a learning rate of {rate:g} (seed {seed})"
+    subject += "" if plan is None else f" under {plan}"
     sets = {split: _encoded(examples, model, tokenizer, settings) for split, examples in task.sets.items()}
     collate = DataCollatorWithPadding(tokenizer)
-    metric, classes = metric_of(task.metric), len(task.labels)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _under(model, plan):
         trainer = _FineTuningTrainer(
-            subject=f"{location} taught {task.name} at a learning rate of {rate:g} (seed {seed})",
+            subject=subject,
             model=model,
             args=_arguments(folder, settings, rate, seed, device, task.metric, len(task.train)),
             data_collator=collate,
             train_dataset=sets["train"],
             eval_dataset=sets["selection"],
             compute_metrics=lambda evaluated: {
-                task.metric: float(metric(confusion_matrix(evaluated.label_ids, evaluated.predictions, classes)))
+                task.metric: task_value(task, task.metric, evaluated.label_ids, evaluated.predictions)
             },
-            preprocess_logits_for_metrics=lambda logits, _: _first(logits).argmax(-1),
+            preprocess_logits_for_metrics=lambda logits, _: _answered(_first(logits), task),
             callbacks=[EarlyStoppingCallback(settings.patience), _ProgressCallback(progress)],
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
         trainer.model.eval()
-        predictions = _answers(trainer.model, sets["test"], collate, settings.batch_size)
+        predictions = _answers(trainer.model, sets["test"], task, collate, settings.batch_size)
         if inspect_model is not None:
             inspect_model(trainer.model, tokenizer)
     if predictions is None:
-        raise TrainError(
-            f"{location} taught {task.name} at a learning rate of {rate:g} (seed {seed}) answers with numbers that are "
-            "not finite; use a smaller learning rate"
-        )
+        raise TrainError(f"{subject} answers with numbers that are not finite; use a smaller learning rate")
     scores = [entry for entry in trainer.state.log_history if f"eval_{task.metric}" in entry]
     kept = max(scores, key=lambda entry: entry[f"eval_{task.metric}"])  # the first of equals, as the Trainer keeps it
     return float(kept[f"eval_{task.metric}"]), round(kept["epoch"]), predictions
 
 
-def _with_head(location: str, task: Task) -> tuple[Any, Any]:
-    """The model with a random head for the task's labels, drawn from torch's generator, and its tokenizer."""
-    names = {"id2label": dict(enumerate(task.labels)), "label2id": {name: at for at, name in enumerate(task.labels)}}
+def _under(model: Any, plan: Plan | None) -> AbstractContextManager[Any]:
+    """The context in which the model runs the plan; none for a model as trained."""
+    return nullcontext() if plan is None else load(model).under(plan, single_pass=True)
+
+
+def _with_head(location: str, task: Task) -> tuple[Any, Any, frozenset[str]]:
+    """The model with a random head for the task's labels, drawn from torch's generator, its tokenizer, and the names
+    of what was drawn."""
+    # One output under the name of a score makes transformers learn it by its squared error.
+    labels = task.labels or ("score",)
+    names = {"id2label": dict(enumerate(labels)), "label2id": {name: at for at, name in enumerate(labels)}}
+    problem = "regression" if task.is_regression else "single_label_classification"
     try:
         model, report = transformers.AutoModelForSequenceClassification.from_pretrained(
-            location, num_labels=len(task.labels), ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32",
-            output_loading_info=True, **names,
+            location, num_labels=len(labels), ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32",
+            output_loading_info=True, problem_type=problem, **names,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"{location} cannot be given a head for {len(task.labels)} classes: {str(error).strip().splitlines()[0]}\n"
+            f"{location} cannot be given a head for {len(labels)} class{'es' * (len(labels) != 1)}: "
+            f"{str(error).strip().splitlines()[0]}\n"
             "fine-tuning needs a model of text, as a folder or a hub id, whose architecture has a class for "
             "sequence classification"
         ) from error
@@ -200,7 +224,7 @@ def _with_head(location: str, task: Task) -> tuple[Any, Any]:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     model.config.pad_token_id = tokenizer.pad_token_id  # by this a decoder finds a text's last token
-    return model, tokenizer
+    return model, tokenizer, frozenset({*report["missing_keys"], *(key[0] for key in report["mismatched_keys"])})
 
 
 def _encoded(examples: Sequence[Labelled], model: Any, tokenizer: Any, settings: FineTuningConfig) -> list[Encoded]:
@@ -249,10 +273,10 @@ def _arguments(
     return arguments
 
 
-def _answers(model: Any, examples: Sequence[Encoded], collate: Any, batch: int) -> tuple[int, ...] | None:
-    """The label given to each example, in order; `None` when a logit is not finite. Batches are of like lengths."""
+def _answers(model: Any, examples: Sequence[Encoded], task: Task, collate: Any, batch: int) -> tuple[float, ...] | None:
+    """The answer to each example, in order; `None` when a logit is not finite. Batches are of like lengths."""
     order = sorted(range(len(examples)), key=lambda index: len(examples[index]["input_ids"]))
-    labels = [0] * len(examples)
+    answers: list[float] = [0] * len(examples)
     for start in range(0, len(order), max(batch, 64)):
         indices = order[start : start + max(batch, 64)]
         inputs = collate([examples[index] for index in indices])
@@ -261,9 +285,14 @@ def _answers(model: Any, examples: Sequence[Encoded], collate: Any, batch: int) 
             logits = model(**inputs).logits
         if not bool(logits.isfinite().all()):
             return None
-        for index, label in zip(indices, logits.argmax(-1).tolist(), strict=True):
-            labels[index] = label
-    return tuple(labels)
+        for index, answer in zip(indices, _answered(logits, task).tolist(), strict=True):
+            answers[index] = answer
+    return tuple(answers)
+
+
+def _answered(logits: Tensor, task: Task) -> Tensor:
+    """What logits (batch, labels) answer: the label of the greatest, and in a regression the one number itself."""
+    return logits.squeeze(-1) if task.is_regression else logits.argmax(-1)
 
 
 def _first(logits: Any) -> Any:

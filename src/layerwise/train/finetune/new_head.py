@@ -1,7 +1,11 @@
-"""A model with a new classification head: the layers as they were, the last matrix drawn anew for other classes."""
+"""A model with a new classification head: the layers as they were, the last matrix drawn anew for other classes.
+
+What is the head, and what the body? `head_parameters` decides for fine-tuning that trains the head alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import transformers
@@ -36,3 +40,23 @@ def with_new_head(
         ) from error
     check_complete(location, model, report, new_head=True)
     return load(model, device=device)
+
+
+def head_parameters(model: transformers.PreTrainedModel, drawn: Collection[str]) -> frozenset[str]:
+    """The names of the parameters of a model's head: those outside its base model, and those that were `drawn` because
+    the checkpoint has none.
+
+    Of BERT that is the classifier alone where the checkpoint has a pooler, as in the published frozen runs
+    ("Transformer Layers as Painters", appendix A.9); a pooler that had to be drawn anew is learned with it. Raises
+    `CheckpointError` for a model without a head.
+    """
+    base = set() if model.base_model is model else {id(weight) for weight in model.base_model.parameters()}
+    head = frozenset(
+        name for name, weight in model.named_parameters() if name in drawn or (base and id(weight) not in base)
+    )
+    if not head:
+        raise CheckpointError(
+            f"{type(model).__name__} has no head of its own: every weight is in the checkpoint and in its base model; "
+            "give a checkpoint without a head for classification"
+        )
+    return head

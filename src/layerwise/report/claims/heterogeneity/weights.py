@@ -8,7 +8,7 @@ from statistics import NormalDist
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, SUPPORTED, Claim, Published, span
 from layerwise.report.claims.power import seen, widest
 from layerwise.report.evidence import Evidence
-from layerwise.report.page.number_format import tidy
+from layerwise.report.page.number_format import between, tidy
 from layerwise.report.page.wording import counted, listed
 
 FINE_ENOUGH = 0.1  # the smallest excess of a correlation that counts as structure
@@ -83,7 +83,9 @@ def universal_oscillation(evidence: Evidence) -> Claim:
     if len(scores) < 2:
         return UNIVERSAL.unmeasured()
     raw = [row.value for task in scores if (row := run.score("deltas", "1", "correlation", task)) is not None]
-    excess = _range([score.value for score in scores.values()], signed=True)
+    ordered = sorted(scores.values(), key=lambda score: score.value)
+    ends = (ordered[0], ordered[-1])
+    excess = " to ".join(f"{between(end.value, end.low, end.high, signed=True)} ({end.task})" for end in ends)
     figures = (
         f"{counted(len(scores), 'type')} of tensors: the correlation at lag 1 is {_range(raw)}; with layers of norm 1"
         f" it is {excess} beside that of random orders."
@@ -106,8 +108,6 @@ def universal_oscillation(evidence: Evidence) -> Claim:
     )
 
 
-def _range(values: Sequence[float], *, signed: bool = False) -> str:
+def _range(values: Sequence[float]) -> str:
     """The least and the greatest value."""
-    if not values:
-        return "not measured"
-    return f"{tidy(min(values), signed=signed)} to {tidy(max(values), signed=signed)}"
+    return f"{tidy(min(values))} to {tidy(max(values))}" if values else "not measured"

@@ -26,10 +26,11 @@ def headline(evidence: Evidence) -> Chapter:
         element("p", nulls_in_words(run)),
         *tables,
         note(
-            "A saving is a share of what uniform spent, the geometric mean over seeds with Student's interval, paired"
-            " by seed. Where the loss is not reached, what was spent bounds the saving. A ratio of losses says how many"
-            " times lower the arm's is; how many nats that are, the differences say. An epoch of a layer is one reading"
-            " of the text while it learns."
+            "A saving is the share of what uniform spent that the arm does not need to reach its loss, the geometric"
+            " mean over seeds with Student's interval, paired by seed. Where the loss is not reached, what was spent"
+            " bounds the saving. The time saved is that of as many steps. A ratio of losses is uniform's over the"
+            " arm's, after as many tokens, or with uniform's whole budget where the arm had less; how many nats that"
+            " are, the differences say. An epoch of a layer is one reading of the text while it learns."
         ),
     )
     return HEADING.chapter(body)

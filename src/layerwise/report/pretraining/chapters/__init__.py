@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from layerwise.report.claims.chapter import claims
 from layerwise.report.evidence import Evidence
+from layerwise.report.finetuned.chapter import fine_tuned_plans
 from layerwise.report.page.group import ChapterGroup, arm_tiles, incomplete
 from layerwise.report.pretraining.chapters.benchmarks import benchmarks
 from layerwise.report.pretraining.chapters.costs import costs
+from layerwise.report.pretraining.chapters.dynamics import dynamics
 from layerwise.report.pretraining.chapters.edges import edges
 from layerwise.report.pretraining.chapters.layer_weights import weights
 from layerwise.report.pretraining.chapters.minimal_pairs import pairs
 from layerwise.report.pretraining.chapters.outcome import outcome
+from layerwise.report.pretraining.chapters.phenomena import phenomena
 from layerwise.report.pretraining.chapters.seed_agreement import seed_agreement
+from layerwise.report.pretraining.chapters.stability import stability
 from layerwise.report.pretraining.chapters.study import study
 from layerwise.report.robustness.chapters.training import training
 
@@ -32,26 +36,26 @@ def _unfinished(evidence: Evidence) -> str | None:
 
 STUDIED = ChapterGroup(
     "study",
-    (study, claims),
+    (study, dynamics, claims),
     present=lambda evidence: evidence.pretraining.is_studied,
     tiles=_tiles,
 )
 PRETRAINED = ChapterGroup(
     "pretraining",
-    (outcome, claims, weights, seed_agreement, training, costs),
+    (outcome, claims, weights, seed_agreement, stability, training, costs),
     present=lambda evidence: evidence.pretraining.is_pretrained,
     tiles=_tiles,
     unfinished=_unfinished,
 )
 EVALUATED = ChapterGroup(
     "evaluation",
-    (pairs, benchmarks),
+    (pairs, benchmarks, fine_tuned_plans),
     present=lambda evidence: evidence.pretraining.is_evaluated,
     tiles=_tiles,
 )
 WIRED = ChapterGroup(
     "wiring",
-    (weights, edges),
+    (weights, edges, phenomena),
     present=lambda evidence: evidence.pretraining.is_wired,
     tiles=_tiles,
 )

@@ -10,7 +10,7 @@ from layerwise.report.page.chapter import Chapter, Heading, cards, folded, lead,
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.pretraining.findings import study_findings
 from layerwise.report.pretraining.lookup import HELD_OUT, STUDY, PretrainingScores
-from layerwise.report.pretraining.tables import studied, study_rows
+from layerwise.report.pretraining.tables import arm_rows, studied, study_rows
 from layerwise.report.quantity import PERCENT, scaled
 from layerwise.results.rows import Score
 
@@ -28,7 +28,7 @@ def study(evidence: Evidence) -> Chapter:
     pictures = tuple(picture for unit in DRAWN if (picture := _picture(run, unit)) is not None)
     if not pictures:
         return HEADING.missing("No arms were compared in this run (study).")
-    rows = study_rows(run)
+    rows, arms = study_rows(run), arm_rows(run)
     body = (
         lead("The difference between two arms, seed for seed; where its interval holds zero, the seeds cannot decide."),
         answers(study_findings(run)),
@@ -39,6 +39,7 @@ def study(evidence: Evidence) -> Chapter:
             " Intervals and p are over seeds. Differences of this kind are of a few hundredths of a nat where others"
             " measured them, so what is not resolvable here is not shown to be nothing."
         ),
+        *((folded("Every arm", arms.html()),) if arms.body else ()),
         folded("Every difference", rows.html()),
     )
     return HEADING.chapter(body, pictures)

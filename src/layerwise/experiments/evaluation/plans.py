@@ -1,0 +1,159 @@
+"""Models fine-tuned and tested under plans, as rows beside those of the models as trained.
+
+The study is the BERT half of "Transformer Layers as Painters" (Sun et al., 2024, section 2 and appendix A.9): the plan
+is active in fine-tuning and in the test, so that a row says what can be had from these layers in this order, and not
+what is lost at once. The rows of a model under a plan have the subject `PLAN of LABEL` at the three levels of
+`layerwise.experiments.finetuned_tasks`, and the plans are stored as those of a sweep are: strategy, affected layers.
+
+Over the tasks of a suite there are, as rows of the task "all", their mean (`mean`) and on the scale from chance to the
+model as trained their mean and median (`normalised_mean`, `normalised_median`); see
+`layerwise.measure.language.task_summary`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from layerwise.data.suites.classification import Task
+from layerwise.errors import DataError
+from layerwise.experiments.finetuned_tasks import (
+    CHANCE,
+    PREDICTIONS,
+    Progress,
+    averaged,
+    benchmark,
+    store_note,
+    store_rows,
+)
+from layerwise.measure.interventions.sweep import plan_records, runnable
+from layerwise.measure.language.task_summary import (
+    ALL,
+    ChanceScale,
+    chance_scale,
+    normalised_rows,
+    summary_rows,
+)
+from layerwise.plan import Member, Plan
+from layerwise.plan.subject import under_plan
+from layerwise.results import Run
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.train.finetune.fine_tuning import FineTuningConfig
+
+
+@dataclass(frozen=True, slots=True)
+class FineTunedModel:
+    """A model by its label, `ARM/SEED`, where it is read from, and the plans that it is fine-tuned under.
+
+    The first of the `members` is the model as trained; a model that is fine-tuned under no other plan needs none.
+    """
+
+    label: str
+    location: Path | str
+    members: tuple[Member, ...] = ()
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The distinct plans, without that of the model as trained."""
+        plans = dict.fromkeys(member.plan for member in self.members)
+        return tuple(plans)[1:]
+
+
+def planned(
+    label: str, location: Path | str, stack: Stack, members: Iterable[Member]
+) -> tuple[FineTunedModel, tuple[str, ...]]:
+    """A model with those plans that it can run, and a sentence for every family that others were left out of."""
+    kept, left_out = runnable(stack, members)
+    return FineTunedModel(label, location, kept), left_out
+
+
+def check_one_depth(models: Sequence[FineTunedModel]) -> None:
+    """Raise `DataError` for models of several depths: a plan of one is another change of the other."""
+    depths = {len(model.members[0].plan.steps()): model.label for model in models if model.members}
+    if len(depths) > 1:
+        shown = ", ".join(f"{label} has {depth} layers" for depth, label in sorted(depths.items()))
+        raise DataError(
+            f"the models of the run differ in depth ({shown}), so they share no plans; evaluate each by itself"
+        )
+
+
+def run_plans(
+    models: Sequence[FineTunedModel],
+    tasks: Sequence[Task],
+    settings: FineTuningConfig,
+    run: Run,
+    *,
+    seeds: int = 3,
+    progress: Progress | None = None,
+    device: str = "auto",
+) -> None:
+    """Every model fine-tuned on every task under every plan of its own, with `seeds` seeds, into the rows of `run`.
+
+    After every plan its rows are in the store. What is kept already is not fine-tuned again.
+    """
+    for task in tasks:
+        for plan in dict.fromkeys(plan for model in models for plan in model.plans):
+            rows = {
+                under_plan(plan, model.label): [
+                    benchmark(
+                        model.location, task, settings, seed, label=model.label, plan=plan,
+                        keep=run.folder / PREDICTIONS, progress=progress, device=device,
+                    )
+                    for seed in range(seeds)
+                ]
+                for model in models
+                if plan in model.plans
+            }  # fmt: skip
+            store_rows(run, averaged(rows))
+            # Plans stand in the run once one of them has a row: a run of plans without rows is a sweep that waits.
+            run.store.add_plans(plan_records(member for model in models for member in model.members))
+
+
+def store_summary(models: Sequence[FineTunedModel], tasks: Sequence[Task], run: Run, *, seeds: int) -> None:
+    """Put the means over the `tasks` into the run, and the scores from chance to the model as trained.
+
+    Only subjects that were fine-tuned on all of the tasks have means. The tasks are of one suite.
+    """
+    measure = tasks[0].measure
+    stored = {(row.subject, row.task, row.metric): row for row in run.store.scores(measure)}
+    pieces: dict[str, list[list[Score]]] = {}
+    for model in models:
+        arm = model.label.rpartition("/")[0] or model.label
+        scales = _scales(stored, arm, tasks)
+        for plan in (None, *model.plans):
+            subjects = [under_plan(plan, f"{model.label}.{seed}") for seed in range(seeds)]
+            rows = [_summarised(stored, subject, tasks, {} if plan is None else scales) for subject in subjects]
+            if all(rows):
+                pieces[under_plan(plan, model.label)] = rows
+    store_rows(run, averaged(pieces))
+    if len(tasks) > 1:
+        listed = ", ".join(f"{task.name} ({task.metric})" for task in tasks)
+        store_note(run, measure, ALL, f"{ALL}: the mean is over {listed}.")
+
+
+def _scales(stored: Mapping[tuple[str, str, str], Score], arm: str, tasks: Sequence[Task]) -> dict[str, ChanceScale]:
+    """The scale of every task on which the arm as trained is distinguished from chance."""
+    scales = {}
+    for task in tasks:
+        trained, chance = (stored.get((arm, task.name, task.metric + end)) for end in ("", CHANCE))
+        if trained is not None and chance is not None and (scale := chance_scale(trained, chance)) is not None:
+            scales[task.name] = scale
+    return scales
+
+
+def _summarised(
+    stored: Mapping[tuple[str, str, str], Score],
+    subject: str,
+    tasks: Sequence[Task],
+    scales: Mapping[str, ChanceScale],
+) -> list[Score]:
+    """The rows over the tasks of one fine-tuned model; none where it was not fine-tuned on all of them."""
+    scores, chances = (
+        {task.name: row for task in tasks if (row := stored.get((subject, task.name, task.metric + end))) is not None}
+        for end in ("", CHANCE)
+    )
+    if len(scores) < len(tasks):
+        return []
+    return [*summary_rows(scores, chances), *normalised_rows(scores, scales)]

@@ -1,0 +1,132 @@
+"""Options that say which plans a model is measured under: families, windows, and plans of one's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from layerwise.errors import PlanError, near_matches
+from layerwise.experiments.experiment import Reads
+from layerwise.experiments.option import option
+from layerwise.experiments.options.number_ranges import whole_numbers, whole_range
+from layerwise.plan import FAMILIES, Member, Plan, families, family
+from layerwise.plan.families import PAINTERS_LOOPS, TWICE
+from layerwise.plan.member import GIVEN
+
+
+def families_option(default: tuple[str, ...] = ()) -> Any:
+    """The option `--families`, whose default depends on the verb."""
+    return option(default, f"Families of plans, from: {', '.join(FAMILIES)}.", metavar="NAMES", empty=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """Which plans a model runs beside the trained order."""
+
+    READ_BY_PLANS: ClassVar[tuple[Reads, ...]] = (
+        Reads(
+            ("loops",),
+            lambda config: "looped" in config.families or bool(config.window),
+            "the family looped and --window read it, and neither is there",
+        ),
+        Reads(("times",), lambda config: "repeat_blocks" in config.families, "the family repeat_blocks reads it"),
+    )
+
+    families: tuple[str, ...] = families_option()
+    plan: tuple[str, ...] = option(
+        (), "A plan of your own; repeat for more.", metavar="PLAN", repeated=True, empty=True
+    )
+    window: tuple[str, ...] = option(
+        (), "Layers for every strategy of the painters, such as 4-8; repeat for more.", metavar="A-B", repeated=True
+    )
+    loops: str | None = option(
+        None, "Loop counts of looped and --window, such as 1-28 or 1,2,4; by default up to the depth, and 3.",
+        metavar="NUMBERS",
+    )  # fmt: skip
+    times: str = option(str(TWICE), "How often repeat_blocks runs a block, such as 2,3.", metavar="NUMBERS")
+
+    def check_plans(self) -> None:
+        """Raise `PlanError` for a family that is unknown and a plan that cannot be read.
+
+        Raises `OptionError` for numbers that cannot be read.
+        """
+        for name in self.families:
+            if name not in FAMILIES:
+                raise PlanError(f"unknown family {name!r}; {near_matches(name, FAMILIES)}")
+        for text in self.plan:
+            Plan.parse(text)
+        self.windows()
+        self.loop_counts()
+        self.repeat_counts()
+
+    def windows(self) -> tuple[tuple[int, int], ...]:
+        """The first and the last layer of every window, as given.
+
+        >>> PlanOptions(window=("4-8", "2")).windows()
+        ((4, 8), (2, 2))
+        """
+        return tuple(whole_range("--window", text) for text in self.window)
+
+    def loop_counts(self) -> tuple[int, ...] | None:
+        """The loop counts, or `None` where each family has its own."""
+        return None if self.loops is None else whole_numbers("--loops", self.loops)
+
+    def repeat_counts(self) -> tuple[int, ...]:
+        """How often a block is run by `repeat_blocks`: twice or more.
+
+        >>> PlanOptions(families=("repeat_blocks",), times="2,3").repeat_counts()
+        (2, 3)
+        """
+        return whole_numbers("--times", self.times, least=TWICE)
+
+    def members(self, depth: int) -> tuple[Member, ...]:
+        """The plans for a model of `depth` layers, the trained order first, each with the family it belongs to.
+
+        Raises `PlanError` for a plan that runs layers the model does not have, and for a family that needs more layers.
+
+        >>> config = PlanOptions(families=("swap_adjacent",), plan=("0*2 1 2",))
+        >>> [str(member.plan) for member in config.members(3)]
+        ['0-2', '1 0 2', '0 2 1', '0*2 1 2']
+        """
+        members = [Member(Plan.identity(depth), "identity", "identity", 0)]
+        for name in self.families:
+            members.extend(self._of_family(name, depth))
+        for first, last in self.windows():
+            members.extend(families.window(depth, first, last, loops=self.loop_counts() or (PAINTERS_LOOPS,)))
+        for text in self.plan:
+            plan = Plan.parse(text)
+            plan.check(depth)
+            members.append(Member(plan, GIVEN, GIVEN, len(plan.steps())))
+        return tuple(members)
+
+    def plan_names(self) -> tuple[str, ...]:
+        """What decides which plans are measured, for the manifest; an option at its default is not named.
+
+        >>> PlanOptions(families=("looped",), loops="1-4", window=("2-3",), plan=("0-3",)).plan_names()
+        ('looped', 'loops:1-4', 'window:2-3', 'plan:0-3')
+        """
+        numbers = [f"loops:{self.loops}"] if self.loops is not None else []
+        numbers += [f"times:{self.times}"] if self.repeat_counts() != (TWICE,) else []
+        windows = [f"window:{first}-{last}" for first, last in self.windows()]
+        return (*self.families, *numbers, *windows, *(f"plan:{text}" for text in self.plan))
+
+    def _of_family(self, name: str, depth: int) -> tuple[Member, ...]:
+        try:
+            return family(name, depth, loops=self.loop_counts(), times=self.repeat_counts())
+        except PlanError as error:
+            raise _refusal(name, depth, error) from error
+
+
+def _exists(name: str, depth: int) -> bool:
+    try:
+        return bool(family(name, depth))
+    except PlanError:
+        return False
+
+
+def _refusal(name: str, depth: int, error: PlanError) -> PlanError:
+    possible = [other for other in FAMILIES if _exists(other, depth)]
+    return PlanError(
+        f"the family {name!r} does not exist for a model of {depth} layer{'s' * (depth != 1)} ({error}); name "
+        f"others with --families, or only plans of your own with --plan. Known here: {', '.join(possible)}"
+    )

@@ -1,0 +1,104 @@
+"""Several tasks as one number: their mean, and the scale of "Transformer Layers as Painters" (section 2) from chance to
+the model as trained, with its mean and its median over tasks.
+
+    normalised = (score - chance) / (score of the model as trained - chance)
+
+Chance is what always giving one answer scores. A task whose untouched score has an interval that reaches down to
+chance has no such scale: a model that guesses has nothing to lose.
+
+The interval of a mean over tasks adds the errors of the tasks in quadrature, since their examples are different ones.
+That of a median is made from draws of every task's score by its own error. The untouched model's error is in neither.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import numpy as np
+
+from layerwise.results.rows import Score
+
+ALL = "all"
+"""The task of rows over several tasks."""
+
+MEAN, NORMALISED = "mean", "normalised"
+CHANCE = "@chance"
+DRAWS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class ChanceScale:
+    """From the score of chance, 0, to that of the model as trained, 1."""
+
+    chance: float
+    trained: float
+
+    def of(self, row: Score) -> Score:
+        """The row on this scale, as `normalised_<metric>`; its interval is scaled with it."""
+        value, low, high = (
+            None if each is None else (each - self.chance) / (self.trained - self.chance)
+            for each in (row.value, row.low, row.high)
+        )
+        assert value is not None, "a row has a value"
+        return replace(row, metric=f"{NORMALISED}_{row.metric}", value=value, low=low, high=high)
+
+
+def chance_scale(trained: Score, chance: Score) -> ChanceScale | None:
+    """The scale of a task; `None` where the model as trained is not distinguished from chance."""
+    lowest = trained.value if trained.low is None else trained.low
+    return ChanceScale(chance.value, trained.value) if lowest > chance.value else None
+
+
+def mean_over_tasks(rows: Sequence[Score], metric: str) -> Score:
+    """The plain mean of rows of one subject, one a task, as one row of the task `ALL`."""
+    value = fmean(row.value for row in rows)
+    bounds = [
+        (row.value - row.low, row.high - row.value) for row in rows if row.low is not None and row.high is not None
+    ]
+    low = high = None
+    if len(bounds) == len(rows):
+        below, above = (math.hypot(*(bound[side] for bound in bounds)) / len(rows) for side in (0, 1))
+        low, high = value - below, value + above
+    return _over(rows, metric, value, low, high)
+
+
+def median_over_tasks(rows: Sequence[Score], metric: str, *, seed: int = 0) -> Score:
+    """The median of rows of one subject, one a task, as one row of the task `ALL`."""
+    values = np.array([row.value for row in rows])
+    value = float(np.median(values))
+    low = high = None
+    widths = [(row.high - row.low) / 2 for row in rows if row.low is not None and row.high is not None]
+    if len(widths) == len(rows):
+        drawn = np.random.default_rng(seed).normal(values, np.array(widths) / 1.96, size=(DRAWS, len(rows)))
+        bounds = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
+        low, high = min(value, float(bounds[0])), max(value, float(bounds[1]))
+    return _over(rows, metric, value, low, high)
+
+
+def summary_rows(scores: Mapping[str, Score], chances: Mapping[str, Score]) -> list[Score]:
+    """The mean over the tasks of one subject and what chance gives it; `scores` and `chances` are by task.
+
+    A single task has no mean.
+    """
+    if len(scores) < 2:
+        return []
+    rows, guesses = list(scores.values()), [replace(row, low=None, high=None) for row in chances.values()]
+    return [mean_over_tasks(rows, MEAN), mean_over_tasks(guesses, MEAN + CHANCE)]
+
+
+def normalised_rows(scores: Mapping[str, Score], scales: Mapping[str, ChanceScale]) -> list[Score]:
+    """The scores of one subject on the scales of their tasks, and where there are several their mean and median."""
+    rows = [scales[task].of(row) for task, row in scores.items() if task in scales]
+    if len(rows) < 2:
+        return rows
+    over = mean_over_tasks(rows, f"{NORMALISED}_mean"), median_over_tasks(rows, f"{NORMALISED}_median")
+    return [*rows, *over]
+
+
+def _over(rows: Sequence[Score], metric: str, value: float, low: float | None, high: float | None) -> Score:
+    documents = sum(row.documents or 0 for row in rows) or None
+    first = rows[0]
+    return Score(first.measure, first.subject, ALL, metric, value, low, high, documents=documents)

@@ -1,0 +1,89 @@
+"""Several tasks as one number: by hand, and with intervals that cover as often as they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from layerwise.measure.language.task_summary import (
+    ALL,
+    ChanceScale,
+    chance_scale,
+    mean_over_tasks,
+    median_over_tasks,
+    normalised_rows,
+    summary_rows,
+)
+from layerwise.results.rows import Score
+
+
+def _row(task: str, value: float, reach: float | None = 0.05, metric: str = "accuracy") -> Score:
+    low, high = (None, None) if reach is None else (value - reach, value + reach)
+    return Score("glue", "0 3 of bert/0.0", task, metric, value, low, high, documents=100)
+
+
+def test_the_scale_runs_from_chance_to_the_model_as_trained() -> None:
+    scale = chance_scale(_row("rte", 0.7), _row("rte", 0.5))
+    assert scale == ChanceScale(0.5, 0.7)
+    found = ChanceScale(0.5, 0.7).of(_row("rte", 0.6))
+    assert found.metric == "normalised_accuracy"
+    assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.25, 0.75))
+    assert ChanceScale(0.5, 0.7).of(_row("rte", 0.4)).value == pytest.approx(-0.5)
+
+
+def test_a_model_that_may_be_guessing_makes_no_scale() -> None:
+    assert chance_scale(_row("rte", 0.54), _row("rte", 0.5)) is None
+    assert chance_scale(_row("rte", 0.54, None), _row("rte", 0.5)) is not None
+
+
+def test_mean_and_median_over_tasks_by_hand() -> None:
+    scores = {task: _row(task, value) for task, value in (("cola", 0.2), ("rte", 0.6), ("sst2", 0.7))}
+    chances = {task: _row(task, value, None) for task, value in (("cola", 0.0), ("rte", 0.5), ("sst2", 0.5))}
+    mean, chance = summary_rows(scores, chances)
+    assert (mean.task, mean.metric, mean.value, mean.documents) == (ALL, "mean", pytest.approx(0.5), 300)
+    assert mean.high == pytest.approx(0.5 + 0.05 / 3**0.5)
+    assert (chance.metric, chance.value, chance.low) == ("mean@chance", pytest.approx(1 / 3), None)
+    scales = {"cola": ChanceScale(0.0, 0.4), "rte": ChanceScale(0.5, 0.7), "sst2": ChanceScale(0.5, 0.9)}
+    *own, over, median = normalised_rows(scores, scales)
+    assert [row.value for row in own] == pytest.approx([0.5, 0.5, 0.5])
+    assert (over.metric, over.value) == ("normalised_mean", pytest.approx(0.5))
+    assert (median.metric, median.value) == ("normalised_median", pytest.approx(0.5))
+
+
+def test_one_task_has_no_mean() -> None:
+    assert summary_rows({"rte": _row("rte", 0.6)}, {"rte": _row("rte", 0.5)}) == []
+    rows = normalised_rows({"rte": _row("rte", 0.6)}, {"rte": ChanceScale(0.5, 0.7)})
+    assert [row.metric for row in rows] == ["normalised_accuracy"]
+    assert normalised_rows({"rte": _row("rte", 0.6)}, {}) == []
+
+
+def test_a_task_without_an_interval_leaves_none_over_all() -> None:
+    rows = [_row("rte", 0.6), _row("sst2", 0.8, None)]
+    for found in (mean_over_tasks(rows, "mean"), median_over_tasks(rows, "median")):
+        assert (found.value, found.low, found.high) == (pytest.approx(0.7), None, None)
+
+
+def test_intervals_of_means_and_medians_cover_the_truth() -> None:
+    """Scores drawn about their truths, whose means and medians are known."""
+    truths, error = np.array([0.2, 0.5, 0.55, 0.6, 0.9]), 0.04
+    random = np.random.default_rng(0)
+    held = {"mean": 0, "median": 0}
+    draws = 300
+    for _ in range(draws):
+        rows = [_row(str(at), value, 1.96 * error) for at, value in enumerate(random.normal(truths, error))]
+        for name, over, truth in (
+            ("mean", mean_over_tasks, truths.mean()),
+            ("median", median_over_tasks, np.median(truths)),
+        ):
+            found = over(rows, name)
+            assert found.low is not None
+            assert found.high is not None
+            held[name] += found.low <= truth <= found.high
+    assert all(0.9 <= count / draws <= 0.99 for count in held.values())
+
+
+def test_the_subject_is_that_of_the_rows() -> None:
+    rows = [replace(_row("a", 0.5), subject="x/1"), replace(_row("b", 0.5), subject="x/1")]
+    assert {mean_over_tasks(rows, "mean").subject, median_over_tasks(rows, "median").subject} == {"x/1"}

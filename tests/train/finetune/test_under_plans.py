@@ -1,0 +1,294 @@
+"""Fine-tuning under a plan: pruned is skipped, groups and loops learn as a naive loop does, a head learns alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoModelForSequenceClassification, BertConfig, BertForMaskedLM, BertForSequenceClassification
+from transformers.utils import logging
+
+from layerwise.checkpoint import save
+from layerwise.data.suites.classification import Labelled, Task
+from layerwise.errors import CheckpointError, PlanError, TrainError
+from layerwise.plan import Plan
+from layerwise.stack import load
+from layerwise.train.finetune import fine_tuning
+from layerwise.train.finetune.fine_tuning import FineTuningConfig, fine_tune
+from layerwise.train.finetune.new_head import head_parameters
+from tier import first_fast
+from tiny_tokenizers import word_tokenizer
+from train.learners import WORDS, planted
+
+DEPTH = 4
+SETTINGS = FineTuningConfig(learning_rates=(2e-3,), batch_size=16, epochs=2, patience=2)
+SKIP = Plan.parse("0 3")
+GROUPS_AND_LOOPS = ("0 (1|2) 3", "0 (1|2)*3 3", "0 [1 2]*2 3", "0 1*3 2 1 3", "0 (1 2|3):sum 2", "3-0")
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    yield
+    logging.enable_progress_bar()
+    logging.set_verbosity_warning()
+
+
+def _config(**changes: Any) -> BertConfig:
+    return BertConfig(
+        **{
+            "vocab_size": len(word_tokenizer(WORDS)), "hidden_size": 32, "intermediate_size": 64,
+            "num_hidden_layers": DEPTH, "num_attention_heads": 2, "max_position_embeddings": 64,
+            "initializer_range": 0.2, **changes,
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A masked-language model with dropout, as BERT has it."""
+    folder = tmp_path_factory.mktemp("bert")
+    torch.manual_seed(0)
+    BertForMaskedLM(_config()).save_pretrained(folder)
+    word_tokenizer(WORDS).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def learned(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Tensor]]:
+    """The weights of every model that answered a test set, in order."""
+    found: list[dict[str, Tensor]] = []
+    answers = fine_tuning._answers
+
+    def keep(model: Any, *rest: Any) -> Any:
+        found.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+        return answers(model, *rest)
+
+    monkeypatch.setattr(fine_tuning, "_answers", keep)
+    return found
+
+
+def _renumbered(name: str, plan: Plan) -> str:
+    """The name that a weight of the pruned model has in the whole one."""
+    for slot, layer in enumerate(plan.order()):
+        if f".layer.{slot}." in name:
+            return name.replace(f".layer.{slot}.", f".layer.{layer}.")
+    return name
+
+
+@pytest.mark.parametrize("seed", first_fast([0, 1]))
+def test_a_skip_plan_answers_as_the_pruned_checkpoint_does(
+    seed: int, bert: Path, tmp_path: Path, learned: list[dict[str, Tensor]]
+) -> None:
+    stack = load(bert, device="cpu")
+    save(stack, SKIP, tmp_path / "pruned")
+    under, pruned = (
+        fine_tune(location, planted(), SETTINGS, seed, plan=plan, device="cpu")
+        for location, plan in ((bert, SKIP), (tmp_path / "pruned", None))
+    )
+    assert replace(under, seconds=0) == replace(pruned, seconds=0)
+    assert len(set(under.predictions)) == 2
+    whole, part = learned
+    assert all(torch.equal(tensor, whole[_renumbered(name, SKIP)]) for name, tensor in part.items())
+    untaught = stack.model.state_dict()
+    for name, tensor in whole.items():
+        if ".layer.1." in name or ".layer.2." in name:
+            assert torch.equal(tensor, untaught[name])
+    assert not torch.equal(
+        whole["bert.encoder.layer.3.output.dense.weight"], untaught["bert.encoder.layer.3.output.dense.weight"]
+    )
+
+
+def test_the_plan_is_active_in_training_and_in_the_test(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layers that a plan leaves out are never called, nor those twice that it does not repeat."""
+    calls: list[int] = []
+    own = fine_tuning._with_head
+
+    def watched(*given: Any) -> Any:
+        model, *rest = own(*given)
+        for layer, block in enumerate(model.bert.encoder.layer):
+            block.intermediate.register_forward_hook(lambda *_, layer=layer: calls.append(layer))
+        return model, *rest
+
+    monkeypatch.setattr(fine_tuning, "_with_head", watched)
+    inspected = fine_tuning._under
+
+    def entered(model: Any, plan: Plan | None) -> Any:
+        context = inspected(model, plan)
+        calls.clear()  # what the inspection of the model called
+        return context
+
+    monkeypatch.setattr(fine_tuning, "_under", entered)
+    fine_tune(bert, planted(), replace(SETTINGS, epochs=1), 0, plan=Plan.parse("0 2*2 3"), device="cpu")
+    assert calls[:8] == [0, 2, 2, 3] * 2
+    assert calls == [0, 2, 2, 3] * (len(calls) // 4)
+    steps, selection, test = 120 / 16, 60 / 64, 60 / 64
+    assert len(calls) // 4 == sum(-(-part // 1) for part in (steps, selection, test))
+
+
+def _classifier() -> BertForSequenceClassification:
+    torch.manual_seed(3)
+    model = BertForSequenceClassification(
+        _config(num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    )
+    return model.double().train()
+
+
+def _batch() -> dict[str, Tensor]:
+    chance = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, 20, (6, 9), generator=chance)
+    mask = torch.ones_like(ids)
+    mask[0, 6:] = 0
+    return {"input_ids": ids, "attention_mask": mask, "labels": torch.tensor([0, 1, 2, 0, 1, 2])}
+
+
+def _naive(text: str) -> Callable[[list[Callable[[Tensor], Tensor]], Tensor], Tensor]:
+    """The plan as somebody would write it out by hand."""
+
+    def mean(*states: Tensor) -> Tensor:
+        return torch.stack(states).mean(0)
+
+    def looped(run: list[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:
+        x = run[0](x)
+        for _ in range(3):
+            x = mean(run[1](x), run[2](x))
+        return run[3](x)
+
+    def summed(run: list[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:
+        x = run[0](x)
+        x = x + (run[2](run[1](x)) - x) + (run[3](x) - x)
+        return run[2](x)
+
+    def in_turn(*layers: int) -> Callable[[list[Callable[[Tensor], Tensor]], Tensor], Tensor]:
+        def follow(run: list[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:
+            for layer in layers:
+                x = run[layer](x)
+            return x
+
+        return follow
+
+    return {
+        "0 (1|2) 3": lambda run, x: run[3](mean(*(run[layer](run[0](x)) for layer in (1, 2)))),
+        "0 (1|2)*3 3": looped,
+        "0 [1 2]*2 3": in_turn(0, 1, 2, 1, 2, 3),
+        "0 1*3 2 1 3": in_turn(0, 1, 1, 1, 2, 1, 3),
+        "0 (1 2|3):sum 2": summed,
+        "3-0": in_turn(3, 2, 1, 0),
+    }[text]
+
+
+@pytest.mark.parametrize("text", GROUPS_AND_LOOPS)
+def test_gradients_of_groups_and_loops_are_those_of_a_naive_loop(text: str) -> None:
+    batch = _batch()
+    model, twin = _classifier(), _classifier()
+    with load(model).under(text, single_pass=True):
+        loss = model(**batch).loss
+        loss.backward()
+    mask = (1.0 - batch["attention_mask"][:, None, None, :].double()) * torch.finfo(torch.float64).min
+    layers = [
+        lambda state, block=block: returned if torch.is_tensor(returned := block(state, mask)) else returned[0]
+        for block in twin.bert.encoder.layer
+    ]
+    state = _naive(text)(layers, twin.bert.embeddings(batch["input_ids"]))
+    logits = twin.classifier(twin.bert.pooler(state))
+    expected = torch.nn.functional.cross_entropy(logits, batch["labels"])
+    expected.backward()
+    torch.testing.assert_close(loss, expected, rtol=1e-6, atol=1e-9)
+    others = dict(twin.named_parameters())
+    for name, weight in model.named_parameters():
+        other = others[name].grad
+        assert (weight.grad is None) == (other is None), name
+        if other is not None and weight.grad is not None:
+            scale = max(float(other.abs().max()), 1e-3)
+            assert float((weight.grad - other).abs().max()) <= 1e-6 * scale, name
+
+
+@pytest.mark.parametrize("text", first_fast(["0 (1|2)*3 3", "0 1*3 3"]))
+def test_groups_and_loops_are_fine_tuned(text: str, bert: Path, learned: list[dict[str, Tensor]]) -> None:
+    fine_tune(bert, planted(), replace(SETTINGS, epochs=1), 0, plan=Plan.parse(text), device="cpu")
+    before = load_file(bert / "model.safetensors")
+    changed = {
+        name for name, tensor in before.items() if name in learned[0] and not torch.equal(tensor, learned[0][name])
+    }
+    for layer in range(DEPTH):
+        assert (f"bert.encoder.layer.{layer}.output.dense.weight" in changed) == (layer in Plan.parse(text).layers())
+
+
+@pytest.mark.parametrize("plan", first_fast([Plan.parse("0 (1|2)*3 3"), SKIP, None]))
+def test_a_head_that_learns_alone_changes_no_bit_of_the_body(
+    plan: Plan | None, bert: Path, learned: list[dict[str, Tensor]]
+) -> None:
+    settings = replace(SETTINGS, train="head", learning_rates=(3e-2,))
+    outcome = fine_tune(bert, planted(), settings, 0, plan=plan, device="cpu")
+    (weights,) = learned
+    before = load_file(bert / "model.safetensors")
+    body = [name for name in weights if name.startswith("bert.") and ".pooler." not in name]
+    assert len(body) > 16 * DEPTH
+    assert all(torch.equal(weights[name], before[name]) for name in body)
+    again = fine_tune(bert, planted(), replace(settings, epochs=1), 1, plan=plan, device="cpu")
+    assert outcome.labels == again.labels
+    assert not torch.equal(learned[0]["classifier.weight"], learned[1]["classifier.weight"])
+
+
+def test_a_pooler_is_the_head_s_only_where_the_checkpoint_has_none(bert: Path, tmp_path: Path) -> None:
+    """The published frozen BERT has a pooler, and learns a classifier alone (appendix A.9)."""
+    found = {}
+    AutoModelForSequenceClassification.from_pretrained(bert).bert.save_pretrained(tmp_path)
+    for location in (bert, tmp_path):
+        model, report = AutoModelForSequenceClassification.from_pretrained(location, output_loading_info=True)
+        found[location] = head_parameters(model, report["missing_keys"])
+    classifier = {"classifier.weight", "classifier.bias"}
+    assert found[tmp_path] == classifier
+    assert found[bert] == classifier | {"bert.pooler.dense.weight", "bert.pooler.dense.bias"}
+
+
+def test_a_body_alone_has_no_head(bert: Path) -> None:
+    body = AutoModelForSequenceClassification.from_pretrained(bert).bert
+    with pytest.raises(CheckpointError, match="BertModel has no head of its own"):
+        head_parameters(body, ())
+
+
+def test_a_plan_that_the_model_cannot_run_is_refused(bert: Path) -> None:
+    with pytest.raises(PlanError, match="4"):
+        fine_tune(bert, planted(), SETTINGS, 0, plan=Plan.parse("0 9"), device="cpu")
+
+
+def test_a_divergence_under_a_plan_names_it(bert: Path) -> None:
+    with pytest.raises(TrainError, match=r"taught planted .* under 0 3"):
+        fine_tune(bert, planted(), replace(SETTINGS, learning_rates=(1e30,)), 0, plan=SKIP, device="cpu")
+
+
+def _scored(count: int = 160) -> Task:
+    """Texts whose score is the share of their words that are the first one, times five."""
+    rows = [
+        Labelled(
+            " ".join(WORDS[0] if at < number % 6 else WORDS[1 + (number * 7 + at) % 19] for at in range(5)),
+            None,
+            float(number % 6),
+        )
+        for number in range(count)
+    ]
+    rows = [
+        row._replace(text=f"{row.text} {WORDS[1 + number % 19]} {WORDS[1 + number // 19]}")
+        for number, row in enumerate(rows)
+    ]
+    return Task(
+        "glue", "scores", (), "pearson", tuple(rows[:100]), tuple(rows[100:130]), tuple(rows[130:]), also=("spearman",)
+    )
+
+
+@pytest.mark.parametrize("plan", first_fast([SKIP, None]))
+def test_a_regression_is_learned_by_its_squared_error(plan: Plan | None, bert: Path) -> None:
+    settings = replace(SETTINGS, batch_size=10, epochs=4, patience=4)
+    outcome = fine_tune(bert, _scored(), settings, 0, plan=plan, device="cpu")
+    assert outcome.selection > 0.8
+    assert outcome.labels == tuple(row.label for row in _scored().test)
+    error = sum((answer - score) ** 2 for answer, score in zip(outcome.predictions, outcome.labels, strict=True)) / 30
+    assert error < 1.5  # the scores' own variance is 2.9
