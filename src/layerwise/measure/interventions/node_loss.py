@@ -42,7 +42,7 @@ _TASK = re.compile(r"nodes (\d+) (\S+) (?:without|any) (\d+) (\S+)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cost:
+class PairedCost:
     """What something costs, example by example: `values` (examples,) of those that count, with their labels."""
 
     values: Numbers
@@ -54,7 +54,7 @@ class Cost:
         return float(self.values.sum() / self.scored.sum())
 
 
-Costs = list[Cost]
+PairedCosts = list[PairedCost]
 """One for every seed."""
 
 
@@ -76,7 +76,7 @@ def node_loss(arms: Mapping[str, Mapping[int, Survey]], batch: int) -> list[Scor
 def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str, batch: int) -> Iterator[Score]:
     """The rows of every layout, for so many nodes lost in one order."""
     for metric in METRICS:
-        by_layout: dict[str, Costs] = {}
+        by_layout: dict[str, PairedCosts] = {}
         for layout in LAYOUTS:
             task = f"{count} {layout} {lost} {order}"
             together = [cost for survey in surveys if (cost := _together(survey, count, layout, lost, order, metric))]
@@ -107,7 +107,7 @@ def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str
                 yield Score(NODES, arm, task, f"{metric}.worst", float(np.max(means)))
 
 
-def _together(survey: Survey, count: int, layout: str, lost: int, order: str, metric: str) -> Cost | None:
+def _together(survey: Survey, count: int, layout: str, lost: int, order: str, metric: str) -> PairedCost | None:
     """What the loss of nodes costs: the mean over each of them, or over sets that were drawn."""
     if lost > 1:
         return _cost(survey, f"nodes {count} {layout} any {lost} {order}", order, metric)
@@ -115,13 +115,13 @@ def _together(survey: Survey, count: int, layout: str, lost: int, order: str, me
     return _combined([cost for cost in each if cost is not None], 1 / count) if all(each) else None
 
 
-def _single(survey: Survey, count: int, lost: int, order: str, metric: str) -> Cost | None:
+def _single(survey: Survey, count: int, lost: int, order: str, metric: str) -> PairedCost | None:
     """What the layers of the lost nodes cost one by one: every layer is on one of the nodes that may be lost."""
     each = [_cost(survey, f"without {layer} {order}", order, metric) for layer in range(survey.depth)]
     return _combined([cost for cost in each if cost is not None], lost / count) if all(each) else None
 
 
-def _scattered(survey: Survey, count: int, lost: int, order: str, metric: str) -> Cost | None:
+def _scattered(survey: Survey, count: int, lost: int, order: str, metric: str) -> PairedCost | None:
     """What as many layers cost, left out at random."""
     sizes = {len(node) for node in node_layout(survey.depth, count, "blocks")}
     if len(sizes) > 1:
@@ -129,7 +129,7 @@ def _scattered(survey: Survey, count: int, lost: int, order: str, metric: str) -
     return _cost(survey, f"kept {survey.depth - lost * sizes.pop()} random {order}", order, metric)
 
 
-def _cost(survey: Survey, task: str, order: str, metric: str) -> Cost | None:
+def _cost(survey: Survey, task: str, order: str, metric: str) -> PairedCost | None:
     """With all layers less under `task`, in the same order; `None` where it was not surveyed."""
     under, whole = survey.outcomes.get(task), survey.outcomes.get(order)
     if under is None or whole is None:
@@ -139,7 +139,7 @@ def _cost(survey: Survey, task: str, order: str, metric: str) -> Cost | None:
     if not counted.any():
         return None
     difference = sign * (_values(whole, field) - _values(under, field))
-    return Cost(np.where(counted, difference, 0.0), np.where(counted, whole.scored, 0.0))
+    return PairedCost(np.where(counted, difference, 0.0), np.where(counted, whole.scored, 0.0))
 
 
 def _values(outcome: Predictions, field: str) -> Numbers:
@@ -147,24 +147,24 @@ def _values(outcome: Predictions, field: str) -> Numbers:
     return values
 
 
-def _combined(costs: Sequence[Cost], factor: float) -> Cost:
+def _combined(costs: Sequence[PairedCost], factor: float) -> PairedCost:
     """`factor` times the sum of several costs, on the examples that all of them count."""
     counted = np.all([cost.scored > 0 for cost in costs], axis=0)
     total = factor * np.sum([cost.values for cost in costs], axis=0)
-    return Cost(np.where(counted, total, 0.0), np.where(counted, costs[0].scored, 0.0))
+    return PairedCost(np.where(counted, total, 0.0), np.where(counted, costs[0].scored, 0.0))
 
 
-def _less(costs: Costs, others: Costs) -> Costs:
+def _less(costs: PairedCosts, others: PairedCosts) -> PairedCosts:
     differences = []
     for cost, other in zip(costs, others, strict=True):
         counted = (cost.scored > 0) & (other.scored > 0)
         differences.append(
-            Cost(np.where(counted, cost.values - other.values, 0.0), np.where(counted, cost.scored, 0.0))
+            PairedCost(np.where(counted, cost.values - other.values, 0.0), np.where(counted, cost.scored, 0.0))
         )
     return differences
 
 
-def _score(arm: str, task: str, metric: str, costs: Costs, batch: int) -> Iterator[Score]:
+def _score(arm: str, task: str, metric: str, costs: PairedCosts, batch: int) -> Iterator[Score]:
     """The mean over seeds with its interval; nothing where no example is left that all conditions count."""
     if not all(cost.scored.any() for cost in costs):
         return

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from layerwise.report.claims.claim import span
 from layerwise.report.finding import Number
+from layerwise.report.page.number_format import fixed
 from layerwise.report.page.table import Table
 from layerwise.report.quantity import PERCENT
 from layerwise.report.robustness.lookup import CONDITIONS, RANDOM_ORDER, RobustnessScores
@@ -102,7 +103,7 @@ def _text(score: Score | None, scale: float) -> str:
     if score is None:
         return "–"
     digits = 1 if scale == PERCENT else 2
-    value = f"{scale * score.value:.{digits}f}"
-    if score.low is None or score.high is None:
-        return value
-    return f"{value} [{scale * score.low:.{digits}f}, {scale * score.high:.{digits}f}]"
+    value, low, high = (
+        None if part is None else fixed(scale * part, digits) for part in (score.value, score.low, score.high)
+    )
+    return f"{value}" if low is None or high is None else f"{value} [{low}, {high}]"

@@ -35,7 +35,8 @@ def layout(run: RobustnessScores) -> Part:
     which = (
         "all layers" if len(layers) == run.depth else f"layer{'s' * several} {listed([str(each) for each in layers])}"
     )
-    title = f"Outputs of {which}, by the position at which they ran"
+    coloured = "position or layer" if several else "position"
+    title = f"Outputs of {which}, by {coloured}"
     picture = Picture("embedding", title, variants, (Choice("Arm", tuple(arms)), Choice("Colour", colours)))
     shown = max(len(across) for across, _ in points.values())
     caption = note(
@@ -43,7 +44,7 @@ def layout(run: RobustnessScores) -> Part:
         " across the picture, and between arms, mean nothing. Colours that part say that layers answer differently at"
         " each position."
     )
-    key = spaced(depth_key(run.depth, noun="position"))
+    key = spaced(depth_key(run.depth, noun=coloured))
     return (
         heading, picture.controls(), card(title, picture.html(), key, wide=several), caption, *_neighbours(run, arms),
     ), [picture]  # fmt: skip
