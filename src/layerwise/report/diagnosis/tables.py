@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.claims.power import needed
 from layerwise.report.diagnosis.lookup import DiagnosisScores
+from layerwise.report.figures.lines import in_perplexity
 from layerwise.report.page.number_format import between, probability, tidy
 from layerwise.report.page.table import Table
 from layerwise.results.rows import Score
@@ -34,16 +35,19 @@ def margin_of(run: DiagnosisScores) -> float | None:
 
 
 def verdict_rows(run: DiagnosisScores) -> Table:
-    """A row a layer: the verdict, the effect of skipping it with its interval, the p-value and the tokens read."""
+    """A row a layer: the verdict, the effect of skipping it with its interval, the same as a change of perplexity, the
+    p-value and the tokens read.
+    """
     margin = margin_of(run)
     body = [
         (
             str(layer),
             in_words(score, margin),
             between(score.value, score.low, score.high, signed=True),
+            in_perplexity(score.value),
             probability(score.p_adjusted),
             "–" if score.tokens is None else f"{score.tokens:,}",
         )
         for layer, score in run.verdicts().items()
     ]
-    return Table(("layer", "verdict", "Δ NLL of skipping", "adjusted p", "tokens"), tuple(body))
+    return Table(("layer", "verdict", "Δ NLL of skipping", "perplexity", "adjusted p", "tokens"), tuple(body))
