@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from layerwise.errors import PlanError, near_matches
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
-from layerwise.experiments.number_ranges import whole_numbers, whole_range
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.number_ranges import whole_numbers, whole_range
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan import FAMILIES, Member, Plan, families, family

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from layerwise.report.claims.contrasts import CONTRAST
 from layerwise.report.claims.power import needed
 from layerwise.report.diagnosis.lookup import DiagnosisScores
 from layerwise.report.figures.lines import in_perplexity
@@ -35,9 +38,8 @@ def margin_of(run: DiagnosisScores) -> float | None:
 
 
 def verdict_rows(run: DiagnosisScores) -> Table:
-    """A row a layer: the verdict, the effect of skipping it with its interval, the same as a change of perplexity, the
-    p-value and the tokens read.
-    """
+    """A row a layer: the verdict, the effect of skipping it with its interval and as a change of perplexity, the
+    p-value and the tokens read."""
     margin = margin_of(run)
     body = [
         (
@@ -51,3 +53,15 @@ def verdict_rows(run: DiagnosisScores) -> Table:
         for layer, score in run.verdicts().items()
     ]
     return Table(("layer", "verdict", "Δ NLL of skipping", "perplexity", "adjusted p", "tokens"), tuple(body))
+
+
+def joint_rows(run: DiagnosisScores, claim: str, tasks: Iterable[str], what: str) -> Table:
+    """A row for each set of layers that was changed together (`what` heads the column): what that costs, the costs of
+    its layers one by one, and the share of the first that the second leave."""
+    body = []
+    for task in tasks:
+        scores = [run.score(CONTRAST, claim, metric, task) for metric in ("joint", "singles", "excess", "share")]
+        shown = ("–" if s is None else between(s.value, s.low, s.high, signed=True) for s in scores)
+        body.append((task, *shown))
+    head = (what, "together (nats)", "one by one, added up", "more together", "share that single costs leave")
+    return Table(head, tuple(body))
