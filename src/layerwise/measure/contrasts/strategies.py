@@ -129,7 +129,9 @@ class Strategies:
 
         each = [of_effects(statistic) for statistic in statistics.values()]
         results = contrasts((*first.parts, *second.parts), each, seed=self.seed, resamples=self.resamples)
-        return dict(zip(statistics, results, strict=True))
+        # Windows of one document may be in both halves, and it is one document all the same.
+        documents = sum(part.documents for part in self.parts)
+        return {key: replace(result, documents=documents) for key, result in zip(statistics, results, strict=True)}
 
     def _of_effects(self, statistic: Statistic) -> OfEffects:
         """The statistic as a function of the effects of all plans in all strata, (..., strata * plans)."""
