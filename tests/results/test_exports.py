@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pyarrow import parquet
 
 from layerwise.errors import RunError
 from layerwise.results import export as export_run
-from layerwise.results.exports import as_text
+from layerwise.results.exports import as_text, perplexity
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.run import Run
@@ -40,6 +41,33 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+def whole(row: Any) -> dict[str, Any]:
+    """A row as it is exported: a score with what its nats mean for the perplexity."""
+    if not isinstance(row, Score):
+        return asdict(row)
+    change = 100 * math.expm1(row.value) if row.metric == "delta_nll" else None
+    return {**asdict(row), "perplexity": None, "perplexity_change": change}
+
+
+@pytest.mark.parametrize(
+    ("measure", "metric", "nats", "expected"),
+    [
+        ("effect", "nll", math.log(20), (pytest.approx(20.0), None)),
+        ("effect", "delta_nll", math.log(1.5), (None, pytest.approx(50.0))),
+        ("effect", "delta_nll", -math.log(2), (None, pytest.approx(-50.0))),
+        ("ablation", "neighbour_average", math.log(635.19), (None, pytest.approx(63_419.0))),
+        ("ablation", "skip@random", 0.0, (None, 0.0)),
+        ("effect", "nll", 1e4, (None, None)),
+        ("effect", "token_accuracy", 0.5, (None, None)),
+        ("similarity", "cosine", 0.5, (None, None)),
+    ],
+)
+def test_a_loss_is_given_as_perplexity_and_a_difference_as_its_change(
+    measure: str, metric: str, nats: float, expected: tuple[Any, Any]
+) -> None:
+    assert perplexity(Score(measure, "3", "all", metric, nats)) == expected
+
+
 @pytest.mark.parametrize("groups", [1, 100_000])
 def test_parquet_gives_the_rows_back_with_their_provenance(
     folder: Path, groups: int, monkeypatch: pytest.MonkeyPatch
@@ -50,7 +78,7 @@ def test_parquet_gives_the_rows_back_with_their_provenance(
     assert written == tuple(folder / "exports" / f"{name}.parquet" for name in TABLES)
     for path in written:
         table = parquet.read_table(path)
-        assert table.to_pylist() == [asdict(row) for row in TABLES[path.stem]]
+        assert table.to_pylist() == [whole(row) for row in TABLES[path.stem]]
         assert Manifest.from_json(table.schema.metadata[b"layerwise.manifest"].decode()) == MANIFEST
 
 
@@ -71,7 +99,7 @@ def test_csv_gives_the_rows_back(folder: Path) -> None:
         with path.open(newline="", encoding="utf-8") as file:
             found = list(csv.DictReader(file))
         expected = [
-            {name: "" if value is None else str(value) for name, value in asdict(row).items()}
+            {name: "" if value is None else str(value) for name, value in whole(row).items()}
             for row in TABLES[path.stem]
         ]
         assert found == expected

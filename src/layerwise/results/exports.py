@@ -4,14 +4,18 @@ Parquet files carry the manifest in their schema metadata under `layerwise.manif
 alone still says which weights and texts it came from. CSV has no place for that; the manifest is written
 beside the tables. A spreadsheet takes a text that begins with `=`, `+`, `-` or `@` for a formula, so in CSV such a text
 has an apostrophe before it, which `as_text` takes away. Numbers are written as they are, so that reading them gives the
-same double again. Every file appears
-whole or not at all.
+same double again. Every file appears whole or not at all.
+
+The table of scores has two columns beside those of the store, empty where they do not apply: `perplexity` is e^x of a
+loss of x nats per token, and `perplexity_change` what a difference of x nats means for it, 100 (e^x - 1) percent. The
+losses themselves are in nats: a percentage grows exponentially with the same difference.
 """
 
 from __future__ import annotations
 
 import csv
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, fields
 from pathlib import Path
@@ -24,6 +28,21 @@ from layerwise.results.run import MANIFEST, Run, write_whole
 
 Format = Literal["parquet", "csv"]
 Row = Loss | Score | PlanRecord
+
+PERPLEXITIES = ("perplexity", "perplexity_change")
+"""The columns of scores that are not in the store."""
+
+DIFFERENCES = frozenset(
+    {
+        ("effect", "delta_nll"),
+        *(("ablation", name) for name in ("skip", "mean_ablate", "neighbour_copy", "neighbour_average", "random")),
+        ("predictability", "predicted_weight_loss"),
+    }
+)
+"""The measures and metrics that are differences of losses, in nats per token."""
+
+_MOST_NATS = 700.0
+"""Above this e^x is no number."""
 
 _PER_GROUP = 100_000
 """Rows held in memory at once, and in one Parquet row group."""
@@ -70,21 +89,48 @@ def _write_parquet(path: Path, kind: type[Row], rows: Iterable[Row], manifest: s
 
     types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
     names = [item.name for item in fields(kind)]
+    derived = PERPLEXITIES if kind is Score else ()
     schema = arrow.schema(
-        [arrow.field(name, types[base], nullable) for name, (base, nullable) in _columns(kind).items()],
+        [
+            *(arrow.field(name, types[base], nullable) for name, (base, nullable) in _columns(kind).items()),
+            *(arrow.field(name, arrow.float64(), nullable=True) for name in derived),
+        ],
         metadata={"layerwise.manifest": manifest},
     )
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
         for group in _groups(rows):
             columns = {name: [getattr(row, name) for row in group] for name in names}
+            columns |= {name: [_derived(row)[at] for row in group] for at, name in enumerate(derived)}
             writer.write_table(arrow.table(columns, schema=schema))
 
 
 def _write_csv(path: Path, kind: type[Row], rows: Iterable[Row], manifest: str) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(item.name for item in fields(kind))
-        writer.writerows([_inert(value) for value in astuple(row)] for row in rows)
+        writer.writerow([*(item.name for item in fields(kind)), *(PERPLEXITIES if kind is Score else ())])
+        writer.writerows([_inert(value) for value in (*astuple(row), *_derived(row))] for row in rows)
+
+
+def _derived(row: Row) -> tuple[float | None, ...]:
+    """What stands in a row beside its fields."""
+    return perplexity(row) if isinstance(row, Score) else ()
+
+
+def perplexity(score: Score) -> tuple[float | None, float | None]:
+    """The perplexity of a loss, and in percent the change of it that a difference means; `None` for what is neither.
+
+    >>> perplexity(Score("effect", "0-3", "all", "nll", 0.0))
+    (1.0, None)
+    >>> perplexity(Score("effect", "0 2", "all", "delta_nll", 0.0))
+    (None, 0.0)
+    """
+    if score.value > _MOST_NATS:
+        return None, None
+    if (score.measure, score.metric) == ("effect", "nll"):
+        return math.exp(score.value), None
+    if (score.measure, score.metric.partition("@")[0]) in DIFFERENCES:
+        return None, 100 * math.expm1(score.value)
+    return None, None
 
 
 def as_text(cell: str) -> str:

@@ -121,7 +121,8 @@ def test_a_sweep_fills_every_table(whole: Path, stack: Stack, corpus: Corpus) ->
         losses = list(run.store.losses())
         windows = sum(len(batch.windows) for batch in prepared(stack, corpus).text.batches)
         assert Counter(row.plan for row in losses) == dict.fromkeys(PLANS, windows)
-        assert {score.measure for score in run.store.scores()} == {"effect", "similarity", "run"}
+        assert {score.measure for score in run.store.scores()} == {"effect", "similarity", "plan_states", "run"}
+        assert {score.subject for score in run.store.scores("plan_states")} == {"0-3", "0 (1|2) 3"}
         assert {record.plan for record in run.store.plans()} == PLANS
         figures = {score.metric: score.value for score in run.store.scores("run")}
         assert figures["plans"] == len(PLANS)
@@ -202,7 +203,7 @@ def test_a_plan_that_is_not_finite_costs_itself_alone(stack: Stack, corpus: Corp
             measure(stack, corpus, tmp_path / "run", config)
         losses, scores, _ = everything(tmp_path / "run")
         assert {row.plan for row in losses} == PLANS  # type: ignore[attr-defined]
-        assert {score.measure for score in scores} == {"effect", "similarity"}  # type: ignore[attr-defined]
+        assert {score.measure for score in scores} == {"effect", "plan_states", "similarity"}  # type: ignore[attr-defined]
 
 
 def test_a_plan_that_is_not_finite_somewhere_has_no_effect(

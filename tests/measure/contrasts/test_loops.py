@@ -153,7 +153,7 @@ def test_the_best_loop_and_the_best_gain_are_chosen_on_one_half_and_compared_on_
     for size, difference in differences.items():
         assert found[f"gain-loops_{size}"].value == pytest.approx(difference)
     assert found["gain-loops"].value == pytest.approx(np.mean(list(differences.values())))
-    assert (found["gain-loops"].documents, found["slope"].documents) == (20, 40)
+    assert (found["gain-loops"].documents, found["slope"].documents) == (40, 40)
 
 
 def test_too_few_counts_or_units_say_nothing() -> None:

@@ -128,11 +128,8 @@ def test_every_contrast_has_its_interval_and_what_it_is_made_of(
         assert score.high is not None
         assert score.low <= score.value <= score.high
         assert score.mde is not None
-        if not score.metric.startswith(("gain:loops", "gain-loops")):
-            assert (score.documents, score.tokens) == (40, tokens)
-    compared = found["loop_count", "gain:loops"]  # the other half is what was chosen by
-    assert compared.documents == 20
-    assert abs((compared.tokens or 0) - tokens / 2) < tokens / 10
+        assert score.documents == 40
+        assert abs((score.tokens or 0) - tokens) <= 3  # two halves are rounded by themselves
 
 
 def test_documents_that_are_hard_for_every_plan_cancel(losses: list[Loss], members: tuple[Member, ...]) -> None:

@@ -19,6 +19,14 @@ from layerwise.experiments.provenance import provenance, size_row, task_digest
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model, duration
 from layerwise.experiments.sweep.config import Sweep
+from layerwise.measure.activations.plan_states import (
+    STATES,
+    ZONES,
+    plan_state_rows,
+    plan_states,
+    three_zones,
+    zone_rows,
+)
 from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.painters import CONTRASTED, painters_contrasts
@@ -47,6 +55,9 @@ from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack
 
 NORMALISED = "normalised_"
+MOST_STATES = 512
+"""Steps of a plan whose states are compared: as many states are held at once."""
+
 LEFT_OUT = "plans"
 """The name of notes on plans that the model cannot run; they stand under the table of plans."""
 
@@ -112,10 +123,35 @@ class PreparedSweep(Prepared):
             sums = similarity_sums(self.stack, self.text.batches, seed=self.config.seed)
             _store_contrasts(run, sums.contrasts(self.config.seed))
             run.store.replace_scores("similarity", sums.scores())
+        if self.config.similarity:
+            self._compare_states(run, reporter)
         self._continue_prompts(run, reporter)
         failures += self._run_benchmarks(run, reporter)
         if failures:
             raise MeasureError("\n".join(failures))
+
+    def _compare_states(self, run: Run, reporter: Reporter) -> None:
+        """The hidden states and the zones under the trained order and the plans that were asked for, one by one."""
+        rows, zones = run.store.scores(STATES), run.store.scores(ZONES)
+        measured = {score.subject for score in rows}
+        left_out: list[str] = []
+        for plan in compared_plans(self.members, self.stack.depth):
+            if str(plan) in measured:
+                continue
+            reporter.log(f"zones of the hidden states: {plan}")
+            try:
+                states = plan_states(self.stack, plan, self.text.batches)
+            except MeasureError as error:
+                left_out.append(str(error))
+                continue
+            if plan == self.plans[0]:
+                _store_contrasts(run, three_zones(states, seed=self.config.seed))
+            zones += zone_rows(states, plan, seed=self.config.seed)
+            rows += plan_state_rows(states, plan)
+            run.store.replace_scores(ZONES, zones)
+            run.store.replace_scores(STATES, rows)
+        if left_out:
+            run.store.replace_notes(ZONES, left_out)
 
     def _continue_prompts(self, run: Run, reporter: Reporter) -> None:
         """Write the continuations that are missing, each stored as soon as it is there."""
@@ -239,6 +275,19 @@ def continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
         )
     ]
     return tuple(dict.fromkeys([Plan.identity(depth), *(member.plan for member in first)]))
+
+
+def compared_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
+    """The plans under which hidden states are compared: the trained order, those that were asked for by themselves, and
+    skip and middle repeat of every window, as in the Painters' figure 15; of at most `MOST_STATES` steps.
+    """
+    chosen = (
+        member.plan
+        for member in members
+        if member.family == GIVEN or (member.family.startswith(WINDOW) and member.strategy in ("skip", "middle_repeat"))
+    )
+    distinct = dict.fromkeys([Plan.identity(depth), *chosen])
+    return tuple(plan for plan in distinct if len(plan.steps()) <= MOST_STATES)
 
 
 def _store_contrasts(run: Run, rows: Sequence[Score]) -> None:

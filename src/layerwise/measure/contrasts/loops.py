@@ -10,7 +10,8 @@ layers k times over and finds the best k roughly proportional to M, without a sl
 all with intervals over documents, the best count being taken anew on every resample. One pass of the mean applies 1/M
 of the updates of M layers, so a need for k loops may be a need for a gain of k in one pass: the null. The best of many
 is flattered by the text that it was chosen on, and more so the more there were to choose from. So the count and the
-gain are chosen on one half of the documents, and compared on the other:
+gain are chosen on one half of the documents, and compared on the other. Both halves are resampled, so that the interval
+holds the error of the choice:
 
     gain:loops       d(cost at the best gain, cost at the best count), see `layerwise.measure.contrasts.painters`
     gain-loops       the same as a difference in nats per token
@@ -19,7 +20,7 @@ gain are chosen on one half of the documents, and compared on the other:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -50,14 +51,7 @@ def loop_count(strategies: Strategies) -> list[Score]:
         return rows
     best_gains = {f"best_gain_{size}": _best_at(size, at_gains[size]) for size in windows}
     rows += [each.row(LOOP_COUNT, name) for name, each in strategies.contrasts(best_gains).items()]
-    halves = strategies.halves()
-    if halves is None:
-        return rows
-    chosen_on, reported_on = halves
-    loop_of, gain_of = (
-        {size: _chosen(chosen_on, size, curves[size]) for size in windows} for curves in (at_counts, at_gains)
-    )
-    compared = reported_on.contrasts(_compared(gain_of, loop_of))
+    compared = strategies.contrasts_by_halves(_compared(at_gains, at_counts))
     return rows + [each.row(LOOP_COUNT, name) for name, each in compared.items()]
 
 
@@ -87,35 +81,38 @@ def _best_at(size: int, curves: Mapping[int, Curve]) -> Statistic:
     return best
 
 
-def _chosen(strategies: Strategies, size: int, curves: Mapping[int, Curve]) -> Curve:
-    """The curve that costs least at the window on this part of the text."""
-    return curves[int(strategies.value(_best_at(size, curves)))]
+def _compared(
+    gains: Mapping[int, Mapping[int, Curve]], loops: Mapping[int, Mapping[int, Curve]]
+) -> dict[str, Callable[[Costs, Costs], Numbers]]:
+    """The contrasts of the best gains and loops of one half on the other: over all windows, and of each."""
 
-
-def _compared(gain_of: Mapping[int, Curve], loop_of: Mapping[int, Curve]) -> dict[str, Statistic]:
-    """The contrasts of the chosen gains and loops: over all windows, and of each."""
-
-    def means(costs: Costs) -> tuple[Numbers, Numbers]:
-        gains, loops = (
-            np.mean([_at_window(costs, size, [curve])[0] for size, curve in chosen.items()], axis=0)
-            for chosen in (gain_of, loop_of)
+    def means(choose: Costs, report: Costs) -> tuple[Numbers, Numbers]:
+        gained, looped = (
+            np.asarray(np.mean([_chosen(choose, report, size, curves[size]) for size in curves], axis=0))
+            for curves in (gains, loops)
         )
-        return gains, loops
+        return gained, looped
 
-    def difference(costs: Costs) -> Numbers:
-        gains, loops = means(costs)
-        return np.asarray(gains - loops)
+    def difference(choose: Costs, report: Costs) -> Numbers:
+        gained, looped = means(choose, report)
+        return np.asarray(gained - looped)
 
-    def of_window(size: int) -> Statistic:
-        return lambda costs: np.asarray(
-            _at_window(costs, size, [gain_of[size]])[0] - _at_window(costs, size, [loop_of[size]])[0]
+    def of_window(size: int) -> Callable[[Costs, Costs], Numbers]:
+        return lambda choose, report: np.asarray(
+            _chosen(choose, report, size, gains[size]) - _chosen(choose, report, size, loops[size])
         )
 
     return {
-        "gain:loops": lambda costs: relative(*means(costs)),
+        "gain:loops": lambda choose, report: relative(*means(choose, report)),
         "gain-loops": difference,
-        **{f"gain-loops_{size}": of_window(size) for size in gain_of},
+        **{f"gain-loops_{size}": of_window(size) for size in gains},
     }
+
+
+def _chosen(choose: Costs, report: Costs, size: int, curves: Mapping[int, Curve]) -> Numbers:
+    """What the curve that costs least on one half costs on the other."""
+    own, other = (_at_window(costs, size, list(curves.values())) for costs in (choose, report))
+    return np.asarray(np.take_along_axis(other, own.argmin(axis=0)[None], axis=0)[0])
 
 
 def _at_window(costs: Costs, size: int, curves: Sequence[Curve]) -> Numbers:

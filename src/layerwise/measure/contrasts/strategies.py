@@ -93,11 +93,6 @@ class Strategies:
         results = contrasts(self.parts, of_effects, seed=self.seed, level=level, resamples=self.resamples)
         return dict(zip(statistics, results, strict=True))
 
-    def value(self, statistic: Statistic) -> Numbers:
-        """`statistic` of the costs on all units, without an interval; it may be several numbers."""
-        effects = [part.numerators.sum(axis=1) / part.denominators.sum() for part in self.parts]
-        return self._of_effects(statistic)(np.concatenate(effects))
-
     def halves(self) -> tuple[Strategies, Strategies] | None:
         """The same plans on two halves of the units of every stratum, drawn by the seed: one to choose by, and one to
         report what was chosen on.
@@ -113,20 +108,45 @@ class Strategies:
         )
         return replace(self, parts=first), replace(self, parts=second)
 
+    def contrasts_by_halves(self, statistics: Mapping[Key, Callable[[Costs, Costs], Numbers]]) -> dict[Key, Contrast]:
+        """Every one of `statistics` of the costs on one half, to choose by, and on the other, to report on; see
+        `halves`.
+
+        Both halves are resampled, so that the interval holds the error of the choice too. None where there are no
+        halves.
+        """
+        halves = self.halves()
+        if halves is None or not statistics:
+            return {}
+        first, second = halves
+
+        def of_effects(statistic: Callable[[Costs, Costs], Numbers]) -> OfEffects:
+            def of_both(effects: Numbers) -> Numbers:
+                middle = effects.shape[-1] // 2
+                return statistic(first._costs(effects[..., :middle]), second._costs(effects[..., middle:]))
+
+            return of_both
+
+        each = [of_effects(statistic) for statistic in statistics.values()]
+        results = contrasts((*first.parts, *second.parts), each, seed=self.seed, resamples=self.resamples)
+        # Windows of one document may be in both halves, and it is one document all the same.
+        documents = sum(part.documents for part in self.parts)
+        return {key: replace(result, documents=documents) for key, result in zip(statistics, results, strict=True)}
+
     def _of_effects(self, statistic: Statistic) -> OfEffects:
         """The statistic as a function of the effects of all plans in all strata, (..., strata * plans)."""
 
-        def of_effects(effects: Numbers) -> Numbers:
-            chance = np.random.default_rng(self.seed)
-            by_stratum = effects.reshape(*effects.shape[:-1], len(self.parts), -1)
-            mixed = np.einsum("h,...hp->...p", self.shares, by_stratum)
+        return lambda effects: statistic(self._costs(effects))
 
-            def costs(curve: Curve, windows: Sequence[int]) -> Numbers:
-                return np.stack([_mean(mixed, self.rows[curve][size], chance) for size in windows], axis=-1)
+    def _costs(self, effects: Numbers) -> Costs:
+        chance = np.random.default_rng(self.seed)
+        by_stratum = effects.reshape(*effects.shape[:-1], len(self.parts), -1)
+        mixed = np.einsum("h,...hp->...p", self.shares, by_stratum)
 
-            return statistic(costs)
+        def costs(curve: Curve, windows: Sequence[int]) -> Numbers:
+            return np.stack([_mean(mixed, self.rows[curve][size], chance) for size in windows], axis=-1)
 
-        return of_effects
+        return costs
 
 
 def _strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:

@@ -41,13 +41,26 @@ from layerwise.report.claims.painters.arrangement import any_order, parallel
 from layerwise.report.claims.painters.harm import ranking
 from layerwise.report.claims.painters.loops import loop_count, looping
 from layerwise.report.claims.painters.space import same_space
+from layerwise.report.claims.painters.zones import three_zones
 from layerwise.report.claims.paper import Judged, Paper, Rule
 from layerwise.report.evidence import Evidence, ReportData
 
 PAINTERS = Paper(
     "Transformer Layers as Painters",
     "Sun et al., AAAI 2025, arXiv 2407.09298",
-    (same_space, middle, all_needed, same_function, any_order, parallel, order, looping, loop_count, ranking),
+    (
+        same_space,
+        three_zones,
+        middle,
+        all_needed,
+        same_function,
+        any_order,
+        parallel,
+        order,
+        looping,
+        loop_count,
+        ranking,
+    ),
     "sweep",
 )
 HETEROGENEITY = Paper(

@@ -21,6 +21,7 @@ from layerwise.report.sweep.curves import Point
 from layerwise.report.sweep.layers import single_skips
 from layerwise.report.sweep.loops import loop_finding
 from layerwise.report.sweep.window import half_window, on_tasks, order_strategy, ranked
+from layerwise.report.sweep.zones import zones_finding
 from layerwise.results.rows import Score
 from layerwise.results.units import FEWEST_UNITS
 
@@ -41,6 +42,7 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
         _order_or_absence(evidence, losses),
         loop_finding(evidence),
         _layers(evidence),
+        zones_finding(evidence),
         _zones(evidence),
     )
     return tuple(finding for finding in answers if finding is not None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from layerwise.report.evidence import DELTA, Evidence
+from layerwise.report.figures.lines import in_perplexity
 from layerwise.report.page.markup import Safe, element, measured
 from layerwise.report.page.number_format import between, is_resolved, probability, tidy, verdict
 from layerwise.report.page.wording import label
@@ -49,6 +50,7 @@ def _columns(evidence: Evidence) -> tuple[tuple[str, str], ...]:
         ("evaluations", "number"),
         ("stages", "number"),
         (f"Δ NLL, {evidence.main_task or 'all'}", "number"),
+        ("perplexity", "number"),
         ("interval", "number"),
         ("adjusted p", "number"),
         ("verdict", "text"),
@@ -70,6 +72,7 @@ def _row(evidence: Evidence, record: PlanRecord, scale: float) -> Safe:
         element("td", label(record.strategy)),
         *(_number(value, f"{value:,}") for value in (record.affected, record.evaluations, record.stages)),
         _number(main.value if main else None, between(main.value, main.low, main.high, signed=True) if main else "–"),
+        _number(main.value if main else None, in_perplexity(main.value) if main else "–"),
         element("td", _glyph(main, scale, level), data_value=_sortable(main.value if main else None)),
         _number(main.p_adjusted if main else None, probability(main.p_adjusted if main else None)),
         element("td", evidence.verdict(record.plan), class_="verdict"),

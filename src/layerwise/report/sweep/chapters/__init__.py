@@ -17,6 +17,7 @@ from layerwise.report.sweep.chapters.loops import loops
 from layerwise.report.sweep.chapters.plans import plans
 from layerwise.report.sweep.chapters.similarity import similarity
 from layerwise.report.sweep.chapters.tasks import tasks
+from layerwise.report.sweep.chapters.zones import zones
 
 
 def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
@@ -49,7 +50,7 @@ def _opening(evidence: Evidence) -> str:
 
 SWEEP = ChapterGroup(
     "sweep",
-    (headline, claims, degradation, loops, cost, importance, similarity, gallery, tasks, continuations, plans),
+    (headline, claims, degradation, loops, cost, importance, similarity, zones, gallery, tasks, continuations, plans),
     present=_present,
     tiles=_tiles,
     unfinished=_unfinished,

@@ -1,0 +1,182 @@
+"""The hidden states under a plan: how alike they are, how much they vary, and into which zones they fall.
+
+The states are those after the stages of the plan, in the order in which it runs (state 1 is the one after the first
+stage; a group is one stage, and a repeated one as many as it runs). Rows have the plan as their subject, and say of
+states by their number:
+
+    plan_states   cosine_i,j     mean over tokens of cos(x_i, x_j), attention sinks left out; interval over documents
+                  variance_j     mean over tokens of the variance over the width of x_j, sinks left out; interval
+    zones         zones          how many zones, see `layerwise.measure.activations.zones`
+                  border_k       the first state of zone k + 1, counted from 1
+                  contrast_k     at equal distance, the cosine inside the two zones less that across; interval
+                  p              of one zone more than there are
+
+The Painters' figure 15 (Sun et al., arXiv 2407.09298, appendix A.4) has the cosines and the variance of the trained
+order, of skip and of middle repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from layerwise.data.batches import AnyBatch
+from layerwise.errors import MeasureError
+from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.activations.similarity import sink_tokens
+from layerwise.measure.activations.zones import FEWEST_STATES, Zones, beyond_walks, contrast_weights, find_zones
+from layerwise.measure.contrasts.contrast import Contrast, Part, contrast
+from layerwise.measure.stats.float64 import exact_on_cpu, wide
+from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
+from layerwise.measure.stats.statistics import Numbers, Seed, student_interval
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating
+
+STATES = "plan_states"
+ZONES = "zones"
+CLAIM = "three_zones"
+THREE = 3
+RESAMPLES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStates:
+    """Sums over the tokens of every unit: `cosine` (units, states, states), `variance` (units, states), `tokens`."""
+
+    cosine: Numbers
+    variance: Numbers
+    tokens: Numbers
+    documents: int
+
+    @property
+    def mean_cosine(self) -> Numbers:
+        """The mean cosines of all pairs of states, (states, states)."""
+        return np.asarray(self.cosine.sum(axis=0) / self.tokens.sum())
+
+    def part(self, weights: Numbers) -> Part:
+        """A weighted sum of the cosines as an effect on the units."""
+        return Part(np.tensordot(self.cosine, weights, 2)[None], self.tokens, self.documents, int(self.tokens.sum()))
+
+
+def plan_states(stack: Stack, plan: Plan, batches: Iterable[AnyBatch]) -> PlanStates:
+    """The sums of the states after every stage of `plan` over the tokens of `batches` that are no sinks.
+
+    Units are documents, or windows where there are fewer than 8 documents. Raises `MeasureError` for states that are
+    not finite, and where no token is left.
+    """
+    sums: dict[tuple[str, int], tuple[Numbers, Numbers, int]] = {}
+    kept = _ends_of_stages(plan)
+    with evaluating(stack.model), torch.inference_mode():
+        for batch in batches:
+            inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
+            states = list(stack.states(plan, stack.capture(**inputs)))
+            counted = counted_tokens(inputs, states[0])
+            ends = [states[0], *(states[1 + step] for step in kept)]
+            chosen = counted & ~sink_tokens(ends, counted)
+            for row, window in enumerate(batch.windows):
+                if chosen[row].any():
+                    key = (window.document, window.index)
+                    sums[key] = _of_row([state[row][chosen[row]] for state in ends[1:]], plan, window.document)
+    if not sums:
+        raise MeasureError("every token is an attention sink or padding, so that no state is left; give a longer text")
+    documents = len({document for document, _ in sums})
+    units: dict[tuple[str, int], list[tuple[Numbers, Numbers, int]]] = {}
+    for (document, index), each in sums.items():
+        units.setdefault((document, index if resampling_unit(documents) == "window" else -1), []).append(each)
+    cosine, variance, tokens = (
+        np.array([sum(each[at] for each in unit) for unit in units.values()], dtype=np.float64) for at in range(3)
+    )
+    return PlanStates(cosine, variance, tokens, documents)
+
+
+def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
+    """The rows of measure `plan_states`: cosines and variances."""
+    count = states.cosine.shape[1]
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    rows, columns = np.array(pairs, dtype=int).reshape(-1, 2).T
+    names = [f"cosine_{i + 1},{j + 1}" for i, j in pairs] + [f"variance_{j + 1}" for j in range(count)]
+    sums = np.concatenate([states.cosine[:, rows, columns], states.variance], axis=1).T
+    values = sums.sum(axis=1) / states.tokens.sum()
+    estimate = student_interval(sums, states.tokens) if len(states.tokens) >= FEWEST_UNITS else None
+    for at, name in enumerate(names):
+        bounds = {} if estimate is None else {"low": float(estimate.low[at]), "high": float(estimate.high[at])}
+        yield Score(
+            STATES, str(plan), "all", name, float(values[at]),
+            documents=states.documents, tokens=int(states.tokens.sum()), **bounds,
+        )  # fmt: skip
+
+
+def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
+    """The rows of measure `zones`; none for fewer than 10 states."""
+    zones = find_zones(states.mean_cosine, seed=seed)
+    if zones.states < FEWEST_STATES:
+        return []
+    behind = {"documents": states.documents, "tokens": int(states.tokens.sum())}
+    scores = [Score(ZONES, str(plan), "all", "zones", float(zones.count), **behind)]
+    if zones.p is not None:
+        scores.append(Score(ZONES, str(plan), "all", "p", zones.p, **behind))
+    for number, (border, each) in enumerate(zip(zones.borders, _contrasts(states, zones, seed), strict=True), start=1):
+        scores.append(Score(ZONES, str(plan), "all", f"border_{number}", float(border + 1), **behind))
+        scores.append(Score(ZONES, str(plan), "all", f"contrast_{number}", each.value, each.low, each.high, **behind))
+    return scores
+
+
+def three_zones(states: PlanStates, *, seed: Seed = 0) -> list[Score]:
+    """The contrasts that decide whether the trained order has three zones; none for fewer than 10 states.
+
+    `zones` is how many there are, `least` the least contrast of their borders, `beyond_walks` by how much the least
+    contrast of the best three zones is above that of walks without a border.
+    """
+    zones = find_zones(states.mean_cosine, seed=seed)
+    if zones.states < FEWEST_STATES:
+        return []
+    behind = {"documents": states.documents, "tokens": int(states.tokens.sum())}
+    value, low, high = beyond_walks(states.mean_cosine, THREE, seed=seed)
+    scores = [
+        Score("contrast", CLAIM, "all", "zones", float(zones.count), **behind),
+        Score("contrast", CLAIM, "all", "beyond_walks", value, low, high, **behind),
+    ]
+    each = _contrasts(states, zones, seed)
+    if each:
+        least = min(each, key=lambda one: one.value if one.low is None else one.low)
+        scores.append(Score("contrast", CLAIM, "all", "least", least.value, least.low, least.high, **behind))
+    return scores
+
+
+def _contrasts(states: PlanStates, zones: Zones, seed: Seed) -> list[Contrast]:
+    return [
+        contrast([states.part(weights)], lambda effects: effects[..., 0], seed=seed, resamples=RESAMPLES)
+        for weights in contrast_weights(zones.states, zones.borders)
+    ]
+
+
+def _of_row(states: Sequence[Tensor], plan: Plan, document: str) -> tuple[Numbers, Numbers, int]:
+    """Sums over the tokens of one window: cosines (states, states), variances (states,), and the tokens."""
+    vectors = torch.stack([wide(state.flatten(1)) for state in states])
+    if not bool(vectors.isfinite().all()):
+        raise MeasureError(
+            f"hidden states under {str(plan)!r} are not finite in document {document!r}; load the model in float32"
+        )
+    sizes = torch.linalg.vector_norm(vectors, dim=2, keepdim=True)
+    by_token = (vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)).transpose(0, 1)
+    cosines = (by_token @ by_token.transpose(1, 2)).clamp_(-1, 1).sum(dim=0)
+    variances = vectors.var(dim=2, unbiased=False).sum(dim=1)
+    return exact_on_cpu(cosines).numpy(), exact_on_cpu(variances).numpy(), vectors.shape[1]
+
+
+def _ends_of_stages(plan: Plan) -> list[int]:
+    """The steps after which no group is open."""
+    ends, open_groups = [], 0
+    for number, step in enumerate(plan.steps()):
+        open_groups += step.opens
+        # A close that is not the last of its group hands the state on to the next branch.
+        open_groups -= sum(close is not None for close in step.closes)
+        if open_groups == 0:
+            ends.append(number)
+    return ends

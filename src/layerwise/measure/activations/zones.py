@@ -1,0 +1,296 @@
+"""Zones of the depth: into how many runs of alike hidden states a model falls, and where their borders are.
+
+"Transformer Layers as Painters" (Sun et al., arXiv 2407.09298, section 3.1) sees three zones in a picture of cosines.
+A picture of a walk shows blocks as well: neighbours are alike and states far apart are not, wherever a border is drawn.
+So the distance is taken out first. With A = -log cos of two states, which adds up along a random walk and along states
+that are redrawn at a constant rate,
+
+    Z(i, j) = log A(i, j) - log (sum of the expected steps from i to j) - median of the same at equal distance
+
+where the logarithms of the expected steps follow a parabola in the logarithm of the depth, fitted by least absolute
+deviations: the states of a walk turn less and less as they grow, until growing steps keep up with them. A partition
+into k zones separates pairs of states, and the best of them,
+
+    G(k) = max over partitions of the sum of Z(i, j) over the pairs i < j in different zones,
+
+is the exact one, by dynamic programming. The first and the last zone may be one state; those between hold two or more.
+
+How many zones? One more is accepted when G(k + 1) - G(k), or two more when G(k + 2) - G(k), is greater than walks
+without a further border give: their steps at the k - 1 borders are the measured ones, and all others are log-normal
+about the parabola, with the robust spread of the measured ones (`LEAST_SPREAD` at least). The statistic is in units of
+that spread, which every walk estimates anew. A border also has to be worth something: at equal distance, the states
+across it are less alike than those inside its two zones, by `MARGIN` of cosine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerwise.measure.stats.statistics import Numbers, Seed
+
+LEVEL = 0.01
+"""The level of the test of one zone more."""
+
+WALKS = 1_000
+"""Walks without a further border that a partition is held against."""
+
+LEAST_SPREAD = 0.1
+"""The least spread of log steps: steps that differ by a tenth are no zones, however regular the rest is."""
+
+MARGIN = 0.02
+"""The least contrast of a border, in units of cosine."""
+
+MOST_ZONES = 8
+FEWEST_STATES = 10
+"""Below this there are too few steps to know how much steps differ by chance."""
+
+ROUNDS = 12
+"""Reweightings of a trend."""
+
+LEAST_COSINE = 0.02
+"""Below this two states have nothing in common, whichever way they point."""
+
+_TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Zones:
+    """A partition of the states 0..n-1: `borders` are the first states of the zones after the first.
+
+    `p` is that of more zones than there are, corrected for one more and two more; `None` where no more fit. `contrasts`
+    are those of the borders, in units of cosine.
+    """
+
+    states: int
+    borders: tuple[int, ...]
+    p: float | None
+    contrasts: tuple[float, ...]
+
+    @property
+    def count(self) -> int:
+        """How many zones there are."""
+        return len(self.borders) + 1
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The first and the last state of every zone."""
+        edges = (0, *self.borders, self.states)
+        return tuple((first, last - 1) for first, last in pairwise(edges))
+
+
+def find_zones(cosine: Numbers, *, seed: Seed = 0, walks: int = WALKS, level: float = LEVEL) -> Zones:
+    """The zones of states whose mean cosines are `cosine`, (states, states); one zone for fewer than 10 states.
+
+    >>> rows = np.arange(12)
+    >>> alike = 0.5 + 0.4 * (rows[:, None] // 6 == rows // 6) + 0.1 * np.eye(12)
+    >>> find_zones(alike).ranges
+    ((0, 5), (6, 11))
+    """
+    states = len(cosine)
+    if states < FEWEST_STATES:
+        return Zones(states, (), None, ())
+    chance = np.random.default_rng(seed)
+    measured = _Measured.of(_log_distances(cosine)[None])
+    borders: tuple[int, ...] = ()
+    p: float | None = None
+    while len(borders) + 1 < min(MOST_ZONES, states // 2):
+        walked = _Measured.of(_walks(measured, borders, walks, chance))
+        refused = []
+        for count in (len(borders) + 2, len(borders) + 3):
+            wanted = best_borders(measured.excess[0], count)
+            if wanted is None:
+                continue
+            own, null = (each.gain(count, borders) for each in (measured, walked))
+            corrected = min(1.0, 2 * float((1 + np.count_nonzero(null >= own[0])) / (1 + walks)))
+            if own[0] > 0 and corrected <= level and min(contrasts(cosine, wanted)) >= MARGIN:
+                borders = wanted
+                break
+            refused.append(corrected)
+        else:
+            p = min(refused, default=None)
+            break
+    return Zones(states, borders, p, contrasts(cosine, borders))
+
+
+def contrasts(cosine: Numbers, borders: Sequence[int]) -> tuple[float, ...]:
+    """For every border, the mean cosine inside its two zones less that across it, both at equal distance."""
+    return tuple(float((weights * cosine).sum()) for weights in contrast_weights(len(cosine), borders))
+
+
+def contrast_weights(states: int, borders: Sequence[int]) -> list[Numbers]:
+    """For every border the weights of the pairs of states, (states, states), that give its contrast."""
+    edges = (0, *borders, states)
+    return [_weights(states, *edges[at : at + 3]) for at in range(len(borders))]
+
+
+def beyond_walks(cosine: Numbers, count: int = 3, *, seed: Seed = 0, walks: int = 100) -> tuple[float, float, float]:
+    """By how much the least contrast of the best `count` zones is above that of walks without a border.
+
+    The difference to the mean of the walks, with an interval that holds their spread; not-a-numbers for too few states.
+    """
+    if len(cosine) < FEWEST_STATES:
+        return (np.nan, np.nan, np.nan)
+    measured = _Measured.of(_log_distances(cosine)[None])
+    distances = _walks(measured, (), walks, np.random.default_rng(seed))
+    (own,) = _least_contrasts(cosine[None], measured, count)
+    null = _least_contrasts(np.exp(-np.exp(distances)), _Measured.of(distances), count)
+    value = float(own - null.mean())
+    reach = 1.96 * float(null.std(ddof=1)) * np.sqrt(1 + 1 / walks)
+    return value, value - reach, value + reach
+
+
+def _least_contrasts(cosine: Numbers, measured: _Measured, count: int) -> Numbers:
+    """The least contrast of the best `count` zones of each of many matrices."""
+    borders = _best(measured.table, count)
+    return np.array([min(contrasts(own, edges)) for own, edges in zip(cosine, borders.tolist(), strict=True)])
+
+
+def _weights(states: int, first: int, border: int, stop: int) -> Numbers:
+    rows, columns = np.triu_indices(stop - first, 1)
+    across = (rows < border - first) & (columns >= border - first)
+    weights = np.zeros((states, states))
+    shared = 0
+    for distance in range(1, stop - first):
+        here = columns - rows == distance
+        inside, outside = here & ~across, here & across
+        if not inside.any() or not outside.any():
+            continue
+        shared += 1
+        for pairs, sign in ((inside, 1.0), (outside, -1.0)):
+            weights[first + rows[pairs], first + columns[pairs]] += sign / np.count_nonzero(pairs)
+    return weights / max(1, shared)
+
+
+def best_borders(excess: Numbers, count: int) -> tuple[int, ...] | None:
+    """The borders of the partition into `count` zones that separates the most `excess`, (states, states)."""
+    table = _segments(excess[None])
+    if not np.isfinite(_least(table, count)[0][0]):
+        return None
+    return tuple(_best(table, count)[0].tolist())
+
+
+def _best(table: Numbers, count: int) -> NDArray[np.intp]:
+    """The borders of the best partition of each of many matrices, (many, count - 1)."""
+    choices = _least(table, count)[1]
+    rows = np.arange(len(table))
+    stops = [np.full(len(table), table.shape[1])]
+    for zone in range(count - 1, 0, -1):
+        stops.append(choices[zone][rows, stops[-1]])
+    return np.stack(stops[:0:-1], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """Distances without their decay, of one matrix or of many: `excess` (many, states, states), symmetric.
+
+    `table` (many, states, states + 1) holds the excess inside every run of states, see `_segments`.
+    `trend` (many, steps) are the expected log steps, `residual` (many, steps) the distances of the measured ones.
+    """
+
+    excess: Numbers
+    table: Numbers
+    trend: Numbers
+    residual: Numbers
+
+    @classmethod
+    def of(cls, distances: Numbers) -> _Measured:
+        """From log D2, (many, states, states)."""
+        states = distances.shape[-1]
+        steps = np.diagonal(distances, 1, 1, 2)
+        trend = _trend(steps)
+        path = np.concatenate([np.zeros((len(trend), 1)), np.cumsum(np.exp(trend), axis=1)], axis=1)
+        excess = np.zeros_like(distances)
+        for distance in range(1, states):
+            rows = np.arange(states - distance)
+            walked = np.log(path[:, rows + distance] - path[:, rows])
+            values = distances[:, rows, rows + distance] - walked
+            values = values - np.median(values, axis=1, keepdims=True)
+            excess[:, rows, rows + distance] = excess[:, rows + distance, rows] = values
+        return cls(excess, _segments(excess), trend, steps - trend)
+
+    def spread(self, borders: Sequence[int]) -> Numbers:
+        """The robust spread of the log steps that are no borders, (many,)."""
+        kept = np.delete(self.residual, [border - 1 for border in borders], axis=1)
+        centred = np.abs(kept - np.median(kept, axis=1, keepdims=True))
+        return np.maximum(1.4826 * np.median(centred, axis=1), LEAST_SPREAD)
+
+    def gain(self, count: int, borders: tuple[int, ...]) -> Numbers:
+        """G(count) less G of as many zones as `borders` make, in units of the spread, (many,)."""
+        more, fewer = (_least(self.table, zones)[0] for zones in (count, len(borders) + 1))
+        return np.asarray((fewer - more) / self.spread(borders))
+
+
+def _log_distances(cosine: Numbers) -> Numbers:
+    return np.asarray(np.log(np.maximum(-np.log(np.clip(cosine, LEAST_COSINE, 1.0)), _TINY)))
+
+
+def _trend(steps: Numbers) -> Numbers:
+    """The parabola in the log depth with the least absolute deviations from the log steps, (many, steps).
+
+    By iterated reweighting, whose weights are bounded where a step is met exactly.
+    """
+    depth = np.log(np.arange(steps.shape[1]) + 1.5)
+    basis = np.stack([depth**power for power in range(3)], axis=1)
+    basis = np.linalg.qr(basis)[0]
+    products = (basis[:, :, None] * basis[:, None, :]).reshape(-1, 9)
+    weights = np.ones_like(steps)
+    for _ in range(ROUNDS):
+        normal = (weights @ products).reshape(-1, 3, 3) + _TINY * np.eye(3)
+        factors = np.linalg.solve(normal, ((weights * steps) @ basis)[:, :, None])[:, :, 0]
+        weights = 1 / np.maximum(np.abs(steps - factors @ basis.T), LEAST_SPREAD / 10)
+    return np.asarray(factors @ basis.T)
+
+
+def _walks(measured: _Measured, borders: tuple[int, ...], walks: int, chance: np.random.Generator) -> Numbers:
+    """log D2 of walks that have the borders and no other, (walks, states, states)."""
+    states = measured.excess.shape[-1]
+    spread = measured.spread(borders)[0]
+    steps = spread * chance.standard_normal((walks, states - 1))
+    for border in borders:
+        steps[:, border - 1] = measured.residual[0, border - 1]
+    lengths = np.exp(measured.trend[0] + steps)
+    path = np.concatenate([np.zeros((walks, 1)), np.cumsum(lengths, axis=1)], axis=1)
+    return np.asarray(np.log(np.maximum(np.abs(path[:, :, None] - path[:, None, :]), _TINY)))
+
+
+def _segments(excess: Numbers) -> Numbers:
+    """The sum of the excess of the pairs inside every run first..stop-1, (many, states, states + 1)."""
+    many, states, _ = excess.shape
+    table = np.zeros((many, states, states + 1))
+    below = np.cumsum(np.triu(np.ones((states, states)), 1) * excess, axis=1)  # of rows 0..r, by column
+    for stop in range(2, states + 1):
+        column = below[:, stop - 1, stop - 1]
+        before = np.concatenate([np.zeros((many, 1)), below[:, : stop - 1, stop - 1]], axis=1)
+        table[:, :stop, stop] = table[:, :stop, stop - 1] + column[:, None] - before[:, :stop]
+    return table
+
+
+def _least(table: Numbers, count: int) -> tuple[Numbers, list[Numbers]]:
+    """The least sum over the zones of a partition into `count`, (many,), and where each zone begins for every end."""
+    many, states, _ = table.shape
+    least = table[:, 0, :].copy()
+    least[:, 0] = np.inf
+    choices = [np.zeros((many, states + 1), dtype=int)]
+    for zone in range(1, count):
+        through = np.full((many, states + 1), np.inf)
+        begins = np.zeros((many, states + 1), dtype=int)
+        shortest = _shortest(zone, count)
+        for stop in range(zone, states + 1):
+            starts = np.arange(0, stop - shortest + 1)
+            if starts.size:
+                totals = least[:, starts] + table[:, starts, stop]
+                begins[:, stop] = starts[totals.argmin(axis=1)]
+                through[:, stop] = totals.min(axis=1)
+        least = through
+        choices.append(begins)
+    return least[:, states], choices
+
+
+def _shortest(zone: int, count: int) -> int:
+    """Zones within hold two states at least."""
+    return 1 if zone in (0, count - 1) else 2

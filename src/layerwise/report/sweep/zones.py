@@ -1,0 +1,120 @@
+"""Hidden states under plans, read from rows: their cosines, their variance, and the zones of the depth."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from layerwise.plan import Plan
+from layerwise.report.evidence import Evidence
+from layerwise.report.finding import Finding, Number
+from layerwise.report.page.number_format import between, probability
+from layerwise.report.page.table import Table
+from layerwise.report.page.wording import counted, label, listed
+from layerwise.report.sweep.similarity import Matrix
+from layerwise.results.rows import Score
+
+STATES, ZONES = "plan_states", "zones"
+_PAIR = re.compile(r"cosine_(\d{1,4}),(\d{1,4})")
+_NUMBERED = re.compile(r"([a-z]+)_(\d{1,4})")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanZones:
+    """The states 1.. under one plan: `cosine` of every pair, `variance` by state, and the zones.
+
+    `borders` are the first states of the zones after the first, `None` where there are too few states to be cut into
+    zones; `contrasts` those of the borders, and `p` that of more zones.
+    """
+
+    plan: str
+    cosine: Matrix
+    variance: Mapping[int, Score]
+    borders: tuple[int, ...] | None
+    contrasts: tuple[Score, ...]
+    p: float | None
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The first and the last state of every zone; none where there are no zones."""
+        if self.borders is None:
+            return ()
+        edges = (1, *self.borders, len(self.cosine) + 1)
+        return tuple((first, stop - 1) for first, stop in pairwise(edges))
+
+
+def plan_zones(evidence: Evidence) -> tuple[PlanZones, ...]:
+    """Every plan whose states were compared, in the order of the rows."""
+    rows: dict[str, dict[str, Score]] = defaultdict(dict)
+    for measure in (STATES, ZONES):
+        for score in evidence.scores(measure):
+            rows[score.subject][score.metric] = score
+    return tuple(_of_plan(plan, scores) for plan, scores in rows.items())
+
+
+def zones_finding(evidence: Evidence) -> Finding | None:
+    """Into how many zones does the depth of the model as trained fall?"""
+    trained = str(Plan.identity(evidence.depth)) if evidence.depth else ""
+    own = next((each for each in plan_zones(evidence) if each.plan == trained and each.ranges), None)
+    if own is None:
+        return None
+    question = "Into how many zones does the depth fall?"
+    if len(own.ranges) == 1:
+        answer = (
+            f"One: hidden states 1–{len(own.cosine)} are less alike the farther apart they are, and no border is"
+            " clearer than a walk gives and worth 0.02 of cosine.",
+        )
+        return Finding(question, answer, "unresolved")
+    clear = all(score.low is not None and score.low > 0.0 for score in own.contrasts)
+    pieces = (
+        f"{counted(len(own.ranges), 'zone')}: states {in_words(own)}. At equal distance the states across ",
+        "the border are" if len(own.contrasts) == 1 else "the borders are",
+        " less alike than those inside by ",
+        Number(listed([_shown(score) for score in own.contrasts])),
+        " of cosine.",
+    )
+    return Finding(question, pieces, "resolved" if clear else "unresolved")
+
+
+def zone_table(evidence: Evidence) -> Table:
+    """A row for each plan: its strategy, its zones, what their borders are worth, and the p-value of more."""
+    body = []
+    for each in plan_zones(evidence):
+        record = evidence.records.get(each.plan)
+        strategy = "–" if record is None else "as trained" if record.family == "identity" else label(record.strategy)
+        worth = listed([_shown(score) for score in each.contrasts]) or "–"
+        body.append((each.plan, strategy, in_words(each), worth, probability(each.p)))
+    return Table(("plan", "strategy", "zones", "contrast of the borders", "p of more"), tuple(body), numeric_from=3)
+
+
+def in_words(each: PlanZones) -> str:
+    """The zones as ranges of states; of too few states none."""
+    return " | ".join(f"{first}–{last}" if last > first else str(first) for first, last in each.ranges) or "–"
+
+
+def _of_plan(plan: str, scores: Mapping[str, Score]) -> PlanZones:
+    cosine: dict[tuple[int, int], float] = {}
+    numbered: dict[str, dict[int, Score]] = defaultdict(dict)
+    for metric, score in scores.items():
+        if match := _PAIR.fullmatch(metric):
+            first, second = int(match[1]), int(match[2])
+            cosine[first, second] = cosine[second, first] = score.value
+        elif match := _NUMBERED.fullmatch(metric):
+            numbered[match[1]][int(match[2])] = score
+    states = max(numbered["variance"], default=0)
+    count = scores.get("zones")
+    numbers = range(1, states + 1)
+    matrix = tuple(tuple(1.0 if row == column else cosine.get((row, column)) for column in numbers) for row in numbers)
+    borders = None if count is None else tuple(int(score.value) for _, score in sorted(numbered["border"].items()))
+    contrasts = tuple(score for _, score in sorted(numbered["contrast"].items()))
+    p = scores.get("p")
+    return PlanZones(
+        plan, matrix, dict(sorted(numbered["variance"].items())), borders, contrasts, None if p is None else p.value
+    )
+
+
+def _shown(score: Score) -> str:
+    return between(score.value, score.low, score.high, signed=True)

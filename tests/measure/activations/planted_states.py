@@ -1,0 +1,54 @@
+"""Hidden states in which zones are planted, or which have none: (tokens, states, width)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from layerwise.measure.stats.statistics import Numbers
+
+TOKENS, WIDTH = 200, 32
+
+
+def cosines(states: Numbers) -> Numbers:
+    """The mean cosines of all pairs of states, (states, states)."""
+    units = states / np.linalg.norm(states, axis=2, keepdims=True)
+    return np.asarray(np.einsum("tiw,tjw->ij", units, units) / len(states))
+
+
+def zoned(draw: np.random.Generator, sizes: Sequence[int], share: float = 0.7, noise: float = 1.0) -> Numbers:
+    """States of a zone are one vector with noise of about the same size; the vectors of zones have a part in common."""
+    common = draw.standard_normal((TOKENS, 1, WIDTH))
+    zones = []
+    for size in sizes:
+        own = np.sqrt(1 - share) * common + np.sqrt(share) * draw.standard_normal((TOKENS, 1, WIDTH))
+        spread = noise * np.exp(0.1 * draw.standard_normal((1, size, 1)))
+        zones.append(own + spread * draw.standard_normal((TOKENS, size, WIDTH)))
+    return np.concatenate(zones, axis=1)
+
+
+def walked(draw: np.random.Generator, states: int, growth: float = 0.0, uneven: float = 0.0) -> Numbers:
+    """A random walk, whose steps may grow by the layer, and differ by chance."""
+    sizes = np.exp(growth * np.arange(states) + uneven * draw.standard_normal(states))
+    return np.asarray(np.cumsum(sizes[None, :, None] * draw.standard_normal((TOKENS, states, WIDTH)), axis=1))
+
+
+def redrawn(draw: np.random.Generator, states: int, kept: float) -> Numbers:
+    """Every state keeps a share of the one before: the similarity decays with the distance, everywhere alike."""
+    found = [draw.standard_normal((TOKENS, WIDTH))]
+    for _ in range(states - 1):
+        found.append(kept * found[-1] + np.sqrt(1 - kept**2) * draw.standard_normal((TOKENS, WIDTH)))
+    return np.stack(found, axis=1)
+
+
+def untrained(draw: np.random.Generator, states: int) -> Numbers:
+    """The residual stream of random layers, each reading the normalised state."""
+    state, found = draw.standard_normal((TOKENS, WIDTH)), []
+    for _ in range(states):
+        first = draw.standard_normal((WIDTH, 4 * WIDTH)) / np.sqrt(WIDTH)
+        second = draw.standard_normal((4 * WIDTH, WIDTH)) / np.sqrt(4 * WIDTH)
+        read = state / np.sqrt((state**2).mean(axis=1, keepdims=True))
+        state = state + np.tanh(read @ first) @ second
+        found.append(state)
+    return np.stack(found, axis=1)

@@ -1,0 +1,157 @@
+"""Hidden states under plans: their cosines and variances against a plain loop, their zones, and the claim."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import tiny_llama
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.measure.activations.plan_states import (
+    PlanStates,
+    _ends_of_stages,
+    plan_state_rows,
+    plan_states,
+    three_zones,
+    zone_rows,
+)
+from layerwise.measure.activations.similarity import sink_tokens
+from layerwise.measure.language.evaluation_data import EvalData, tokenize
+from layerwise.plan import Plan
+from layerwise.report.claims.painters import zones as claims
+from layerwise.stack import Stack, load
+from measure.activations.planted_states import TOKENS, walked, zoned
+from report.claims.truths import POWER, WRONG, claim_of, concluded, share
+from tier import by_tier
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+DEPTH = 4
+PLANS = ["0-3", "0 3", "0 1*3 3", "0 (1|2)*2 3", "0 [(1|2 3) 1]*2"]
+STATES = {"0-3": 4, "0 3": 2, "0 1*3 3": 5, "0 (1|2)*2 3": 4, "0 [(1|2 3) 1]*2": 5}
+SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load(tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def text(stack: Stack) -> EvalData:
+    words = "sphinx of black quartz judge my vow "
+    documents = tuple(Document(f"{number}", words[number:] * (1 + number % 3)) for number in range(9))
+    return tokenize(stack, Corpus("texts", documents), length=48, batch_tokens=96)
+
+
+@pytest.mark.parametrize("text_of_plan", PLANS)
+def test_the_sums_are_those_of_a_plain_loop_over_tokens(stack: Stack, text: EvalData, text_of_plan: str) -> None:
+    plan = Plan.parse(text_of_plan)
+    found = plan_states(stack, plan, text.batches)
+    whole: list[Plan] = [Plan(_unrolled(plan)[: stop + 1]) for stop in range(len(_unrolled(plan)))]
+    assert found.cosine.shape == (9, STATES[text_of_plan], STATES[text_of_plan])
+    cosine, variance, tokens = 0.0, 0.0, 0
+    for batch in text.batches:
+        captured = stack.capture(**batch.inputs)
+        states = [captured.state, *(stack.run(part, captured) for part in whole)]
+        counted = batch.inputs["attention_mask"].bool()
+        chosen = counted & ~sink_tokens(states, counted)
+        vectors = torch.stack([state[chosen] for state in states[1:]]).detach().double()
+        units = torch.nn.functional.normalize(vectors, dim=2)
+        cosine = cosine + torch.einsum("itw,jtw->ij", units, units).numpy()
+        variance = variance + vectors.var(dim=2, unbiased=False).sum(dim=1).numpy()
+        tokens += int(chosen.sum())
+    assert found.tokens.sum() == tokens
+    assert np.allclose(found.mean_cosine, cosine / tokens, atol=1e-6)
+    assert np.allclose(found.variance.sum(axis=0) / tokens, variance / tokens, rtol=1e-5)
+
+
+def _unrolled(plan: Plan) -> tuple:  # type: ignore[type-arg]
+    """The stages of a plan one by one, repeats and blocks written out."""
+    from dataclasses import replace
+
+    from layerwise.plan.plan import Block
+
+    stages = []
+    for stage in plan.stages:
+        for _ in range(stage.times):
+            if isinstance(stage, Block):
+                stages += list(_unrolled(stage.plan))
+            else:
+                stages.append(replace(stage, times=1))
+    return tuple(stages)
+
+
+def test_states_inside_a_group_are_none() -> None:
+    assert _ends_of_stages(Plan.parse("0 (1|2)*2 3")) == [0, 2, 4, 5]
+    assert _ends_of_stages(Plan.parse("0 (1 2|(3|4)) 5")) == [0, 4, 5]
+
+
+def test_rows_carry_intervals_over_documents_and_few_states_have_no_zones(stack: Stack, text: EvalData) -> None:
+    plan = Plan.parse("0 1*3 3")
+    states = plan_states(stack, plan, text.batches)
+    rows = {row.metric: row for row in plan_state_rows(states, plan)}
+    assert set(rows) == {f"variance_{j}" for j in range(1, 6)} | {
+        f"cosine_{i},{j}" for i in range(1, 6) for j in range(i + 1, 6)
+    }
+    for row in rows.values():
+        assert row.subject == "0 1*3 3"
+        assert (row.low or 0.0) <= row.value <= (row.high or 0.0)
+        assert row.documents == 9
+    assert zone_rows(states, plan) == three_zones(states) == []
+
+
+def planted(states: np.ndarray, documents: int = 20) -> PlanStates:  # type: ignore[type-arg]
+    """The sums of states (tokens, states, width) whose tokens are dealt out to documents."""
+    units = states / np.linalg.norm(states, axis=2, keepdims=True)
+    each = np.einsum("tiw,tjw->tij", units, units).reshape(documents, TOKENS // documents, *2 * [states.shape[1]])
+    variance = states.var(axis=2).reshape(documents, -1, states.shape[1]).sum(axis=1)
+    return PlanStates(each.sum(axis=1), variance, np.full(documents, TOKENS / documents), documents)
+
+
+def test_planted_zones_are_rows_with_their_borders_counted_from_one() -> None:
+    states = planted(zoned(np.random.default_rng(0), (3, 6, 3)))
+    rows = {row.metric: row for row in zone_rows(states, Plan.identity(12))}
+    assert {name: rows[name].value for name in ("zones", "border_1", "border_2")} == {
+        "zones": 3, "border_1": 4, "border_2": 10,
+    }  # fmt: skip
+    assert (rows["contrast_1"].low or 0.0) > 0.1
+    assert 0.01 < rows["p"].value <= 1
+
+
+WORLDS = {
+    SUPPORTED: lambda draw: zoned(draw, (3, 6, 3)),
+    CONTRADICTED: lambda draw: zoned(draw, (6, 6)),
+    NULL: lambda draw: zoned(draw, (12,)),
+}
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+def test_the_claim_of_three_zones_is_decided_as_planted(kind: str) -> None:
+    claim = claim_of(claims.three_zones, three_zones(planted(WORLDS[kind](np.random.default_rng(1)))), 12)
+    assert claim.verdict == kind
+    assert "tokens)" in claim.figures
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("kind", [*WORLDS, "walk"])
+def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(kind: str) -> None:
+    world = WORLDS.get(kind, lambda draw: walked(draw, 12, uneven=0.2))
+
+    def truth(run: int) -> list:  # type: ignore[type-arg]
+        return three_zones(planted(world(np.random.default_rng(run))), seed=run)
+
+    counts = concluded(claims.three_zones, truth, 12, runs=by_tier(fast=2, full=20))
+    wrong = [verdict for verdict in (SUPPORTED, CONTRADICTED, NULL) if verdict not in (kind, kind == "walk" and NULL)]
+    assert share(counts, *wrong) <= WRONG, counts
+    if kind != "walk":
+        assert share(counts, kind) >= POWER, counts
+
+
+def test_a_border_that_documents_do_not_bear_out_decides_nothing() -> None:
+    states = planted(zoned(np.random.default_rng(0), (3, 6, 3)))
+    few = PlanStates(states.cosine[:5], states.variance[:5], states.tokens[:5], 5)
+    claim = claim_of(claims.three_zones, three_zones(few), 12)
+    assert claim.verdict == "not resolvable"
+    assert claim_of(claims.three_zones, [], 12).verdict == "not measured"
