@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+BENCHMARK_TASK = "benchmark/"
+"""How the task of a `Loss` begins that is no text but what a benchmark asks for: `benchmark/NAME` is how likely a
+continuation is, `benchmark/NAME/METRIC` whether a document was answered right (`hits` of 1 token, `nll` 0)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:

@@ -33,10 +33,11 @@ class Sweep(ModelOptions, TextOptions, Experiment):
         "demo",
         "HuggingFaceTB/SmolLM2-135M --text book.txt --families painters",
         './my-model --text texts/ --plan "0-13 18-29" --plan "0-29 0-29"',
+        "./my-model --text texts/ --families painters --tasks arc_challenge,hellaswag,gsm8k,winogrande,lambada_openai",
     )
     READS: ClassVar = (
         Reads(
-            ("task_folder", "task_limit"),
+            ("task_folder", "task_limit", "num_fewshot"),
             lambda config: bool(config.tasks),
             "the benchmarks of --tasks read it, and none was named",
         ),
@@ -51,6 +52,9 @@ class Sweep(ModelOptions, TextOptions, Experiment):
     tasks: tuple[str, ...] = option((), "Benchmarks of lm-eval; needs layerwise[eval].", metavar="NAMES")
     task_folder: Path | None = option(None, "Folder of lm-eval task files.", metavar="PATH")
     task_limit: int | None = option(None, "Examples of each benchmark.", metavar="N", least=1)
+    num_fewshot: int | None = option(
+        None, "Examples before each question; by default as each benchmark says.", metavar="N", least=0
+    )
     similarity: bool = option(True, "Compare the hidden states of the layers.")
 
     def check(self) -> None:

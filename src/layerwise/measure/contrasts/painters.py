@@ -19,6 +19,9 @@ A row is of measure `contrast`; its subject is the claim, and its metric says wh
     loop_count     slope                 loops more that are best for each layer more
                    gain:loops            d(cost at the best gain in one pass, cost at the best loop count)
                    at_end                windows whose best count is the greatest that was measured
+    shallowest     HARSHER:MILDER        d of two slopes of cost over the window, corrected over the pairs: random
+                                         order and looped parallel against every other strategy
+                   STRATEGY              the slope, nats per token for each layer affected
     ranking        tau                   Kendall's tau of the measured with the published order of harm
                    HARSHER:MILDER        d of every pair in the published order, at 99 %
                    STRATEGY              mean cost, nats per token
@@ -54,9 +57,16 @@ ORDERS = ("reverse", "random")
 SMALLEST = 1e-12
 """What stands for a cost that is not positive where something is divided by it, nats per token."""
 
+MILDEST = ("random", "looped_parallel")
+"""The strategies of which the paper says that quality falls the least steeply (section 3.8)."""
+
+STEEPER = tuple(name for name in PAINTERS_RANKING if name not in MILDEST)
+
 FEWEST_COUNTS = 3
 """Loop counts below which nothing can be said of the best one."""
 
+PAIRED = {"ranking": RANKED_LEVEL, "shallowest": 1 - 0.05 / (len(MILDEST) * len(STEEPER))}
+"""The claims that hold pairs of strategies against each other, and the level of each pair."""
 
 Statistic = Callable[[Costs], Numbers]
 Named = dict[str, Statistic]
@@ -85,10 +95,13 @@ def rows(strategies: Strategies, depth: int, claims: Iterable[str] | None = None
         "looping": looping(strategies),
         "loop_count": loop_count(strategies),
         "ranking": ranking(strategies),
+        "shallowest": shallowest(strategies),
     }
     wanted = {(claim, metric): named[claim][metric] for claim in claims or named for metric in named[claim]}
-    ranked = {key: wanted.pop(key) for key in list(wanted) if key[0] == "ranking" and ":" in key[1]}
-    results = strategies.contrasts(wanted) | strategies.contrasts(ranked, level=RANKED_LEVEL)
+    pairs = {key: wanted.pop(key) for key in list(wanted) if key[0] in PAIRED and ":" in key[1]}
+    results = strategies.contrasts(wanted)
+    for claim, level in PAIRED.items():
+        results |= strategies.contrasts({key: pairs[key] for key in pairs if key[0] == claim}, level=level)
     return [contrast.row(claim, metric) for (claim, metric), contrast in results.items()]
 
 
@@ -191,6 +204,15 @@ def ranking(strategies: Strategies) -> Named:
     return {"tau": tau, **pairs, **{name: _cost(name, windows) for name in PAINTERS_RANKING}}
 
 
+def shallowest(strategies: Strategies) -> Named:
+    """The slope of cost over the window, in a line from the model as trained: of which strategy is it least?"""
+    windows = _windows(strategies, *PAINTERS_RANKING)
+    if not windows:
+        return {}
+    pairs = {f"{b}:{a}": _steeper(b, a, windows) for a in MILDEST for b in STEEPER}
+    return pairs | {name: _slope(name, windows) for name in PAINTERS_RANKING}
+
+
 def relative(first: Numbers, second: Numbers) -> Numbers:
     """By how much one cost is above another, over the mean of both sizes; 0 where both are nothing.
 
@@ -236,6 +258,17 @@ def _cost(strategy: str, windows: Sequence[int]) -> Statistic:
 
 def _less(harsher: str, milder: str, windows: Sequence[int]) -> Statistic:
     return lambda costs: relative(_mean(costs, harsher, windows), _mean(costs, milder, windows))
+
+
+def _slope(strategy: str, windows: Sequence[int]) -> Statistic:
+    """The slope of the line through no cost at no layers: sum M cost[M] / sum M^2."""
+    sizes = np.array(windows, dtype=float)
+    return lambda costs: np.asarray(costs(_painters(strategy), windows) @ sizes / (sizes @ sizes))
+
+
+def _steeper(harsher: str, milder: str, windows: Sequence[int]) -> Statistic:
+    first, second = _slope(harsher, windows), _slope(milder, windows)
+    return lambda costs: relative(first(costs), second(costs))
 
 
 def _share(strategy: str, other: str, windows: Sequence[int]) -> Statistic:

@@ -35,8 +35,10 @@ from layerwise.report.claims.layershuffle.positions import position_informed, po
 from layerwise.report.claims.layershuffle.shuffled import collapse, pruning, trained_order
 from layerwise.report.claims.painters.absence import all_needed, same_function
 from layerwise.report.claims.painters.arrangement import any_order, parallel
+from layerwise.report.claims.painters.benchmarks import fragile, order_by_benchmark
 from layerwise.report.claims.painters.harm import ranking
 from layerwise.report.claims.painters.loops import loop_count, looping
+from layerwise.report.claims.painters.slopes import repeat_at_chance, shallowest, shallowest_on_benchmarks
 from layerwise.report.claims.painters.space import same_space
 from layerwise.report.claims.paper import Judged, Paper, Rule
 from layerwise.report.evidence import Evidence, ReportData
@@ -44,7 +46,23 @@ from layerwise.report.evidence import Evidence, ReportData
 PAINTERS = Paper(
     "Transformer Layers as Painters",
     "Sun et al., AAAI 2025, arXiv 2407.09298",
-    (same_space, middle, all_needed, same_function, any_order, parallel, order, looping, loop_count, ranking),
+    (
+        same_space,
+        middle,
+        all_needed,
+        same_function,
+        repeat_at_chance,
+        any_order,
+        parallel,
+        fragile,
+        order,
+        order_by_benchmark,
+        looping,
+        loop_count,
+        ranking,
+        shallowest,
+        shallowest_on_benchmarks,
+    ),
     "sweep",
 )
 HETEROGENEITY = Paper(
