@@ -18,12 +18,12 @@ from layerwise.measure.contrasts.benchmarks import CLAIMS, benchmark_contrasts, 
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records, sweep_into
 from layerwise.measure.language.benchmark_requests import RequestLikelihoods, answered, build_requests, judged
-from layerwise.measure.language.benchmark_scale import NORMALISED, main_metric, normalised
+from layerwise.measure.language.benchmark_scale import normalised
 from layerwise.measure.language.benchmarks import find_benchmarks
 from layerwise.measure.language.harness import BENCHMARK
 from layerwise.plan import Member, Plan
 from layerwise.results import Run
-from layerwise.results.rows import BENCHMARK_TASK, Score
+from layerwise.results.rows import BENCHMARK_TASK, NORMALISED, Score, main_metric
 from layerwise.stack import Stack
 
 CHANCE = "chance"

@@ -30,11 +30,10 @@ import numpy as np
 from layerwise.measure.contrasts.benchmark_scores import RESAMPLES, Answers, Scaled, Scores, StrategyScores
 from layerwise.measure.contrasts.order import SMALLEST
 from layerwise.measure.contrasts.painters import FEWEST_WINDOWS, MILDEST, STEEPER, relative
-from layerwise.measure.language.benchmark_scale import NORMALISED
 from layerwise.measure.language.harness import BENCHMARK
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan.painters import PAINTERS_RANKING
-from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.rows import NORMALISED, PlanRecord, Score
 
 FALL, FRAGILE, SHALLOWEST = "benchmark_fall", "fragile", "shallowest_on_benchmarks"
 ORDER, REPEAT = "order_by_benchmark", "repeat_at_chance"

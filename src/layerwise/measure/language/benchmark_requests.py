@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from layerwise.data.batches import IGNORED, Batch, of_like_length
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
-from layerwise.measure.language.benchmark_scale import chance_of, main_metric
+from layerwise.measure.language.benchmark_scale import chance_of
 from layerwise.measure.language.benchmarks import Benchmarks
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.global_seeds import seeded
@@ -42,7 +42,7 @@ from layerwise.measure.language.harness import (
     with_seed,
 )
 from layerwise.plan import Plan
-from layerwise.results.rows import BENCHMARK_TASK, Loss, Score
+from layerwise.results.rows import BENCHMARK_TASK, Loss, Score, main_metric
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from layerwise.results.rows import Score
+from layerwise.results.rows import NORMALISED, Score
 
 CHANCE: Mapping[str, float] = MappingProxyType(
     {
@@ -32,28 +32,6 @@ CHANCE: Mapping[str, float] = MappingProxyType(
 
 PROPORTIONS = ("acc", "acc_norm", "exact_match")
 """Metrics that are a share of right answers, and so have a chance level."""
-
-NORMALISED = "normalised_"
-"""How the metrics on the Painters' scale begin."""
-
-MAIN = ("acc_norm", "acc", "exact_match")
-"""The metric that a benchmark is judged by: the first of these that it has, with the first of its filters.
-
-The paper does not say whether it drew `acc` or `acc_norm`; public leaderboards give `acc_norm` of ARC and HellaSwag.
-"""
-
-
-def main_metric(metrics: Iterable[str]) -> str | None:
-    """The one of `metrics`, in lm-eval's order, that the benchmark is judged by; `None` without a share of right
-    answers.
-
-    >>> main_metric(["acc", "acc_norm"]), main_metric(["exact_match/strict-match", "exact_match/flexible-extract"])
-    ('acc_norm', 'exact_match/strict-match')
-    >>> main_metric(["perplexity"]) is None
-    True
-    """
-    present = tuple(metrics)
-    return next((metric for name in MAIN for metric in present if metric.split("/")[0] == name), None)
 
 
 def chance_of(name: str, task: Any) -> float:

@@ -43,13 +43,13 @@ def degradation(
     share = metric != DELTA
     small = height < SMALL
     slots = series_slots(evidence.strategies)
-    curve_traces = (trace for curve in drawn for trace in _curve_traces(curve, slots[curve.strategy], metric))
+    traces = (trace for curve in drawn for trace in curve_traces(curve, slots[curve.strategy], metric))
     baseline = evidence.baseline(task, metric) if share else None
     dotted = {"color": light("zero"), "dash": "dot", "width": 1.5}
     return framed(
         height,
-        [*(() if share else _blind_zone(drawn)), *curve_traces],
-        x={"title": "" if small else SIZES.get(family, "layers affected"), **_ticks(drawn, small)},
+        [*(() if share else _blind_zone(drawn)), *traces],
+        x={"title": "" if small else SIZES.get(family, "layers affected"), **size_ticks(drawn, small)},
         y={"title": "" if small else METRICS.get(metric, metric), "range": span}
         | ({"tickformat": ".0%", "rangemode": "tozero"} if share else {}),
         margin={"l": 34, "r": 8, "t": 4, "b": 24} if small else {"l": 48, "r": 12, "t": 8, "b": 40},
@@ -57,7 +57,7 @@ def degradation(
     )
 
 
-def _ticks(drawn: Sequence[Curve], small: bool) -> dict[str, Any]:
+def size_ticks(drawn: Sequence[Curve], small: bool) -> dict[str, Any]:
     """Ticks at the sizes themselves while they fit."""
     sizes = sorted({point.affected for curve in drawn for point in curve.points})
     most = MOST_TICKS // 2 if small else MOST_TICKS
@@ -78,7 +78,7 @@ def _blind_zone(drawn: Sequence[Curve]) -> list[Trace]:
     return [filled(sizes, [-edge for edge in zone], zone, grey, name="below the minimum detectable effect")]
 
 
-def _curve_traces(curve: Curve, slot: int, metric: str) -> list[Trace]:
+def curve_traces(curve: Curve, slot: int, metric: str) -> list[Trace]:
     """The interval as a band, the single plans behind a mean as faint dots, and the curve itself."""
     colour, band, symbol = series_style(slot)
     common: dict[str, Any] = {"legendgroup": curve.strategy, "name": escape(label(curve.strategy))}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
@@ -48,9 +49,14 @@ class Curve:
 
 def curves(evidence: Evidence, family: str, task: str, metric: str = DELTA) -> tuple[Curve, ...]:
     """The curves of a family on a task, a strategy each, in the order of the run."""
+    return scored_curves(evidence, family, lambda plan: evidence.effect(plan, task, metric))
+
+
+def scored_curves(evidence: Evidence, family: str, score_of: Callable[[str], Score | None]) -> tuple[Curve, ...]:
+    """The curves of a family, of whatever score a plan has."""
     grouped: dict[str, dict[int, list[tuple[PlanRecord, Score]]]] = defaultdict(lambda: defaultdict(list))
     for record in evidence.data.plans:
-        score = evidence.effect(record.plan, task, metric) if record.family == family else None
+        score = score_of(record.plan) if record.family == family else None
         if score is not None and math.isfinite(score.value):
             grouped[record.strategy][record.affected].append((record, score))
     return tuple(

@@ -7,6 +7,7 @@ from layerwise.report.diagnosis.lookup import ORDER
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.group import STOPPED, ChapterGroup
 from layerwise.report.page.wording import NATS, counted
+from layerwise.report.sweep.chapters.benchmarks import benchmarks
 from layerwise.report.sweep.chapters.cost import cost
 from layerwise.report.sweep.chapters.curves import degradation
 from layerwise.report.sweep.chapters.findings import headline
@@ -47,7 +48,7 @@ def _opening(evidence: Evidence) -> str:
 
 SWEEP = ChapterGroup(
     "sweep",
-    (headline, claims, degradation, cost, importance, similarity, gallery, tasks, plans),
+    (headline, claims, degradation, benchmarks, cost, importance, similarity, gallery, tasks, plans),
     present=_present,
     tiles=_tiles,
     unfinished=_unfinished,
