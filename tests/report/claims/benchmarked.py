@@ -45,6 +45,7 @@ def benchmarked(
     draws: float = 0.1,
     shared: float = 0.8,
     measure: Measure = benchmark_contrasts,
+    resamples: int = RESAMPLES,
 ) -> Truth:
     """The rows of a world in which every plan scores what was `planted`.
 
@@ -66,7 +67,7 @@ def benchmarked(
             noise = (1 - shared) ** 0.5 * draw.standard_normal((len(plans), documents))
             right[name] = (norm.cdf(hard + noise) < share[:, None]).astype(float)
         answers = Answers(plans, right, dict.fromkeys(right, "acc"), {name: BENCHMARKS[name][0] for name in right})
-        return measure(answers, _records(), WHOLE, DEPTH, seed=run, resamples=RESAMPLES)
+        return measure(answers, _records(), WHOLE, DEPTH, seed=run, resamples=resamples)
 
     return truth
 

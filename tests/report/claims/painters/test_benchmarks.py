@@ -95,7 +95,13 @@ PLANTED = (
     ),
 )
 WORLDS = [
-    pytest.param(each, kind, planted, id=f"{each.rule.__name__}-{kind}-{number}")
+    pytest.param(
+        each,
+        kind,
+        planted,
+        id=f"{each.rule.__name__}-{kind}-{number}",
+        marks=() if kind == SUPPORTED else pytest.mark.slow,
+    )
     for each in PLANTED
     for kind, worlds in each.worlds.items()
     for number, planted in enumerate(worlds)
@@ -127,7 +133,9 @@ def evidence(rows: object) -> Evidence:
 
 @pytest.mark.parametrize(("worlds", "kind", "planted"), WORLDS)
 def test_what_was_planted_is_found(worlds: Worlds, kind: str, planted: Planted) -> None:
-    claim = claim_of(worlds.rule, benchmarked(planted, documents=MUCH, draws=0.01, shared=0.98)(0), DEPTH)
+    claim = claim_of(
+        worlds.rule, benchmarked(planted, documents=MUCH, draws=0.01, shared=0.98, resamples=300)(0), DEPTH
+    )
     assert claim.verdict == kind, claim.line
     assert claim.figures.endswith(".")
     assert "[" in claim.figures
@@ -137,12 +145,9 @@ def test_what_was_planted_is_found(worlds: Worlds, kind: str, planted: Planted) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("documents", [40, 500])
 @pytest.mark.parametrize(("worlds", "kind", "planted"), WORLDS)
-def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(
-    worlds: Worlds, kind: str, planted: Planted, documents: int
-) -> None:
-    counts = concluded(worlds.rule, benchmarked(planted, documents=documents), DEPTH, 60)
+def test_few_documents_seldom_end_in_a_wrong_verdict(worlds: Worlds, kind: str, planted: Planted) -> None:
+    counts = concluded(worlds.rule, benchmarked(planted, documents=100, resamples=400), DEPTH, 8)
     wrong = [share(counts, verdict) for verdict in (SUPPORTED, NULL, CONTRADICTED) if verdict != kind]
     assert max(wrong) <= WRONG, counts
 
