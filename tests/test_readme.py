@@ -82,6 +82,7 @@ def test_a_command_has_a_verb_and_flags_that_exist(command: str) -> None:
         kind = configuration(verb)
         known = {flag_of(kind, name) for name in options_of(kind)} | {"--quiet", "--dry-run"}
         known |= {f"--no-{name.replace('_', '-')}" for name in options_of(kind)}
+        known |= {"--preset"} if kind.PRESETS else set()
     flags = {word.partition("=")[0] for word in words if word.startswith("--")}
     assert flags <= known | {"--help"}
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from layerwise.data.text.demo_corpus import demo_corpus
     from layerwise.errors import LayerwiseError
     from layerwise.experiments.result import Result
-    from layerwise.experiments.verbs import diagnose, evaluate, layer_weights, merge, robustness, sweep
+    from layerwise.experiments.verbs import compare, diagnose, evaluate, layer_weights, merge, robustness, sweep
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.stack import Stack, load, verify
@@ -38,6 +38,7 @@ _HOMES = {
     "Result": "layerwise.experiments.result",
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
+    "compare": "layerwise.experiments.verbs",
     "demo_corpus": "layerwise.data.text.demo_corpus",
     "diagnose": "layerwise.experiments.verbs",
     "edits": "layerwise.plan",
@@ -61,6 +62,7 @@ __all__ = [
     "Result",
     "Run",
     "Stack",
+    "compare",
     "demo_corpus",
     "diagnose",
     "edits",

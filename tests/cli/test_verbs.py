@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyarrow import parquet
+from transformers import AutoModelForCausalLM
 
 from cli.command import layerwise, refused
 from cli.conftest import DEPTH, save_llama
@@ -28,7 +29,7 @@ def swept(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return folder
 
 
-def test_a_sweep_keeps_every_row_and_writes_its_report(swept: Path) -> None:
+def test_a_sweep_keeps_every_row_and_writes_its_report(swept: Path, model: Path) -> None:
     with Run.open(swept) as run:
         plans = {"0-3", "0 (1|2) 3", *(str(member.plan) for member in families.leave_one_out(DEPTH))}
         losses = list(run.store.losses())
@@ -43,6 +44,7 @@ def test_a_sweep_keeps_every_row_and_writes_its_report(swept: Path) -> None:
         assert run.store.scores("similarity") == []
         figures = {score.metric: score.value for score in run.store.scores("run")}
         assert figures["evaluations_ratio"] == 1
+        assert figures["parameters"] == AutoModelForCausalLM.from_pretrained(model).num_parameters()
         assert figures["evaluations_bound"] < figures["evaluations_naive"]
     assert swept.joinpath("report.html").read_text().startswith("<!doctype html>")
 

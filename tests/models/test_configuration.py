@@ -52,6 +52,8 @@ def test_weights_begin_as_described() -> None:
         ("zero", None, [1 / 3, 1 / 3, 1 / 3]),
         ("zero", "biased", [1 / (math.e + 2), 1 / (math.e + 2), math.e / (math.e + 2)]),
         ("elc", "identity", [0.005, 0.005, 0.99]),
+        ("elc", "0", [1 / 3, 1 / 3, 1 / 3]),
+        ("elc", "2", [1 / (math.exp(2) + 2), 1 / (math.exp(2) + 2), math.exp(2) / (math.exp(2) + 2)]),
         ("denseformer", None, [0.0, 0.0, 1.0]),
         ("denseformer", "zero", [1 / 3, 1 / 3, 1 / 3]),
     ],
@@ -77,6 +79,7 @@ def test_denseformer_begins_as_the_backbone() -> None:
     [
         ({"variant": "elk"}, "there is no variant 'elk' of ELC-BERT; did you mean elc"),
         ({"initialisation": "bias"}, "layer weights cannot begin as 'bias'; did you mean biased"),
+        ({"initialisation": "nan"}, "write the scalar of the previous layer as a number, such as 2"),
         ({"missing_sources": "kept"}, "missing_sources cannot be 'kept'; did you mean keep"),
         ({"num_attention_heads": 5}, "a width of 384 does not divide among 5 heads"),
         ({"position_buckets": 31}, "position_buckets must be even"),

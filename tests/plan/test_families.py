@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from laws.symbolic import distinct_evaluations
 from layerwise.errors import PlanError
-from layerwise.plan import FAMILIES, Member, Plan, Reduction, families, family
+from layerwise.plan import FAMILIES, Member, Plan, Reduction, edits, families, family
 from layerwise.plan.kendall import inversions
 
 
@@ -88,8 +90,48 @@ def test_repeat_blocks_is_the_published_scan() -> None:
     assert len(members) == 3_240
     assert "0-44 [45-51]*2 52-79" in {str(member.plan) for member in members}
     assert {member.plan.evaluations - 80 - member.affected for member in members} == {0}
-    thrice = families.repeat_blocks(4, times=3)
+    thrice = families.repeat_blocks(4, times=(3,))
     assert {member.plan.evaluations - 4 - 2 * member.affected for member in thrice} == {0}
+
+
+def test_a_window_runs_every_strategy_of_the_painters_as_the_edits_do() -> None:
+    whole = Plan.identity(9)
+    members = families.window(9, 2, 5, seeds=(4,), loops=(3, 5))
+    assert {(member.family, member.affected) for member in members} == {("window 2-5", 4)}
+    assert {member.strategy: member.plan for member in members} == {
+        "skip": edits.skip(whole, 2, 3, 4, 5),
+        "middle_repeat": Plan.parse("0 1 3*4 6-8"),
+        "reverse": edits.reverse(whole, 2, 6),
+        "random": edits.shuffle(whole, 2, 6, 4),
+        "parallel": edits.parallel(whole, 2, 6),
+        "looped_parallel": edits.loop(whole, 2, 6, 3),
+        "looped_parallel_5": edits.loop(whole, 2, 6, 5),
+    }
+
+
+def test_a_centred_window_is_the_published_one() -> None:
+    published = [member for member in families.painters(8) if member.affected == 5]
+    given = families.window(8, 2, 6)
+    assert [(member.strategy, member.plan, member.draw) for member in given] == [
+        (member.strategy, member.plan, member.draw) for member in published
+    ]
+
+
+@given(st.data(), st.integers(2, 12))
+def test_every_strategy_leaves_the_layers_outside_a_window_as_they_are(data: st.DataObject, depth: int) -> None:
+    first = data.draw(st.integers(0, depth - 1))
+    last = data.draw(st.integers(first, min(depth - 1, first + depth - 2)))
+    for member in families.window(depth, first, last, seeds=(0,)):
+        order = member.plan.order()
+        assert order[:first] == tuple(range(first))
+        assert order[len(order) - (depth - 1 - last) :] == tuple(range(last + 1, depth))
+        assert set(order[first : len(order) - (depth - 1 - last)]) <= set(range(first, last + 1))
+
+
+@pytest.mark.parametrize(("first", "last"), [(3, 9), (5, 2), (0, 8), (-1, 3)])
+def test_a_window_that_the_model_does_not_have_is_refused(first: int, last: int) -> None:
+    with pytest.raises(PlanError, match="choose some of 0-8"):
+        families.window(9, first, last)
 
 
 def test_off_centre_windows_stand_at_every_position() -> None:

@@ -56,6 +56,9 @@ def scores(depth: int = 12, *, language: bool = False, seed: int = 0) -> tuple[S
         *_position(depth),
         *_branches(depth),
         *_contribution(depth, language),
+        *_nodes(depth, language),
+        *_worth(depth),
+        *_attention(depth),
         *_embedding(depth, draw),
         *_merging(depth, language, draw),
         *(() if language else _decisive()),
@@ -73,7 +76,7 @@ def run(depth: int = 12, *, language: bool = False) -> ReportData:
         "depth": depth,
         "documents": IMAGES,
         "tokens": IMAGES,
-        "families": ["robustness", "orders", "position", "branches", "contribution", "embedding", "merging"],
+        "families": ["robustness", "orders", "position", "branches", "contribution", "nodes", "embedding", "merging"],
         "seed": 0,
         "command": ["layerwise", "robustness", "runs/digits"],
     }
@@ -212,15 +215,67 @@ def _contribution(depth: int, language: bool) -> Iterator[Score]:
                 yield row("contribution", str(layer), arm, f"{metric}.{condition}", value, 0.006)
 
 
+def _nodes(depth: int, language: bool) -> Iterator[Score]:
+    metric, scale = ("nll_added", 2.0) if language else ("accuracy_lost", 1.0)
+    for count in [count for count in (2, 4) if count < depth]:
+        for arm in IN_ORDER:
+            for layout, factor in (("blocks", 1.0), ("round-robin", 0.8)):
+                for lost in range(1, count):
+                    for condition in CONDITIONS:
+                        cost = scale * factor * FRAGILITY.get(arm, 0.4) * 0.3 * (lost / count) ** 2
+                        task = f"{count} {layout} {lost} {condition}"
+                        yield row("nodes", arm, task, metric, cost, 0.02)
+                        for null, share in (("single", 0.5), ("scattered", 0.9)):
+                            yield row("nodes", arm, task, f"{metric}@{null}", share * cost, 0.02)
+                            yield row("nodes", arm, task, f"{metric}_above@{null}", (1 - share) * cost, 0.015)
+                        if layout != "blocks":
+                            yield row("nodes", arm, task, f"{metric}_above@blocks", cost - cost / factor, 0.03)
+                        if lost == 1:
+                            yield row("nodes", arm, task, f"{metric}.worst", 1.5 * cost)
+
+
+def _worth(depth: int) -> Iterator[Score]:
+    for arm in IN_ORDER:
+        for layer in range(depth):
+            for position in range(depth):
+                near = math.exp(-abs(layer - position) / 3.0)
+                yield row("worth", f"{layer},{position}", arm, "nll_added", 0.3 * near - 0.02)
+        related = 0.6 if "layershuffle" in arm else 0.05
+        yield replace(row("worth", "all", arm, "relation", related, 0.12), p=0.001 if related > 0.5 else 0.5)
+        yield Score("worth", "all", arm, "relation@shuffled", 0.0, -0.17, 0.17)
+
+
+def _attention(depth: int) -> Iterator[Score]:
+    levels = {"entropy": 0.7, "first": 0.2, "first@uniform": 0.2, "distance": 0.9, "distance@uniform": 0.85}
+    for arm in IN_ORDER:
+        for layer in range(depth):
+            for position in range(depth):
+                for metric, level in levels.items():
+                    moved = level if "@" in metric else level * (1 + 0.3 * position / depth)
+                    yield row("attention", f"{layer},{position}", arm, metric, moved)
+
+
 def _embedding(depth: int, draw: random.Random) -> Iterator[Score]:
     for arm in ("baseline", "layershuffle", "layershuffle-position"):
         apart = 0.6 if arm == "baseline" else 2.4
-        for image in range(24):
-            for position in range(depth):
-                angle = 2.0 * math.pi * position / depth
-                for metric, centre in (("x", math.cos(angle)), ("y", math.sin(angle))):
-                    yield row("embedding", f"{image},{position}", arm, metric, apart * centre + draw.gauss(0.0, 0.3))
-        yield row("embedding", "all", arm, "layer", float(depth // 2))
+        for image in range(4):
+            for layer in range(depth):
+                for position in range(depth):
+                    angle = 2.0 * math.pi * position / depth
+                    for metric, centre in (("x", math.cos(angle)), ("y", math.sin(angle))):
+                        where = apart * centre + draw.gauss(0.0, 0.3)
+                        yield row("embedding", f"{image},{layer},{position}", arm, metric, where)
+        facts = {
+            "images": 100,
+            "layers": depth,
+            "points": 100 * depth**2,
+            "same_position": apart / 3,
+            "same_layer": 0.3,
+        }
+        for metric, value in facts.items():
+            yield row("embedding", "all", arm, metric, float(value))
+        for metric in ("same_position@chance", "same_layer@chance"):
+            yield row("embedding", "all", arm, metric, 1 / depth)
 
 
 def _merging(depth: int, language: bool, draw: random.Random) -> Iterator[Score]:
@@ -270,8 +325,12 @@ def _decisive() -> Iterator[Score]:
         ("merging", "all", "loss", 0.03, 0.015),
         ("merging", "all", "loss@baseline", 0.26, 0.04),
         ("merging", "all", "skill", shuffled - CHANCE, 0.02),
+        ("switching_off", "all", "relation", 0.6, 0.1),
+        ("switching_off", "all", "relation@baseline", 0.05, 0.15),
+        ("switching_off", "all", "above_other_layers", 0.4, 0.1),
     ):
-        yield replace(row("contrast", claim, task, metric, value, half), mde=1.4 * half)
+        p = 0.001 if metric == "relation" else None
+        yield replace(row("contrast", claim, task, metric, value, half), mde=1.4 * half, p=p)
 
 
 def _training(draw: random.Random) -> Iterator[Score]:

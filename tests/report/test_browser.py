@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from layerwise.report import ReportData, render
+from layerwise.report import Compared, ReportData, comparison_page, over_models, render
 from report import diagnosed, grown, pretrained, robust, synthetic
+from report.comparison.several import sweeps
 from report.page.test_render import read
 from tier import first_fast
 
@@ -222,8 +223,27 @@ def test_a_growth_run_is_drawn_and_answers(growth: str, tmp_path: Path) -> None:
     assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
 
 
+@pytest.fixture(scope="module")
+def comparison() -> str:
+    compared = Compared.of(sweeps())
+    return comparison_page(compared, over_models(compared))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["html", "diagnosis", "robustness", "pretraining", "growth"])
+def test_a_comparison_is_drawn_and_answers(comparison: str, tmp_path: Path) -> None:
+    result, console = checked(comparison, tmp_path)
+    assert console == []
+    assert result["failures"] == []
+    assert result["drawn"] == result["plots"] == 11  # six strategies, two panels of layers, three maps
+    assert result["maps"] == 3
+    assert result["rootedAtFirst"] == 2  # the curves and the layers, each by its first figure
+    assert result["overflow"] <= 0
+    assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
+    assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["html", "diagnosis", "robustness", "pretraining", "growth", "comparison"])
 def test_nothing_sticks_out_on_a_phone(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
     page: str = request.getfixturevalue(kind)
     inner = page.replace("</body>", f"<script>{SELFCHECK.read_text()}</script></body>")

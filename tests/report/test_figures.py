@@ -17,9 +17,19 @@ from report import diagnosed, grown, pretrained, robust, synthetic
 from tier import first_fast
 
 FAMILIES = ("painters", "leave_one_out", "swap_adjacent", "every_window")
+
+
+def of_one_family(data: ReportData) -> ReportData:
+    """The run as if all its plans were of a family that nothing is known of."""
+    return replace(data, plans=tuple(replace(record, family="many") for record in data.plans))
+
+
 RUNS: dict[str, Callable[[], ReportData]] = {
     "sweep": lambda: synthetic.run(6, FAMILIES, tasks=("text", "sorting")),
-    "sweep of more strategies than are drawn as curves": lambda: synthetic.run(12, ("gain_sweep",), tasks=()),
+    "sweep of more strategies than are drawn as curves": lambda: of_one_family(
+        synthetic.run(12, ("gain_sweep",), tasks=())
+    ),
+    "sweep of loops and gains": lambda: synthetic.looped_run(8),
     "diagnosis": lambda: diagnosed.diagnosis(4, tasks=("all",)),
     "robustness of a classifier": lambda: robust.run(4),
     "robustness of a language model": lambda: robust.run(4, language=True),

@@ -20,6 +20,7 @@ from layerwise.bounded import named
 from layerwise.errors import OptionError
 from layerwise.experiments.experiment import Action, Configuration, Experiment
 from layerwise.experiments.option import Option, check_location, flag_of, options_of, split_commas
+from layerwise.experiments.preset import PRESET, in_words, with_preset
 
 INVOCATION = Group("This invocation", sort_key=99)
 QUIET = Parameter(
@@ -37,7 +38,7 @@ def command(kind: type[Configuration]) -> Callable[..., int]:
     def run(*positional: Any, **options: Any) -> int:
         quiet, dry_run = (options.pop(name, False) for name in ("quiet", "dry_run"))
         names = [name for name, (_, each) in options_of(kind).items() if each.positional]
-        config = kind(**dict(zip(names, positional, strict=True)), **options)
+        config = kind(**with_preset(kind, dict(zip(names, positional, strict=True)) | options))
         return carry_out(config, quiet=quiet, dry_run=dry_run)
 
     parameters = sorted(_parameters(kind), key=lambda each: each.kind)
@@ -77,10 +78,22 @@ def _parameters(kind: type[Configuration]) -> Iterator[inspect.Parameter]:
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         details = _details(kind, name, option, hints[name], field.default)
         yield inspect.Parameter(name, parameter_kind, default=default, annotation=Annotated[hints[name], details])
+    if kind.PRESETS:
+        yield inspect.Parameter(
+            PRESET, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, _preset(kind)]
+        )
     runs = (("dry_run", DRY_RUN),) if issubclass(kind, Experiment) else ()
     for name, details in (("quiet", QUIET), *runs):
         annotation = Annotated[bool, details]
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+
+
+def _preset(kind: type[Configuration]) -> Parameter:
+    settings = in_words(kind, partial(flag_of, kind))
+    return Parameter(
+        f"--{PRESET}", metavar="NAME", group=_own_group(kind), show_default=False,
+        help=f"Settings of a published experiment, of which what is given beside it replaces its own. {settings}.",
+    )  # fmt: skip
 
 
 def _details(kind: type[Configuration], name: str, option: Option, hint: Any, default: Any) -> Parameter:
@@ -161,6 +174,10 @@ def _group(kind: type[Configuration], name: str) -> Group:
         if name in getattr(base, "__dataclass_fields__", ()):
             words = ["Run"] if issubclass(base, Experiment) else re.findall("[A-Z][a-z]*", base.__name__)[:-1]
             return Group(f"{' '.join(words).capitalize()} options", sort_key=rank)
+    return _own_group(kind)
+
+
+def _own_group(kind: type[Configuration]) -> Group:
     return Group(f"{kind.VERB.split()[-1].replace('-', ' ').capitalize()} options", sort_key=0)
 
 

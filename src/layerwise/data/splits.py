@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import chain, islice, zip_longest
 from random import Random
@@ -61,6 +61,8 @@ class Splits:
     skipped: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
     pad_id: int = 0
+    origin: str = ""
+    selects_on_reported: bool = False
 
     @property
     def chance(self) -> float:
@@ -141,6 +143,57 @@ def limited(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, .
     )
     rounds = (position for position in chain.from_iterable(zip_longest(*drawn)) if position is not None)
     return tuple(sorted(islice(rounds, limit)))
+
+
+def evenly_ordered(labels: Sequence[Hashable], seed: int) -> tuple[int, ...]:
+    """Every position of `labels` once, in an order drawn from `seed` in which every label is spread evenly.
+
+    Of n positions with one label the k-th stands at (k + u) / n of the order, u uniform in [0, 1) for each label. So
+    any part of the order has the labels in about their shares, and of equally common labels no two among as many
+    neighbours as there are labels are the same.
+
+    >>> evenly_ordered("aaaabbbbcc", seed=0)
+    (1, 5, 8, 0, 4, 3, 7, 9, 2, 6)
+    """
+    positions_of: dict[Hashable, list[int]] = defaultdict(list)
+    for position, label in enumerate(labels):
+        positions_of[label].append(position)
+    ordered = []
+    for label, positions in positions_of.items():
+        chance = Random(f"{seed}/order/{label}")
+        offset = chance.random()
+        drawn = chance.sample(positions, len(positions))
+        ordered += [((rank + offset) / len(drawn), position) for rank, position in enumerate(drawn)]
+    return tuple(position for _, position in sorted(ordered))
+
+
+def sample(examples: Examples, count: int, seed: int) -> tuple[int, ...]:
+    """The positions of at most `count` examples, drawn from `seed`, ascending.
+
+    Of images every class has nearly equally many, or `count` classes one each where there are more classes. Texts, and
+    other examples without a label for each, are drawn alike.
+    """
+    if count >= len(examples):
+        return tuple(range(len(examples)))
+    known = getattr(examples, "labels", None)
+    if known is None:
+        return tuple(sorted(Random(f"{seed}/sample").sample(range(len(examples)), count)))
+    labels = [int(label) for label in known]
+    present = sorted(set(labels))
+    if count >= len(present):
+        return limited(labels, count, seed)
+    chosen = set(Random(f"{seed}/sample").sample(present, count))
+    of_chosen = [position for position, label in enumerate(labels) if label in chosen]
+    return tuple(of_chosen[each] for each in limited([labels[position] for position in of_chosen], count, seed))
+
+
+def selecting_on_reported(splits: Splits) -> Splits:
+    """The same splits with the examples that are reported to select a checkpoint too; another digest.
+
+    A checkpoint chosen by its loss on the examples that are reported has been fitted to them, so its number flatters.
+    """
+    state = digest([("validation", "reported", splits.digest.encode())])
+    return replace(splits, validation=splits.test, digest=state, selects_on_reported=True)
 
 
 def digest(rows: Iterable[tuple[str, str, bytes]]) -> str:

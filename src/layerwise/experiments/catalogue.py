@@ -31,6 +31,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "schedule": "diagnosis.schedule:ImportanceSchedule",
     },
     "Comparing": {
+        "compare": "comparison.config:Comparison",
         "study layer-weights": "layer_weights_study.config:LayerWeightsStudy",
         "study growth": "growth_study.config:GrowthStudy",
     },

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from layerwise.data.text import python_stdlib
-from layerwise.data.text.corpus import BABYLM, Corpus, read_corpus
+from layerwise.data.text.babylm_cleaning import cleaned
+from layerwise.data.text.corpus import BABYLM, Corpus, babylm_split, read_corpus
 from layerwise.data.text.division import Division, divided, division
 from layerwise.data.text.documents import Document
 from layerwise.errors import DataError
@@ -20,21 +21,24 @@ def divided_documents(options: CorpusOptions, seed: int, corpus: Corpus | None =
     splits and all to be trained on.
     """
     if options.text is None and corpus is None:
+        if options.clean:
+            raise DataError("--clean is for the files of BabyLM: give them, --text FOLDER")
         if options.validation is not None or options.test is not None:
             raise DataError("--validation and --test are held out of the training of a text: give it, --text PATH")
         return "standard library", _standard_library(seed)
+    prepared = cleaned if options.clean else lambda text: text
     if corpus is None:
         assert options.text is not None
         corpus = read_corpus(options.text)
-    held_out = (None if path is None else read_corpus(path) for path in (options.validation, options.test))
-    parts = division(corpus, *held_out, seed=seed)
+    held_out = (None if path is None else prepared(read_corpus(path)) for path in (options.validation, options.test))
+    parts = division(prepared(corpus), *held_out, seed=seed)
     _check_one_split(options.text, parts.parts["train"])
     return corpus.name, parts
 
 
 def _check_one_split(text: Path | None, documents: tuple[Document, ...]) -> None:
-    files = {each.part_of.removesuffix(".gz") for each in documents if each.part_of is not None}
-    counts = {ending: sum(file.endswith(ending) for file in files) for ending in BABYLM}
+    files = {each.part_of for each in documents if each.part_of is not None}
+    counts = {ending: sum(babylm_split(file) == ending for file in files) for ending in BABYLM}
     if counts[".train"] and counts[".dev"] + counts[".test"]:
         listed = ", ".join(f"{count} {ending}" for ending, count in counts.items() if count)
         raise DataError(

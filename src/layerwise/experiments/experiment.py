@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,6 +34,14 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternatives:
+    """Options of which one may be given; `what` completes the refusal: each "say how long to train"."""
+
+    options: tuple[str, ...]
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """What a caller in Python has opened already, in place of what the options name."""
 
@@ -47,16 +55,25 @@ class Configuration(ABC):
 
     `VERB` is what the command line, a YAML file and the manifest call it. `EXAMPLES` are the arguments of commands that
     its help shows. `READS` names the options that only some settings of others make use of; the rest are always read.
+    `ALTERNATIVES` are options of which one may be given. `PRESETS` are the settings of published experiments, by name
+    (see `layerwise.experiments.preset`).
     """
 
     VERB: ClassVar[str]
     EXAMPLES: ClassVar[tuple[str, ...]] = ()
     READS: ClassVar[tuple[Reads, ...]] = ()
+    ALTERNATIVES: ClassVar[tuple[Alternatives, ...]] = ()
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __post_init__(self) -> None:
         check_options(self)
         self.check()
         given = given_options(self)
+        for alternatives in self.ALTERNATIVES:
+            chosen = [given_flag(self, name) for name in alternatives.options if name in given]
+            if len(chosen) > 1:
+                *first, last = chosen
+                raise OptionError(f"{', '.join(first)} and {last} each {alternatives.what}; give one of them")
         for reads in self.READS:
             unread = [name for name in reads.options if name in given]
             if unread and not reads.when(self):

@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from layerwise.bounded import named
 from layerwise.errors import OptionError, near_matches
+from layerwise.experiments.preset import PRESET, with_preset
 
 LARGEST = 2**53
 """The largest whole number that an option takes: floats count no further."""
@@ -93,13 +94,14 @@ def check_options(config: object) -> None:
 def configured(kind: type, content: Mapping[str, Any], where: str) -> Any:
     """The configuration of class `kind` from plain values, as YAML and JSON have them; `where` is named in refusals.
 
-    Texts become paths where a path is wanted, lists become tuples and whole numbers become floats. Raises
-    `OptionError` for a name that is no option, for one that is missing, and for a value of another type.
+    Texts become paths where a path is wanted, lists become tuples and whole numbers become floats. The settings of a
+    `preset` stand where `content` says nothing else. Raises `OptionError` for a name that is no option, for one that
+    is missing, and for a value of another type.
     """
     content = {str(name).replace("-", "_"): value for name, value in content.items()}
-    check_names(kind, content, f"{where}: ")
+    check_names(kind, content.keys() - {PRESET}, f"{where}: ")
     hints, options = get_type_hints(kind), options_of(kind)
-    values = {name: _as_type(value, hints[name]) for name, value in content.items()}
+    values = with_preset(kind, {name: _as_type(value, hints.get(name)) for name, value in content.items()})
     missing = [
         flag_of(kind, name)
         for name, (each, _) in options.items()

@@ -16,8 +16,10 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.results import Manifest
 from layerwise.results.manifest import this_hardware
 from layerwise.results.model_name import model_name
+from layerwise.results.rows import Score
 from layerwise.results.run import DATABASE
 from layerwise.stack import Stack, weight_hash
+from layerwise.stack.checks.checkpoint_files import numbers_of
 
 _OF_TASKS = (".yaml", ".yml", ".py", ".json", ".jsonl", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
 """How the names of task files end, and of the data that they read."""
@@ -43,6 +45,11 @@ def provenance(
         documents=reading.documents, tokens=reading.tokens, window=reading.length, families=families, tasks=tasks,
         seed=seed, command=command, settings=settings,
     )  # fmt: skip
+
+
+def size_row(stack: Stack) -> Score:
+    """The parameters of the model, those that are shared counted once, as a row about the run."""
+    return Score("run", "model", "all", "parameters", float(numbers_of(stack.model)))
 
 
 def described(stack: Stack, weights: str, *, settings: Mapping[str, object] | None = None, **more: Any) -> Manifest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layerwise.data.splits import Splits
+from layerwise.data.splits import Splits, selecting_on_reported
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.vision.images import read_images
 from layerwise.data.vision.labels import check_labels
@@ -41,13 +41,15 @@ def read_splits(
     takes_images = _takes_images(stack)
     _check_kind(options, stack, corpus)
     if not takes_images:
-        return _texts(options, stack, reporter, seed, corpus)
+        texts = _texts(options, stack, reporter, seed, corpus)
+        return selecting_on_reported(texts) if options.select_on == "reported" else texts
     images = options.images or (DIGITS if stack.source.name == "demo-vit" else None)
     if images is None:
         raise DataError(f"images are needed: {_wanted(True)} (only demo-vit brings its own)")
     splits = read_images(
         images, preprocessing=preprocessing_of(stack.model.config, location), seed=seed,
         unreadable=options.on_bad_image, augmentation=augmentation, limit=options.limit,
+        select_on=options.select_on,
         progress=lambda done, total: reporter.progress("reading images", done / total),
     )  # fmt: skip
     for note in check_labels(splits, stack.model.config) if check else ():

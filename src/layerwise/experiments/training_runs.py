@@ -56,7 +56,24 @@ def check_enough(splits: Splits) -> None:
 def describe_splits(splits: Splits) -> str:
     """How many examples a model is trained on, selected by and evaluated on."""
     sizes = f"{len(splits.train):,} to train, {len(splits.validation):,} to select, {len(splits.test):,} to report"
-    return f"{splits.name}: {sizes}" + (f"; {len(splits.skipped):,} could not be read" if splits.skipped else "")
+    origin = f" ({splits.origin})" if splits.origin else ""
+    return f"{splits.name}: {sizes}{origin}" + (
+        f"; {len(splits.skipped):,} could not be read" if splits.skipped else ""
+    )
+
+
+def split_notes(splits: Splits) -> tuple[str, ...]:
+    """What a reader of the numbers must know about the examples behind them, in sentences."""
+    notes = []
+    if splits.origin:
+        reported = len(splits.test)
+        notes.append(f"{splits.name} is {splits.origin}: {reported:,} images, none of which any model was trained on.")
+    if splits.selects_on_reported:
+        notes.append(
+            "Checkpoints were selected on the examples that are reported (--select-on reported), as papers do: the "
+            "best of several checkpoints on those examples does better on them than on others."
+        )
+    return tuple(notes)
 
 
 def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequence[str]) -> RunError:

@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerwise.experiments.catalogue import experiment
+from layerwise.experiments.catalogue import configuration, experiment
+from layerwise.experiments.comparison.result import ComparisonResult
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.option import configured, split_commas
 from layerwise.experiments.reporter import Reporter
@@ -153,6 +154,20 @@ def merge(
     locations = (models,) if isinstance(models, str | Path) else models
     options["models"] = tuple(str(location) for location in locations)
     return perform_verb("merge", None, text, reporter, options)
+
+
+def compare(*runs: Path | str) -> ComparisonResult:
+    """Put the models of several runs side by side: all of them sweeps, or all of them diagnoses.
+
+        layerwise.compare("runs/small", "runs/large").report("sizes.html")
+
+    Raises `RunError` for fewer than two runs, for the same run twice, and for runs that cannot be compared.
+    """
+    kind = configuration("compare")
+    config = configured(kind, {"runs": [str(run) for run in runs]}, "layerwise compare")
+    result = ComparisonResult(config.runs)
+    _ = result.compared  # what cannot be compared is refused now, and not when something is asked of the result
+    return result
 
 
 def perform_verb(

@@ -20,6 +20,7 @@ from layerwise.plan.painters import (
     painters,
     published_windows,
     strategies,
+    window,
 )
 from layerwise.plan.plan import Plan, Reduction
 from layerwise.plan.sublayer import SUBLAYERS
@@ -40,7 +41,11 @@ __all__ = [
     "painters",
     "repeat_blocks",
     "swap_adjacent",
+    "window",
 ]
+
+TWICE = 2
+"""How often `repeat_blocks` runs a block, unless it is told otherwise."""
 
 
 def leave_one_out(depth: int) -> tuple[Member, ...]:
@@ -100,18 +105,28 @@ def every_window(depth: int) -> tuple[Member, ...]:
     )
 
 
-def repeat_blocks(depth: int, times: int = 2) -> tuple[Member, ...]:
-    """Run every run of adjacent layers `times` times: the scan of "RYS" (Ng, dnkhng.github.io/posts/rys).
+def repeat_blocks(depth: int, times: Iterable[int] = (TWICE,)) -> tuple[Member, ...]:
+    """Run every run of adjacent layers twice, or as often as each of `times` says: the scan of "RYS" (Ng,
+    dnkhng.github.io/posts/rys), and the Painters' Double and Triple Repeat (figure 17).
 
-    `affected` is the length of the run. At depth 80 these are the 3,240 pairs (i, j) of that scan.
+    `affected` is the length of the run, and a count other than two is named in the strategy, `repeat_3`. At depth 80
+    the blocks that run twice are the 3,240 pairs (i, j) of that scan.
 
     >>> [str(member.plan) for member in repeat_blocks(3)]
     ['0*2 1 2', '0 1*2 2', '0 1 2*2', '[0 1]*2 2', '0 [1 2]*2', '[0-2]*2']
+    >>> [(member.strategy, str(member.plan)) for member in repeat_blocks(2, times=(3,))]
+    [('repeat_3', '0*3 1'), ('repeat_3', '0 1*3'), ('repeat_3', '[0 1]*3')]
     """
     check_depth(depth)
     whole = Plan.identity(depth)
     return tuple(
-        Member(edits.repeat(whole, start, start + width, times), "repeat_blocks", "repeat", width)
+        Member(
+            edits.repeat(whole, start, start + width, count),
+            "repeat_blocks",
+            "repeat" if count == TWICE else f"repeat_{count}",
+            width,
+        )
+        for count in times
         for width in range(1, depth + 1)
         for start in range(depth - width + 1)
     )
@@ -228,14 +243,22 @@ FAMILIES: dict[str, Callable[[int], tuple[Member, ...]]] = {
 }
 
 
-def family(name: str, depth: int) -> tuple[Member, ...]:
+def family(
+    name: str, depth: int, *, loops: Iterable[int] | None = None, times: Iterable[int] = (TWICE,)
+) -> tuple[Member, ...]:
     """The members of the family of that name at a depth; an unknown name is refused with its near matches.
 
-    >>> len(family("painters", 30))
-    225
+    `loops` are the counts of `looped`, and `times` those of `repeat_blocks`.
+
+    >>> len(family("painters", 30)), len(family("looped", 30, loops=range(1, 29)))
+    (225, 392)
     """
     if name not in FAMILIES:
         raise PlanError(f"unknown family {name!r}; {near_matches(str(name), FAMILIES)}")
+    if name == "looped":
+        return looped(depth, loops)
+    if name == "repeat_blocks":
+        return repeat_blocks(depth, times)
     return FAMILIES[name](depth)
 
 

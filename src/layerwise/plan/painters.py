@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from layerwise.errors import PlanError
 from layerwise.plan import edits
 from layerwise.plan.checks import check_depth
 from layerwise.plan.member import Member
@@ -62,6 +63,44 @@ def painters(
         Member(plan, "painters", strategy, stop - start, draw)
         for start, stop in published_windows(depth)
         for strategy, draw, plan in strategies(Plan.identity(depth), start, stop, drawn, counts)
+    )
+
+
+WINDOW = "window"
+"""How the families of `window` begin; the layers follow."""
+
+
+def window(
+    depth: int,
+    first: int,
+    last: int,
+    seeds: Iterable[int] = PAINTERS_SEEDS,
+    loops: Iterable[int] = (PAINTERS_LOOPS,),
+) -> tuple[Member, ...]:
+    """Every strategy on the layers `first` to `last`, both included, wherever they stand.
+
+    The published windows are all centred. The family names the layers, and `affected` counts them. Raises `PlanError`
+    for layers that a model of this depth does not have.
+
+    >>> for member in window(6, 1, 2, seeds=[0]):
+    ...     print(f"{member.family}  {member.strategy:16}{member.affected}  {member.plan}")
+    window 1-2  skip            2  0 3-5
+    window 1-2  middle_repeat   2  0 1*2 3-5
+    window 1-2  reverse         2  0 2 1 3-5
+    window 1-2  random          2  0-5
+    window 1-2  parallel        2  0 (1|2) 3-5
+    window 1-2  looped_parallel 2  0 (1|2)*3 3-5
+    """
+    check_depth(depth, least=2)
+    if not 0 <= first <= last < depth or last - first + 1 == depth:
+        raise PlanError(
+            f"a window of layers {first}-{last} does not exist in {depth} layers, or is all of them; "
+            f"choose some of 0-{depth - 1}"
+        )
+    drawn, counts = tuple(seeds), tuple(loops)
+    return tuple(
+        Member(plan, f"{WINDOW} {first}-{last}", strategy, last - first + 1, draw)
+        for strategy, draw, plan in strategies(Plan.identity(depth), first, last + 1, drawn, counts)
     )
 
 

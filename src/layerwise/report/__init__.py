@@ -12,6 +12,7 @@ robustness   which way of training survives which change
 pretraining  what pre-trained models learned, know and cost
 growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
+comparison   several models side by side: curves, layers, similarity and claims
 
 All kinds share these:
 
@@ -26,6 +27,11 @@ from __future__ import annotations
 
 from layerwise.report.claims import Claim, Judged, claim_lines, judged
 from layerwise.report.claims.markdown_page import claims_page
+from layerwise.report.comparison.compared import Compared
+from layerwise.report.comparison.overlay import Overlaid, overlaid
+from layerwise.report.comparison.page import comparison_page
+from layerwise.report.comparison.tables import comparison_lines
+from layerwise.report.comparison.verdicts import OverModels, over_models
 from layerwise.report.evidence import Evidence, ReportData
 from layerwise.report.finding import Finding
 from layerwise.report.growth.findings import growth_lines
@@ -38,16 +44,23 @@ from layerwise.report.sweep.findings import findings
 
 __all__ = [
     "Claim",
+    "Compared",
     "Evidence",
     "Finding",
     "Judged",
+    "OverModels",
+    "Overlaid",
     "ReportData",
     "claim_lines",
     "claims_page",
+    "comparison_lines",
+    "comparison_page",
     "findings",
     "growth_lines",
     "judged",
     "markdown",
+    "over_models",
+    "overlaid",
     "pretraining_lines",
     "render",
     "robustness_lines",

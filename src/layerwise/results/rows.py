@@ -1,7 +1,8 @@
 """The tidy rows that every measurement returns and the run store keeps: one row, one observation.
 
 `Loss` is raw: one plan on one window of one document. `Score` is derived: one number with its interval.
-`PlanRecord` says why a plan is in a sweep; a `Note` says in words what a measurement had to leave out. All of them are
+`PlanRecord` says why a plan is in a sweep; a `Note` says in words what a measurement had to leave out.
+A `Continuation` is a text that a model wrote. All of them are
 frozen values of plain Python types, so they cross process and disk boundaries as they are.
 """
 
@@ -73,6 +74,20 @@ class Note:
 
     measure: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """The text that greedy decoding under `plan` adds to `prompt`.
+
+    `tokens` were generated, of which `same` are those that the model as trained generates there.
+    """
+
+    plan: str
+    prompt: str
+    text: str
+    tokens: int
+    same: int
 
 
 @dataclass(frozen=True, slots=True)

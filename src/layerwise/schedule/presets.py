@@ -16,20 +16,17 @@ says what of it is known and what was chosen here.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from layerwise.errors import PlanError, near_matches
 from layerwise.plan.checks import check_depth, shown
 from layerwise.schedule.phase import Phase
+from layerwise.schedule.roles import published_roles
 from layerwise.schedule.schedule import GrowthSchedule
 
-PUBLISHED_DEPTH = 12
-"""The layers of the model that the six phases were published for."""
-
-_CONNECTIVE = (0, 3)
-_ANTI_LAYER = 6
 _DAMPED = 0.9
+"""What the matrices of an anti-layer are multiplied by."""
 
 
 def uniform(depth: int) -> GrowthSchedule:
@@ -47,23 +44,18 @@ def published(depth: int) -> GrowthSchedule:
 
     Its full text could not be had, and digests of it leave much open; a faithful copy is not possible.
 
-    *Known*, for a model of 12 layers: the names and the order of the phases; gastrulation trains layers 4-5 for 30
-    epochs, neurulation 1-2 for 20, organogenesis 8-9 for 20, growth 7-10, connective the "redundant" layers, with
-    "anti-layers" kept random and scaled by 0.9, maturation everything, for 15 epochs; what a phase does not train is
-    frozen.
+    *Known*: the names and the order of the phases; of 30 layers the critical core 8-11 and the anti-layers 14 and 17;
+    of 12 layers gastrulation trains layers 4-5 for 30 epochs, neurulation 1-2 for 20, organogenesis 8-9 for 20, growth
+    7-10, connective the "redundant" layers, with "anti-layers" kept random and scaled by 0.9, maturation everything,
+    for 15 epochs; what a phase does not train is frozen.
 
-    *Chosen here*: the lengths of growth and connective (20 epochs each, as their neighbours); the redundant layers 0
-    and 3, and the anti-layer 6 (layers 14 and 17 of 30 were measured as such; 6 is the one that the known phases leave
-    free nearest to their positions); that layer 11 waits for maturation, as a digest says; that embedding and head
-    learn throughout; and one learning rate curve over all phases, with the optimiser's moments kept. The rates, the
-    optimiser and its warm-ups are not known.
+    *Chosen here*: the lengths of growth and connective (20 epochs each, as their neighbours); which layer plays what
+    beyond that (`layerwise.schedule.roles`); that embedding and head learn throughout; and one learning rate curve over
+    all phases, with the optimiser's moments kept. The rates, the optimiser and its warm-ups are not known.
 
     Freezing saves a third of a layer at most, and nothing of the embedding rests here: with layers alike and a light
     head, a step costs 0.8 of one in which everything learns (`layerwise.schedule.cost`), and not the 0.46 of the
     paper's headline.
-
-    For another depth, each layer plays the role of the one at its relative position in 12; in a shallower model a layer
-    that several of the 12 fall on has the roles of all of them, and there may be no anti-layer.
 
     >>> print(*(f"{phase.name} {phase.share:g} {phase.trains}" for phase in published(12).phases[:5]), sep="\\n")
     gastrulation 0.24 (4, 5)
@@ -71,20 +63,22 @@ def published(depth: int) -> GrowthSchedule:
     organogenesis 0.16 (8, 9)
     growth 0.16 (7, 8, 9, 10)
     connective 0.16 (0, 3)
+    >>> published(30).phases[0].trains, published(30).phases[4].redraw
+    ((8, 9, 10, 11), (14, 17))
     """
     check_depth(depth)
+    players = published_roles(depth)
     epochs = {
-        "gastrulation": (30, (4, 5)),
-        "neurulation": (20, (1, 2)),
-        "organogenesis": (20, (8, 9)),
-        "growth": (20, (7, 8, 9, 10)),
-        "connective": (20, _CONNECTIVE),
-        "maturation": (15, tuple(range(PUBLISHED_DEPTH))),
+        "gastrulation": (30, players["core"]),
+        "neurulation": (20, players["neurulation"]),
+        "organogenesis": (20, players["organogenesis"]),
+        "growth": (20, tuple(sorted({*players["growth"], *players["organogenesis"]}))),
+        "connective": (20, players["redundant"]),
+        "maturation": (15, tuple(range(depth))),
     }
     total = sum(length for length, _ in epochs.values())
-    phases = {name: Phase(name, length / total, _players(roles, depth)) for name, (length, roles) in epochs.items()}
-    taken = {layer for name in phases if name != "maturation" for layer in phases[name].trains}
-    anti = tuple(layer for layer in _players((_ANTI_LAYER,), depth) if layer not in taken)
+    phases = {name: Phase(name, length / total, layers) for name, (length, layers) in epochs.items()}
+    anti = players["anti"]
     phases["connective"] = replace(phases["connective"], redraw=anti, scale=tuple((layer, _DAMPED) for layer in anti))
     return GrowthSchedule("published", depth, tuple(phases.values()))
 
@@ -201,11 +195,3 @@ def random_freezing(schedule: GrowthSchedule, seed: int) -> GrowthSchedule:
         layers = tuple(sorted(chance.sample(range(schedule.depth), len(phase.trains))))
         phases.append(replace(phase, trains=layers, redraw=(), scale=(), cached=False))
     return replace(schedule, name=f"{schedule.name} at random", phases=tuple(phases))
-
-
-def _players(roles: Iterable[int], depth: int) -> tuple[int, ...]:
-    """The layers, of `depth`, at the relative positions of these layers of 12: always one or more."""
-    wanted = frozenset(roles)
-    if depth < PUBLISHED_DEPTH:
-        return tuple(sorted({(2 * role + 1) * depth // (2 * PUBLISHED_DEPTH) for role in wanted}))
-    return tuple(layer for layer in range(depth) if (2 * layer + 1) * PUBLISHED_DEPTH // (2 * depth) in wanted)

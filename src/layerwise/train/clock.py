@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
 from transformers import TrainerCallback
@@ -55,3 +56,15 @@ def moments(history: Sequence[dict[str, Any]]) -> tuple[LogEntry, ...]:
         for key, kind in _KINDS.items()
         if key in entry
     )
+
+
+def gradient_norms(history: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The norms of the gradients in a log, before they were cut: `gradient_norm`, their median, and the largest.
+
+    Nothing where none was noted. The Trainer notes the norm of one step at each log, so the largest is a lower bound.
+
+    >>> gradient_norms([{"grad_norm": 0.5}, {"grad_norm": 3.0}, {"grad_norm": 0.7}, {"loss": 2.0}])
+    {'gradient_norm': 0.7, 'gradient_norm_most': 3.0}
+    """
+    norms = [float(entry["grad_norm"]) for entry in history if "grad_norm" in entry]
+    return {"gradient_norm": median(norms), "gradient_norm_most": max(norms)} if norms else {}

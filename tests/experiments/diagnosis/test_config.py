@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from layerwise.errors import LayerwiseError, MeasureError, OptionError
-from layerwise.experiments.diagnosis.config import Diagnosis
+from layerwise.experiments.diagnosis.config import LAYER_RATE, MODEL_RATE, RECOVERY_STEPS, Diagnosis
+from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.results.run import MANIFEST
 
 PLAIN = Diagnosis(model="demo")
@@ -21,6 +22,10 @@ PLAIN = Diagnosis(model="demo")
     ({"parts": ("pruning",)}, "add proxies and ablation to --parts"),
     ({"parts": ()}, "--parts names nothing"),
     ({"min_effect": 0.0}, "use a positive one"),
+    ({"all_layers": True, "recovery_layers": (1,)}, "give one of them"),
+    ({"recovery_layers": (-1,)}, "layers from 0 up; found -1"),
+    ({"recovery_rate": 0.0}, "--recovery-rate is a learning rate, above 0"),
+    ({"recovery_model_rate": -1.0}, "--recovery-model-rate is a learning rate"),
 ])  # fmt: skip
 def test_what_cannot_be_measured_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(MeasureError, match=message):
@@ -31,6 +36,7 @@ def test_what_cannot_be_measured_is_refused(options: dict[str, Any], message: st
     ({"parts": ("deltas",), "budget": 9}, "--budget does nothing here: ablation, racing, agreement and pruning read"),
     ({"parts": ("deltas",), "curve_tokens": 9}, "--curve-tokens does nothing here"),
     ({"parts": ("deltas",), "all_layers": True}, "--all-layers does nothing here: recovery reads it"),
+    ({"parts": ("deltas",), "recovery_steps": 200}, "--recovery-steps does nothing here: recovery reads it"),
     ({"curve_tokens": 0}, "--curve-tokens takes a number from 1"),
     ({"seed": -1}, "--seed takes a number from 0"),
 ])  # fmt: skip
@@ -48,7 +54,9 @@ def test_a_run_is_no_model(tmp_path: Path) -> None:
 def test_every_setting_is_part_of_what_a_run_is() -> None:
     for changed in (
         replace(PLAIN, parts=("deltas",)), replace(PLAIN, curve_tokens=9), replace(PLAIN, budget=9),
-        replace(PLAIN, min_effect=0.5), replace(PLAIN, all_layers=True),
+        replace(PLAIN, min_effect=0.5), replace(PLAIN, all_layers=True), replace(PLAIN, recovery_steps=200),
+        replace(PLAIN, recovery_layers=(1, 3)), replace(PLAIN, recovery_rate=1e-3),
+        replace(PLAIN, recovery_model_rate=1e-3),
     ):  # fmt: skip
         assert changed.settings() != PLAIN.settings()
 
@@ -57,3 +65,8 @@ def test_the_order_of_the_parts_is_no_setting() -> None:
     named = replace(PLAIN, parts=("pruning", "ablation", "proxies"))
     assert named.ordered_parts() == ("proxies", "ablation", "pruning")
     assert named.settings() == replace(PLAIN, parts=("ablation", "proxies", "pruning")).settings()
+
+
+def test_recovery_is_as_its_recipe_says_unless_options_say_otherwise() -> None:
+    recipe = RecoveryRecipe()
+    assert (recipe.steps, recipe.layer_rate, recipe.model_rate) == (RECOVERY_STEPS, LAYER_RATE, MODEL_RATE)

@@ -296,4 +296,4 @@ def test_the_cost_is_counted_before_anything_is_computed(stack: Stack, reading: 
     losses = ablation_losses(stack, reading)
     counted = len({row.plan for row in losses}) - 1
     (cost,) = (line for line in prepared.describe() if line.startswith("cost: "))
-    assert f"ablation {counted} on {reading.tokens} tokens; recovery 54 short fine-tunings" in cost
+    assert f"ablation {counted} on {reading.tokens} tokens; recovery 54 fine-tunings of 16 steps" in cost

@@ -78,6 +78,9 @@ def test_it_spends_what_uniform_spends(grown: tuple[Path, Ended]) -> None:
             (row.task, row.metric): row for row in run.store.scores("growth") if row.subject == "stacking - uniform"
         }
     assert rows["flops", "difference"].low is not None
+    assert {"saving", "saving_at_most", "saving_at_least"} & {metric for task, metric in rows if task == "flops"}
+    assert rows["flops", "read_off"].value == 1.0, "one training: its course"
+    assert rows["tokens", "time_saved"].value < 1
     assert ("tokens", "difference") not in rows, "tokens did not come out equal"
     mean = sum(record(folder, "stacking", seed).figures["flops"] for seed in (0, 1)) / 2
     assert rows["flops", "at"].value == pytest.approx(mean)
@@ -174,6 +177,7 @@ def test_a_schedule_is_explained_with_its_cost_and_nothing_is_trained(
     assert "of 64 tokens" in ended.out
     assert "uniform takes 40 steps" in ended.out
     assert "(equal flops)" in ended.out
+    assert "while it learns: layer 0 " in ended.out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -243,6 +247,7 @@ def test_names_in_the_help_are_those_of_the_code() -> None:
         (("--schedule", "importance"), "diagnose a model of the same depth first"),
         (("--importance", "run"), "--importance is for --schedule importance"),
         (("--steps", "5", "--epochs", "1"), "give one of them"),
+        (("--size", "published"), "--size does nothing here: the model has a size of its own"),
         (("--schedule", "uniform", "--match", "tokens"), "--match does nothing here"),
         (("--schedule", "uniform", "--no-baseline"), "--no-baseline does nothing here"),
         (("--max-epochs", "0"), "--max-epochs is 0; write a number above 0"),

@@ -36,18 +36,33 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
     ended = layerwise(*command)
     assert (ended.code, ended.out) == (0, shown.out), ended.err
     assert "2 arms (uniform, ramp), 3 seeds each, for the cost of 8 uniform steps" in ended.out
-    assert "cost: about 20 trainings, together as long as" in ended.out
+    assert "cost: about 28 trainings, together as long as" in ended.out
     assert [path.name for path in tmp_path.iterdir()] == ["growth.yaml"]
 
 
 @pytest.mark.slow
-def test_python_returns_the_rows_of_two_arms(config: Path, texts: Path, tmp_path: Path) -> None:
+def test_python_returns_the_rows_of_two_arms_and_of_the_headline(config: Path, texts: Path, tmp_path: Path) -> None:
+    """The published arm, its smaller budget, two warm-ups of each side: what the claims of growth are decided by."""
     result = study_growth(
-        str(config), texts, arms=("ramp",), learning_rates=(1e-3,), seeds=1, steps=8, batch_size=4, max_length=16,
-        evals=1, device="cpu", run=tmp_path / "run", reporter=Silent(),
+        str(config), texts, arms=("published",), learning_rates=(1e-3,), warmups=(0.2,), seeds=2, steps=20,
+        batch_size=4, max_length=16, evals=2, device="cpu", run=tmp_path / "run", reporter=Silent(),
     )  # fmt: skip
-    assert "ramp - uniform" in set(result.table("growth")["subject"])
-    assert set(result.table("rates")["subject"]) == {"uniform", "ramp"}
+    rows = {(row.subject, row.task, row.metric) for row in result.table("growth").itertuples()}
+    assert ("published - uniform", "flops", "difference") in rows
+    for cost in ("flops", "tokens", "seconds"):
+        metrics = {metric for subject, task, metric in rows if (subject, task) == ("published - uniform", cost)}
+        assert len(metrics & {"saving", "saving_at_most", "saving_at_least"}) == 1, cost
+    read_off = result.table("growth").query("metric == 'read_off'")
+    assert set(read_off["value"]) == {2.0}, "its own length and the smaller budget"
+    assert ("published - uniform", "tokens", "time_saved") in rows
+    assert ("published@0.634 - uniform", "budget", "loss_ratio") in rows
+    assert record(tmp_path / "run", "published@0.634").steps == 13
+    rates = result.table("rates")
+    assert set(rates["subject"]) == {"uniform", "published"}
+    assert set(rates.query("metric == 'warmup_nll'")["task"]) == {"0.05", "0.2"}
+    assert set(result.table("epochs")["subject"]) >= {"uniform", "published", "published@0.634"}
+    page = (tmp_path / "run" / "report.html").read_text() if (tmp_path / "run" / "report.html").is_file() else ""
+    assert not page or "What it costs to reach uniform" in page
 
 
 def _written(path: Path, text: str) -> Path:
@@ -65,6 +80,10 @@ def _written(path: Path, text: str) -> Path:
         (("--arms", "permuted"), "permuted is made from the schedule of importance"),
         (("--learning-rates", "fast"), "--learning-rates"),
         (("--learning-rates", "0"), "numbers above 0"),
+        (("--warmups", "1"), "--warmups takes shares of the steps"),
+        (("--shorter", "1"), "--shorter is a share of uniform's steps"),
+        (("--shorter", "0.5", "--arms", "ramp"), "--shorter does nothing here"),
+        (("--size", "published"), "--size does nothing here"),
         (("--steps", "5", "--epochs", "1"), "give one of them"),
         (("--steps", "3"), "its share of"),
         (("--epochs", "1.5"), "the longest training, would read the text"),
@@ -98,7 +117,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 STUDY = ("study", "growth", "--batch-size", "4", "--max-length", "16", "--evals", "1", "--device", "cpu",
-         "--learning-rates", "1e-3,4e-3", "--sweep-seeds", "2", "--seeds", "2")  # fmt: skip
+         "--learning-rates", "1e-3,4e-3", "--warmups", "0.05", "--sweep-seeds", "2", "--seeds", "2")  # fmt: skip
 
 
 @pytest.mark.slow

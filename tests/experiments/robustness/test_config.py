@@ -9,9 +9,10 @@ import pytest
 
 from layerwise.errors import LayerwiseError
 from layerwise.experiments.files import experiment_of, read_experiment, to_yaml
-from layerwise.experiments.robustness.config import OTHER_TRAININGS, Robustness, RobustTraining
+from layerwise.experiments.robustness.config import OTHER_TRAININGS, Robustness, RobustTraining, named_methods
 from layerwise.plan.samplers import Drop, Shuffle
 from layerwise.train.methods import METHODS
+from layerwise.train.methods.layershuffle import PositionOptions
 from layerwise.train.recipe import Settings
 
 
@@ -26,6 +27,30 @@ def test_the_baseline_is_trained_beside_the_methods() -> None:
     alone = training("layerdrop", "retrained-3", baseline=False)
     assert [recipe.arm for recipe in alone.recipes(Settings(), 12)] == ["layerdrop", "retrained-3"]
     assert {recipe.arm for recipe in training("all").recipes(Settings(), 12)} == set(METHODS)
+
+
+def test_depths_follow_the_first_of_their_kind() -> None:
+    for methods in (("all", "retrained-9", "6", "3"), ("all", "retrained-9", "retrained-6", "retrained-3")):
+        assert named_methods(methods) == (*METHODS, "retrained-9", "retrained-6", "retrained-3")
+    assert named_methods(("layershuffle", "6", "layershuffle")) == ("layershuffle", "6")
+
+
+@pytest.mark.slow
+def test_all_and_models_refined_for_fewer_layers() -> None:
+    for methods in (("all", "retrained-9", "6", "3"), ("all", "retrained-9", "retrained-6", "retrained-3")):
+        arms = [recipe.arm for recipe in training(*methods).recipes(Settings(), 12)]
+        assert set(arms) == {*METHODS, "retrained-9", "retrained-6", "retrained-3"}
+        assert arms[-3:] == ["retrained-9", "retrained-6", "retrained-3"]
+    assert training("all", "retrained-3", drop_rate=0.5, position_table="shared").baseline
+    with pytest.raises(LayerwiseError, match="there is no way of training called '6'"):
+        training("layershuffle", "6")
+
+
+def test_the_position_encoding_has_a_dropout() -> None:
+    config = training("layershuffle-position", position_dropout=0.25)
+    (recipe,) = (each for each in config.recipes(Settings(), 12) if each.arm == "layershuffle-position")
+    assert recipe.variant == PositionOptions(dropout=0.25)
+    assert training("layershuffle-position").recipes(Settings(), 12)[1].variant == PositionOptions()
 
 
 def test_an_option_replaces_a_setting_of_the_recipe() -> None:
@@ -54,6 +79,8 @@ def test_an_option_replaces_a_setting_of_the_recipe() -> None:
         (("sequential",), {"drop_sync": "masked"}, "--drop-sync does nothing here"),
         (("layershuffle",), {"prediction_token": "mean"}, "it is read by layershuffle-predict"),
         (("layershuffle",), {"position_table": "shared"}, "it is read by layershuffle-position"),
+        (("layershuffle",), {"position_dropout": 0.1}, "it is read by layershuffle-position"),
+        (("layershuffle-position",), {"position_dropout": 1.0}, "--position-dropout is a probability below 1"),
         (("baseline",), {"evals": 3}, "the baseline is validated once, at its end"),
         (("layerdrop",), {"drop_rate": 2.0}, "is a probability from 0"),
         (("baseline",), {"gradient_accumulation": 3}, "equal parts"),

@@ -114,7 +114,7 @@ def test_fresh_does_not_answer_for_another_model(vit: Path, tmp_path: Path) -> N
 def test_the_cost_is_printed_and_nothing_is_computed(vit: Path, tmp_path: Path) -> None:
     ended = layerwise("robustness", vit, *DIGITS, *FEW, "--run", tmp_path / "run", "--dry-run")
     assert ended.code == 0, ended.err
-    assert "each model is evaluated under 20 conditions and 3 fixed orders on 20 examples" in ended.out
+    assert "each model is evaluated under 26 conditions and 3 fixed orders on 20 examples" in ended.out
     assert not (tmp_path / "run").exists()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from layerwise.errors import PlanError
+from layerwise.errors import OptionError, PlanError
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.plan import families
 
@@ -18,6 +20,35 @@ def test_members_are_the_model_the_families_and_the_plans_of_ones_own() -> None:
         ("0 (1|2) 3", "given", 4),
         ("0-3", "given", 4),
     ]
+
+
+def test_windows_loops_and_repeats_are_those_that_were_asked_for() -> None:
+    config = Sweep(model="m", families=("looped", "repeat_blocks"), loops="1-2,4", times="3", window=("1-2",))
+    looped, blocks = families.looped(5, (1, 2, 4)), families.repeat_blocks(5, (3,))
+    assert config.members(5)[1:] == (*looped, *blocks, *families.window(5, 1, 2, loops=(1, 2, 4)))
+    assert config.plan_names() == ("looped", "repeat_blocks", "loops:1-2,4", "times:3", "window:1-2")
+
+
+def test_what_names_a_run_does_not_change_where_the_new_options_are_left_out() -> None:
+    assert Sweep(model="m", families=("looped",), plan=("0-3",)).plan_names() == ("looped", "plan:0-3")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"window": ("4:8",)}, "--window takes whole numbers such as 4 or 1-28; found '4:8'"),
+        ({"window": ("8-4",)}, "--window takes ascending numbers from 0"),
+        ({"families": ("looped",), "loops": "0-4"}, "--loops takes ascending numbers from 1"),
+        ({"families": ("looped",), "loops": "1-99999"}, "to 10,000"),
+        ({"families": ("repeat_blocks",), "times": "1"}, "--times takes ascending numbers from 2"),
+        ({"loops": "1-4"}, "--loops does nothing here"),
+        ({"times": "3"}, "--times does nothing here"),
+        ({"new_tokens": 3}, "--new-tokens does nothing here"),
+    ],
+)
+def test_numbers_that_cannot_be_read_or_are_not_read_are_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        Sweep(model="m", **options)
 
 
 def test_a_family_that_is_unknown_is_refused_at_once() -> None:

@@ -29,6 +29,7 @@ from layerwise.measure.interventions import sweep as sweep_module
 from layerwise.measure.language.evaluation_data import pieces, portion, tokenize
 from layerwise.plan import Plan
 from layerwise.results import Run
+from layerwise.results.continuation import CONTINUATION, read_continuations
 from layerwise.results.store import Store
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
@@ -435,3 +436,26 @@ def test_a_sweep_that_is_killed_at_any_write_of_its_store_goes_on_to_the_same_ro
             break
         number += 1
     assert number > 6
+
+
+def test_texts_are_written_under_the_plans_and_not_again(
+    stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(SWEEP, families=(), window=("1-2",), plan=("0 3",), prompt=("sphinx", "of"), new_tokens=3)
+    ready = prepared(stack, corpus, config)
+    with Run.resume_or_create(tmp_path / "run", ready.manifest) as run:
+        ready.measure(run, Silent())
+        texts = read_continuations(run.store.notes(CONTINUATION))
+        lines = ready.results(run)
+    wanted = {str(member.plan) for member in ready.members if member.draw in (None, 0)}
+    assert {(each.plan, each.prompt) for each in texts} == {
+        (plan, prompt) for plan in wanted for prompt in config.prompt
+    }
+    assert sum(line.startswith("after") for line in lines) == 2
+    monkeypatch.setattr(module, "continuations", None)
+    measure(stack, corpus, tmp_path / "run", config)
+
+
+def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_measured(stack: Stack, corpus: Corpus) -> None:
+    with pytest.raises(MeasureError, match="shorten the prompt"):
+        prepared(stack, corpus, replace(SWEEP, prompt=("sphinx",), new_tokens=500))

@@ -1,8 +1,7 @@
-"""What a layer writes at each position: orders that are balanced, norms that are what they say, and UMAP or a note."""
+"""What a layer writes at each position: orders that are balanced, and norms that are what they say."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -15,10 +14,10 @@ from transformers import ViTConfig, ViTForImageClassification
 
 from conftest import tiny_granite, tiny_llama
 from layerwise.data.splits import Splits
-from layerwise.measure.activations import by_position
-from layerwise.measure.activations.by_position import BASES, branch_norms, embedding, outputs_by_position, rotations
+from layerwise.measure.activations.by_position import BASES, branch_norms, rotations
+from layerwise.measure.activations.embedding import outputs_by_position
 from layerwise.stack import Stack, load
-from measure.planted_classifiers import CLASSES, Idle, Listed, classifier, splits, turning
+from measure.planted_classifiers import Idle, Listed, classifier, splits, turning
 
 DEPTH = 3
 CHANCE = torch.Generator().manual_seed(0)
@@ -120,10 +119,6 @@ def test_padding_is_no_token() -> None:
         expected = sum(length * own.value for length, own in zip(lengths, each, strict=True)) / sum(lengths)
         # Float32 through three layers: some tens of units of rounding.
         assert row.value == pytest.approx(expected, rel=1e-5), row.subject
-    states = outputs_by_position(stack, 1, Listed(examples), collate, count=3)
-    for text, example in enumerate(examples):
-        expected = outputs_by_position(stack, 1, Listed([example]), collate, count=1)[:, 0]
-        np.testing.assert_allclose(states[:, text], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_added_is_what_reaches_the_stream(granite: Stack) -> None:
@@ -165,76 +160,7 @@ def test_nothing_stays_on_the_model() -> None:
     stack = vit()
     before = stack.model(PIXELS).logits
     branch_norms(stack, "vit", IMAGES, collate)
-    outputs_by_position(stack, 1, IMAGES, collate, count=4)
+    outputs_by_position(stack, [1], IMAGES, collate, count=4)
     hooks = [hook for module in stack.model.modules() for hook in module._forward_hooks.values()]
     assert hooks == []
     assert torch.equal(stack.model(PIXELS).logits, before)
-
-
-# Outputs
-
-
-def test_outputs_are_of_the_first_token_at_every_position() -> None:
-    stack = turning(4)
-    found = splits(10)
-    states = outputs_by_position(stack, 2, found.test, found.collate, count=6, seed=3)
-    assert states.shape == (4, 6, 16)
-    pixels = torch.stack([found.test[index]["pixel_values"] for index in range(6)]).clone()
-    pixels[..., CLASSES:] /= 10_000
-    for plan in rotations(4, 1, 3):
-        state = pixels
-        with torch.inference_mode():
-            for layer in plan.order()[: plan.order().index(2) + 1]:
-                state = stack.block(layer)(state)
-        np.testing.assert_allclose(states[plan.order().index(2)], state[:, 0].numpy(), rtol=1e-5)
-
-
-def test_outputs_of_texts_are_the_mean_of_their_tokens() -> None:
-    stack = load(tiny_llama(DEPTH))
-    states = outputs_by_position(stack, 0, TEXTS, collate, count=2)
-    with torch.inference_mode():
-        captured = stack.capture(input_ids=IDS[:2])
-        first = stack.apply(0, captured.state, captured)
-    np.testing.assert_allclose(states[0], first.mean(dim=1).numpy(), rtol=1e-3, atol=1e-5)
-
-
-# UMAP
-
-
-@pytest.mark.usefixtures("flat")
-def test_a_point_for_every_image_at_every_position() -> None:
-    stack, found = turning(4), splits(10)
-    rows, notes = embedding(stack, "turning", found.test, found.collate, count=6)
-    assert notes == []
-    assert [(row.subject, row.task, row.metric, row.value) for row in rows[:1]] == [("all", "turning", "layer", 2)]
-    states = outputs_by_position(stack, 2, found.test, found.collate, count=6)
-    points = {(row.subject, row.metric): row.value for row in rows[1:]}
-    assert len(points) == 4 * 6 * 2
-    for position in range(4):
-        for image in range(6):
-            xy = (points[f"{image},{position}", "x"], points[f"{image},{position}", "y"])
-            assert xy == pytest.approx(tuple(states[position, image, :2]))
-
-
-def test_without_umap_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "umap", None)
-    rows, notes = embedding(turning(4), "turning", splits(10).test, splits(10).collate)
-    assert rows == []
-    assert [note.text for note in notes] == ["UMAP is not installed: pip install umap-learn, and run again."]
-    assert not by_position.umap_installed()
-
-
-@pytest.mark.usefixtures("flat")
-def test_too_few_outputs_are_not_laid_out() -> None:
-    rows, notes = embedding(turning(3), "turning", splits(5).test, splits(5).collate)
-    assert rows == []
-    assert notes[0].text.startswith("turning: 5 examples at 3 positions are too few")
-    assert embedding(turning(4), "turning", splits(4).test, splits(4).collate)[0]
-
-
-@pytest.mark.slow
-def test_umap_itself_lays_them_out_alike_twice() -> None:
-    pytest.importorskip("umap")
-    first, again = (embedding(turning(4), "turning", splits(4).test, splits(4).collate)[0] for _ in range(2))
-    assert first == again
-    assert len(first) == 1 + 4 * 4 * 2

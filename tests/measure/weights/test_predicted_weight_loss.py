@@ -11,7 +11,12 @@ import torch
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.weights.predictability import predictability
-from layerwise.measure.weights.predicted_weight_loss import joint_sets, predicted_weight_loss, random_error
+from layerwise.measure.weights.predicted_weight_loss import (
+    joint_sets,
+    neighbour_sets,
+    predicted_weight_loss,
+    random_error,
+)
 from layerwise.measure.weights.prediction import predict_layer
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack, load
@@ -132,3 +137,17 @@ def test_predicted_weight_loss_is_part_of_predictability_where_there_is_text(
     stack: Stack, reading: EvalData, scores: list[Score]
 ) -> None:
     assert predictability(stack, reading)[-len(scores) :] == scores
+
+
+def test_neighbours_stand_in_the_middle_and_all_but_the_ends_are_inner() -> None:
+    for depth in range(4, 60):
+        adjacent, inner = neighbour_sets(depth).values()
+        assert adjacent == tuple(range(adjacent[0], adjacent[0] + len(adjacent)))
+        assert len(adjacent) == len(list(joint_sets(depth).values())[-1])
+        assert set(adjacent) <= set(inner) == set(range(1, depth - 1))
+
+
+def test_sets_of_neighbours_are_priced_too(scores: list[Score]) -> None:
+    for subject in neighbour_sets(DEPTH):
+        assert value(scores, "predicted_weight_loss", subject) > 0
+        assert value(scores, "predicted_weight_loss@same_norm_random", subject) > 0

@@ -25,7 +25,7 @@ from report import diagnosed, robust, synthetic
 from report.page.test_render import read
 from report.robust import row
 
-CHAPTERS = ("robustness", "orders", "layers-kept", "merging", "position", "inside", "training", "provenance")
+CHAPTERS = ("robustness", "orders", "layers-kept", "nodes", "merging", "position", "inside", "training", "provenance")
 MISSING = {
     ("robustness", "orders", "merging", "merges"): (
         "No arm was tested",
@@ -35,7 +35,8 @@ MISSING = {
     ),
     ("merging", "merges"): ("No models were merged",),
     ("position",): ("No layer predicts its position",),
-    ("branches", "contribution", "embedding"): ("Nothing was measured inside",),
+    ("nodes",): ("No node was lost",),
+    ("branches", "attention", "contribution", "worth", "embedding"): ("Nothing was measured inside",),
     ("training",): ("No training is part of this run",),
 }
 EVERY_MISSING = {text for texts in MISSING.values() for text in texts}
@@ -279,6 +280,15 @@ def test_figures_show_the_rows(drawn: dict[str, Any], found: RobustnessScores) -
     grid = drawn["branches-mlp"]["variants"]["0"]["data"][0]
     assert grid["z"][3][7] == pytest.approx(found.pairs("branches", "mlp", "baseline")[3, 7].value)
     assert "layer 3 at position 7" in grid["text"][3][7]
+    lost = drawn["nodes-random"]["variants"]["0.0"]  # the baseline, four nodes
+    block = found.score("nodes", "accuracy_lost", "baseline", "4 blocks 2 random")
+    assert block is not None
+    assert trace(lost, "in blocks")["x"] == [1, 2, 3]
+    assert trace(lost, "in blocks")["y"][1] == pytest.approx(100 * block.value)
+    points = drawn["embedding"]["variants"]["1.0"]["data"][0]
+    assert len(points["x"]) == 4 * 12 * 12
+    assert points["text"][13] == "image 0, layer 1 at position 1"
+    assert len(set(drawn["embedding"]["variants"]["1.1"]["data"][0]["marker"]["color"])) == 12
 
 
 def test_every_draw_is_a_dot_and_the_median_a_tick(drawn: dict[str, Any], found: RobustnessScores) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from layerwise.plan import Plan
+from layerwise.plan.families import repeat_blocks
 from layerwise.report.evidence import Evidence, ReportData
 from layerwise.report.sweep.layers import neighbour_swaps, repeated_windows, single_skips, skipped_windows
 from layerwise.results.rows import PlanRecord
@@ -45,6 +46,20 @@ def test_every_repeated_window_is_found_with_its_ends() -> None:
     assert len(found) == DEPTH * (DEPTH + 1) // 2
     assert found[2, 2] == "0 1 2*2 3-5"
     assert found[1, 3] == "0 [1-3]*2 4 5"
+
+
+def test_blocks_that_run_three_times_are_told_from_those_that_run_twice() -> None:
+    members = repeat_blocks(DEPTH, times=(2, 3))
+    records = [PlanRecord(str(member.plan), "f", "s", 1, None, *costs(member.plan)) for member in members]
+    both = Evidence.of(ReportData({"depth": DEPTH}, tuple(records), ()))
+    assert repeated_windows(both) == repeated_windows(evidence("repeat_blocks"))
+    assert repeated_windows(both, times=3).keys() == repeated_windows(both).keys()
+    assert repeated_windows(both, times=3)[1, 3] == "0 [1-3]*3 4 5"
+
+
+def costs(plan: Plan) -> tuple[int, int, int, int]:
+    cost = plan.cost()
+    return cost.evaluations, cost.stages, cost.weights, cost.slots
 
 
 def test_parallel_groups_are_not_mistaken_for_windows() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, PreTrainedTokenizerBase, ViTConfig, set_seed
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerBase, ViTConfig, set_seed
 
 from layerwise.data.text.bytepair import train_bytepair
 from layerwise.errors import CheckpointError, DataError, ModelError
-from layerwise.train.phases.random_init import has_weights, random_model, read_config, tiny
+from layerwise.train.phases.random_init import has_weights, published, random_model, read_config, tiny
 from train.tiny_models import tiny_llama
 
 SPELLER: PreTrainedTokenizerBase = train_bytepair(["the cat saw the dog"] * 9, 270)
@@ -47,10 +47,17 @@ def test_the_digest_is_of_the_configuration_and_the_vocabulary() -> None:
     assert random_model(config(), train_bytepair(["a dog ran away"] * 9, 270), "baby").weights != own
 
 
-def test_the_tiny_one_has_six_layers_and_a_head_of_its_own() -> None:
+def test_the_tiny_one_has_twelve_layers_and_a_head_of_its_own() -> None:
     found = tiny(SPELLER)
-    assert (found.num_hidden_layers, found.vocab_size, found.tie_word_embeddings) == (6, len(SPELLER), False)
+    assert (found.num_hidden_layers, found.vocab_size, found.tie_word_embeddings) == (12, len(SPELLER), False)
     assert (found.bos_token_id, found.pad_token_id) == (0, 1)
+
+
+def test_the_published_one_has_twelve_layers_and_the_weights_that_are_known() -> None:
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(published(SPELLER))
+    assert model.config.num_hidden_layers == 12
+    assert model.num_parameters() == pytest.approx(9.57e6, rel=0.01)
 
 
 def test_a_folder_without_weights_is_a_configuration(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_unknown_names_are_refused_with_the_near_ones() -> None:
         pretraining_recipe("smal")
     with pytest.raises(ModelError, match="denseformer"):
         pretraining_recipe("tiny", "densformer")
-    with pytest.raises(TrainError, match="did you mean biased"):
+    with pytest.raises(ModelError, match="did you mean biased"):
         pretraining_recipe("tiny", initialisation="biazed")
 
 

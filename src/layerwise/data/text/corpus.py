@@ -8,8 +8,9 @@ What becomes a document:
   side), so that an article is a document and its sections (` = = Section = = `) stay inside it;
 - a `.jsonl` file holds one document a line: an object with `text`, and optionally `id`, `task` and
   `answer_start`;
-- `.train`, `.dev` and `.test` files are BabyLM's, one file a corpus: their documents are chunks of them, which end
-  before a heading, at an empty line or at a line end (`layerwise.data.text.chunks`), unless lines read `<|endoftext|>`;
+- `.train`, `.dev` and `.test` files, also with `.txt` behind it, are BabyLM's, one file a corpus: their documents are
+  chunks of them, which end before a heading, at an empty line or at a line end (`layerwise.data.text.chunks`), unless
+  lines read `<|endoftext|>`; the name of the file, such as `childes`, is their task;
 - `.gz` files are unpacked; a folder is read recursively, in the order of its paths.
 
 Nothing is skipped silently: a file that is empty, binary or unreadable is refused by name.
@@ -105,6 +106,26 @@ def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
     return Corpus(_spelt(root.resolve().name), tuple(documents))
 
 
+def babylm_domain(name: str) -> str | None:
+    """The corpus that a file of BabyLM holds, by its name; `None` for any other file.
+
+    >>> babylm_domain("childes.train"), babylm_domain("bnc_spoken.dev.txt.gz"), babylm_domain("notes.txt")
+    ('childes', 'bnc_spoken', None)
+    """
+    split = babylm_split(name)
+    return None if split is None else name.removesuffix(".gz").removesuffix(".txt").removesuffix(split) or None
+
+
+def babylm_split(name: str) -> str | None:
+    """The ending that says which part of BabyLM a file is, one of `BABYLM`; `None` for any other file.
+
+    >>> babylm_split("childes.train"), babylm_split("bnc_spoken.dev.txt.gz"), babylm_split("notes.txt")
+    ('.train', '.dev', None)
+    """
+    stem = name.removesuffix(".gz").removesuffix(".txt")
+    return next((ending for ending in BABYLM if stem.endswith(ending)), None)
+
+
 def _spelt(name: str) -> str:
     """The name of a file as text; bytes of it that are no UTF-8 are written as `\\xff`."""
     return os.fsencode(name).decode("utf-8", errors="backslashreplace")
@@ -127,7 +148,9 @@ def _documents(file: Path, name: str, task: str) -> list[Document]:
     pieces = [piece for piece in _split(text) if piece.strip()]
     if not pieces:
         raise DataError(f"{file} is empty: nothing but white space in it; remove it, or fill it")
-    if len(pieces) == 1 and file.name.removesuffix(".gz").endswith(BABYLM):
+    domain = babylm_domain(file.name)
+    task = task if domain is None else domain
+    if len(pieces) == 1 and domain is not None:
         whole = Document(name, text, task)
         return [replace(chunk, part_of=name) for chunk in chunks(whole)]
     if len(pieces) == 1:

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import torch
 
-from layerwise.data.splits import SPLITS, Example, Examples, Splits, digest, limited, stratified
+from layerwise.data.splits import SPLITS, Example, Examples, Splits, digest, selecting_on_reported
 from layerwise.data.vision.augmentation import augmented, check_augmentation
 from layerwise.data.vision.decode_images import DecodedImages, decode_all
 from layerwise.data.vision.digits import digits
 from layerwise.data.vision.image_datasets import dataset_images, is_dataset_folder
+from layerwise.data.vision.image_division import divided
 from layerwise.data.vision.image_folders import folder_images
 from layerwise.data.vision.image_sources import ImageSet, ImageSource
 from layerwise.data.vision.pixels import Pixels
@@ -43,14 +44,15 @@ def read_images(
     unreadable: str = "refuse",
     augmentation: str = "none",
     limit: int | None = None,
+    select_on: str = "held-out",
     progress: Callable[[int, int], None] | None = None,
 ) -> Splits:
     """The images at `where`: a folder of class folders, a dataset of the hub or its folder, or `digits`.
 
-    A missing validation or test split is cut from train, a tenth of each class, drawn from `seed`. `limit` keeps at
-    most so many images of each split, evenly over the classes, drawn from `seed`. Images that cannot be read are
-    refused, or left out with `unreadable="skip"` and named in `Splits.skipped`. `augmentation` changes the training
-    examples alone. `progress(done, total)` is called while images are read.
+    `layerwise.data.vision.image_division` says which are trained on, which select and which are reported; `seed` draws
+    what is cut, and the order of what is held out. `limit` keeps at most so many images of each split, evenly over the
+    classes. Images that cannot be read are refused, or left out with `unreadable="skip"` and named in `Splits.skipped`.
+    `augmentation` changes the training examples alone. `progress(done, total)` is called while images are read.
 
     Raises `DataError` for a path that does not exist or is a file, for images without classes, for too few to split,
     and for images that cannot be read.
@@ -61,15 +63,18 @@ def read_images(
             f"unknown way to treat unreadable images {unreadable!r}; {near_matches(unreadable, UNREADABLE)}"
         )
     if str(where) == "digits" and not Path(where).exists():
-        return digits(augmentation, preprocessing, limit=limit, seed=seed)
+        splits = digits(augmentation, preprocessing, limit=limit, seed=seed)
+        return selecting_on_reported(splits) if select_on == "reported" else splits
     listed = _listed(where)
-    parts = {split: _limited(part, limit, seed) for split, part in _completed(listed, seed).items()}
+    division = divided(listed, seed, select_on).limited(limit, seed).ordered(seed)
+    parts = division.parts
     in_memory = sum(map(len, parts.values())) * preprocessing.bytes <= MEMORY
     readings = decode_all(parts, preprocessing if in_memory else None, progress)
     skipped = _unreadable(readings, unreadable, listed.name)
     copies = _copies(readings)
     left = {split: reading.without({*skipped, *copies}) for split, reading in readings.items()}
-    _refuse_empty(left, listed)
+    selected_apart = select_on != "reported"
+    _refuse_empty(left, listed, SPLITS if selected_apart else ("train", "test"))
     examples = {
         split: _examples(left[split], preprocessing, augmentation if split == "train" else "none") for split in SPLITS
     }
@@ -78,10 +83,11 @@ def read_images(
         for split in SPLITS
         for picture, content in zip(left[split].pictures, left[split].digests, strict=True)
     )
-    return Splits(
+    splits = Splits(
         listed.name, digest(rows), examples["train"], examples["validation"], examples["test"],
-        classes=listed.classes, skipped=tuple(skipped), copies=tuple(copies),
+        classes=listed.classes, skipped=tuple(skipped), copies=tuple(copies), origin=division.origin,
     )  # fmt: skip
+    return splits if selected_apart else selecting_on_reported(splits)
 
 
 class ImageDataset(Examples):
@@ -129,21 +135,6 @@ def _listed(where: str | Path) -> ImageSet:
     return dataset_images(where)
 
 
-def _completed(listed: ImageSet, seed: int) -> dict[str, tuple[ImageSource, ...]]:
-    """Train, validation and test; what is missing is cut from train, a tenth of each class."""
-    missing = [split for split in SPLITS if split not in listed.parts]
-    train = listed.parts["train"]
-    shares = (1 - 0.1 * len(missing), *(0.1 for _ in missing))
-    cut = stratified([listed.classes[picture.label] for picture in train], shares, seed)
-    made = {split: tuple(train[index] for index in part) for split, part in zip(("train", *missing), cut, strict=True)}
-    return {split: made[split] if split in made else listed.parts[split] for split in SPLITS}
-
-
-def _limited(pictures: Sequence[ImageSource], limit: int | None, seed: int) -> tuple[ImageSource, ...]:
-    """At most `limit` pictures, evenly over the classes, in the order they had."""
-    return tuple(pictures[index] for index in limited([picture.label for picture in pictures], limit, seed))
-
-
 def _unreadable(readings: Mapping[str, DecodedImages], unreadable: str, name: str) -> list[str]:
     """The names of the images that cannot be read; refused unless they are to be skipped."""
     faults = {picture: reason for reading in readings.values() for picture, reason in reading.faults.items()}
@@ -171,10 +162,10 @@ def _copies(readings: Mapping[str, DecodedImages]) -> list[str]:
     return copies
 
 
-def _refuse_empty(left: Mapping[str, DecodedImages], listed: ImageSet) -> None:
+def _refuse_empty(left: Mapping[str, DecodedImages], listed: ImageSet, splits: Sequence[str]) -> None:
     trained = {picture.label for picture in left["train"].pictures}
     untrained = [name for label, name in enumerate(listed.classes) if label not in trained]
-    empty = [split for split in SPLITS if not left[split].pictures]
+    empty = [split for split in splits if not left[split].pictures]
     if untrained or empty:
         what = f"no image of {', '.join(untrained)} to train on" if untrained else f"no image in {', '.join(empty)}"
         raise DataError(

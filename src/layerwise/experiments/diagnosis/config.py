@@ -29,6 +29,9 @@ DESCRIPTIVE = ("structure", "deltas")
 NEEDS = {"agreement": ("proxies", "ablation"), "pruning": ("proxies", "ablation")}
 """The parts whose rows another part reads, and cannot do without."""
 
+RECOVERY_STEPS, LAYER_RATE, MODEL_RATE = 16, 5e-4, 5e-5
+"""Steps and learning rates of the recovery: those of `layerwise.measure.recovery.finetuning.RecoveryRecipe`."""
+
 CURVE_TOKENS = 1_000
 """Scored tokens of the parts that measure curves and sets, which are hundreds of variants of one model."""
 
@@ -57,7 +60,10 @@ class Diagnosis(ModelOptions, TextOptions, Experiment):
     READS: ClassVar = (
         _reads("budget", "ablation", "racing", "agreement", "pruning"),
         _reads("curve_tokens", "predictability", "manipulation", "pruning"),
-        _reads("all_layers", "recovery"),
+        *(
+            _reads(name, "recovery")
+            for name in ("all_layers", "recovery_steps", "recovery_layers", "recovery_rate", "recovery_model_rate")
+        ),
     )
 
     parts: tuple[str, ...] = option(
@@ -70,6 +76,17 @@ class Diagnosis(ModelOptions, TextOptions, Experiment):
     min_effect: float = option(MIN_EFFECT, "The smallest effect that counts, in nats per token.", metavar="NATS")
     curve_tokens: int = option(CURVE_TOKENS, "Scored tokens for curves and sets of layers.", metavar="N", least=1)
     all_layers: bool = option(False, "Let every layer recover, trained alone and with the whole model.")
+    recovery_steps: int = option(
+        RECOVERY_STEPS, "Steps that a damaged layer may take to recover; published is 200.", metavar="N", least=1,
+        most=100_000,
+    )  # fmt: skip
+    recovery_layers: tuple[int, ...] = option(
+        (), "Layers that recover; by default up to twelve, spread evenly.", metavar="NUMBERS"
+    )
+    recovery_rate: float = option(LAYER_RATE, "Learning rate of a layer that recovers alone.", metavar="X")
+    recovery_model_rate: float = option(
+        MODEL_RATE, "Learning rate where the whole model is trained, with --all-layers.", metavar="X"
+    )
 
     def check(self) -> None:
         """Raise `MeasureError` for an unknown part and for one whose needs are not among the parts.
@@ -90,11 +107,22 @@ class Diagnosis(ModelOptions, TextOptions, Experiment):
             lacking = [need for need in NEEDS.get(name, ()) if need not in self.parts]
             if lacking:
                 raise MeasureError(f"{name} compares the scores of other parts: add {' and '.join(lacking)} to --parts")
+        self._check_recovery()
         if not self.min_effect > 0:
             raise MeasureError(
                 f"--min-effect is the smallest effect that counts, and {self.min_effect:g} nats were given; use a "
                 f"positive one, such as {MIN_EFFECT:g}"
             )
+
+    def _check_recovery(self) -> None:
+        """Raise `MeasureError` for layers that are named and all of them too, and for rates that are not above 0."""
+        if self.all_layers and self.recovery_layers:
+            raise MeasureError("--all-layers lets every layer recover, and --recovery-layers some; give one of them")
+        if any(layer < 0 for layer in self.recovery_layers):
+            raise MeasureError(f"--recovery-layers takes layers from 0 up; found {min(self.recovery_layers)}")
+        for flag, rate in (("rate", self.recovery_rate), ("model-rate", self.recovery_model_rate)):
+            if not rate > 0:
+                raise MeasureError(f"--recovery-{flag} is a learning rate, above 0, such as 5e-4; found {rate:g}")
 
     def ordered_parts(self) -> tuple[str, ...]:
         """The parts in the order in which they are carried out, whatever order they were named in.
@@ -109,8 +137,18 @@ class Diagnosis(ModelOptions, TextOptions, Experiment):
         budget = (f"budget:{self.budget}",) if self.budget is not None else ()
         return (
             *self.ordered_parts(), f"curve_tokens:{self.curve_tokens}", f"min_effect:{self.min_effect:g}", *budget,
-            *(("all_layers",) if self.all_layers else ()),
+            *(("all_layers",) if self.all_layers else ()), *self._recovery_settings(),
         )  # fmt: skip
+
+    def _recovery_settings(self) -> tuple[str, ...]:
+        """Those of the recovery that are not the usual ones."""
+        usual = {"recovery_steps": RECOVERY_STEPS, "recovery_layers": (), "recovery_rate": LAYER_RATE,
+                 "recovery_model_rate": MODEL_RATE}  # fmt: skip
+        given = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
+        return tuple(
+            f"{name}:{','.join(map(str, value)) if isinstance(value, tuple) else f'{value:g}'}"
+            for name, value in given.items()
+        )
 
     def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedDiagnosis:
         """Open the model, and tokenize the text."""

@@ -23,7 +23,7 @@ FINISHED = "part"
 DONE = "done"
 
 TIMES = "run"
-"""The measure of rows that are times: the only ones that differ from run to run."""
+"""The measure of rows about the run itself: times, which alone differ from run to run, and the size of the model."""
 
 Note = Callable[[str], None]
 """Takes a note on a part: a sentence about what had to be left out."""
@@ -96,7 +96,7 @@ class PartContext:
         self.store(CONTRAST, renewed(self.scores(CONTRAST), list(rows), (claim,)))
 
     def store_time(self, row: Score) -> None:
-        """Store a time in place of the one that is there."""
+        """Store a time, or another row about the run, in place of the one that is there."""
         others = [each for each in self.scores(TIMES) if (each.subject, each.metric) != (row.subject, row.metric)]
         self.store(TIMES, [*others, row])
 

@@ -11,7 +11,7 @@ from layerwise.measure.interventions.perturbation_curves import ALPHAS, SIZES
 from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.pruning import RANDOM_SETS
 from layerwise.measure.recovery.recovery import DEFAULT_LAYERS, DEFAULT_TREATMENTS, TREATMENTS
-from layerwise.measure.weights.predicted_weight_loss import joint_sets
+from layerwise.measure.weights.predicted_weight_loss import joint_sets, neighbour_sets
 from layerwise.plan.sublayer import SUBLAYERS as BRANCHES
 
 INTERVENTIONS = 4
@@ -25,7 +25,7 @@ def describe_cost(config: Diagnosis, depth: int, tokens: int) -> str:
     counts = variants(config, depth, tokens)
     clauses = [f"{part} {count:,} on {scored:,} tokens" for part, (count, scored) in counts.items()]
     if "recovery" in config.parts:
-        clauses.append(f"recovery {fine_tunings(config, depth):,} short fine-tunings")
+        clauses.append(f"recovery {fine_tunings(config, depth):,} fine-tunings of {config.recovery_steps:,} steps")
     total = sum(count for count, _ in counts.values())
     return f"cost: about {total:,} variants of the model" + (f" ({'; '.join(clauses)})" if clauses else "")
 
@@ -34,16 +34,19 @@ def variants(config: Diagnosis, depth: int, tokens: int) -> dict[str, tuple[int,
     """By part, how many variants of the model it runs, and on how many scored tokens each.
 
     >>> variants(Diagnosis(model="demo", parts=("ablation", "manipulation")), 6, 5_000)
-    {'ablation': (52, 5000), 'manipulation': (288, 1000)}
+    {'ablation': (52, 5000), 'manipulation': (300, 1000)}
     """
     ablated = min(tokens, config.budget or tokens)
     short = min(tokens, config.curve_tokens)
     counts = {
-        "predictability": (2 * (depth - 2 + len(joint_sets(depth))), short),
+        "predictability": (2 * (depth - 2 + len(joint_sets(depth)) + len(neighbour_sets(depth))), short),
         "ablation": (depth * (INTERVENTIONS + 2 * len(BRANCHES)) + depth - 2, ablated),
         "racing": (depth if "ablation" not in config.parts else 0, ablated),
         "order": (len(reordered(depth)), tokens),
-        "manipulation": (depth * (len(STRATEGIES) * len(SIZES) + (1 + len(BRANCHES)) * len(ALPHAS)), short),
+        "manipulation": (
+            depth * (len(STRATEGIES) * len(SIZES) + (1 + len(BRANCHES)) * len(ALPHAS)) + 2 * len(STRATEGIES),
+            short,
+        ),
         "pruning": (depth // 2 * RANDOM_SETS, short),
     }
     return {part: count for part, count in counts.items() if part in config.parts and count[0]}
@@ -51,7 +54,7 @@ def variants(config: Diagnosis, depth: int, tokens: int) -> dict[str, tuple[int,
 
 def fine_tunings(config: Diagnosis, depth: int) -> int:
     """How many models the recovery trains for a few steps: damaged ones, and an undamaged twin for each of a kind."""
-    layers = depth if config.all_layers else min(depth, DEFAULT_LAYERS)
+    layers = depth if config.all_layers else len(set(config.recovery_layers)) or min(depth, DEFAULT_LAYERS)
     treatments = TREATMENTS if config.all_layers else DEFAULT_TREATMENTS
     scopes = {treatment.partition("/")[2] for treatment in treatments}
     return RECOVERY_SEEDS * layers * (len(treatments) + len(scopes))

@@ -12,18 +12,22 @@ from functools import partial
 from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext
 from layerwise.measure.activations.structure import activations
+from layerwise.measure.contrasts import accumulation, importance_range, joint_collapse, redundant_sets, scaling
 from layerwise.measure.contrasts import agreement as metrics
-from layerwise.measure.contrasts import importance_range, joint_collapse, redundant_sets, scaling
+from layerwise.measure.contrasts.arms import arms
 from layerwise.measure.contrasts.layers import CORE, core
 from layerwise.measure.contrasts.order import ORDER, order_by_task
 from layerwise.measure.contrasts.states import MIDDLE, middle
 from layerwise.measure.gradients.proxies import cost_ratio, proxies
 from layerwise.measure.interventions import ablation, racing
+from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
+from layerwise.measure.interventions.joint_manipulation import joint_manipulation, redundant_layers
 from layerwise.measure.interventions.order import members as reordered
 from layerwise.measure.interventions.perturbation_curves import perturbation_curves
 from layerwise.measure.interventions.pruning import pruning
 from layerwise.measure.interventions.sweep import plan_records, runnable, sweep
 from layerwise.measure.language.evaluation_data import EvalData, sample, split, too_little
+from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryCache, recovery
 from layerwise.measure.stats import verdicts
 from layerwise.measure.stats.agreement import agreement
@@ -31,12 +35,15 @@ from layerwise.measure.stats.effects import effects
 from layerwise.measure.stats.rankings import rankings
 from layerwise.measure.weights.deltas import deltas
 from layerwise.measure.weights.predictability import predictability
-from layerwise.measure.weights.predicted_weight_loss import joint_sets
+from layerwise.measure.weights.predicted_weight_loss import joint_sets, neighbour_sets
 from layerwise.measure.weights.spectra import spectra
 from layerwise.results import Score
 from layerwise.results.rows import Loss
 
 RECOVERY_RUNS = "recovery_run"
+
+MOST_EVALUATIONS = 20
+"""Evaluations of a damaged model while it recovers, at most."""
 
 COST_TOKENS = 500
 """Scored tokens on which the price of the proxies is measured: two passes are timed in turns, four times each."""
@@ -84,6 +91,9 @@ def _predictability(context: PartContext, note: Note) -> None:
     subject, layers = list(joint_sets(context.stack.depth).items())[-1]
     rows = joint_collapse.joint_collapse(context.losses(), context.baseline, subject, layers, seed=context.seed)
     context.store_contrast(joint_collapse.CLAIM, rows)
+    sets = joint_sets(context.stack.depth) | neighbour_sets(context.stack.depth)
+    rows = accumulation.accumulation(context.losses(), context.baseline, sets, seed=context.seed)
+    context.store_contrast(accumulation.ACCUMULATION, rows)
 
 
 def _ablation(context: PartContext, note: Note) -> None:
@@ -155,6 +165,22 @@ def _manipulation(context: PartContext, note: Note) -> None:
         "manipulation", perturbation_curves(context.stack, context.short_text, seed=context.seed, cache=cache)
     )
     context.store_contrast(scaling.CLAIM, scaling.scaling(context.losses(), context.baseline, seed=context.seed))
+    ranking = _skipped(context, cache)
+    layers = redundant_layers(ranking)
+    joint_manipulation(context.stack, context.short_text, layers, seed=context.seed, cache=cache)
+    rows = accumulation.joint_manipulation(context.losses(), context.baseline, ranking, layers, seed=context.seed)
+    context.store_contrast(accumulation.MANIPULATION, rows)
+
+
+def _skipped(context: PartContext, cache: ResultCache) -> dict[int, float]:
+    """What skipping each layer costs, on windows that curves are not measured on, where there are such."""
+    keys = ablation.skip_keys(context.stack.depth)
+    losses = intervention_losses(context.stack, ablation.skips(context.stack.depth), context.ablation_text, cache)
+    short = context.short_text.cells
+    rest = [row for row in losses if (row.task, row.document, row.window) not in short]
+    part = arms(rest, context.baseline, list(keys.values())) or arms(losses, context.baseline, list(keys.values()))
+    assert part is not None, "every layer was skipped on the same windows"
+    return dict(zip(keys, (part.numerators.sum(axis=1) / part.denominators.sum()).tolist(), strict=True))
 
 
 def _recovery(context: PartContext, note: Note) -> None:
@@ -165,11 +191,16 @@ def _recovery(context: PartContext, note: Note) -> None:
         context.store(RECOVERY_RUNS, runs)
 
     cache = RecoveryCache(known=tuple(runs), sink=sink, progress=context.progress("recovery"), log=note)
-    every = context.config.all_layers
+    config = context.config
+    every = config.all_layers
+    layers = range(context.stack.depth) if every else config.recovery_layers or None
+    recipe = RecoveryRecipe(
+        steps=config.recovery_steps, every=max(RecoveryRecipe().every, config.recovery_steps // MOST_EVALUATIONS),
+        layer_rate=config.recovery_rate, model_rate=config.recovery_model_rate,
+    )  # fmt: skip
     rows = recovery(
-        context.stack, context.text, layers=range(context.stack.depth) if every else None,
-        treatments=TREATMENTS if every else DEFAULT_TREATMENTS, seed=context.seed, effects=context.scores("ablation"),
-        cache=cache,
+        context.stack, context.text, layers=layers, treatments=TREATMENTS if every else DEFAULT_TREATMENTS,
+        recipe=recipe, seed=context.seed, effects=context.scores("ablation"), cache=cache,
     )  # fmt: skip
     context.store("recovery", rows)
 

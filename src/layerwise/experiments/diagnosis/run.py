@@ -17,7 +17,7 @@ from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext
 from layerwise.experiments.diagnosis.cost import describe_cost
 from layerwise.experiments.diagnosis.parts import PARTS
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.provenance import provenance
+from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model
 from layerwise.measure.interventions.ablation import refuse_shallow
@@ -43,6 +43,11 @@ class PreparedDiagnosis(Prepared):
         self.stack = stack
         self.text = text
         refuse_shallow(stack)
+        beyond = [layer for layer in config.recovery_layers if layer >= stack.depth]
+        if beyond:
+            raise MeasureError(
+                f"--recovery-layers names layer {beyond[0]}, and this model has the layers 0 to {stack.depth - 1}"
+            )
         if not set(config.parts) <= set(DESCRIPTIVE):
             refuse_too_little(self.text)
         self.manifest = provenance(
@@ -77,6 +82,7 @@ class PreparedDiagnosis(Prepared):
         diagnosis; every other refusal ends its part alone.
         """
         context = PartContext(self.stack, self.text, self.config, run, reporter)
+        context.store_time(size_row(self.stack))
         parts = self.config.ordered_parts()
         for number, part in enumerate(parts, start=1):
             if part not in context.finished:

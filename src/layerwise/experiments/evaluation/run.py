@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from layerwise.errors import DataError, ModelError, RunError
+from layerwise.experiments.evaluation.aggregate import SUITES as AGGREGATED
+from layerwise.experiments.evaluation.aggregate import aggregate_lines, store_aggregate
 from layerwise.experiments.evaluation.config import Evaluation
 from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
 from layerwise.experiments.evaluation.tasks_table import tasks_table
@@ -128,13 +130,17 @@ class PreparedEvaluation(Prepared):
             FineTuningConfig(training_limit=config.limit, test_limit=config.limit), run, seeds=config.seeds,
             device=config.device, progress=lambda label, step, steps: reporter.progress(label, step / steps),
         )  # fmt: skip
+        if set(config.suite) & set(AGGREGATED):
+            store_aggregate(run)
 
     def results(self, run: Run) -> Sequence[str]:
         """A table for each suite."""
         suites = dict.fromkeys(task.measure for task in self.tasks)
+        aggregated = aggregate_lines(run) if set(self.config.suite) & set(AGGREGATED) else ""
         return [
             *(pairs_table(run, each) for each in self.pairs),
             *(tasks_table(run, suite, [task for task in self.tasks if task.measure == suite]) for suite in suites),
+            *([aggregated] if aggregated else []),
         ]
 
 

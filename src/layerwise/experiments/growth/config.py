@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from layerwise.errors import TrainError
-from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, Reads
 from layerwise.experiments.growth.schedule_source import ScheduleSource, schedule_source
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import CorpusOptions
@@ -15,7 +15,6 @@ from layerwise.experiments.options.model import LoadingOptions
 from layerwise.experiments.options.training import (
     OptimizationOptions,
     TrainingOptions,
-    check_one_length,
     seeds_option,
     steps_option,
 )
@@ -35,16 +34,25 @@ MAX_EPOCHS = 2.0
 class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Experiment):
     """What every experiment has that trains one decoder in phases, at the cost of uniform training.
 
-    Without a model it is a tiny Granite with random weights, and without a text the standard library's prose.
+    Without a model it is one of `size` with random weights, and without a text the standard library's prose.
     """
 
+    ALTERNATIVES: ClassVar = (Alternatives(("steps", "epochs"), "say how long to train"),)
+    READS: ClassVar[tuple[Reads, ...]] = (
+        Reads(("size",), lambda config: config.model is None, "the model has a size of its own"),
+    )
+
     model: str | None = option(
-        None, "A checkpoint, or a config.json alone, which begins from random weights; by default a tiny Granite.",
+        None, "A checkpoint, or a config.json alone, which begins from random weights; by default that of --size.",
         metavar="MODEL", is_location=True,
+    )  # fmt: skip
+    size: Literal["tiny", "published"] = option(
+        "tiny", "Without a model, one of 12 layers from random weights: a tiny Granite, or a Llama with the 9.57 "
+        "million weights that were published.",
     )  # fmt: skip
     from_scratch: bool = option(False, "Draw new random weights in place of those of a checkpoint.")
     max_length: int | None = option(
-        None, "Tokens in a window of text; 256, and 128 for the tiny model.", metavar="N", least=2
+        None, "Tokens in a window of text; 256, and 128 without a model.", metavar="N", least=2
     )
     max_epochs: float = option(MAX_EPOCHS, "How often a training may read the text.", metavar="X")
     seeds: int = seeds_option(1)
@@ -52,8 +60,7 @@ class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Exper
     epochs: float | None = option(None, "How often uniform training reads the text, in place of --steps.", metavar="X")
 
     def check(self) -> None:
-        """Raise `TrainError` for two lengths of training, and for `--set` of another form than NAME=VALUE."""
-        check_one_length(steps=self.steps, epochs=self.epochs)
+        """Raise `TrainError` for `--set` of another form than NAME=VALUE, and for epochs that are none."""
         self.trainer_arguments(self.device)
         for flag, value in (("--epochs", self.epochs), ("--max-epochs", self.max_epochs)):
             if value is not None and value <= 0:
@@ -73,9 +80,11 @@ class GrowthTraining(TrainingOptions, GrowthExperiment):
     EXAMPLES: ClassVar = (
         "--dry-run",
         "--schedule stacking --seeds 3",
+        "--size published --steps 656 --match tokens --dry-run",
         "--model CHECKPOINT --schedule importance --importance RUN",
     )
-    READS: ClassVar = (
+    READS: ClassVar[tuple[Reads, ...]] = (
+        *GrowthExperiment.READS,
         Reads(
             ("match", "baseline"),
             lambda config: config.schedule != UNIFORM,

@@ -1,6 +1,6 @@
 """Opening the model and the text that the options of a training in phases name.
 
-Without a model it is the tiny one (`layerwise.train.phases.random_init`), with a tokenizer learned from the text; a
+Without a model it is that of `--size` (`layerwise.train.phases.random_init`), with a tokenizer learned from the text; a
 folder or a hub id that is a configuration alone begins from random weights, a checkpoint from its own. Only whole
 windows are trained on, so that every step reads as many tokens as any other.
 """
@@ -30,11 +30,11 @@ from layerwise.measure.cost.flops import model_cost
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
-from layerwise.train.phases.random_init import TINY, VOCABULARY, has_weights, random_model, read_config, tiny
+from layerwise.train.phases.random_init import SIZES, has_weights, random_model, read_config
 from layerwise.train.training import Base
 
-TINY_LENGTH = 128
-"""Tokens in a window of the tiny model's text, unless `--max-length` says otherwise."""
+SHORT_LENGTH = 128
+"""Tokens in a window of the text of a model without a configuration, unless `--max-length` says otherwise."""
 
 VALIDATION_WINDOWS = 128
 """Windows that a training is validated on, at most, spread evenly: enough for a curve, and for the choice of a rate."""
@@ -50,8 +50,8 @@ def open_task(config: GrowthExperiment, reporter: Reporter, inputs: Inputs) -> G
     pretrained = stack is not None or (model is not None and has_weights(model, config.revision))
     if config.from_scratch and not pretrained:
         raise DataError(
-            f"{model or TINY} has no weights that --from-scratch could draw anew: it begins from random ones in any "
-            "case; leave --from-scratch out"
+            f"{model or SIZES[config.size].name} has no weights that --from-scratch could draw anew: it begins from "
+            "random ones in any case; leave --from-scratch out"
         )
     if pretrained:
         assert model is not None, "an opened model has a name"
@@ -64,7 +64,7 @@ def open_task(config: GrowthExperiment, reporter: Reporter, inputs: Inputs) -> G
         stack = base.open()
     for note in division.notes:
         reporter.log(f"note: {note}")
-    length = config.max_length or (TINY_LENGTH if model is None else TEXT_LENGTH)
+    length = config.max_length or (SHORT_LENGTH if model is None else TEXT_LENGTH)
     splits, left_out = _splits(stack, name, division.parts, length)
     return GrowthTask(
         base, stack, splits, Corpus(f"{name}, validation", division.parts["validation"]), length,
@@ -74,18 +74,20 @@ def open_task(config: GrowthExperiment, reporter: Reporter, inputs: Inputs) -> G
 
 
 def _random_base(config: GrowthExperiment, documents: tuple[Document, ...], reporter: Reporter) -> Base:
-    """Random weights by the configuration of the model, or the tiny model's; its tokenizer, or one that is learned."""
-    model = config.model
+    """Random weights by the configuration of the model, or that of a size; its tokenizer, or one that is learned."""
+    model, size = config.model, SIZES[config.size]
     settings = None if model is None else read_config(model, config.revision)
     if config.tokenizer is not None:
         tokenizer = load_tokenizer(config.tokenizer)
     else:
         tokenizer = None if model is None else _tokenizer_beside(model, config.revision)
     if tokenizer is None:
-        size = VOCABULARY if settings is None else int(settings.get_text_config().vocab_size)
-        reporter.log(f"learning a vocabulary of {size:,} from {len(documents):,} documents")
-        tokenizer = train_bytepair((each.text for each in documents), size)
-    return random_model(settings or tiny(tokenizer), tokenizer, model or TINY, device=config.device)
+        room = size.vocabulary if settings is None else int(settings.get_text_config().vocab_size)
+        reporter.log(f"learning a vocabulary of {room:,} from {len(documents):,} documents")
+        tokenizer = train_bytepair((each.text for each in documents), room)
+    if settings is None:
+        return random_model(size.config(tokenizer), tokenizer, size.name, device=config.device)
+    return random_model(settings, tokenizer, str(model), device=config.device)
 
 
 def _tokenizer_beside(model: str, revision: str | None) -> PreTrainedTokenizerBase | None:

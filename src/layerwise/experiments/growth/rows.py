@@ -17,12 +17,14 @@ from layerwise.results.training_record import MODEL, TrainingRecord, trained_mod
 from layerwise.schedule import GrowthSchedule
 from layerwise.train.phases.metrics import (
     ACCOUNTING,
+    EPOCHS,
     HELD_OUT,
     NULL,
     SCHEDULE,
     TRAINING,
     accounting_rows,
     arm_rows,
+    epoch_rows,
     held_out_row,
     null_rows,
     phase_paces,
@@ -76,6 +78,10 @@ def write_rows(run: Run, task: GrowthTask, reporter: Reporter) -> dict[str, dict
         SCHEDULE,
         [row for arm, of in arms.items() if not _is_length(arm) for row in schedule_rows(arm, of.schedule, _steps(of))],
     )
+    run.store.replace_scores(
+        EPOCHS,
+        [row for arm, of in arms.items() for row in epoch_rows(arm, of.schedule, _steps(of), _epochs(of))],
+    )
     run.store.replace_scores(ACCOUNTING, _accounting(arms, task, pace))
     return {arm: _points(arm, of, losses, pace) for arm, of in arms.items()}
 
@@ -115,11 +121,16 @@ def _steps(of: Finished) -> int:
     return of.records[min(of.records)].steps
 
 
+def _epochs(of: Finished) -> float:
+    """How often the text was read: by the first seed, as `_steps`."""
+    return of.records[min(of.records)].epochs
+
+
 def _is_uniform(label: str) -> bool:
     """Whether a training or an arm is uniform's, of any length."""
     return label.partition("/")[0].partition("@")[0] == UNIFORM
 
 
 def _is_length(arm: str) -> bool:
-    """Whether an arm is uniform at another length than its budget: no arm, but a point on the frontier."""
-    return arm.startswith(f"{UNIFORM}@")
+    """Whether an arm is another one at another length: no arm of its own, but a point on that one's frontier."""
+    return "@" in arm

@@ -11,14 +11,16 @@ from layerwise.experiments.experiment import Inputs, Prepared
 from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms, folder_name, recorded_steps
 from layerwise.experiments.growth.budget import check_epochs, check_initial_weights
 from layerwise.experiments.growth.config import UNIFORM, GrowthTraining
+from layerwise.experiments.growth.headline import headline_rows
 from layerwise.experiments.growth.opening import open_task
-from layerwise.experiments.growth.rows import write_rows
+from layerwise.experiments.growth.rows import finished_arms, write_rows
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import discard_trainings
 from layerwise.measure.cost.frontier import GROWTH, Points, equal_rows
 from layerwise.results import Run
 from layerwise.schedule import chart, explain, preset
 from layerwise.schedule.cost import flops_per_token, phase_shares, share_of_uniform
+from layerwise.schedule.exposure import layer_epochs
 from layerwise.train.arguments import check_arguments
 from layerwise.train.phases.step_time import relative_step_times, steps_that_take
 from layerwise.train.processes import is_alone, shared_recipe
@@ -72,7 +74,8 @@ class PreparedGrowth(Prepared):
             f"cost: {steps:,} steps of {tokens:,} tokens, {share * steps * uniform:.3g} operations; uniform takes "
             f"{self.budget:,} steps and {self.budget * uniform:.3g} operations (equal {self.config.match})"
         )
-        yield f"text: {task.splits.name}, read {steps * self.settings.batch_size / task.windows:.2f} times"
+        epochs = steps * self.settings.batch_size / task.windows
+        yield f"text: {task.splits.name}, read {epochs:.2f} times; {layer_epochs(schedule, steps, epochs)}"
         count = self.config.seeds * len(self._arms_in(None))
         yield f"{count} training{'s' * (count != 1)}: {', '.join(arm.name for arm in self._arms_in(None))}"
 
@@ -95,7 +98,8 @@ class PreparedGrowth(Prepared):
         points = write_rows(run, self.task, reporter)
         reference = points.get(UNIFORM)
         arms: dict[str, Points] = {arm: of for arm, of in points.items() if arm.partition("@")[0] != UNIFORM}
-        run.store.replace_scores(GROWTH, equal_rows(arms, reference, UNIFORM) if reference and arms else [])
+        rows = headline_rows(finished_arms(run.folder), points, self.task.cost)
+        run.store.replace_scores(GROWTH, [*equal_rows(arms, reference, UNIFORM), *rows] if reference and arms else [])
 
     def _arms_in(self, folder: Path | None) -> tuple[GrowthArm, ...]:
         """The trainings, uniform first, unless it is not wanted.

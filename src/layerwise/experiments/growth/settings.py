@@ -16,5 +16,5 @@ FROM_RANDOM = Settings(
 FROM_TRAINED = replace(FROM_RANDOM, learning_rate=3e-4)
 """Settings of trainings that take a trained model to a new text."""
 
-DEFAULTS_BY_MODEL = {TINY: replace(FROM_RANDOM, learning_rate=1.2e-2, warmup=0.2)}
+DEFAULTS_BY_MODEL = {TINY: replace(FROM_RANDOM, learning_rate=2.4e-2, warmup=0.2)}
 """Settings that suit a model better than those for any that begins from random weights."""

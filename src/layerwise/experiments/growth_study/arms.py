@@ -15,7 +15,9 @@ what differs is which layers learn when.
 
 Every arm is trained to the operations of uniform's budget, so an arm whose steps are cheaper takes more of them. What
 uniform reaches with as many tokens, or as many seconds, is read off trainings of uniform of other lengths (`lengths`,
-`layerwise.measure.cost.frontier`). Learning rates are swept for both sides, on seeds of their own (from
+`layerwise.measure.cost.frontier`). What it costs to reach uniform's loss is read off the published arm's trainings of
+two lengths, its own and the published half budget (`HALF_BUDGET`). Learning rates, and at the best of them the share of
+the steps that is warmed up over, are swept for both sides, on seeds of their own (from
 `FIRST_SWEEP_SEED` on), with which nothing else is trained; the importance is measured on that sweep's best uniform
 model, and its cost is not counted, which favours the method.
 """
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import ceil, sqrt
+from math import ceil, floor, sqrt
 from random import Random
 
 from layerwise.errors import TrainError, near_matches
@@ -49,6 +51,9 @@ FIRST_SWEEP_SEED = 1_000
 
 FACTORS = (0.5, 1.0, 2.0)
 """The rates that a sweep begins with, as shares of the setting."""
+
+HALF_BUDGET = 416 / 656
+"""Steps of the published half-budget training, as a share of uniform's."""
 
 TOLERANCE = 0.01
 """How far from its budget, as a share of it, an arm may end."""
@@ -119,25 +124,35 @@ def most_steps(cost: ModelCost, budget: int) -> int:
     return ceil(budget * cost.total / (cost.embedding + cost.head + 2 / 3 * sum(cost.layers)))
 
 
-def lengths(steps: Iterable[int], budget: int) -> tuple[float, ...]:
-    """The lengths that uniform is trained to beside its budget, as shares of it: one below, and up to the longest arm's
-    steps, with one between where that is far.
+def shortened(arms: Iterable[str]) -> tuple[str, ...]:
+    """The arm that is also trained with a smaller budget: the published one, or else that of importance.
 
-    >>> lengths([100, 128], budget=100), lengths([143], budget=100)
-    ((0.8, 1.3), (0.8, 1.2, 1.45))
+    >>> shortened(["uniform", "published", "importance"]), shortened(["uniform", "ramp"])
+    (('published',), ())
     """
+    return tuple(arm for arm in (PUBLISHED, IMPORTANCE) if arm in tuple(arms))[:1]
+
+
+def lengths(steps: Iterable[int], budget: int, least: float = SHORTEST) -> tuple[float, ...]:
+    """The lengths that uniform is trained to beside its budget, as shares of it: one below, and up to the longest arm's
+    steps, with one between where that is far; and down to `least`, where an arm spends as little.
+
+    >>> lengths([100, 128], budget=100), lengths([143], budget=100), lengths([120], budget=100, least=0.53)
+    ((0.8, 1.3), (0.8, 1.2, 1.45), (0.5, 0.8, 1.2))
+    """
+    below = [floor(least / _GRAIN + 1e-9) * _GRAIN] if least < SHORTEST - 1e-9 else []
     longest = max(1 + _GRAIN, ceil(max(steps) / budget / _GRAIN - 1e-9) * _GRAIN)
     between = [sqrt(longest)] if longest > 1.3 + 1e-9 else []
-    return tuple(round(length, 2) for length in (SHORTEST, *between, longest))
+    return tuple(round(length, 2) for length in (*below, SHORTEST, *between, longest))
 
 
-def at_length(length: float) -> str:
-    """What uniform is called where it is trained to a share of its budget.
+def at_length(length: float, arm: str = UNIFORM) -> str:
+    """What an arm is called where it is trained for a share of uniform's budget.
 
-    >>> at_length(1.25), at_length(1.5)
-    ('uniform@1.25', 'uniform@1.5')
+    >>> at_length(1.25), at_length(HALF_BUDGET, PUBLISHED)
+    ('uniform@1.25', 'published@0.634')
     """
-    return f"{UNIFORM}@{length:g}"
+    return f"{arm}@{length:.3g}"
 
 
 def swept(arms: Iterable[str]) -> tuple[str, ...]:
@@ -151,14 +166,15 @@ def swept(arms: Iterable[str]) -> tuple[str, ...]:
 
 
 def rate_of(arm: str, chosen: Mapping[str, float]) -> float:
-    """The learning rate of an arm: the one that was `chosen` for it, or that of its side.
+    """The setting of an arm that was swept, such as its rate: the one `chosen` for it, or that of its side.
 
     >>> chosen = {"uniform": 1.0, "published": 2.0, "importance": 3.0}
     >>> [rate_of(arm, chosen) for arm in ("uniform@1.25", "published", "permuted")]
     [1.0, 2.0, 3.0]
     """
-    side = [UNIFORM] if arm.startswith(f"{UNIFORM}@") else [*PHASED, *(each for each in chosen if each != UNIFORM)]
-    return next(chosen[each] for each in (arm, *side) if each in chosen)
+    own = arm.partition("@")[0]
+    side = [UNIFORM] if own == UNIFORM else [*PHASED, *(each for each in chosen if each != UNIFORM)]
+    return next(chosen[each] for each in (own, *side) if each in chosen)
 
 
 def beyond(losses: Mapping[float, float]) -> float | None:

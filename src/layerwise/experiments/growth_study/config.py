@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from layerwise.errors import TrainError
-from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.experiment import Inputs, Reads
 from layerwise.experiments.growth.config import GrowthExperiment
-from layerwise.experiments.growth_study.arms import ARMS, ordered_arms
+from layerwise.experiments.growth_study.arms import ARMS, HALF_BUDGET, ordered_arms, shortened
 from layerwise.experiments.option import option
 from layerwise.experiments.options.training import seeds_option
 from layerwise.experiments.reporter import Reporter
@@ -27,6 +27,12 @@ class GrowthStudy(GrowthExperiment):
     """
 
     VERB: ClassVar = "study growth"
+    READS: ClassVar[tuple[Reads, ...]] = (
+        *GrowthExperiment.READS,
+        Reads(
+            ("shorter",), lambda config: bool(shortened(config.chosen_arms())), "the arms published and importance do"
+        ),
+    )
     EXAMPLES: ClassVar = (
         "",
         "--model CONFIG --text FOLDER --precision bfloat16",
@@ -38,6 +44,13 @@ class GrowthStudy(GrowthExperiment):
         (), "Learning rates to sweep, and beyond while the best is at an end; one alone is not swept. By default the "
         "usual one, its half and its double.", metavar="NUMBERS",
     )  # fmt: skip
+    warmups: tuple[float, ...] = option(
+        (), "Shares of the steps to warm up over, tried at the best rate; by default the usual one, its half and its "
+        "double, where rates are swept.", metavar="NUMBERS",
+    )  # fmt: skip
+    shorter: float = option(
+        HALF_BUDGET, "Share of uniform's steps that the published schedule is also trained for.", metavar="SHARE"
+    )
     sweep_seeds: int = option(1, "Seeds that every learning rate is tried with.", metavar="N", least=1, most=1_000)
     seeds: int = seeds_option(3)
 
@@ -48,6 +61,11 @@ class GrowthStudy(GrowthExperiment):
         if any(rate <= 0 for rate in self.learning_rates):
             given = ",".join(f"{rate:g}" for rate in self.learning_rates)
             raise TrainError(f"--learning-rates takes numbers above 0, as in 5e-4,1e-3,2e-3; found {given}")
+        if any(not 0 <= warmup < 1 for warmup in self.warmups):
+            given = ",".join(f"{warmup:g}" for warmup in self.warmups)
+            raise TrainError(f"--warmups takes shares of the steps, from 0 and below 1, as in .05,.1,.2; found {given}")
+        if not 0 < self.shorter < 1:
+            raise TrainError(f"--shorter is a share of uniform's steps, above 0 and below 1, not {self.shorter:g}")
 
     def chosen_arms(self) -> tuple[str, ...]:
         """The arms, uniform first."""

@@ -4,22 +4,24 @@ RUN/pilot/ARM@RATE/seed-1000     the sweep of learning rates, on seeds of its ow
 RUN/importance.yaml              the schedule by the importance that the best uniform model of the sweep has
 RUN/ARM/seed-N                   the arms
 RUN/uniform@1.25/seed-N          uniform at other lengths, which the arms are compared with
+RUN/published@0.634/seed-N       the published schedule with its smaller budget
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from layerwise.errors import LayerwiseError, RunError, TrainError
+from layerwise.errors import LayerwiseError, PlanError, RunError, TrainError
 from layerwise.experiments.experiment import Inputs, Prepared
 from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms
 from layerwise.experiments.growth.budget import check_epochs, cost_in_uniform_steps
 from layerwise.experiments.growth.config import UNIFORM
+from layerwise.experiments.growth.headline import headline_rows
 from layerwise.experiments.growth.opening import open_task
-from layerwise.experiments.growth.rows import write_rows
+from layerwise.experiments.growth.rows import finished_arms, write_rows
 from layerwise.experiments.growth.task import FAMILY
 from layerwise.experiments.growth_study import arms as study
 from layerwise.experiments.growth_study.config import GrowthStudy
@@ -32,13 +34,17 @@ from layerwise.measure.stats.seeds import seed_difference
 from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
-from layerwise.schedule import GrowthSchedule, flops_per_token, preset, steps_for
+from layerwise.schedule import GrowthSchedule, flops_per_token, preset, share_of_uniform, steps_for
 from layerwise.train.arguments import check_arguments
 from layerwise.train.phases.metrics import RATES
 from layerwise.train.processes import is_alone, shared_recipe
+from layerwise.train.recipe import Settings
 
-STEPS = 250
-"""Steps of uniform in a study of the tiny model: some 45 trainings, half an hour on one core."""
+STEPS = 200
+"""Steps of uniform in a study of the tiny model: some 55 trainings, half an hour on one core."""
+
+MOST_WARMUP = 0.5
+"""The largest share of the steps that a sweep warms up over, unless others are named."""
 
 FEW = 3
 """Seeds below which an interval is so wide that it says little."""
@@ -67,13 +73,17 @@ class PreparedGrowthStudy(Prepared):
         own_data = config.model is not None or config.text is not None or inputs.corpus is not None
         steps = config.steps or (STEPS if config.epochs is None and not own_data else None)
         self.budget = steps or task.steps_of(1.0 if config.epochs is None else config.epochs, self.settings)
+        usual = self.settings.warmup
+        by_default = tuple(min(factor * usual, MOST_WARMUP) for factor in study.FACTORS) if len(self.rates) > 1 else ()
+        self.warmups = tuple(sorted(set(config.warmups or by_default) - {usual}))
         self.arms, self.notes = _arms_for(config, task.pretrained)
         self.schedules = {arm: each for arm, each in study.known(task.stack.depth).items() if arm in self.arms}
         self._check_lengths()
         self.manifest = task.manifest(config.seed, self.arguments, (FAMILY, "study"))
         options = {
             "settings": asdict(self.settings), "learning_rates": self.rates, "budget": self.budget,
-            "max_epochs": config.max_epochs, "seed": config.seed, "sweep_seeds": config.sweep_seeds,
+            "warmups": self.warmups, "shorter": config.shorter, "max_epochs": config.max_epochs, "seed": config.seed,
+            "sweep_seeds": config.sweep_seeds,
         }  # fmt: skip
         self.recipe = shared_recipe(options, self.arguments)
 
@@ -85,7 +95,7 @@ class PreparedGrowthStudy(Prepared):
             arm_at_equal_cost(arm, schedule, self.settings, task, budget, seeds)
             for arm, schedule in self.schedules.items()
         ]
-        check_arms(task, arms, config.max_epochs, None)
+        check_arms(task, [*arms, *self.shortened(self.schedules, lambda _: self.settings)], config.max_epochs, None)
         length = study.lengths([self._most_steps(steps for arm in arms for steps in arm.steps.values())], budget)[-1]
         name = f"{study.at_length(length)}, the longest training,"
         check_epochs(round(length * budget), self.settings.batch_size, task.windows, config.max_epochs, name)
@@ -98,11 +108,32 @@ class PreparedGrowthStudy(Prepared):
     def _trainings(self) -> tuple[int, float]:
         """How many trainings there will be, about, and their length together in uniform trainings."""
         known = [steps_for(schedule, self.task.cost, self.budget) for schedule in self.schedules.values()]
-        lengths = study.lengths([self._most_steps(known)], self.budget)
-        pilots = len(study.swept(self.arms)) * len(self.rates) * self.config.sweep_seeds
-        seeds = self.config.seeds
-        count = pilots + seeds * (len(self.arms) + len(lengths))
-        return count, pilots + seeds * (len(self.arms) + sum(lengths))
+        lengths = study.lengths([self._most_steps(known)], self.budget, self.least_length())
+        tried = len(self.rates) + len(self.warmups)
+        pilots = len(study.swept(self.arms)) * tried * self.config.sweep_seeds
+        seeds, shorter = self.config.seeds, len(study.shortened(self.arms))
+        count = pilots + seeds * (len(self.arms) + len(lengths) + shorter)
+        return count, pilots + seeds * (len(self.arms) + sum(lengths) + self.config.shorter * shorter)
+
+    def shortened(
+        self, schedules: Mapping[str, GrowthSchedule], settings_of: Callable[[str], Settings]
+    ) -> tuple[GrowthArm, ...]:
+        """The published schedule with its smaller budget, which is one of steps and not of operations.
+
+        Raises `PlanError` where a phase of it would have no step.
+        """
+        share = self.config.shorter
+        steps = max(1, round(share * self.budget))
+        arms = study.shortened(schedules)
+        for arm in arms:
+            schedules[arm].bounds(steps)
+        counts = dict.fromkeys(range(self.config.seeds), steps)
+        return tuple(GrowthArm(study.at_length(share, arm), schedules[arm], settings_of(arm), counts) for arm in arms)
+
+    def least_length(self) -> float:
+        """The least share of uniform's operations that an arm spends: that of the published one's smaller budget."""
+        shares = (share_of_uniform(self.schedules[arm], self.task.cost) for arm in study.shortened(self.schedules))
+        return min([self.config.shorter * share for share in shares] or [study.SHORTEST])
 
     def describe(self) -> Iterator[str]:
         """The model, the text, the arms, and how many trainings they take."""
@@ -151,19 +182,25 @@ class StudyInProgress:
         if len(seeds) < FEW:
             self._note(f"{len(seeds)} seed(s): intervals are over seeds, and those of fewer than {FEW} are wide")
         self._note_reinitialized_layers()
-        self.sweep.sweep(UNIFORM, self.schedules[UNIFORM], prepared.rates)
+        self._tune(UNIFORM)
         if study.IMPORTANCE in prepared.arms:
             self.schedules |= self._by_importance()
         for arm in study.swept(self.schedules)[1:]:
-            self.sweep.sweep(arm, self.schedules[arm], prepared.rates)
+            self._tune(arm)
         arms = self._arms()
         for each in arms:
             self._note_budget(each)
-        trained = (*arms, *self._uniform_at_lengths(arms))
+        trained = (*arms, *self._shortened(), *self._uniform_at_lengths(arms))
         for seed in seeds:
             for each in trained:
                 each.train(prepared.task, seed, self.run.folder, prepared.arguments, self.reporter)
             self._write_rows()
+
+    def _tune(self, arm: str) -> None:
+        """Sweep the learning rate of an arm, and the warm-up at the best one."""
+        self.sweep.sweep(arm, self.schedules[arm], self.prepared.rates)
+        if self.prepared.warmups:
+            self.sweep.sweep_warmups(arm, self.schedules[arm], self.prepared.warmups)
 
     # -- before the arms ----------------------------------------------------------------------------------------
 
@@ -237,12 +274,20 @@ class StudyInProgress:
                 f"{arm.name} ends {off:.1%} off its budget, which no number of whole steps meets; give more --steps"
             )
 
+    def _shortened(self) -> tuple[GrowthArm, ...]:
+        """The arm with a smaller budget; none, which is noted, where a phase of it would have no step."""
+        try:
+            return self.prepared.shortened(self.schedules, self.sweep.settings_of)
+        except PlanError as refusal:
+            self._note(f"no arm is trained with a smaller budget: {refusal}")
+            return ()
+
     def _uniform_at_lengths(self, arms: Sequence[GrowthArm]) -> tuple[GrowthArm, ...]:
         """Uniform training at the lengths that the arms are compared with."""
         budget, seeds = self.prepared.budget, range(self.prepared.config.seeds)
         steps = [steps for arm in arms for steps in arm.steps.values()]
         trainings = []
-        for length in study.lengths(steps, budget):
+        for length in study.lengths(steps, budget, self.prepared.least_length()):
             name = study.at_length(length)
             counts = dict.fromkeys(seeds, max(1, round(length * budget)))
             trainings.append(GrowthArm(name, self.schedules[UNIFORM], self.sweep.settings_of(name), counts))
@@ -254,9 +299,12 @@ class StudyInProgress:
         """Store the rows of what is finished: after every seed, so that a study that takes days can be looked at."""
         points = write_rows(self.run, self.prepared.task, self.reporter)
         plain = {arm: of for arm, of in points.items() if arm.partition("@")[0] == UNIFORM}
-        arms: dict[str, Points] = {arm: of for arm, of in points.items() if arm not in plain}
+        arms: dict[str, Points] = {arm: of for arm, of in points.items() if "@" not in arm and arm not in plain}
+        shorter: dict[str, Points] = {arm: of for arm, of in points.items() if arm not in arms and arm not in plain}
         reference = {seed: [of[seed] for of in plain.values() if seed in of] for seed in plain[UNIFORM]}
         rows, unread = frontier_rows(arms, reference, UNIFORM)
+        rows += frontier_rows(shorter, reference, UNIFORM)[0]  # tested apart: they are no arms
+        rows += headline_rows(finished_arms(self.run.folder), points, self.prepared.task.cost)
         rows += control_rows(arms)
         self.run.store.replace_scores(GROWTH, rows)
         self.run.store.replace_scores(RATES, self.sweep.rows())

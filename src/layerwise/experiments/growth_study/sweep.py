@@ -1,6 +1,7 @@
-"""The sweep of learning rates of a study of growth, on seeds of its own.
+"""The sweep of learning rates and warm-ups of a study of growth, on seeds of its own.
 
-RUN/pilot/ARM@RATE/seed-1000     one training of the sweep
+RUN/pilot/ARM@RATE/seed-1000           one training of the sweep
+RUN/pilot/ARM@RATE,WARMUP/seed-1000    another, with another warm-up than the usual one
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from layerwise.experiments.sentences import duration
 from layerwise.results.rows import Score
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.schedule import GrowthSchedule
-from layerwise.train.phases.metrics import best_rate, last_validation, means, rate_rows
+from layerwise.train.phases.metrics import WARMUP, best_rate, last_validation, means, rate_rows
 from layerwise.train.recipe import Settings
 
 PILOT = "pilot"
@@ -53,6 +54,7 @@ class LearningRateSweep:
         self._reporter = reporter
         self._expected_trainings = expected_trainings
         self._losses: dict[str, dict[float, tuple[float, ...]]] = {}
+        self._warmups: dict[str, dict[float, tuple[float, ...]]] = {}
 
     def sweep(self, arm: str, schedule: GrowthSchedule, rates: tuple[float, ...]) -> None:
         """Train an arm at every rate with every seed of the sweep; and at further rates, while the best is at the end.
@@ -68,30 +70,47 @@ class LearningRateSweep:
                 return
             losses[further] = self._tried(arm, schedule, further)
 
+    def sweep_warmups(self, arm: str, schedule: GrowthSchedule, warmups: tuple[float, ...]) -> None:
+        """Train a swept arm at its best rate with every warm-up, the usual one among them, and every seed."""
+        usual = self._settings.warmup
+        self._warmups[arm] = {
+            warmup: self._losses[arm][self.best(arm)]
+            if warmup == usual
+            else self._tried(arm, schedule, self.best(arm), warmup)
+            for warmup in sorted({*warmups, usual})
+        }
+
     def best(self, arm: str) -> float:
         """The best learning rate of a swept arm."""
         return best_rate(means(self._losses[arm]))
 
     def settings_of(self, arm: str) -> Settings:
-        """The settings of an arm: at its own best learning rate, or at that of its side."""
-        chosen = {swept: self.best(swept) for swept in self._losses}
-        return replace(self._settings, learning_rate=rate_of(arm, chosen))
+        """The settings of an arm: its own best learning rate and warm-up, or those of its side."""
+        rates = {swept: self.best(swept) for swept in self._losses}
+        warmups = dict.fromkeys(rates, self._settings.warmup) | {
+            swept: best_rate(means(losses)) for swept, losses in self._warmups.items()
+        }
+        return replace(self._settings, learning_rate=rate_of(arm, rates), warmup=rate_of(arm, warmups))
 
     def model_at_best(self, arm: str) -> Path:
         """The model of an arm's best learning rate and the first seed of the sweep."""
         return self._folder / _name(arm, self.best(arm)) / f"seed-{FIRST_SWEEP_SEED}" / MODEL
 
     def rows(self) -> list[Score]:
-        """The losses at every rate, and which rates were chosen."""
-        return [row for arm, tried in self._losses.items() for row in rate_rows(arm, tried)]
+        """The losses at every rate and every warm-up, and which were chosen."""
+        rows = [row for arm, tried in self._losses.items() for row in rate_rows(arm, tried)]
+        return rows + [row for arm, tried in self._warmups.items() for row in rate_rows(arm, tried, WARMUP)]
 
-    def _tried(self, arm: str, schedule: GrowthSchedule, rate: float) -> tuple[float, ...]:
-        seeds = range(FIRST_SWEEP_SEED, FIRST_SWEEP_SEED + self._seeds)
-        return tuple(last_validation(self._train(arm, schedule, rate, seed)) for seed in seeds)
-
-    def _train(self, arm: str, schedule: GrowthSchedule, rate: float, seed: int) -> TrainingRecord:
+    def _tried(self, arm: str, schedule: GrowthSchedule, rate: float, warmup: float | None = None) -> tuple[float, ...]:
         settings = replace(self._settings, learning_rate=rate)
-        trained = arm_at_equal_cost(_name(arm, rate), schedule, settings, self._task, self._budget, [seed])
+        name = _name(arm, rate)
+        if warmup is not None:
+            settings, name = replace(settings, warmup=warmup), f"{name},{warmup:g}"
+        seeds = range(FIRST_SWEEP_SEED, FIRST_SWEEP_SEED + self._seeds)
+        return tuple(last_validation(self._train(name, schedule, settings, seed)) for seed in seeds)
+
+    def _train(self, name: str, schedule: GrowthSchedule, settings: Settings, seed: int) -> TrainingRecord:
+        trained = arm_at_equal_cost(name, schedule, settings, self._task, self._budget, [seed])
         first = not any(self._folder.glob(f"*/seed-*/{MODEL}"))
         start = time.perf_counter()
         record = trained.train(self._task, seed, self._folder, self._arguments, self._reporter, prefix=f"{PILOT} ")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from torch.utils.data import Subset
+
 from layerwise.data.batches import IGNORED
-from layerwise.data.splits import Splits, digest
+from layerwise.data.splits import Splits, digest, sample
+from layerwise.data.text.babylm_cleaning import cleaned
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.segments import cut, digest_of, encode
@@ -64,9 +67,9 @@ def examples_of(
             stack.source = replace(stack.source, name=str(known))
     splits = read_splits(config, stack, str(model.folder), reporter, seed=config.seed, corpus=corpus)
     if model.record is not None and model.record.data != splits.digest:
-        options = "--images or --text (--validation, --test), --limit and --seed"
+        options = "--images or --text (--validation, --test), --limit, --select-on and --seed"
         raise _learned(model, model.record, splits.name, options)
-    choosing, evaluation = (_held_out(part, splits) for part in (splits.validation, splits.test))
+    choosing, evaluation = (_held_out(part, splits) for part in (_choosing(splits, config.seed), splits.test))
     manifest = described(
         stack, weight_hash(stack.model), corpus=splits.name, corpus_hash=splits.digest, documents=len(splits.test),
         tokens=len(splits.test), window=1, families=(FAMILY,), tasks=(), seed=config.seed,
@@ -108,7 +111,7 @@ def _documents(
         raise DataError("a text that the model was not trained on is needed: --text FILE_OR_FOLDER")
     if corpus is None:
         assert config.text is not None
-        corpus = read_corpus(config.text)
+        corpus = cleaned(read_corpus(config.text)) if config.clean else read_corpus(config.text)
     count = len(corpus.documents)
     if count < 2 * FEWEST_UNITS:
         raise DataError(
@@ -126,6 +129,13 @@ def _masked_segments(stack: Stack, documents: Sequence[Document], config: LayerW
     masks = FixedMasks(segments, SpanMasking.of(tokenizer), tokenizer, config.limit or SEGMENTS)
     padding = Padding(int(tokenizer.pad_token_id))
     return HeldOut.of(masks, padding, owners=masks.owners.tolist(), filled_in=True)
+
+
+def _choosing(splits: Splits, seed: int) -> object:
+    """The examples that choose edges: those that selected the checkpoint, unless they are reported."""
+    if not splits.selects_on_reported:
+        return splits.validation
+    return Subset(splits.train, sample(splits.train, len(splits.test), seed))
 
 
 def _held_out(examples: object, splits: Splits) -> HeldOut:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from layerwise.measure.interventions.edge_phenomena import LEVEL, confirmed_edges
 from layerwise.measure.interventions.edge_pruning import Ranked
 from layerwise.results.rows import Score
 
@@ -49,3 +52,34 @@ def cut_sentences(rows: Sequence[Score]) -> str:
             f"{random.high:+.4f}, p {random.p:.2g})",
         )
     )
+
+
+def phenomena_table(suite: str, rows: Sequence[Score]) -> str:
+    """The edges that are confirmed to carry a phenomenon of a suite, and what was asked to find them."""
+    own = [row for row in rows if row.task.startswith(f"{suite}: ")]
+    tested = [row for row in own if row.metric == "effect"]
+    confirmed = confirmed_edges(own)
+    phenomena = len({row.task for row in tested})
+    edges = len({row.subject for row in tested})
+    detectable = np.median([row.mde for row in tested if row.mde is not None]) if tested else 0.0
+    lines = [
+        f"{suite}: {len(confirmed)} of {edges} edges x {phenomena} phenomena have an effect that fresh units confirm "
+        f"(Holm {LEVEL:g}; effects of {detectable:.2f} nats would be chosen with 80 % power)"
+    ]
+    for row in confirmed[:SHOWN]:
+        lines.append(
+            f"  {row.subject:8} {row.task.partition(': ')[2]:32} {row.value:+.3f} nats ({row.low:+.3f} to "
+            f"{row.high:+.3f}), p {row.p_adjusted:.2g}"
+        )
+    contrast = [row for row in own if row.metric == "contrast" and (row.p_adjusted or 1) < LEVEL]
+    for row in sorted(contrast, key=lambda row: -abs(row.value))[:SHOWN]:
+        side = "linguistic" if row.value > 0 else "surface"
+        lines.append(
+            f"  {row.subject:8} serves {side} features more: {row.value:+.3f} ({row.low:+.3f} to {row.high:+.3f})"
+        )
+    for row in (row for row in own if row.metric == "rank_correlation"):
+        lines.append(
+            f"  depth of the reader and linguistic - surface: rank correlation {row.value:+.2f} ({row.low:+.2f} to "
+            f"{row.high:+.2f}, p {row.p:.2g})"
+        )
+    return "\n".join(lines)

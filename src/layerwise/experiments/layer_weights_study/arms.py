@@ -6,24 +6,25 @@ Every arm is the same architecture, trained on the same segments under the same 
     elc             learned softmax weights that prefer the previous layer at first, as in the paper
     zero            the same, all equal at first
     elc-identity    the same, the previous layer nearly alone at first
-    elc-frozen        the first weights of `elc`, never trained: what the mixture is worth without learning
+    elc-frozen      the first weights of `elc`, never trained: what the mixture is worth without learning
     denseformer     weights of any sign beside a residual stream, the plain model at first
+    elc-bias-2      `elc` whose scalar of the previous layer begins at 2, one arm for each bias that is asked for
     elc-seconds     `elc` with as many steps as fit into the backbone's time
 
-and in fine-tuning, from the models of `ltg` and `elc`,
+All of them are asked minimal pairs and fine-tuned; what `elc-frozen` holds in pretraining it holds in fine-tuning too.
+Two more ways to fine-tune begin from the models of `ltg` and `elc`:
 
-    ltg             no weights at all
     ltg-rewired     weights in fine-tuning only: denseformer's, which change nothing before they are taught
     elc-kept        weights in pretraining only: fine-tuned as they came out
-    elc             weights in both
 
-Every arm is compared with `ltg`, and `elc` also against `elc-frozen` and `elc-kept`: what is it to learn the weights?
-Differences are paired by seed (`layerwise.measure.stats.seeds`), and the p of a question are corrected over its arms
-(Holm).
+so that `ltg` has no weights at all and `elc` has them in both. Every arm is compared with `ltg`, and `elc` also against
+`elc-frozen` and `elc-kept`: what is it to learn the weights? Differences are paired by seed
+(`layerwise.measure.stats.seeds`), and the p of a question are corrected over its arms (Holm).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -53,6 +54,8 @@ FROZEN = "elc-frozen"
 UNLEARNED = (FROZEN, KEPT)
 """The arms with the weights of `TIMED` that do not learn them: in pretraining, and in fine-tuning."""
 
+_SHARE = re.compile(r"(.+)-share-(\d+(?:\.\d+)?)")
+
 PAIRS = 15
 """Minimal pairs of each paradigm: their interval is over seeds, so that many pairs say little more."""
 
@@ -64,8 +67,25 @@ TASKS = ("control main_verb", "ambiguous main_verb_relative_position")
 """One task that tests whether a feature is represented, and one that tests which of two is preferred."""
 
 
-def arms(size: str, **changes: Any) -> tuple[PretrainingRecipe, ...]:
-    """The recipes that are trained for the same number of steps, the backbone first."""
+BIASED = f"{TIMED}-bias-"
+"""What the names of arms of a grid of biases begin with; the bias follows."""
+
+BIASES = {"zero": 0.0, TIMED: 1.0}
+"""The arms of every study whose scalar of the previous layer begins as said; the other scalars begin at 0."""
+
+
+def bias_arms(biases: Sequence[float]) -> dict[str, float]:
+    """The arms of a grid of biases, and the bias of each, in its order; those of every study keep their names.
+
+    >>> bias_arms((0, 0.5, 1))
+    {'zero': 0.0, 'elc-bias-0.5': 0.5, 'elc': 1.0}
+    """
+    named = {bias: arm for arm, bias in BIASES.items()}
+    return {named.get(bias, f"{BIASED}{bias:g}"): float(bias) for bias in sorted(biases)}
+
+
+def arms(size: str, biases: Sequence[float] = (), **changes: Any) -> tuple[PretrainingRecipe, ...]:
+    """The recipes that are trained for the same number of steps, the backbone first, those of a grid of biases last."""
     return (
         pretraining_recipe(size, BACKBONE, **changes),
         pretraining_recipe(size, TIMED, **changes),
@@ -73,7 +93,31 @@ def arms(size: str, **changes: Any) -> tuple[PretrainingRecipe, ...]:
         pretraining_recipe(size, TIMED, arm="elc-identity", initialisation="identity", **changes),
         pretraining_recipe(size, TIMED, arm=FROZEN, frozen_layer_weights=True, **changes),
         pretraining_recipe(size, "denseformer", **changes),
+        *(
+            pretraining_recipe(size, TIMED, arm=arm, initialisation=f"{bias:g}", **changes)
+            for arm, bias in bias_arms(biases).items()
+            if arm not in BIASES
+        ),
     )
+
+
+def share_arm(arm: str, share: float) -> str:
+    """The name of an arm that is trained on a share of the text.
+
+    >>> share_arm("elc", 1 / 8), share_arm("elc", 1.0)
+    ('elc-share-0.125', 'elc')
+    """
+    return arm if share == 1 else f"{arm}-share-{share:.6g}"
+
+
+def share_of(arm: str) -> tuple[str, float] | None:
+    """The arm and the share in the name of an arm that is trained on a share of the text.
+
+    >>> share_of("elc-share-0.125"), share_of("elc")
+    (('elc', 0.125), None)
+    """
+    match = _SHARE.fullmatch(arm)
+    return None if match is None else (match[1], float(match[2]))
 
 
 def at_equal_seconds(recipe: PretrainingRecipe, slower: float) -> PretrainingRecipe:
@@ -117,21 +161,30 @@ def difference_rows(rows: Iterable[Score]) -> list[Score]:
 
     `rows` are those of the models, `ARM/SEED`. The p-values of a metric are corrected over the arms that have it.
     """
-    rows = list(rows)
-    compared = {
-        "masked_lm": _by_arm(row for row in rows if (row.measure, row.metric) == ("masked_lm", "nll")),
-        "pairs": _by_arm(row for row in rows if (row.measure, row.task, row.metric) == ("pairs", "all", "accuracy")),
-        "control tasks": _by_arm(_fine_tuned(rows, "control")),
-        "linguistic generalisation": _by_arm(_fine_tuned(rows, "ambiguous")),
-    }
     results = []
-    for task, values in compared.items():
+    for task, values in answers(rows).items():
         for terms in (TOKENS, TIME):
             arms = [arm for arm in values if arm != BACKBONE and (arm == SECONDS) == (terms == TIME)]
             results += _against(BACKBONE, f"{task} {terms}", values, arms)
         for other in UNLEARNED:
             results += _against(other, f"{task} {TOKENS}", values, [TIMED])
     return results
+
+
+def answers(rows: Iterable[Score]) -> dict[str, dict[str, dict[int, float]]]:
+    """What each arm answered to each question with each seed: question to arm to seed to value.
+
+    The questions are the held-out loss, the accuracy on minimal pairs, and Matthews' correlation on the tasks that test
+    one feature and on those that test which of two is preferred. Arms of a share of the text are left out: they are
+    compared with each other (`layerwise.experiments.layer_weights_study.shares`).
+    """
+    rows = [row for row in rows if share_of(row.subject.rpartition("/")[0]) is None]
+    return {
+        "masked_lm": by_arm(row for row in rows if (row.measure, row.metric) == ("masked_lm", "nll")),
+        "pairs": by_arm(row for row in rows if (row.measure, row.task, row.metric) == ("pairs", "all", "accuracy")),
+        "control tasks": by_arm(_fine_tuned(rows, "control")),
+        "linguistic generalisation": by_arm(_fine_tuned(rows, "ambiguous")),
+    }
 
 
 def _against(other: str, task: str, values: Mapping[str, Mapping[int, float]], arms: Sequence[str]) -> list[Score]:
@@ -168,7 +221,8 @@ def _fine_tuned(rows: Iterable[Score], kind: str) -> list[Score]:
     return [Score("msgs-ours", subject, kind, "mcc", float(np.mean(values))) for subject, values in own.items()]
 
 
-def _by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
+def by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
+    """The value of every model in the rows, by arm and seed."""
     values: dict[str, dict[int, float]] = {}
     for row in rows:
         if _is_model(row):

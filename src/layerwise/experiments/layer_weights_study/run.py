@@ -10,16 +10,22 @@ from pathlib import Path
 from transformers import AutoTokenizer
 
 from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.segments import cut
 from layerwise.errors import TrainError
+from layerwise.experiments.documents import divided_documents
 from layerwise.experiments.experiment import Prepared
 from layerwise.experiments.finetuned_tasks import run_benchmarks
 from layerwise.experiments.layer_weights_study import arms as study
+from layerwise.experiments.layer_weights_study.bias import INITIAL_BIAS, bias_rows
 from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
+from layerwise.experiments.layer_weights_study.convergence import study_convergence
+from layerwise.experiments.layer_weights_study.shares import DATA_SHARE, share_recipes, share_rows, shared_text
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
 from layerwise.experiments.pretraining.trainings import FAMILY, Pretrainings, prepare_pretrainings
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import discard_trainings
+from layerwise.measure.cost.convergence import CONVERGENCE
 from layerwise.measure.cost.overhead import Overhead, overhead
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.rewire import rewired
@@ -50,23 +56,45 @@ class PreparedLayerWeightsStudy(Prepared):
             )
         self.config = config
         steps = config.steps or (STEPS if config.size == "tiny" else None)
-        recipes = study.arms(config.size, **config.changes(), **changed(steps=steps))
+        recipes = study.arms(config.size, config.bias, **config.changes(), **changed(steps=steps))
         self.pretrainings = prepare_pretrainings(config, recipes, reporter, corpus)
+        self.shared = tuple(self._of_shares(reporter, corpus))
         self.manifest = self.pretrainings.manifest(config.seed, (FAMILY, "layer-weights"))
         self.recipe = self.pretrainings.shared_recipe()
+
+    def _of_shares(self, reporter: Reporter, corpus: Corpus | None) -> Iterator[Pretrainings]:
+        """The pretrainings on shares of the text; on all of it the backbone and `elc` are trained in any case."""
+        shares = [share for share in self.config.share_values() if share < 1]
+        if not shares:
+            return
+        own = self.pretrainings
+        _, division = divided_documents(self.config, self.config.seed, corpus)
+        for share in shares:
+            reporter.log(f"encoding {share:g} of the training text")
+            text = shared_text(own.text, division.parts, own.tokenizer, share, self.config.seed)
+            recipes = share_recipes(own.recipes, share)
+            recipes[0].phases([len(cut(text.train, length)) for length in recipes[0].lengths])
+            yield replace(own, recipes=recipes, text=text)
 
     def describe(self) -> Iterator[str]:
         """The text, the vocabulary, the arms, and how many tokens each training reads."""
         yield from self.pretrainings.describe()
         seeds = self.config.seeds
+        tuned = (len(self.pretrainings.recipes) + len((study.SECONDS, study.REWIRED, study.KEPT))) * seeds
         yield (
             f"beside them {seeds} training{'s' * (seeds != 1)} of {study.SECONDS}, with as many steps as take the time "
-            f"of {study.BACKBONE}, and {4 * seeds * len(study.TASKS)} fine-tunings of {FINE_TUNING.epochs} epochs each"
+            f"of {study.BACKBONE}, and {tuned * len(study.TASKS)} fine-tunings of {FINE_TUNING.epochs} epochs each"
         )
+        for each in self.shared:
+            yield (
+                f"{' and '.join(recipe.arm for recipe in each.recipes)}: {seeds} seed{'s' * (seeds != 1)} each, "
+                f"{len(each.text.train.ids):,} tokens to train on, as many steps"
+            )
 
     def check(self, folder: Path) -> None:
         """Raise `TrainError` where another pretraining is in the folder of one of these."""
-        self.pretrainings.check(folder)
+        for each in (self.pretrainings, *self.shared):
+            each.check(folder)
 
     def discard(self, folder: Path) -> None:
         """Remove every training, and the models that were made from them."""
@@ -75,8 +103,9 @@ class PreparedLayerWeightsStudy(Prepared):
             shutil.rmtree(folder / REWIRED)
 
     def train(self, folder: Path, reporter: Reporter) -> None:
-        """Pretrain the arms that take equal steps, with every seed."""
-        self.pretrainings.train(folder, reporter)
+        """Pretrain the arms that take equal steps, with every seed, then those that read a share of the text."""
+        for each in (self.pretrainings, *self.shared):
+            each.train(folder, reporter)
 
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Time the arms, train the one at equal seconds, evaluate and fine-tune all, and compare them."""
@@ -89,6 +118,10 @@ class PreparedLayerWeightsStudy(Prepared):
         costs = [row for row in run.store.scores(study.MEASURE) if row.metric == "ratio"]
         models = [row for name in ("masked_lm", "pairs", "msgs-ours") for row in run.store.scores(name)]
         run.store.replace_scores(study.MEASURE, [*costs, *study.difference_rows(models)])
+        run.store.replace_scores(INITIAL_BIAS, bias_rows(models, study.bias_arms(self.config.bias)))
+        run.store.replace_scores(DATA_SHARE, share_rows(models))
+        trained = study_convergence(run.store.scores("training"), self.config.target_loss)
+        run.store.replace_scores(CONVERGENCE, trained)
 
     def _relative_step_time(self, run: Run, reporter: Reporter) -> float:
         """How much longer a step with layer weights takes than the backbone's; timed once, as it decides the steps."""
@@ -103,25 +136,29 @@ class PreparedLayerWeightsStudy(Prepared):
 
 def _timed(pretrainings: Pretrainings) -> dict[str, Overhead]:
     device, tokenizer = pretrainings.device, pretrainings.tokenizer
-    models = {recipe.arm: new_model(recipe, tokenizer).to(device) for recipe in pretrainings.recipes}
+    # The arms of a grid of biases cost what `elc` costs.
+    timed = [recipe for recipe in pretrainings.recipes if not recipe.arm.startswith(study.BIASED)]
+    models = {recipe.arm: new_model(recipe, tokenizer).to(device) for recipe in timed}
     batch = study.batch(pretrainings.recipes[0], len(tokenizer))
     return overhead(models, {name: tensor.to(device) for name, tensor in batch.items()})
 
 
 def _fine_tune(pretrainings: Pretrainings, run: Run, seed: int, reporter: Reporter) -> None:
-    """Fine-tune models with layer weights in pretraining, in fine-tuning, in both and in neither, on mixed signals."""
+    """Fine-tune the models of every arm on mixed signals, and those of two arms with weights in one half alone."""
+    arms = [recipe.arm for recipe in pretrainings.recipes]
     free: list[tuple[str, Path | str]] = []
-    kept: list[tuple[str, Path | str]] = []
+    held: list[tuple[str, Path | str]] = []
     for number in range(pretrainings.seeds):
-        models = {arm: run.folder / arm / f"seed-{number}" / "model" for arm in (study.BACKBONE, study.TIMED)}
-        free += [(f"{arm}/{number}", model) for arm, model in models.items()]
+        models = {arm: run.folder / arm / f"seed-{number}" / "model" for arm in (*arms, study.SECONDS)}
+        free += [(f"{arm}/{number}", model) for arm, model in models.items() if arm != study.FROZEN]
         free.append((f"{study.REWIRED}/{number}", _rewired(models[study.BACKBONE], run.folder, number)))
-        kept.append((f"{study.KEPT}/{number}", models[study.TIMED]))
+        held.append((f"{study.KEPT}/{number}", models[study.TIMED]))
+        held.append((f"{study.FROZEN}/{number}", models[study.FROZEN]))
 
     def progress(label: str, step: int, steps: int) -> None:
         reporter.progress(label, step / steps)
 
-    for models_of, settings in ((free, FINE_TUNING), (kept, replace(FINE_TUNING, frozen=(".scalars",)))):
+    for models_of, settings in ((free, FINE_TUNING), (held, replace(FINE_TUNING, frozen=(".scalars",)))):
         run_benchmarks(
             models_of, study.tasks(seed), settings, run, seeds=1, progress=progress, device=pretrainings.device
         )

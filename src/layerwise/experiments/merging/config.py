@@ -25,6 +25,7 @@ class Merging(DeviceOptions, DataOptions, Experiment):
 
     VERB: ClassVar = "merge"
     EXAMPLES: ClassVar = ("runs/vit-base-patch16-224-1a2b3c4d --draws 100", "FOLDER1 FOLDER2 --images FOLDER")
+    PRESETS: ClassVar = {"paper": {"draws": 100}}
 
     models: tuple[str, ...] = option(
         help="Runs of `layerwise train robust`, folders, hub ids.",

@@ -35,7 +35,7 @@ from layerwise.stack.load import location_of
 from layerwise.train.load_trained import open_trained
 
 COLUMNS = ("accuracy", "order", "members", "best member", "merged", "ensemble")
-SPLIT_FLAGS = ("--images or --text (--validation, --test)", "--limit", "--seed")
+SPLIT_FLAGS = ("--images or --text (--validation, --test)", "--limit", "--select-on", "--seed")
 
 
 def compare_arms(
@@ -69,6 +69,8 @@ def compare_arms(
 
         stacks = {name: open_source(source) for name, source in models.items()}
         rows += compare(arm, stacks, splits, draws=0 if added else draws, seed=seed, progress=progress)
+    if splits.selects_on_reported and rows:
+        notes.append("the best member was chosen on the examples that are reported (--select-on reported)")
     for measure in (MEASURE, DRAWN):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     contrasts = [row for row in rows if row.measure == CONTRAST]

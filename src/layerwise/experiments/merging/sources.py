@@ -74,7 +74,10 @@ def named(models: Sequence[SourceModel]) -> dict[str, SourceModel]:
 
 
 def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:
-    """What a reader must know about the bases of models that are to be merged; `ModelError` if they have several."""
+    """What a reader must know about the bases and the data of models that are to be merged.
+
+    Raises `ModelError` for models of several bases.
+    """
     bases: dict[str, str] = {}
     for name, source in models.items():
         if source.record is not None:
@@ -86,11 +89,18 @@ def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:
             f"refined from models with weights {first[:12]} and {second[:12]}, whose layers do not fit together; merge "
             "models of one base"
         )
+    notes = []
+    data = {source.record.data: source.record.data_name for source in models.values() if source.record is not None}
+    if len(data) > 1:
+        notes.append(
+            f"the models were refined on different examples ({', '.join(dict.fromkeys(data.values()))}): the "
+            "LayerShuffle paper merges models that were refined on the same"
+        )
     unknown = [name for name, source in models.items() if source.record is None]
-    if not unknown or len(models) < 2:
-        return ()
-    text = f"nothing says what {', '.join(unknown)} {'was' if len(unknown) == 1 else 'were'} refined from"
-    return (f"{text}: models of different bases do not fit together",)
+    if unknown and len(models) > 1:
+        text = f"nothing says what {', '.join(unknown)} {'was' if len(unknown) == 1 else 'were'} refined from"
+        notes.append(f"{text}: models of different bases do not fit together")
+    return tuple(notes)
 
 
 def _at(location: str) -> Iterator[SourceModel]:

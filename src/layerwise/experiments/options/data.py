@@ -20,6 +20,7 @@ class CorpusOptions:
     test: Path | None = option(
         None, "Text that is reported; by default half of --validation, or a share of --text.", metavar="PATH"
     )
+    clean: bool = option(False, "Clean files of BabyLM, each as its corpus needs.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,3 +33,6 @@ class DataOptions(CorpusOptions):
     on_bad_image: Literal["refuse", "skip"] = option("refuse", "What is done about images that cannot be read.")
     max_length: int | None = option(None, "Tokens in a window of text; 256 by default.", metavar="N", least=2)
     limit: int | None = option(None, "Images in a split, at most.", metavar="N", least=1)
+    select_on: Literal["held-out", "reported"] = option(
+        "held-out", "Examples that select checkpoints: some of their own, or those that are reported (as in papers)."
+    )

@@ -80,10 +80,3 @@ def changed(**values: Any) -> dict[str, Any]:
     {'batch_size': 8}
     """
     return {name: value for name, value in values.items() if value is not None}
-
-
-def check_one_length(**lengths: float | None) -> None:
-    """Raise `TrainError` where more than one option says how long to train."""
-    if len(changed(**lengths)) > 1:
-        *first, last = (f"--{name}" for name in lengths)
-        raise TrainError(f"{', '.join(first)} and {last} each say how long to train; give one of them")

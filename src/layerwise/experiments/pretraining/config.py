@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from layerwise.errors import TrainError
-from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import CorpusOptions
 from layerwise.experiments.options.model import DeviceOptions
-from layerwise.experiments.options.training import TrainingOptions, check_one_length, seeds_option, steps_option
+from layerwise.experiments.options.training import TrainingOptions, seeds_option, steps_option
 from layerwise.experiments.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -62,8 +62,13 @@ class ElcPretraining(PretrainingExperiment):
         ),
     )
 
+    ALTERNATIVES: ClassVar = (Alternatives(("epochs", "steps", "seconds"), "say how long to train"),)
+    PRESETS: ClassVar = {"paper": {"size": "small"}, "strict": {"size": "base"}}
+
     variants: tuple[str, ...] = option(VARIANTS, "Ways to connect the layers.", metavar="NAMES")
-    initialisation: str | None = option(None, "How layer weights begin: biased, zero or identity.", metavar="NAME")
+    initialisation: str | None = option(
+        None, "How layer weights begin: biased, zero, identity, or the scalar of the previous layer.", metavar="NAME"
+    )
     vocabulary: int | None = option(
         None, "Tokens of the tokenizer that is learned; not with --tokenizer.", metavar="N", least=1, most=2**20
     )
@@ -74,9 +79,8 @@ class ElcPretraining(PretrainingExperiment):
     compile: bool = option(False, "Compile the models with torch.compile.")
 
     def check(self) -> None:
-        """Raise `TrainError` for two lengths of training, and for a vocabulary of a tokenizer that is given."""
+        """Raise `TrainError` for no variant, and for a vocabulary of a tokenizer that is given."""
         super().check()
-        check_one_length(epochs=self.epochs, steps=self.steps, seconds=self.seconds)
         if not self.variants:
             raise TrainError("--variants names nothing; write the ways to connect the layers, as in --variants ltg,elc")
         if self.vocabulary is not None and self.tokenizer is not None:

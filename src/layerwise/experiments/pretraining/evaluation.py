@@ -8,6 +8,7 @@ from pathlib import Path
 
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, evaluate_models
+from layerwise.experiments.pretraining.config import BACKBONE
 from layerwise.experiments.pretraining.rows import ALPHA, HELD_OUT, LATENCY, TRAINING, arm_means, pretrained_rows
 from layerwise.experiments.pretraining.trainings import Pretrainings
 from layerwise.experiments.provenance import in_words
@@ -16,8 +17,10 @@ from layerwise.experiments.training_runs import training_rows
 from layerwise.experiments.trainings import TrainedModel, finished_models
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.mixture import CLAIMS, pattern
+from layerwise.measure.recovery.stability import STABILITY, stability_rows
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.measure.weights.seed_agreement import SEED_AGREEMENT, seed_agreement_scores, weights_by_seed
+from layerwise.measure.weights.uniformity import UNIFORMITY, uniformity_rows
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.variants import find_variant
 from layerwise.results import Run
@@ -39,6 +42,8 @@ def evaluate_pretrained(pretrainings: Pretrainings, run: Run, reporter: Reporter
     for measure in (HELD_OUT, ALPHA, TRAINING):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     run.store.replace_scores(SEED_AGREEMENT, _seed_agreement(pretrainings, rows))
+    run.store.replace_scores(UNIFORMITY, _uniformity(pretrainings, rows))
+    run.store.replace_scores(STABILITY, stability_rows(rows, BACKBONE))
     patterns = _patterns(pretrainings, rows)
     run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), patterns, CLAIMS))
     evaluated = [EvaluatedModel(each.label, partial(_open, each.folder, pretrainings)) for each in models]
@@ -81,11 +86,23 @@ def _patterns(pretrainings: Pretrainings, rows: list[Score]) -> list[Score]:
     return scores
 
 
-def _initial_weights(pretrainings: Pretrainings) -> Iterator[tuple[PretrainingRecipe, Numbers]]:
-    """The recipes that learn layer weights, each with those that it begins with, (readers, sources)."""
+def _uniformity(pretrainings: Pretrainings, rows: list[Score]) -> list[Score]:
+    """How far the rows of weights are from equal shares, in each arm whose weights are shares; held ones too."""
+    scores = []
+    for recipe, initial in _initial_weights(pretrainings, held=True):
+        if find_variant(recipe.variant).mixture == "softmax":
+            scores += uniformity_rows(recipe.arm, weights_by_seed(rows, recipe.arm), initial)
+    return scores
+
+
+def _initial_weights(pretrainings: Pretrainings, *, held: bool = False) -> Iterator[tuple[PretrainingRecipe, Numbers]]:
+    """The recipes that learn layer weights, each with those that it begins with, (readers, sources).
+
+    With `held`, those that hold them as they began are among them.
+    """
     for recipe in pretrainings.recipes:
         initial = new_model(recipe, pretrainings.tokenizer).layer_weights()
-        if initial is not None and not recipe.frozen_layer_weights:
+        if initial is not None and (held or not recipe.frozen_layer_weights):
             yield recipe, initial.detach().numpy().astype("float64")
 
 

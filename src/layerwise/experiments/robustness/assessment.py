@@ -21,10 +21,13 @@ from layerwise.data.splits import Splits
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.robustness.rows import arm_means, position_rows, store_surveys
 from layerwise.experiments.trainings import TrainedModel
-from layerwise.measure.activations.by_position import NO_UMAP, branch_norms, embedding, umap_installed
+from layerwise.measure.activations.attention_by_position import ATTENTION, attention_by_position
+from layerwise.measure.activations.by_position import branch_norms
+from layerwise.measure.activations.embedding import EMBEDDING, NO_UMAP, EmbeddingOptions, embedding, umap_installed
 from layerwise.measure.activations.position_probe import STREAM, probed
-from layerwise.measure.contrasts.shuffled import NULLS
+from layerwise.measure.contrasts.shuffled import NULLS, SHUFFLED
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Survey, survey
+from layerwise.measure.interventions.worth_by_position import PositionTables, worth_by_position
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan.samplers import SeededSampler, Shuffle
 from layerwise.results import Run
@@ -43,12 +46,14 @@ def assess(
     *,
     open_model: Callable[[Path], Trained] = open_trained,
     how: str = "",
+    inside: EmbeddingOptions | None = None,
 ) -> bool:
     """Survey every model on the test split and store the rows of a robustness run.
 
     `layerwise.measure.interventions.survey` says what a survey measures. `how` says how the models are computed;
-    surveys that were computed otherwise are not these. Returns whether any model was surveyed that had not been. Models
-    trained at a reduced depth (arms `retrained-6`) are evaluated at that depth alone, and are one arm.
+    surveys that were computed otherwise are not these. `inside` says which outputs are laid out. Returns whether any
+    model was surveyed that had not been. Models trained at a reduced depth (arms `retrained-6`) are evaluated at that
+    depth alone, and are one arm.
     """
     surveys: dict[str, dict[int, Survey]] = {}
     first_of_arm: dict[str, TrainedModel] = {}
@@ -65,16 +70,22 @@ def assess(
         positions += position_rows(model.label, result.positions)
     store_surveys(run, surveys, splits, grid)
     run.store.replace_scores("position", positions + arm_means(positions))
-    if grid.layers and (any_new or _can_look_further(run, first_of_arm)):
+    inside = inside or EmbeddingOptions()
+    if grid.layers and (any_new or _can_look_further(run, first_of_arm, inside, len(splits.test))):
         opened = ((arm, open_model(model.folder)) for arm, model in first_of_arm.items())
-        _look_inside(run, opened, splits, grid, reporter)
+        _look_inside(run, opened, splits, inside, reporter, grid.seed)
     return any_new
 
 
-def _can_look_further(run: Run, arms: Iterable[str]) -> bool:
-    """Whether an arm was not looked into, or UMAP was missing and is there now."""
+def _can_look_further(run: Run, arms: Iterable[str], inside: EmbeddingOptions, examples: int) -> bool:
+    """Whether an arm was not looked into, UMAP was missing and is there now, or others are to be laid out."""
     seen = {row.task for row in run.store.scores("branches")}
-    return seen != set(arms) or (NO_UMAP in run.store.notes("embedding") and umap_installed())
+    if seen != set(arms) or (NO_UMAP in run.store.notes(EMBEDDING) and umap_installed()):
+        return True
+    laid_out = run.store.scores(EMBEDDING)
+    images = {row.value for row in laid_out if row.metric == "images"}
+    layers = {int(row.subject.split(",")[1]) for row in laid_out if row.metric == "x"}
+    return bool(laid_out) and (images != {min(inside.images, examples)} or layers != set(inside.of(max(layers) + 1)))
 
 
 def discard_surveys(models: Iterable[TrainedModel]) -> None:
@@ -106,6 +117,7 @@ def _surveyed(
         _survey(trained, model, splits, grid, reporter),
         positions=_positions(trained, splits, grid),
         probed=_probed(trained, model, splits, grid),
+        tables=_tables(trained, model, splits, grid),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     result.save(path)
@@ -158,23 +170,40 @@ def _probed(trained: Trained, model: TrainedModel, splits: Splits, grid: Evaluat
     """The same of a probe, for arms that were trained in order; the others have none."""
     if model.arm not in NULLS or not grid.layers:
         return {}
-    return probed(trained.stack, splits.validation, splits.test, splits.collate, grid)
+    # What reports must not be what the probe was fitted on.
+    fitted_on = splits.train if splits.selects_on_reported else splits.validation
+    return probed(trained.stack, fitted_on, splits.test, splits.collate, grid)
+
+
+def _tables(trained: Trained, model: TrainedModel, splits: Splits, grid: EvaluationGrid) -> PositionTables | None:
+    """What each layer adds and is worth at each position: of the arms of a claim, and of one model of every other."""
+    is_decisive = model.arm in (SHUFFLED, *NULLS)
+    if not grid.layers or refined_at(model.arm) is not None or not (is_decisive or model.seed == 0):
+        return None
+    return worth_by_position(trained.stack, splits.test, splits.collate, seed=grid.seed)
 
 
 def _look_inside(
-    run: Run, models: Iterable[tuple[str, Trained]], splits: Splits, grid: EvaluationGrid, reporter: Reporter
+    run: Run,
+    models: Iterable[tuple[str, Trained]],
+    splits: Splits,
+    inside: EmbeddingOptions,
+    reporter: Reporter,
+    seed: int,
 ) -> None:
-    """Branch norms of one model of every arm, and where the outputs of its middle layer lie."""
-    norms: list[Score] = []
-    points: list[Score] = []
-    notes: dict[str, list[Note]] = {"branches": [], "embedding": []}
+    """Branch norms and attention of one model of every arm by position, and where the outputs of its layers lie."""
+    rows: dict[str, list[Score]] = {"branches": [], ATTENTION: [], EMBEDDING: []}
+    notes: dict[str, list[Note]] = {measure: [] for measure in rows}
     for arm, model in models:
-        reporter.log(f"inside {arm}: branch norms by position, and UMAP of the middle layer")
-        result, text = branch_norms(model.stack, arm, splits.test, splits.collate, seed=grid.seed)
-        norms, notes["branches"] = norms + result, notes["branches"] + text
-        result, text = embedding(model.stack, arm, splits.test, splits.collate, seed=grid.seed)
-        points, notes["embedding"] = points + result, notes["embedding"] + text
-    run.store.replace_scores("branches", norms)
-    run.store.replace_scores("embedding", points)
-    for measure, text in notes.items():
-        run.store.replace_notes(measure, dict.fromkeys(note.text for note in text))
+        reporter.log(f"inside {arm}: branch norms and attention by position, and UMAP of outputs")
+        seen = (model.stack, arm, splits.test, splits.collate)
+        for measure, (scores, text) in (
+            ("branches", branch_norms(*seen, seed=seed)),
+            (ATTENTION, attention_by_position(*seen, seed=seed)),
+            (EMBEDDING, embedding(*seen, inside, seed=seed)),
+        ):
+            rows[measure] += scores
+            notes[measure] += text
+    for measure, scores in rows.items():
+        run.store.replace_scores(measure, scores)
+        run.store.replace_notes(measure, dict.fromkeys(note.text for note in notes[measure]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -34,14 +35,14 @@ def _read_by_methods(name: str) -> Reads:
     readers = READ_BY[name]
 
     def when(config: Any) -> bool:
-        return config.methods == ("all",) or not set(config.methods).isdisjoint(readers)
+        return not set(named_methods(config.methods)).isdisjoint(readers)
 
     listed = " and ".join([", ".join(readers[:-1]), readers[-1]]) if len(readers) > 1 else readers[0]
     return Reads((name,), when, f"it is read by {listed}, and none of them is trained")
 
 
 def _validates_often(config: Any) -> bool:
-    return set(config.methods) != {"baseline"}
+    return set(named_methods(config.methods)) != {"baseline"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,21 +50,32 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, Experiment)
     """Train a model to work in any order of its layers, without some of them, or with learned layer weights.
 
     Each method is trained beside the baseline, with several seeds, validated on one split and evaluated on another. If
-    interrupted, run the same command again to resume. Without options the settings are the LayerShuffle paper's.
+    interrupted, run the same command again to resume. Without options the settings of the optimizer, its batches and
+    epochs are the LayerShuffle paper's, which trains five models of each kind (--seeds 5).
     """
 
     VERB: ClassVar = "train robust"
     EXAMPLES: ClassVar = (
         "layershuffle --model demo-vit",
         "layershuffle,layerdrop --model MODEL --images FOLDER",
+        "all,retrained-9,6,3 --model MODEL --images FOLDER",
     )
     READS: ClassVar = (
         *map(_read_by_methods, READ_BY),
         Reads(("evals",), _validates_often, "the baseline is validated once, at its end"),
     )
+    PRESETS: ClassVar = {
+        "paper": {
+            "seeds": 5, "epochs": 20.0, "learning_rate": 1e-4, "batch_size": 640, "augmentation": "none",
+            "drop_rate": 0.2,
+        }
+    }  # fmt: skip
 
     methods: tuple[str, ...] = option(
-        help=f"Methods, from: {', '.join(METHODS)}, {RETRAINED}-K; or all.", metavar="METHODS", positional=True
+        help=f"Methods, from: {', '.join(METHODS)}, {RETRAINED}-K (several: {RETRAINED}-9,6,3); or all, which leaves "
+        f"{RETRAINED}-K out.",
+        metavar="METHODS",
+        positional=True,
     )
     baseline: bool = option(True, "Train the baseline beside the methods.")
     seeds: int = option(3, "Trainings of every method, each with its seed.", metavar="N", least=1, most=1_000)
@@ -81,6 +93,9 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, Experiment)
     position_table: Literal["per-layer", "shared"] = option(
         "per-layer", "Embeddings of layershuffle-position; its published code has shared ones."
     )
+    position_dropout: float = option(
+        0.0, "Dropout in layershuffle-position, whose paper states no rate.", metavar="X", least=0
+    )
     prediction_loss: Literal["sum", "mean"] = option(
         "sum", "Loss of layershuffle-predict over layers; its published code takes the mean."
     )
@@ -90,8 +105,13 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, Experiment)
 
     def check(self) -> None:
         """Raise `TrainError` for methods and settings that no training can have."""
-        for name in self.methods:
+        for name in named_methods(self.methods):
             _check_method(name)
+        if self.position_dropout >= 1:
+            raise TrainError(
+                f"--position-dropout is a probability below 1; {self.position_dropout:g} would leave nothing of the "
+                "position: write 0.1"
+            )
         self.recipes(Settings(), LAYER_LIMIT)
         self.trainer_arguments(self.device)
 
@@ -103,7 +123,7 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, Experiment)
             precision=self.precision, evals=self.evals,
         )  # fmt: skip
         variants = (
-            PositionOptions(table=self.position_table),
+            PositionOptions(table=self.position_table, dropout=float(self.position_dropout)),
             PredictionOptions(self.prediction_loss, self.prediction_token),
         )
         options = Options(
@@ -113,9 +133,8 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, Experiment)
 
     def recipes(self, settings: Settings, depth: int) -> tuple[Recipe, ...]:
         """The recipe of every method for a model of `depth` layers, the baseline's first where it is trained too."""
-        named = tuple(METHODS) if self.methods == ("all",) else self.methods
         first = ("baseline",) if self.baseline else ()
-        return recipes(dict.fromkeys((*first, *named)), self.options(settings), depth)
+        return recipes(dict.fromkeys((*first, *named_methods(self.methods))), self.options(settings), depth)
 
     def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedRobustTraining:
         """Open the model and the data, and count the steps of every training."""
@@ -125,12 +144,29 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, Experiment)
         return PreparedRobustTraining(self, reporter, inputs)
 
 
+def named_methods(names: Iterable[str]) -> tuple[str, ...]:
+    """The methods that are named, each once: `all` stands for every one, a number after retrained-K for another depth.
+
+    >>> named_methods(["layershuffle", "retrained-9", "6", "3"])
+    ('layershuffle', 'retrained-9', 'retrained-6', 'retrained-3')
+    """
+    methods: list[str] = []
+    for name in names:
+        if name == "all":
+            methods += METHODS
+        elif name.isdecimal() and methods and methods[-1].startswith(f"{RETRAINED}-"):
+            methods.append(f"{RETRAINED}-{name}")
+        else:
+            methods.append(name)
+    return tuple(dict.fromkeys(methods))
+
+
 def _check_method(name: str) -> None:
     if name in OTHER_TRAININGS:
         raise TrainError(
             f"{name} has a command of its own, and takes no other method beside it: layerwise train {name}"
         )
-    if name != "all" and name not in METHODS and not name.startswith(RETRAINED):
+    if name not in METHODS and not name.startswith(RETRAINED):
         known = near_matches(name, (*METHODS, *OTHER_TRAININGS))
         raise TrainError(f"there is no way of training called {name[:40]!r}; {known}, {RETRAINED}-K")
 
@@ -180,6 +216,19 @@ class Robustness(ModelOptions, DataOptions, Experiment):
     )
     orders: int = option(100, "Fixed orders, each over all examples.", metavar="N", least=1, most=100_000)
     draws: int = option(16, "New random orders of every condition, at least.", metavar="N", least=1)
+    nodes: tuple[int, ...] = option(
+        (2, 4),
+        "Numbers of nodes that the layers lie on, each of which is lost.",
+        metavar="N,N,...",
+        least=2,
+        most=1_000,
+    )
+    inside_images: int = option(
+        100, "Images whose outputs are laid out by UMAP; the paper has 1,000.", metavar="N", least=1, most=100_000
+    )
+    inside_layers: tuple[int, ...] = option(
+        (), "Layers whose outputs are laid out together; all of them by default.", metavar="N,N,...", least=0
+    )
     seeds: int = option(3, "Seeds of demo-vit's methods.", metavar="N", least=1, most=1_000)
 
     def check(self) -> None:

@@ -11,7 +11,10 @@ from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.positions import CLAIMS as OF_POSITIONS
 from layerwise.measure.contrasts.positions import positions
 from layerwise.measure.contrasts.shuffled import CLAIMS, shuffled
+from layerwise.measure.contrasts.switching_off import CLAIMS as OF_SWITCHING
+from layerwise.measure.contrasts.switching_off import position_worth, switching_off
 from layerwise.measure.interventions import robustness as rows
+from layerwise.measure.interventions.node_loss import NODES, node_loss
 from layerwise.measure.interventions.survey import EvaluationGrid, Survey
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import Numbers, wilson
@@ -32,11 +35,13 @@ def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits:
     run.store.replace_scores("identity", rows.identity(surveys))
     whole = {arm: result for arm, result in surveys.items() if arm != RETRAINED}
     run.store.replace_scores("contribution", rows.contribution(whole))
-    decisive = list(positions(whole))
+    run.store.replace_scores(NODES, node_loss(whole, grid.batch_size(len(splits.test))))
+    run.store.replace_scores("worth", position_worth(whole))
+    decisive = [*positions(whole), *switching_off(whole)]
     if not text:  # what is published is accuracy of classification
         decisive += shuffled(whole, chance=chance, batch=grid.batch_size(len(splits.test)))
     stored = run.store.scores(CONTRAST)
-    run.store.replace_scores(CONTRAST, renewed(stored, decisive, (*CLAIMS, *OF_POSITIONS)))
+    run.store.replace_scores(CONTRAST, renewed(stored, decisive, (*CLAIMS, *OF_POSITIONS, *OF_SWITCHING)))
 
 
 def position_rows(label: str, answers: Mapping[int, Numbers]) -> list[Score]:

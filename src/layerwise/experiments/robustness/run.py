@@ -31,11 +31,14 @@ from layerwise.experiments.training_runs import (
     describe_splits,
     manifest_of_trainings,
     refuse_other_splits,
+    split_notes,
     training_manifest,
     training_rows,
 )
 from layerwise.experiments.trainings import TrainedModel, finished_models
+from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.edge_pruning import ALPHA, alpha_rows
+from layerwise.measure.interventions.robustness import ROBUSTNESS
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.results import Run
 from layerwise.results.training_record import FILE, TrainingRecord, refined_at
@@ -55,6 +58,7 @@ class PreparedRobustness(Prepared):
     stack: Stack
     splits: Splits
     grid: EvaluationGrid
+    inside: EmbeddingOptions
     open_model: ModelLoader
     how: str
 
@@ -92,7 +96,12 @@ class PreparedRobustness(Prepared):
         alpha = [row for label, edges in weights.items() if edges is not None for row in alpha_rows(label, edges)]
         if alpha:
             run.store.replace_scores(ALPHA, alpha)
-        surveyed = assess(models, self.splits, self.grid, run, reporter, open_model=self.open_model, how=self.how)
+        for chapter in (ROBUSTNESS, "training"):
+            run.store.replace_notes(chapter, split_notes(self.splits))
+        surveyed = assess(
+            models, self.splits, self.grid, run, reporter,
+            open_model=self.open_model, how=self.how, inside=self.inside,
+        )  # fmt: skip
         if self.grid.layers and (surveyed or not run.store.scores(MERGING)):
             whole = [each for each in models if refined_at(each.arm) is None]
             arms = by_arm([SourceModel(each.arm, str(each.folder), records[each.label]) for each in whole])
@@ -104,7 +113,14 @@ class PreparedRobustness(Prepared):
 
 def questions_of(config: Robustness) -> EvaluationGrid:
     """What a survey measures, as the options say."""
-    return EvaluationGrid(orders=config.orders, draws=config.draws, seed=config.seed)
+    return EvaluationGrid(orders=config.orders, draws=config.draws, seed=config.seed, nodes=config.nodes)
+
+
+def inside_of(config: Robustness, depth: int) -> EmbeddingOptions:
+    """Which outputs are laid out, as the options say. Raises `MeasureError` for a layer that there is not."""
+    inside = EmbeddingOptions(config.inside_images, config.inside_layers)
+    inside.of(depth)
+    return inside
 
 
 class PreparedRunRobustness(PreparedRobustness):
@@ -124,6 +140,7 @@ class PreparedRunRobustness(PreparedRobustness):
         self.open_model = partial(open_trained, device=config.device, dtype=config.dtype)
         self.how = in_words(resolve_device(config.device), config.dtype)
         self.stack = self.open_model(models[0].folder).stack
+        self.inside = inside_of(config, self.stack.depth)
         self.stack.source = replace(self.stack.source, name=self.manifest.model)
         if config.images is None and self.manifest.corpus == DIGITS:
             config = replace(config, images=DIGITS)
@@ -131,7 +148,7 @@ class PreparedRunRobustness(PreparedRobustness):
             config, self.stack, str(models[0].folder), reporter, seed=config.seed, corpus=inputs.corpus
         )
         if self.splits.digest != self.manifest.corpus_hash:
-            flags = ("--images or --text", "--limit", "--seed")
+            flags = ("--images or --text", "--limit", "--select-on", "--seed")
             raise refuse_other_splits(str(self.folder), self.manifest.corpus, self.splits, flags)
         check_enough(self.splits)
 
@@ -155,7 +172,7 @@ class PreparedModelRobustness(PreparedRobustness):
             trained = Trained(stack, None)
         self.path = path
         self.stack = trained.stack
-        self.grid = questions_of(config)
+        self.grid, self.inside = questions_of(config), inside_of(config, self.stack.depth)
         self.open_model = lambda folder: trained
         self.how = in_words(self.stack.device, config.dtype)
         self.splits = read_splits(

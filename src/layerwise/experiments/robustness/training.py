@@ -27,6 +27,7 @@ from layerwise.experiments.trainings import (
     finished_models,
     training_progress,
 )
+from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.results.training_record import RETRAINED
 from layerwise.train.arguments import check_arguments
@@ -48,7 +49,12 @@ class PreparedRobustTraining(PreparedRobustness):
     """
 
     def __init__(
-        self, config: RobustTraining, reporter: Reporter, inputs: Inputs, grid: EvaluationGrid | None = None
+        self,
+        config: RobustTraining,
+        reporter: Reporter,
+        inputs: Inputs,
+        grid: EvaluationGrid | None = None,
+        inside: EmbeddingOptions | None = None,
     ) -> None:
         self.seeds = config.seeds
         self.arguments: Mapping[str, Any] = config.trainer_arguments(config.device)
@@ -62,7 +68,9 @@ class PreparedRobustTraining(PreparedRobustness):
             augmentation=options.settings.augmentation, check=not config.new_head,
         )  # fmt: skip
         self.grid = grid or EvaluationGrid(orders=20, kept=(), layers=False, seed=config.seed)
+        self.inside = inside or EmbeddingOptions()
         self.recipes = config.recipes(settings, self.stack.depth)
+        self.inside.of(self.stack.depth)
         next(conditions(self.stack.depth, self.grid))  # a model of one layer is refused before it is trained
         check_enough(self.splits)
         self._open(config, opened)
@@ -123,4 +131,5 @@ def demo_training(config: Robustness, reporter: Reporter, inputs: Inputs) -> Pre
     given = {name: value for name, value in given_options(config).items() if name in shared}
     methods = (*COMPARED, *(f"{RETRAINED}-{count}" for count in REDUCED))
     training = RobustTraining(**given, methods=methods, baseline=False)
-    return PreparedRobustTraining(training, reporter, inputs, questions_of(config))
+    inside = EmbeddingOptions(config.inside_images, config.inside_layers)
+    return PreparedRobustTraining(training, reporter, inputs, questions_of(config), inside)

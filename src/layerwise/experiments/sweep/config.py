@@ -10,13 +10,18 @@ from layerwise.errors import PlanError, near_matches
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.number_ranges import whole_numbers, whole_range
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter
-from layerwise.plan import FAMILIES, Member, Plan, family
+from layerwise.plan import FAMILIES, Member, Plan, families, family
+from layerwise.plan.families import PAINTERS_LOOPS, TWICE
 from layerwise.plan.member import GIVEN
 
 if TYPE_CHECKING:
     from layerwise.experiments.sweep.run import PreparedSweep
+
+NEW_TOKENS = 40
+"""Tokens that continue a prompt, unless `--new-tokens` says otherwise."""
 
 DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
 
@@ -34,8 +39,17 @@ class Sweep(ModelOptions, TextOptions, Experiment):
         "HuggingFaceTB/SmolLM2-135M --text book.txt --families painters",
         './my-model --text texts/ --plan "0-13 18-29" --plan "0-29 0-29"',
         "./my-model --text texts/ --families painters --tasks arc_challenge,hellaswag,gsm8k,winogrande,lambada_openai",
+        "demo --families looped,gain_sweep --loops 1-12",
+        'demo --families "" --window 4-8 --prompt "reverse k d a z ="',
     )
     READS: ClassVar = (
+        Reads(
+            ("loops",),
+            lambda config: "looped" in config.families or bool(config.window),
+            "the family looped and --window read it, and neither is there",
+        ),
+        Reads(("times",), lambda config: "repeat_blocks" in config.families, "the family repeat_blocks reads it"),
+        Reads(("new_tokens",), lambda config: bool(config.prompt), "--prompt reads it, and there is none"),
         Reads(
             ("task_folder", "task_limit", "num_fewshot"),
             lambda config: bool(config.tasks),
@@ -49,6 +63,18 @@ class Sweep(ModelOptions, TextOptions, Experiment):
     plan: tuple[str, ...] = option(
         (), "A plan of your own; repeat for more.", metavar="PLAN", repeated=True, empty=True
     )
+    window: tuple[str, ...] = option(
+        (), "Layers for every strategy of the painters, such as 4-8; repeat for more.", metavar="A-B", repeated=True
+    )
+    loops: str | None = option(
+        None, "Loop counts of looped and --window, such as 1-28 or 1,2,4; by default up to the depth, and 3.",
+        metavar="NUMBERS",
+    )  # fmt: skip
+    times: str = option(str(TWICE), "How often repeat_blocks runs a block, such as 2,3.", metavar="NUMBERS")
+    prompt: tuple[str, ...] = option(
+        (), "Text to continue under the plans; repeat for more.", metavar="TEXT", repeated=True
+    )
+    new_tokens: int = option(NEW_TOKENS, "Tokens that continue a prompt.", metavar="N", least=1)
     tasks: tuple[str, ...] = option((), "Benchmarks of lm-eval; needs layerwise[eval].", metavar="NAMES")
     task_folder: Path | None = option(None, "Folder of lm-eval task files.", metavar="PATH")
     task_limit: int | None = option(None, "Examples of each benchmark.", metavar="N", least=1)
@@ -58,12 +84,38 @@ class Sweep(ModelOptions, TextOptions, Experiment):
     similarity: bool = option(True, "Compare the hidden states of the layers.")
 
     def check(self) -> None:
-        """Raise `PlanError` for a family that is unknown and a plan that cannot be read."""
+        """Raise `PlanError` for a family that is unknown and a plan that cannot be read.
+
+        Raises `OptionError` for numbers that cannot be read.
+        """
         for name in self.families:
             if name not in FAMILIES:
                 raise PlanError(f"unknown family {name!r}; {near_matches(name, FAMILIES)}")
         for text in self.plan:
             Plan.parse(text)
+        self.windows()
+        self.loop_counts()
+        self.repeat_counts()
+
+    def windows(self) -> tuple[tuple[int, int], ...]:
+        """The first and the last layer of every window, as given.
+
+        >>> Sweep(model="demo", window=("4-8", "2")).windows()
+        ((4, 8), (2, 2))
+        """
+        return tuple(whole_range("--window", text) for text in self.window)
+
+    def loop_counts(self) -> tuple[int, ...] | None:
+        """The loop counts, or `None` where each family has its own."""
+        return None if self.loops is None else whole_numbers("--loops", self.loops)
+
+    def repeat_counts(self) -> tuple[int, ...]:
+        """How often a block is run by `repeat_blocks`: twice or more.
+
+        >>> Sweep(model="demo", families=("repeat_blocks",), times="2,3").repeat_counts()
+        (2, 3)
+        """
+        return whole_numbers("--times", self.times, least=TWICE)
 
     def members(self, depth: int) -> tuple[Member, ...]:
         """The plans for a model of `depth` layers, the trained order first, each with the family it belongs to.
@@ -76,12 +128,31 @@ class Sweep(ModelOptions, TextOptions, Experiment):
         """
         members = [Member(Plan.identity(depth), "identity", "identity", 0)]
         for name in self.families:
-            members.extend(_at_depth(name, depth))
+            members.extend(self._of_family(name, depth))
+        for first, last in self.windows():
+            members.extend(families.window(depth, first, last, loops=self.loop_counts() or (PAINTERS_LOOPS,)))
         for text in self.plan:
             plan = Plan.parse(text)
             plan.check(depth)
             members.append(Member(plan, GIVEN, GIVEN, len(plan.steps())))
         return tuple(members)
+
+    def plan_names(self) -> tuple[str, ...]:
+        """What decides which plans are measured, for the manifest; an option at its default is not named.
+
+        >>> Sweep(model="demo", families=("looped",), loops="1-4", window=("2-3",), plan=("0-3",)).plan_names()
+        ('looped', 'loops:1-4', 'window:2-3', 'plan:0-3')
+        """
+        numbers = [f"loops:{self.loops}"] if self.loops is not None else []
+        numbers += [f"times:{self.times}"] if self.repeat_counts() != (TWICE,) else []
+        windows = [f"window:{first}-{last}" for first, last in self.windows()]
+        return (*self.families, *numbers, *windows, *(f"plan:{text}" for text in self.plan))
+
+    def _of_family(self, name: str, depth: int) -> tuple[Member, ...]:
+        try:
+            return family(name, depth, loops=self.loop_counts(), times=self.repeat_counts())
+        except PlanError as error:
+            raise _refusal(name, depth, error) from error
 
     def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedSweep:
         """Open the model, tokenize the text, lower the plans and count what they cost."""
@@ -91,19 +162,16 @@ class Sweep(ModelOptions, TextOptions, Experiment):
         return PreparedSweep(self, inputs.stack or self.open_model(reporter), corpus)
 
 
-def _at_depth(name: str, depth: int) -> tuple[Member, ...]:
-    try:
-        return family(name, depth)
-    except PlanError as error:
-        possible = [other for other in FAMILIES if _exists(other, depth)]
-        raise PlanError(
-            f"the family {name!r} does not exist for a model of {depth} layer{'s' * (depth != 1)} ({error}); name "
-            f"others with --families, or only plans of your own with --plan. Known here: {', '.join(possible)}"
-        ) from error
-
-
 def _exists(name: str, depth: int) -> bool:
     try:
         return bool(family(name, depth))
     except PlanError:
         return False
+
+
+def _refusal(name: str, depth: int, error: PlanError) -> PlanError:
+    possible = [other for other in FAMILIES if _exists(other, depth)]
+    return PlanError(
+        f"the family {name!r} does not exist for a model of {depth} layer{'s' * (depth != 1)} ({error}); name "
+        f"others with --families, or only plans of your own with --plan. Known here: {', '.join(possible)}"
+    )

@@ -15,7 +15,7 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.provenance import provenance, task_digest
+from layerwise.experiments.provenance import provenance, size_row, task_digest
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model, duration
 from layerwise.experiments.sweep.benchmarks import SweptBenchmarks
@@ -32,10 +32,16 @@ from layerwise.measure.interventions.sweep import (
     sweep,
     with_identity,
 )
+from layerwise.measure.language.continuations import continuations, encode_prompt
 from layerwise.measure.language.evaluation_data import refuse_too_little, tokenize
 from layerwise.measure.stats.effects import EFFECT, effects
-from layerwise.plan import Plan
+from layerwise.plan import Member, Plan
+from layerwise.plan.member import GIVEN
+from layerwise.plan.painters import PAINTERS_SEEDS, WINDOW
+from layerwise.report.page.wording import counted
+from layerwise.report.sweep.continuations import continuation_lines
 from layerwise.results import Manifest, Run
+from layerwise.results.continuation import CONTINUATION, note_text, read_continuations
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack
 
@@ -61,6 +67,8 @@ class PreparedSweep(Prepared):
         self.plans = with_identity(stack, self.members)
         self.cost = cost_estimate(stack, self.plans, self.text)
         self.benchmarks = SweptBenchmarks(config, stack, self.members, self.plans) if config.tasks else None
+        for prompt in config.prompt:
+            encode_prompt(stack, prompt, config.new_tokens)
         self.manifest = self._manifest()
 
     def _manifest(self) -> Manifest:
@@ -68,10 +76,12 @@ class PreparedSweep(Prepared):
         limit = (f"limit:{config.task_limit}",) if config.task_limit else ()
         shots = () if config.num_fewshot is None else (f"shots:{config.num_fewshot}",)
         settings: dict[str, object] = {"batch_tokens": config.batch_tokens}
+        if config.prompt:
+            settings |= {"prompts": list(config.prompt), "new_tokens": config.new_tokens}
         if config.tasks and config.task_folder is not None:
             settings["task_folder"] = task_digest(config.task_folder)
         return provenance(
-            self.stack, self.text, families=(*config.families, *(f"plan:{text}" for text in config.plan)),
+            self.stack, self.text, families=config.plan_names(),
             tasks=(*config.tasks, *limit, *shots), seed=config.seed, settings=settings,
         )  # fmt: skip
 
@@ -103,10 +113,28 @@ class PreparedSweep(Prepared):
             sums = similarity_sums(self.stack, self.text.batches, seed=self.config.seed)
             _store_contrasts(run, sums.contrasts(self.config.seed))
             run.store.replace_scores("similarity", sums.scores())
+        self._continue_prompts(run, reporter)
         if self.benchmarks is not None:
             failures += self.benchmarks.measure(run, reporter)
         if failures:
             raise MeasureError("\n".join(failures))
+
+    def _continue_prompts(self, run: Run, reporter: Reporter) -> None:
+        """Write the continuations that are missing, each stored as soon as it is there."""
+        known = list(read_continuations(run.store.notes(CONTINUATION)))
+        finished = {(each.plan, each.prompt) for each in known}
+        plans = continued_plans(self.members, self.stack.depth)
+        missing = len(dict.fromkeys(self.config.prompt)) * len(plans) - len(finished)
+        if not self.config.prompt or missing <= 0:
+            return
+        reporter.log(f"texts: {counted(len(plans), 'plan')}, {counted(len(self.config.prompt), 'prompt')}")
+        for each in continuations(self.stack, plans, self.config.prompt, self.config.new_tokens, finished=finished):
+            known.append(each)
+            run.store.replace_notes(CONTINUATION, [note_text(one) for one in known])
+
+    def results(self, run: Run) -> Sequence[str]:
+        """What was written under the plans, where there were prompts."""
+        return continuation_lines(read_continuations(run.store.notes(CONTINUATION)))
 
     def _sweep(self, run: Run, reporter: Reporter) -> list[str]:
         """Measure the losses that are missing and everything that is computed from losses.
@@ -149,7 +177,7 @@ class PreparedSweep(Prepared):
                 raise
             failures = [str(error)]
         seconds = time.perf_counter() - start
-        run.store.replace_scores("run", _cost_rows(self.cost, due, spent, seconds))
+        run.store.replace_scores("run", [size_row(self.stack), *_cost_rows(self.cost, due, spent, seconds)])
         busy = (spent.layer_seconds + spent.head_seconds) / seconds
         reporter.log(
             f"sweep: {duration(seconds)}, {busy:.0%} of it in layers and heads; "
@@ -165,6 +193,29 @@ class PreparedSweep(Prepared):
 
     def _windows(self) -> list[Window]:
         return [window for batch in self.text.batches for window in batch.windows]
+
+
+def continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
+    """The plans under which prompts are continued: the trained order, those that were asked for by themselves or by a
+    window, and those of the painters nearest to half the depth; of random orders the first.
+
+    >>> from layerwise.plan import families
+    >>> [str(plan) for plan in continued_plans(families.painters(6), 6)]
+    ['0-5', '0 1 5', '0 1 3*3 5', '0 1 4-2 5', '0-2 4 3 5', '0 1 (2|3|4) 5', '0 1 (2|3|4)*3 5']
+    """
+    sizes = {member.affected for member in members if member.family == "painters"}
+    half = min(sizes, key=lambda size: (abs(2 * size - depth), size), default=None)
+    first = [
+        member
+        for member in members
+        if member.draw in (None, PAINTERS_SEEDS[0])
+        and (
+            member.family == GIVEN
+            or member.family.startswith(WINDOW)
+            or (member.family == "painters" and member.affected == half)
+        )
+    ]
+    return tuple(dict.fromkeys([Plan.identity(depth), *(member.plan for member in first)]))
 
 
 def _store_contrasts(run: Run, rows: Sequence[Score]) -> None:

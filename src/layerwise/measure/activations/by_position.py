@@ -1,4 +1,4 @@
-"""What a layer writes at each position it may stand: the norms of its branches, and where its outputs lie.
+"""What a layer writes at each position it may stand: the norms of its branches.
 
 Every layer is put at every position equally often: the orders are the rotations of random orders, so that over `depth`
 passes each layer stands at each position once. What is seen at a position is then a mean over what may run before it.
@@ -11,19 +11,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset
 
+from layerwise.data.splits import sample
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.padding import counted_tokens, token_mean
 from layerwise.measure.activations.residual_updates import additions, completing, difference
-from layerwise.measure.stats.float64 import exact_on_cpu, wide
+from layerwise.measure.stats.float64 import wide
 from layerwise.plan import Plan
 from layerwise.results.rows import Note, Score
 from layerwise.stack import Stack
@@ -35,9 +34,6 @@ from layerwise.stack.inputs import evaluating
 Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
 BASES = 3
 EXAMPLES = 64
-NEIGHBOURS = 15
-"""How many nearest outputs UMAP looks at; what its authors start from."""
-NO_UMAP = Note("embedding", "UMAP is not installed: pip install umap-learn, and run again.")
 
 
 def rotations(depth: int, bases: int, seed: int) -> tuple[Plan, ...]:
@@ -47,12 +43,14 @@ def rotations(depth: int, bases: int, seed: int) -> tuple[Plan, ...]:
     >>> sorted(order[2] for order in orders)
     [0, 1, 2, 3]
     """
-    plans = []
-    for base in range(bases):
-        layers = list(range(depth))
-        random.Random(f"{seed}/rotations/{base}").shuffle(layers)
-        plans += [Plan.of(layers[shift:] + layers[:shift]) for shift in range(depth)]
-    return tuple(plans)
+    return tuple(plan for base in range(bases) for plan in rotations_of(depth, f"{seed}/rotations/{base}"))
+
+
+def rotations_of(depth: int, seed: str) -> tuple[Plan, ...]:
+    """The `depth` rotations of one random order: every layer stands at every position once."""
+    layers = list(range(depth))
+    random.Random(seed).shuffle(layers)
+    return tuple(Plan.of(layers[shift:] + layers[:shift]) for shift in range(depth))
 
 
 def branch_norms(
@@ -64,7 +62,7 @@ def branch_norms(
     is the norm of the layer's whole update over that of the state it read. Padding is no token. A model whose layers
     cannot be split has `share` alone, and a note says why.
     """
-    inputs = _inputs(stack, examples, collate, EXAMPLES)
+    inputs = _inputs(stack, examples, collate, EXAMPLES, seed)
     pairs: Sequence[Pair] = ()
     notes = []
     try:
@@ -95,9 +93,7 @@ def _norms_under(
         def see(layer: int, args: Any, kwargs: Any, output: Any) -> None:
             before, after = read_state(args, kwargs), returned_state(output)
             counted = counted_tokens(inputs, before)
-            read = _norms(before, counted)
-            shares = _norms(difference(after, before), counted) / read.clamp_min(torch.finfo(read.dtype).tiny)
-            norms[layer, position_of[layer], "share"] = float(shares.mean())
+            norms[layer, position_of[layer], "share"] = update_share(inputs, before, after)
             if pairs:
                 # Forward and not a call: the hooks of the block, which may change what it reads, have run already.
                 run = partial(_forward, blocks[layer], args, kwargs)
@@ -110,26 +106,12 @@ def _norms_under(
     return norms
 
 
-def outputs_by_position(
-    stack: Stack, layer: int, examples: Any, collate: Collate, *, count: int, seed: int = 0
-) -> NDArray[np.float64]:
-    """The output of `layer` at every position for `count` examples: (depth, count, width).
-
-    Of the tokens of an example one state is made as in `pooled`.
-    """
-    outputs: dict[int, Tensor] = {}
-    inputs = _inputs(stack, examples, collate, count)
-    with evaluating(stack.model), torch.inference_mode():
-        for plan in rotations(stack.depth, 1, seed):
-            position = plan.order().index(layer)
-
-            def keep(at: int, args: Any, kwargs: Any, output: Any, position: int = position) -> None:
-                if at == layer:
-                    outputs[position] = exact_on_cpu(pooled(returned_state(output), inputs)).clone()
-
-            with watched(stack, keep), stack.under(plan, single_pass=True):
-                stack.model(**inputs)
-    return torch.stack([outputs[position] for position in range(stack.depth)]).numpy()
+def update_share(inputs: Mapping[str, Tensor], before: Tensor, after: Tensor) -> float:
+    """The norm of a layer's whole update over that of the state it read, (batch, seq, width) each: the mean over
+    tokens."""
+    counted = counted_tokens(inputs, before)
+    read = _norms(before, counted)
+    return float((_norms(difference(after, before), counted) / read.clamp_min(torch.finfo(read.dtype).tiny)).mean())
 
 
 def pooled(state: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
@@ -140,45 +122,9 @@ def pooled(state: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
     return state[:, 0] if "pixel_values" in inputs else token_mean(state, counted_tokens(inputs, state))
 
 
-def embedding(
-    stack: Stack, arm: str, examples: Any, collate: Collate, *, count: int = 50, seed: int = 0
-) -> tuple[list[Score], list[Note]]:
-    """Rows of measure `embedding`: the outputs of the middle layer at every position, laid out in the plane by UMAP.
-
-    UMAP (McInnes et al. 2018) does not see the positions. Without umap-learn, or with no more outputs than it has
-    neighbours to look at, there are no rows, and a note says so.
-    """
-    try:
-        from umap import UMAP
-    except ImportError:
-        return [], [NO_UMAP]
-    layer, images = stack.depth // 2, min(count, len(examples))
-    if images * stack.depth <= NEIGHBOURS:
-        few = f"{images} examples at {stack.depth} positions are too few: UMAP looks at {NEIGHBOURS} neighbours each"
-        return [], [Note("embedding", f"{arm}: {few}.")]
-    states = outputs_by_position(stack, layer, examples, collate, count=images, seed=seed)
-    positions, _, width = states.shape
-    flat = UMAP(n_neighbors=NEIGHBOURS, random_state=seed, n_jobs=1).fit_transform(
-        states.reshape(positions * images, width)
-    )
-    points = flat.reshape(positions, images, 2)
-    rows = [Score("embedding", "all", arm, "layer", layer)]
-    for position in range(positions):
-        for image in range(images):
-            for axis, metric in enumerate(("x", "y")):
-                value = float(points[position, image, axis])
-                rows.append(Score("embedding", f"{image},{position}", arm, metric, value))
-    return rows, []
-
-
-def umap_installed() -> bool:
-    """Whether outputs can be laid out."""
-    return find_spec("umap") is not None
-
-
-def _inputs(stack: Stack, examples: Any, collate: Collate, count: int) -> dict[str, Tensor]:
-    """The first `count` examples as one batch, without their labels."""
-    chosen = Subset(examples, range(min(count, len(examples))))
+def _inputs(stack: Stack, examples: Any, collate: Collate, count: int, seed: int) -> dict[str, Tensor]:
+    """`count` examples, drawn over all classes, as one batch, without their labels."""
+    chosen = Subset(examples, sample(examples, count, seed))
     batch = next(iter(DataLoader(chosen, batch_size=len(chosen), collate_fn=collate)))
     return {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 from torch.utils.data import DataLoader, Subset
 
+from layerwise.data.splits import sample
 from layerwise.measure.activations.by_position import pooled, watched
 from layerwise.measure.interventions.survey import EvaluationGrid
 from layerwise.measure.stats.float64 import exact_on_cpu
@@ -46,7 +47,7 @@ Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
 
 def probed(stack: Stack, fitted_on: Any, judged_on: Any, collate: Collate, grid: EvaluationGrid) -> dict[int, Numbers]:
     """Position to how many predictions were right, and how many there were, in each batch: (2, batches)."""
-    fits = _fitted(stack, Subset(fitted_on, range(min(FITTED, len(fitted_on)))), collate, grid)
+    fits = _fitted(stack, Subset(fitted_on, sample(fitted_on, FITTED, grid.seed)), collate, grid)
     draws = SeededSampler(Shuffle(), stack.depth, grid.seed, stream=STREAM)
     counts: dict[int, list[tuple[int, int]]] = {position: [] for position in range(stack.depth)}
     for number, inputs in enumerate(_batches(stack, judged_on, collate, grid)):

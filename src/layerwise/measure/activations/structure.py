@@ -85,7 +85,7 @@ def output_ratios(stack: Stack, data: EvalData, branches: Branches | None) -> li
 
 def sinks(stack: Stack, data: EvalData) -> list[Score]:
     """`sink_strength` with its null, or `sink_norm` of a model that does not give its attention."""
-    with evaluating(stack.model), torch.inference_mode(), _eager(stack.model):
+    with evaluating(stack.model), torch.inference_mode(), eager(stack.model):
         attention = _attention_sinks(stack, data)
         return attention or _norm_sinks(stack, data)
 
@@ -156,10 +156,11 @@ def _attention(stack: Stack, batch: AnyBatch) -> tuple[Sequence[Tensor], Sequenc
     if not weights or not states or len(weights) != stack.depth or len(states) != stack.depth + 1:
         return None
     seq = states[0].shape[1]
-    return (weights, states) if all(_is_attention(layer, seq) for layer in weights) else None
+    return (weights, states) if all(is_attention(layer, seq) for layer in weights) else None
 
 
-def _is_attention(weights: object, seq: int) -> bool:
+def is_attention(weights: object, seq: int) -> bool:
+    """Whether what a model gives is the attention of a layer, (batch, heads, seq, seq)."""
     return isinstance(weights, Tensor) and weights.ndim == 4 and weights.shape[-2:] == (seq, seq)
 
 
@@ -205,7 +206,7 @@ def _total(ratios: Tensor, kept: Tensor) -> Tensor:
 
 
 @contextmanager
-def _eager(model: nn.Module) -> Iterator[None]:
+def eager(model: nn.Module) -> Iterator[None]:
     """Within the context a model of transformers computes attention step by step, so that its weights can be had."""
     before = getattr(getattr(model, "config", None), "_attn_implementation", None)
     if not isinstance(model, PreTrainedModel) or before is None:

@@ -28,8 +28,10 @@ from functools import partial
 import numpy as np
 
 from layerwise.measure.contrasts.benchmark_scores import RESAMPLES, Answers, Scaled, Scores, StrategyScores
+from layerwise.measure.contrasts.loops import FEWEST_WINDOWS
 from layerwise.measure.contrasts.order import SMALLEST
-from layerwise.measure.contrasts.painters import FEWEST_WINDOWS, MILDEST, STEEPER, relative
+from layerwise.measure.contrasts.painters import MILDEST, STEEPER
+from layerwise.measure.contrasts.strategies import relative
 from layerwise.measure.language.harness import BENCHMARK
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan.painters import PAINTERS_RANKING

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from layerwise.measure.stats.grid import FEWEST_UNITS
@@ -54,6 +55,15 @@ class Part:
     def of(self, indices: Sequence[int]) -> Part:
         """Some of the effects, in the order of `indices`."""
         return replace(self, numerators=self.numerators[list(indices)])
+
+    def on(self, units: Sequence[int] | NDArray[np.intp]) -> Part:
+        """The effects on some of the units; of the documents as many are counted as there are units, at most."""
+        chosen = np.sort(np.asarray(units, dtype=np.intp))
+        denominators = self.denominators[chosen]
+        share = denominators.sum() / self.denominators.sum()
+        return Part(
+            self.numerators[:, chosen], denominators, min(self.documents, chosen.size), round(share * self.tokens)
+        )
 
 
 @dataclass(frozen=True, slots=True)

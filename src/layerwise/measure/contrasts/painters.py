@@ -16,9 +16,7 @@ A row is of measure `contrast`; its subject is the claim, and its metric says wh
                    reverse, random       cost over the mean of it and the cost of skipping: 0 where it costs nothing
     parallel       skip:parallel, parallel:reverse          d
     looping        parallel:looped_parallel, gain:looped_parallel     d; the gain is 3 in one pass
-    loop_count     slope                 loops more that are best for each layer more
-                   gain:loops            d(cost at the best gain in one pass, cost at the best loop count)
-                   at_end                windows whose best count is the greatest that was measured
+    loop_count     see `layerwise.measure.contrasts.loops`
     shallowest     HARSHER:MILDER        d of two slopes of cost over the window, corrected over the pairs: random
                                          order and looped parallel against every other strategy
                    STRATEGY              the slope, nats per token for each layer affected
@@ -29,20 +27,18 @@ A row is of measure `contrast`; its subject is the claim, and its metric says wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 import numpy as np
 
-from layerwise.measure.contrasts.strategies import Costs, Curve, Strategies
+from layerwise.measure.contrasts.loops import FEWEST_WINDOWS, LOOP_COUNT, loop_count
+from layerwise.measure.contrasts.strategies import Costs, Curve, Statistic, Strategies, relative, relative_to
 from layerwise.measure.stats.grid import arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan import Plan
 from layerwise.plan.painters import PAINTERS_LOOPS, PAINTERS_RANKING
 from layerwise.results.rows import Loss, PlanRecord, Score
-
-FEWEST_WINDOWS = 2
-"""A claim about windows is of two at least: models of 5 layers and more."""
 
 RANKED_LEVEL = 0.99
 """The level of each of the 15 pairs of a ranking, of which some would be distinguished by chance at 95 %."""
@@ -62,13 +58,9 @@ MILDEST = ("random", "looped_parallel")
 
 STEEPER = tuple(name for name in PAINTERS_RANKING if name not in MILDEST)
 
-FEWEST_COUNTS = 3
-"""Loop counts below which nothing can be said of the best one."""
-
 PAIRED = {"ranking": RANKED_LEVEL, "shallowest": 1 - 0.05 / (len(MILDEST) * len(STEEPER))}
 """The claims that hold pairs of strategies against each other, and the level of each pair."""
 
-Statistic = Callable[[Costs], Numbers]
 Named = dict[str, Statistic]
 """The contrasts of one claim, by metric; none where the plans they need were not run."""
 
@@ -86,23 +78,24 @@ def painters_contrasts(
 
 
 def rows(strategies: Strategies, depth: int, claims: Iterable[str] | None = None) -> list[Score]:
-    """The rows of `claims`, by default all of them, all on the same resamples."""
+    """The rows of `claims`, by default all of them; those of all the text are on the same resamples."""
     named: dict[str, Named] = {
         "all_needed": all_needed(strategies, depth),
         "same_function": same_function(strategies),
         "any_order": any_order(strategies),
         "parallel": parallel(strategies),
         "looping": looping(strategies),
-        "loop_count": loop_count(strategies),
         "ranking": ranking(strategies),
         "shallowest": shallowest(strategies),
     }
-    wanted = {(claim, metric): named[claim][metric] for claim in claims or named for metric in named[claim]}
+    chosen = tuple(claims or (*named, LOOP_COUNT))
+    wanted = {(claim, metric): named[claim][metric] for claim in chosen if claim in named for metric in named[claim]}
     pairs = {key: wanted.pop(key) for key in list(wanted) if key[0] in PAIRED and ":" in key[1]}
     results = strategies.contrasts(wanted)
     for claim, level in PAIRED.items():
         results |= strategies.contrasts({key: pairs[key] for key in pairs if key[0] == claim}, level=level)
-    return [contrast.row(claim, metric) for (claim, metric), contrast in results.items()]
+    scores = [contrast.row(claim, metric) for (claim, metric), contrast in results.items()]
+    return scores + (loop_count(strategies) if LOOP_COUNT in chosen else [])
 
 
 def all_needed(strategies: Strategies, depth: int) -> Named:
@@ -166,30 +159,6 @@ def looping(strategies: Strategies) -> Named:
     return statistics
 
 
-def loop_count(strategies: Strategies) -> Named:
-    """How the best number of loops grows with the number of parallel layers, and whether a gain does without loops."""
-    counts = sorted(int(name.removeprefix("loops=")) for family, name in strategies.rows if family == "looped")
-    loops = [("looped", f"loops={count}") for count in counts]
-    windows = strategies.windows(*loops)
-    if len(counts) < FEWEST_COUNTS or len(windows) < FEWEST_WINDOWS:
-        return {}
-    centred = np.array(windows, dtype=float) - np.mean(windows)
-
-    def best(costs: Costs) -> Numbers:
-        cheapest = np.stack([costs(curve, windows) for curve in loops]).argmin(axis=0)
-        return np.array(counts, dtype=np.float64)[cheapest]
-
-    statistics: Named = {
-        "slope": lambda costs: np.asarray(best(costs) @ centred / (centred @ centred)),
-        "at_end": lambda costs: np.asarray((best(costs) == counts[-1]).sum(axis=-1)),
-    }
-    gains = {size: _gains(strategies, size) for size in windows}
-    if all(gains.values()):
-        counted = dict.fromkeys(windows, loops)
-        statistics["gain:loops"] = lambda costs: relative(_least(costs, gains), _least(costs, counted))
-    return statistics
-
-
 def ranking(strategies: Strategies) -> Named:
     """The measured order of harm against the published one."""
     windows = _windows(strategies, *PAINTERS_RANKING)
@@ -213,20 +182,6 @@ def shallowest(strategies: Strategies) -> Named:
     return pairs | {name: _slope(name, windows) for name in PAINTERS_RANKING}
 
 
-def relative(first: Numbers, second: Numbers) -> Numbers:
-    """By how much one cost is above another, over the mean of both sizes; 0 where both are nothing.
-
-    >>> float(relative(np.array(1.5), np.array(0.5)))
-    1.0
-    """
-    return _over(first - second, first, second)
-
-
-def _over(value: Numbers, first: Numbers, second: Numbers) -> Numbers:
-    size = (np.abs(first) + np.abs(second)) / 2
-    return np.divide(value, size, out=np.zeros_like(size), where=size > 0)
-
-
 def _painters(strategy: str) -> Curve:
     return "painters", strategy
 
@@ -234,18 +189,6 @@ def _painters(strategy: str) -> Curve:
 def _windows(strategies: Strategies, *names: str) -> tuple[int, ...]:
     windows = strategies.windows(*map(_painters, names))
     return windows if len(windows) >= FEWEST_WINDOWS else ()
-
-
-def _gains(strategies: Strategies, size: int) -> list[Curve]:
-    return [curve for curve, windows in strategies.rows.items() if curve[0] == "gain_sweep" and size in windows]
-
-
-def _least(costs: Costs, curves: Mapping[int, Sequence[Curve]]) -> Numbers:
-    """The mean over windows of the cost at the best of the curves that each window has."""
-    cheapest = [
-        np.stack([costs(curve, [size])[..., 0] for curve in choices]).min(axis=0) for size, choices in curves.items()
-    ]
-    return np.asarray(np.mean(cheapest, axis=0))
 
 
 def _mean(costs: Costs, strategy: str, windows: Sequence[int]) -> Numbers:
@@ -274,6 +217,6 @@ def _steeper(harsher: str, milder: str, windows: Sequence[int]) -> Statistic:
 def _share(strategy: str, other: str, windows: Sequence[int]) -> Statistic:
     def share(costs: Costs) -> Numbers:
         own, against = _mean(costs, strategy, windows), _mean(costs, other, windows)
-        return _over(own, own, against)
+        return relative_to(own, own, against)
 
     return share

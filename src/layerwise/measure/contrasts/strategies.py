@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from layerwise.measure.contrasts.contrast import RESAMPLES, Contrast, Part, Statistic, contrasts
+from layerwise.measure.contrasts.contrast import RESAMPLES, Contrast, Part, contrasts
+from layerwise.measure.contrasts.contrast import Statistic as OfEffects
 from layerwise.measure.stats.grid import Grid
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.measure.stats.strata import Strata
@@ -28,6 +29,24 @@ Curve = tuple[str, str]
 
 Costs = Callable[[Curve, Sequence[int]], Numbers]
 """From a curve and some sizes of window to what it costs there, nats per token, of shape (..., windows)."""
+
+Statistic = Callable[[Costs], Numbers]
+"""A number made of costs, one for each resample."""
+
+
+def relative(first: Numbers, second: Numbers) -> Numbers:
+    """By how much one cost is above another, over the mean of both sizes; 0 where both are nothing.
+
+    >>> float(relative(np.array(1.5), np.array(0.5)))
+    1.0
+    """
+    return relative_to(first - second, first, second)
+
+
+def relative_to(value: Numbers, first: Numbers, second: Numbers) -> Numbers:
+    """A number over the mean of the sizes of two costs; 0 where both are nothing."""
+    size = (np.abs(first) + np.abs(second)) / 2
+    return np.divide(value, size, out=np.zeros_like(size), where=size > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +85,7 @@ class Strategies:
         measured = [set(self.rows.get(curve, {})) for curve in curves]
         return tuple(sorted(set.intersection(*measured))) if measured else ()
 
-    def contrasts(
-        self, statistics: Mapping[Key, Callable[[Costs], Numbers]], *, level: float = 0.95
-    ) -> dict[Key, Contrast]:
+    def contrasts(self, statistics: Mapping[Key, Statistic], *, level: float = 0.95) -> dict[Key, Contrast]:
         """Every one of `statistics` of the costs, with its interval over documents and draws; none for none."""
         if not statistics:
             return {}
@@ -76,7 +93,27 @@ class Strategies:
         results = contrasts(self.parts, of_effects, seed=self.seed, level=level, resamples=self.resamples)
         return dict(zip(statistics, results, strict=True))
 
-    def _of_effects(self, statistic: Callable[[Costs], Numbers]) -> Statistic:
+    def value(self, statistic: Statistic) -> Numbers:
+        """`statistic` of the costs on all units, without an interval; it may be several numbers."""
+        effects = [part.numerators.sum(axis=1) / part.denominators.sum() for part in self.parts]
+        return self._of_effects(statistic)(np.concatenate(effects))
+
+    def halves(self) -> tuple[Strategies, Strategies] | None:
+        """The same plans on two halves of the units of every stratum, drawn by the seed: one to choose by, and one to
+        report what was chosen on.
+
+        `None` where a stratum has a single unit.
+        """
+        if min(part.units for part in self.parts) < 2:
+            return None
+        chance = np.random.default_rng(self.seed)
+        orders = [chance.permutation(part.units) for part in self.parts]
+        first, second = (
+            tuple(part.on(order[side::2]) for part, order in zip(self.parts, orders, strict=True)) for side in (0, 1)
+        )
+        return replace(self, parts=first), replace(self, parts=second)
+
+    def _of_effects(self, statistic: Statistic) -> OfEffects:
         """The statistic as a function of the effects of all plans in all strata, (..., strata * plans)."""
 
         def of_effects(effects: Numbers) -> Numbers:

@@ -124,6 +124,9 @@ def _rows(arm: str, task: str, outcomes: Mapping[int, Predictions]) -> Iterator[
         values = [by_metric[metric][0] for by_metric in each.values()]
         low, high = over_seeds(values, metric) if len(values) > 1 else each[first][metric][1:]
         yield _score(arm, task, metric, float(np.mean(values)), low, high, outcomes[first])
+        if len(values) > 1 and task in (SEQUENTIAL, RANDOM_ORDER):
+            # The papers print the standard deviation over trainings.
+            yield Score(ROBUSTNESS, arm, task, f"{metric}@spread", float(np.std(values, ddof=1)))
 
 
 def metrics(outcome: Predictions) -> Iterator[tuple[str, Bounded]]:

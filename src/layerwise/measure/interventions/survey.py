@@ -5,6 +5,8 @@
     kept 6 even sequential            six layers, kept by a rule (see `layerwise.plan.layer_subsets`), in order
     kept 6 even random             the same layers, a fresh order for every batch
     without 3 sequential              all layers but one, in order; `without 3 random` in the orders of `random`
+    nodes 4 blocks without 2 random   the layers lie on four nodes, in blocks, and those of node 2 are lost
+    nodes 4 blocks any 2 random       two of the nodes are lost, others in every batch
     fixed orders                      100 orders, each over all examples: the spread from order to order
 
 Every draw depends on the seed, the condition and the number of the batch, never on the model, so that two models are
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,10 +32,12 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError, RunError
 from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate
+from layerwise.measure.interventions.worth_by_position import PositionTables
 from layerwise.measure.settings import check_counts, check_seed
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.plan.layer_subsets import RULES, layer_subset, shuffled_subset
+from layerwise.plan.node_layouts import LAYOUTS, node_layout
 from layerwise.stack import Stack
 
 SEQUENTIAL = "sequential"
@@ -45,8 +49,9 @@ class EvaluationGrid:
     """The conditions that a survey evaluates.
 
     `orders` is how many fixed orders are tried, `draws` how many batches at least the examples are cut into where every
-    batch draws anew, `layer_subset` how many layers are kept (all numbers below the depth if `None`), by which `rules`,
-    and `layers` whether each layer is evaluated by itself: left out, and at every position.
+    batch draws anew, `kept` how many layers are kept (all numbers below the depth if `None`), by which `rules`, and
+    `layers` whether each layer is evaluated by itself: left out, and at every position. `nodes` are numbers of nodes
+    that the layers are spread over, each of which is lost.
     """
 
     orders: int = 100
@@ -55,6 +60,7 @@ class EvaluationGrid:
     rules: tuple[str, ...] = RULES
     layers: bool = True
     seed: int = 0
+    nodes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -71,18 +77,56 @@ class EvaluationGrid:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLoss:
+    """Nodes that are lost, of `count` that the layers lie on by a `layout`: the one numbered `node`, or any
+    `several` of them.
+
+    Which are lost where any are is drawn anew for every batch.
+    """
+
+    count: int
+    layout: str
+    node: int | None = None
+    several: int = 1
+
+    @property
+    def name(self) -> str:
+        """As the task of a score has it, without the order."""
+        lost = f"any {self.several}" if self.node is None else f"without {self.node}"
+        return f"nodes {self.count} {self.layout} {lost}"
+
+    def layers(self, depth: int, seed: int, batch: int) -> tuple[int, ...]:
+        """The layers that are lost in one batch, ascending."""
+        nodes = node_layout(depth, self.count, self.layout)
+        if self.node is not None:
+            return nodes[self.node]
+        lost = random.Random(f"{seed}/{self.name}/{batch}").sample(nodes, self.several)
+        return tuple(sorted(layer for node in lost for layer in node))
+
+    def most(self, depth: int) -> int:
+        """How many layers are lost at most."""
+        sizes = sorted(map(len, node_layout(depth, self.count, self.layout)), reverse=True)
+        return sum(sizes[: self.several]) if self.node is None else len(self.layers(depth, 0, 0))
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing to survive: `count` layers kept by `rule`, or all of them, or all `without` one; in order or not."""
+    """One thing to survive: `count` layers kept by `rule`, or all of them, or all `without` one or without those on
+    lost `nodes`; in order or not.
+    """
 
     count: int
     rule: str | None
     in_order: bool
     without: int | None = None
+    nodes: NodeLoss | None = None
 
     @property
     def name(self) -> str:
         """As the task of a score has it."""
         order = SEQUENTIAL if self.in_order else RANDOM_ORDER
+        if self.nodes is not None:
+            return f"{self.nodes.name} {order}"
         if self.without is not None:
             return f"without {self.without} {order}"
         return order if self.rule is None else f"kept {self.count} {self.rule} {order}"
@@ -90,12 +134,24 @@ class Condition:
     @property
     def drawn(self) -> bool:
         """Whether the plan differs from batch to batch."""
-        return not self.in_order or self.rule == "random"
+        return not self.in_order or self.rule == "random" or (self.nodes is not None and self.nodes.node is None)
 
     def plan(self, depth: int, seed: int, batch: int) -> Plan:
         """The plan of one batch."""
         plan = self.order(depth, seed, batch)
+        if self.nodes is not None:
+            return skip(plan, *self.nodes.layers(depth, seed, batch))
         return plan if self.without is None else skip(plan, self.without)
+
+    def is_original(self, depth: int, seed: int, batch: int) -> bool:
+        """Whether the order drawn for one batch happens to be that of training.
+
+        A single layer is left out of an order that counts as a whole; of layers that are lost together nothing is
+        known any more of where they stood, so the order of what is left decides.
+        """
+        of = self.order if self.nodes is None else self.plan
+        drawn = of(depth, seed, batch).order()
+        return drawn == tuple(sorted(drawn))
 
     def order(self, depth: int, seed: int, batch: int) -> Plan:
         """The plan of one batch with the layer that is left out still in it.
@@ -106,7 +162,7 @@ class Condition:
         layers = tuple(range(depth)) if self.rule is None else layer_subset(depth, self.count, self.rule, subset)
         if self.in_order:
             return Plan.of(layers)
-        whole = replace(self, without=None).name
+        whole = replace(self, without=None, nodes=None).name
         return shuffled_subset(layers, random.Random(f"{seed}/{whole}/{batch}"))
 
 
@@ -124,6 +180,18 @@ def conditions(depth: int, grid: EvaluationGrid) -> Iterator[Condition]:
     for layer in range(depth if grid.layers else 0):
         yield Condition(depth, None, True, without=layer)
         yield Condition(depth, None, False, without=layer)
+    for lost in _node_losses(depth, grid.nodes):
+        yield Condition(depth, None, True, nodes=lost)
+        if depth - lost.most(depth) > 1:
+            yield Condition(depth, None, False, nodes=lost)
+
+
+def _node_losses(depth: int, counts: Iterable[int]) -> Iterator[NodeLoss]:
+    """Every node lost alone, and sets of nodes of every size: of numbers that give a node more than a layer."""
+    for count in sorted({count for count in counts if 1 < count < depth}):
+        for layout in LAYOUTS:
+            yield from (NodeLoss(count, layout, node) for node in range(count))
+            yield from (NodeLoss(count, layout, several=several) for several in range(2, count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +210,7 @@ class Survey:
     In outcomes of random order, examples whose order happened to be the original one have `scored == 0`. Of a model
     that predicts where its layers stand, `positions` has for every position how many answers were right and how many
     there were, in each batch: (2, batches); of one trained in order `probed` has the same for a probe of its states.
+    `tables` say what each layer adds and what it is worth at each position, where that was measured.
     """
 
     depth: int
@@ -150,6 +219,7 @@ class Survey:
     identical: Mapping[str, Identical] = field(default_factory=dict)
     positions: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
     probed: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    tables: PositionTables | None = None
 
     def save(self, path: Path) -> None:
         """Write everything as one `.npz` of plain arrays."""
@@ -164,6 +234,8 @@ class Survey:
             arrays[f"{name}|identical"] = np.array([identical.draws, identical.identical, share])
         for name, answers in (("position", self.positions), ("probed", self.probed)):
             arrays |= {f"{position}|{name}": counts for position, counts in answers.items()}
+        if self.tables is not None:
+            arrays |= {"added|table": self.tables.added, "worth|table": self.tables.worth}
         draft = path.with_suffix(".draft.npz")
         np.savez_compressed(draft, **arrays)
         draft.replace(path)
@@ -202,9 +274,13 @@ class Survey:
             for name, values in arrays.items()
             if name.endswith("|identical")
         }
+        tables = None
+        if "worth|table" in arrays:
+            tables = PositionTables(arrays["added|table"], arrays["worth|table"])
         return cls(
-            int(arrays["depth"]), outcomes, orders, identical, _answers(arrays, "position"), _answers(arrays, "probed")
-        )
+            int(arrays["depth"]), outcomes, orders, identical, _answers(arrays, "position"),
+            _answers(arrays, "probed"), tables,
+        )  # fmt: skip
 
 
 def _answers(arrays: Mapping[str, NDArray[Any]], name: str) -> dict[int, NDArray[np.float64]]:
@@ -261,8 +337,8 @@ def _evaluate_condition(
     outcome = evaluate(stack, plan_of, examples, collate, batch_size=size)
     if condition.in_order:
         return outcome, None
-    orders = [condition.order(stack.depth, grid.seed, batch).order() for batch in range(-(-len(examples) // size))]
-    original = [list(order) == sorted(order) for order in orders]
+    batches = range(-(-len(examples) // size))
+    original = [condition.is_original(stack.depth, grid.seed, batch) for batch in batches]
     return _apart(outcome, np.repeat(original, size)[: len(outcome.hits)], original)
 
 

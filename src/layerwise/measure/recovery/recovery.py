@@ -14,6 +14,8 @@ Rows of measure `recovery`, for each layer as subject and `<damage>/<scope>` as 
     steps           restricted mean of the steps to recover; never more than the cap
     area            nat-steps above the twin, up to the cap
     censored        share of seeds that had not recovered at the cap, with Wilson's interval
+    steps_to_untouched   the published count: steps until the loss is that of the model before damage and fine-tuning,
+                         so that what any fine-tuning gains is credited to the layer; `censored_untouched` beside it
     steps@twin      the same of the twin against the model before any step: what fine-tuning alone does
     area@twin       (negative where the recovery text teaches the model something)
 
@@ -45,9 +47,11 @@ from layerwise.measure.recovery.loss_curve import LossCurve, LossCurveKey, as_ro
 from layerwise.measure.recovery.recovery_time import (
     RecoveryTime,
     damage_rows,
+    published_rows,
     recovery_rows,
     recovery_time,
     twin_recovery_time,
+    untouched,
 )
 from layerwise.measure.stats.depth import FEWEST_LAYERS
 from layerwise.results.rows import Score
@@ -114,13 +118,14 @@ def recovery(
     for task in dict.fromkeys([*times, *(task for task, _ in study.spared)]):
         by_layer = times.get(task, {})
         spared = {layer: damage for (of, layer), damage in study.spared.items() if of == task}
-        for layer, (damaged, twins) in by_layer.items():
+        for layer, (damaged, twins, published) in by_layer.items():
             rows += recovery_rows(str(layer), task, damaged, twins, recipe.steps, *study.evaluated)
+            rows += published_rows(str(layer), task, published, recipe.steps, *study.evaluated)
         for layer, damage in spared.items():
             rows += damage_rows(str(layer), task, damage, *study.evaluated)
         if spared:
             cache.log(_left_out(task, spared, recipe.tolerance))
-        recovered = [_recovered(layer, damaged) for layer, (damaged, _) in by_layer.items()]
+        recovered = [_recovered(layer, damaged) for layer, (damaged, *_) in by_layer.items()]
         rows += associations(task, [*recovered, *map(Recovered.at_once, spared)], effects, seed)
     return rows
 
@@ -252,11 +257,12 @@ def _twin_of(layer: int, scope: Scope, seed: int) -> LossCurveKey:
     return LossCurveKey("all" if scope == "model" else str(layer), f"twin/{scope}", seed)
 
 
-RecoveryTimes = dict[str, dict[int, tuple[list[RecoveryTime], list[RecoveryTime]]]]
+RecoveryTimes = dict[str, dict[int, tuple[list[RecoveryTime], list[RecoveryTime], list[RecoveryTime]]]]
 
 
 def _recovery_times(runs: Mapping[LossCurveKey, LossCurve], tolerance: float) -> RecoveryTimes:
-    """By task and layer, over seeds: the damaged runs beside their twins, and the twins beside the untouched model."""
+    """By task and layer, over seeds: the damaged runs beside their twins, the twins beside the untouched model, and the
+    damaged runs beside it too, as published."""
     times: RecoveryTimes = {}
     for run, trajectory in runs.items():
         damage, _, scope = run.task.partition("/")
@@ -266,9 +272,10 @@ def _recovery_times(runs: Mapping[LossCurveKey, LossCurve], tolerance: float) ->
         beside = (
             runs.get(LossCurveKey(run.subject, twin_task, run.seed)) or runs[LossCurveKey("all", twin_task, run.seed)]
         )
-        damaged, twins = times.setdefault(run.task, {}).setdefault(int(run.subject), ([], []))
+        damaged, twins, published = times.setdefault(run.task, {}).setdefault(int(run.subject), ([], [], []))
         damaged.append(recovery_time(trajectory, beside, tolerance))
         twins.append(twin_recovery_time(beside, tolerance))
+        published.append(recovery_time(trajectory, untouched(beside), 0.0))
     return times
 
 

@@ -52,7 +52,12 @@ def recovery_time(damaged: LossCurve, twin: LossCurve, tolerance: float) -> Reco
 
 def twin_recovery_time(twin: LossCurve, tolerance: float) -> RecoveryTime:
     """How the twin fares beside the model before any step."""
-    return recovery_time(twin, LossCurve(twin.steps, twin.nll[:1] * len(twin.steps)), tolerance)
+    return recovery_time(twin, untouched(twin), tolerance)
+
+
+def untouched(twin: LossCurve) -> LossCurve:
+    """The model before any step, which its twin begins as."""
+    return LossCurve(twin.steps, twin.nll[:1] * len(twin.steps))
 
 
 def recovery_rows(
@@ -75,6 +80,21 @@ def recovery_rows(
         ("area", _mean(areas)),
         ("area" + TWIN, _mean(twin_areas)),
         ("censored", _share([each.censored for each in times])),
+    ]
+    return [
+        Score(RECOVERY, subject, task, metric, *numbers, documents=documents, tokens=tokens)
+        for metric, intervals in summaries
+        for numbers in intervals
+    ]
+
+
+def published_rows(
+    subject: str, task: str, times: Sequence[RecoveryTime], cap: int, documents: int, tokens: int
+) -> list[Score]:
+    """The rows of the published count, against the untouched model: its steps, and the share that did not get there."""
+    summaries = [
+        ("steps_to_untouched", _mean([each.steps for each in times], cap)),
+        ("censored_untouched", _share([each.censored for each in times])),
     ]
     return [
         Score(RECOVERY, subject, task, metric, *numbers, documents=documents, tokens=tokens)

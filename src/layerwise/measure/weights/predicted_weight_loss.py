@@ -8,24 +8,23 @@ same harm. So every prediction is run beside a random error of the same norm, te
 which shares the size of the prediction's error and nothing else. Rows of measure `predictability`, nats per token more
 than the model as it is:
 
-    predicted_weight_loss                    subject the layer, or `set:k` for k layers replaced together
+    predicted_weight_loss                    subject the layer, or `set:k` for k layers replaced together, spread
+                                             evenly; `adjacent:k` for k neighbours, `inner` for all but the ends
     predicted_weight_loss@same_norm_random   the random error's cost, with its interval
     predicted_weight_loss@no_effect          how far arms without any effect would stray
 
-Sets are spread evenly over the inner layers, never neighbours where that can be avoided: every layer is predicted from
-the true neighbours.
+Sets `set:k` are spread evenly over the inner layers, never neighbours where that can be avoided. In every set each
+layer is predicted from its true neighbours, also where those are replaced themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
 
-from layerwise.errors import MeasureError
 from layerwise.measure.interventions.intervention import (
     Apply,
     Intervention,
@@ -33,14 +32,15 @@ from layerwise.measure.interventions.intervention import (
     ResultCache,
     intervention_losses,
 )
+from layerwise.measure.interventions.joint_replacement import joint_losses
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats.differences import NO_EFFECT, ArmLosses, differences
 from layerwise.measure.stats.float64 import exact
 from layerwise.measure.weights.prediction import predict_layer
 from layerwise.plan import Plan
-from layerwise.results.rows import Loss, Score
+from layerwise.results.rows import Score
 from layerwise.stack import Stack
-from layerwise.stack.weights import Weights, layer_weights, substituted
+from layerwise.stack.weights import Weights, layer_weights
 
 METRIC = "predicted_weight_loss"
 NULL = f"{METRIC}@same_norm_random"
@@ -59,7 +59,7 @@ def predicted_weight_loss(
     on. Raises what `predict_layer` and `intervention_losses` raise.
     """
     cache = cache or ResultCache()
-    chosen = joint_sets(stack.depth)
+    chosen = joint_sets(stack.depth) | neighbour_sets(stack.depth)
     # Both replacements need the prediction; the largest set is held in memory anyway.
     predicted = lru_cache(maxsize=max(map(len, chosen.values())))(partial(predict_layer, stack))
     methods: dict[str, Replacement] = {_PREDICTED: predicted, _RANDOM: partial(_misled, stack, seed, predicted)}
@@ -70,7 +70,8 @@ def predicted_weight_loss(
     losses = intervention_losses(stack, singles, data, cache)
     for subject, layers in chosen.items():
         for name, method in methods.items():
-            losses += _joint(stack, data, f"{subject}={name}", layers, method, cache)
+            replaced = partial(_replaced, method, layers)
+            losses += joint_losses(stack, data, f"{subject}={name}", replaced, cache)
     arms = [
         ArmLosses(f"{subject}={name}", subject, metric)
         for name, metric in ((_PREDICTED, METRIC), (_RANDOM, NULL))
@@ -96,6 +97,18 @@ def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:
     return sets
 
 
+def neighbour_sets(depth: int) -> dict[str, tuple[int, ...]]:
+    """Sets of neighbours that are replaced together, by subject: in the middle as many as the largest of `joint_sets`,
+    and all inner layers.
+
+    >>> neighbour_sets(12)
+    {'adjacent:4': (4, 5, 6, 7), 'inner': (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)}
+    """
+    size = max(map(len, joint_sets(depth).values()))
+    first = (depth - size) // 2
+    return {f"adjacent:{size}": tuple(range(first, first + size)), "inner": tuple(range(1, depth - 1))}
+
+
 def random_error(prediction: Weights, own: Weights, seed: int) -> dict[str, Tensor]:
     """`own` plus a Gaussian error of the norm that the prediction's has, tensor by tensor."""
     generator = torch.Generator().manual_seed(seed)
@@ -118,24 +131,6 @@ def _prepare(method: Replacement, context: InterventionContext) -> Apply:
     return context.with_weights(method(context.layer))
 
 
-def _joint(
-    stack: Stack, data: EvalData, key: str, layers: Sequence[int], method: Replacement, cache: ResultCache
-) -> list[Loss]:
-    """The losses with all of `layers` replaced together; none where they are not finite."""
-    windows = data.cells
-    known = {_cell(row): row for row in cache.known if row.plan == key and _cell(row) in windows}
-    if known.keys() == windows:
-        return list(known.values())
-    replaced = {layer: method(layer) for layer in layers}
-    try:
-        with substituted(stack, replaced):
-            rows = [replace(row, plan=key) for row in intervention_losses(stack, (), data)]
-    except MeasureError:
-        cache.log(f"{key} gives a loss that is not finite and is left out; --dtype float32 may help")
-        return []
-    cache.sink([row for row in rows if _cell(row) not in known])
-    return rows
-
-
-def _cell(row: Loss) -> tuple[str, str, int]:
-    return (row.task, row.document, row.window)
+def _replaced(method: Replacement, layers: Sequence[int]) -> dict[int, Weights]:
+    """What stands in for the weights of all of `layers`."""
+    return {layer: method(layer) for layer in layers}

@@ -12,7 +12,7 @@ from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
 from layerwise.errors import ModelError, near_matches
-from layerwise.models.elc.variants import INITIALISATIONS, ElcVariant, find_variant
+from layerwise.models.elc.variants import ElcVariant, check_initialisation, find_variant
 from layerwise.stack.history.depth_history import MISSING, Missing
 
 SIZES: dict[str, dict[str, int]] = {
@@ -27,9 +27,10 @@ _VOCABULARY = {"tiny": 4096, "small": 6144, "base": 16384}
 class ElcConfig(PreTrainedConfig):
     """The shape of an ELC-BERT model, and the variant of its layers' reading.
 
-    `variant` is one of `VARIANTS`; `initialisation` (`biased`, `zero` or `identity`) replaces the one with which the
-    variant's layer weights begin. `position_buckets` is C: distances up to C/2 have a bucket each, further ones share
-    buckets on a logarithmic scale that ends at `max_position_embeddings`, the longest sequence the model takes.
+    `variant` is one of `VARIANTS`; `initialisation` (`biased`, `zero`, `identity`, or the scalar of the previous layer
+    as a number) replaces the one with which the variant's layer weights begin. `position_buckets` is C: distances up to
+    C/2 have a bucket each, further ones share buckets on a logarithmic scale that ends at `max_position_embeddings`,
+    the longest sequence the model takes.
     `missing_sources` says what a layer does about the states of layers that a plan leaves out: `renormalise` spreads
     their weight over those present, `keep` leaves the others' weights as they are, `inherit` gives it to the state
     before; by default weights of a softmax are renormalised and free ones inherited. In evaluation, states whose
@@ -92,9 +93,8 @@ class ElcConfig(PreTrainedConfig):
 
     def _check(self) -> None:
         find_variant(self.variant)
-        if self.initialisation is not None and self.initialisation not in INITIALISATIONS:
-            known = near_matches(self.initialisation, INITIALISATIONS)
-            raise ModelError(f"layer weights cannot begin as {self.initialisation!r}; {known}")
+        if self.initialisation is not None:
+            check_initialisation(self.initialisation)
         if self.missing_sources is not None and self.missing_sources not in MISSING:
             known = near_matches(self.missing_sources, MISSING)
             raise ModelError(f"missing_sources cannot be {self.missing_sources!r}; {known}")

@@ -31,6 +31,7 @@ Mixture = Literal["none", "softmax", "free"]
 Block = Literal["residual", "mixture", "attention"]
 
 INITIALISATIONS = ("biased", "zero", "identity")
+"""The beginnings that have a name; any other is a number, see `first_bias`."""
 
 # Softmax weights cannot be 1 and 0: "identity" gives the previous source this share of them, and the rest the others.
 NEARLY_ALL = 0.99
@@ -84,22 +85,52 @@ def find_variant(name: str) -> ElcVariant:
     return VARIANTS[name]
 
 
-def first_scalars(initialisation: str, sources: int) -> list[float]:
-    """The scalars, before the softmax, with which a reader of `sources` states begins.
+def check_initialisation(initialisation: str) -> None:
+    """Raise `ModelError` for a text that is neither one of `INITIALISATIONS` nor a number.
 
-    `zero` gives all the same weight. `biased`, the paper's, gives the previous source 1 and the others 0: a weight of
-    e / (e + sources - 1), which is mild in deep layers. `identity` gives the previous one nearly all.
+    >>> check_initialisation("identity"), check_initialisation("0.5")
+    (None, None)
+    """
+    if initialisation in INITIALISATIONS:
+        return
+    try:
+        number = float(initialisation)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        known = near_matches(initialisation, INITIALISATIONS)
+        raise ModelError(
+            f"layer weights cannot begin as {initialisation!r}; {known}, or write the scalar of the previous layer as "
+            "a number, such as 2"
+        )
+
+
+def first_bias(initialisation: str, sources: int) -> float:
+    """The scalar, before the softmax, with which the previous one of `sources` states begins; the others begin at 0.
+
+    `zero` is 0, `biased`, the paper's, is 1, a number is itself, and `identity` gives the previous source `NEARLY_ALL`
+    of the weight. Raises `ModelError` for any other text.
+
+    >>> first_bias("biased", 3), first_bias("2.5", 3)
+    (1.0, 2.5)
+    """
+    check_initialisation(initialisation)
+    if initialisation == "identity":
+        return math.log(NEARLY_ALL / (1 - NEARLY_ALL) * (sources - 1)) if sources > 1 else 0.0
+    named = {"zero": 0.0, "biased": 1.0}
+    return named[initialisation] if initialisation in named else float(initialisation)
+
+
+def first_scalars(initialisation: str, sources: int) -> list[float]:
+    """The scalars, before the softmax, with which a reader of `sources` states begins: 0, and a bias for the last.
+
+    With a bias of b the previous source has the weight e^b / (e^b + sources - 1), which for the paper's 1 is mild in
+    deep layers.
 
     >>> first_scalars("biased", 3)
     [0.0, 0.0, 1.0]
     """
-    if initialisation not in INITIALISATIONS:
-        known = near_matches(initialisation, INITIALISATIONS)
-        raise ModelError(f"layer weights cannot begin as {initialisation!r}; {known}")
-    others = [0.0] * (sources - 1)
-    if initialisation == "identity" and others:
-        return [*others, math.log(NEARLY_ALL / (1 - NEARLY_ALL) * len(others))]
-    return [*others, 1.0 if initialisation == "biased" else 0.0]
+    return [*[0.0] * (sources - 1), first_bias(initialisation, sources)]
 
 
 def first_weights(initialisation: str, sources: int) -> list[float]:

@@ -19,7 +19,9 @@ from __future__ import annotations
 from layerwise.report.claims.claim import Claim, Published, Verdict
 from layerwise.report.claims.elc_bert.mixing import grammar, worth
 from layerwise.report.claims.elc_bert.pattern import alike, pattern
+from layerwise.report.claims.heterogeneity.accumulation import accumulation, joint_manipulation
 from layerwise.report.claims.heterogeneity.agreement import agreement
+from layerwise.report.claims.heterogeneity.growth import growth_cost, growth_loss, growth_time
 from layerwise.report.claims.heterogeneity.importance_range import importance_range
 from layerwise.report.claims.heterogeneity.joint_collapse import joint_collapse
 from layerwise.report.claims.heterogeneity.layers import anti_layers, core
@@ -29,10 +31,11 @@ from layerwise.report.claims.heterogeneity.recovery import recovery
 from layerwise.report.claims.heterogeneity.redundant_sets import redundant_sets
 from layerwise.report.claims.heterogeneity.scaling import scaling
 from layerwise.report.claims.heterogeneity.states import middle
-from layerwise.report.claims.heterogeneity.weights import oscillation
+from layerwise.report.claims.heterogeneity.weights import oscillation, universal_oscillation
 from layerwise.report.claims.layershuffle.merging import merging
 from layerwise.report.claims.layershuffle.positions import position_informed, positions
 from layerwise.report.claims.layershuffle.shuffled import collapse, pruning, trained_order
+from layerwise.report.claims.layershuffle.switching_off import switching_off
 from layerwise.report.claims.painters.absence import all_needed, same_function
 from layerwise.report.claims.painters.arrangement import any_order, parallel
 from layerwise.report.claims.painters.benchmarks import fragile, order_by_benchmark
@@ -71,14 +74,20 @@ HETEROGENEITY = Paper(
     (
         predictability,
         oscillation,
+        universal_oscillation,
         joint_collapse,
+        accumulation,
         core,
         anti_layers,
         importance_range,
         redundant_sets,
         recovery,
         scaling,
+        joint_manipulation,
         agreement,
+        growth_cost,
+        growth_loss,
+        growth_time,
     ),
     "diagnose",
 )
@@ -91,7 +100,7 @@ ELC_BERT = Paper(
 LAYERSHUFFLE = Paper(
     "LayerShuffle: Enhancing Robustness in Vision Transformers by Randomizing Layer Execution Order",
     "Freiberger et al., 2024, arXiv 2407.04513",
-    (trained_order, collapse, pruning, positions, position_informed, merging),
+    (trained_order, collapse, pruning, positions, position_informed, merging, switching_off),
     "robustness",
 )
 PAPERS = (ELC_BERT, LAYERSHUFFLE, PAINTERS, HETEROGENEITY)

@@ -73,14 +73,14 @@ def _described(run: _Run) -> tuple[str, ...]:
         str(manifest["depth"] or ABSENT),
         str(manifest.get("corpus") or "unnamed"),
         f"{tokens:,}" if isinstance(tokens, int) else ABSENT,
-        _command(manifest.get("command")),
+        command_line(manifest.get("command")),
     )
 
 
-def _command(words: object) -> str:
+def command_line(words: object) -> str:
     """The command as it is typed; where its rows lie is left out.
 
-    >>> _command(["/usr/bin/layerwise", "sweep", "demo", "--run", "runs/demo"])
+    >>> command_line(["/usr/bin/layerwise", "sweep", "demo", "--run", "runs/demo"])
     'layerwise sweep demo'
     """
     given = [str(word) for word in words][1:] if isinstance(words, list | tuple) else []

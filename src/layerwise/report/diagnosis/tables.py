@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from layerwise.report.claims.contrasts import CONTRAST
 from layerwise.report.claims.power import needed
 from layerwise.report.diagnosis.lookup import DiagnosisScores
+from layerwise.report.figures.lines import in_perplexity
 from layerwise.report.page.number_format import between, probability, tidy
 from layerwise.report.page.table import Table
 from layerwise.results.rows import Score
@@ -34,16 +38,30 @@ def margin_of(run: DiagnosisScores) -> float | None:
 
 
 def verdict_rows(run: DiagnosisScores) -> Table:
-    """A row a layer: the verdict, the effect of skipping it with its interval, the p-value and the tokens read."""
+    """A row a layer: the verdict, the effect of skipping it with its interval and as a change of perplexity, the
+    p-value and the tokens read."""
     margin = margin_of(run)
     body = [
         (
             str(layer),
             in_words(score, margin),
             between(score.value, score.low, score.high, signed=True),
+            in_perplexity(score.value),
             probability(score.p_adjusted),
             "–" if score.tokens is None else f"{score.tokens:,}",
         )
         for layer, score in run.verdicts().items()
     ]
-    return Table(("layer", "verdict", "Δ NLL of skipping", "adjusted p", "tokens"), tuple(body))
+    return Table(("layer", "verdict", "Δ NLL of skipping", "perplexity", "adjusted p", "tokens"), tuple(body))
+
+
+def joint_rows(run: DiagnosisScores, claim: str, tasks: Iterable[str], what: str) -> Table:
+    """A row for each set of layers that was changed together (`what` heads the column): what that costs, the costs of
+    its layers one by one, and the share of the first that the second leave."""
+    body = []
+    for task in tasks:
+        scores = [run.score(CONTRAST, claim, metric, task) for metric in ("joint", "singles", "excess", "share")]
+        shown = ("–" if s is None else between(s.value, s.low, s.high, signed=True) for s in scores)
+        body.append((task, *shown))
+    head = (what, "together (nats)", "one by one, added up", "more together", "share that single costs leave")
+    return Table(head, tuple(body))

@@ -67,3 +67,9 @@ def upright_band(low: float, high: float, colour: str) -> Shape:
     """What lies between two positions, from the lower edge to the upper, coloured below all traces."""
     edges = {"x0": low, "x1": high, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
     return {"type": "rect", **edges, "fillcolor": colour, "line": {"width": 0}, "layer": "below"}
+
+
+def square(low: float, high: float, **properties: Any) -> Shape:
+    """A frame around what lies between two positions on both axes."""
+    edges = {"x0": low, "x1": high, "xref": "x", "y0": low, "y1": high, "yref": "y"}
+    return {"type": "rect", **edges, **properties}

@@ -10,7 +10,7 @@ from typing import Any
 
 from layerwise.report.evidence import DELTA, Evidence
 from layerwise.report.figures.curves import SIZES
-from layerwise.report.figures.figure import Figure, Trace, heatmap, scatter
+from layerwise.report.figures.figure import Figure, Trace, heatmap, scatter, square
 from layerwise.report.figures.frame import colour_scale, framed, hover, interval
 from layerwise.report.page.number_format import fixed, tidy
 from layerwise.report.page.palette import DIVERGING, VIRIDIS, light
@@ -150,8 +150,13 @@ def agreement_grid(
     )
 
 
-def similarity_map(values: Matrix, low: float, high: float, *, diverging: bool = False) -> Figure:
-    """A square map of hidden states 0 (embedding) to the last layer; the caller gives the scale, so maps compare."""
+def similarity_map(
+    values: Matrix, low: float, high: float, *, diverging: bool = False, zone: tuple[int, int] | None = None
+) -> Figure:
+    """A square map of hidden states 0 (embedding) to the last layer; the caller gives the scale, so maps compare.
+
+    The first and the last state of a `zone` are the corners of a frame.
+    """
     span = [-0.5, len(values) - 0.5]
     step = next(step for step in count(1) if step * MOST_LABELS >= len(values))
     plain = {**PLAIN, "constrain": "domain", "tick0": 0, "dtick": step}
@@ -169,6 +174,7 @@ def similarity_map(values: Matrix, low: float, high: float, *, diverging: bool =
         [grid],
         x={**plain, "range": span, "side": "top"},
         y={**plain, "range": span[::-1], "scaleanchor": "x"},
+        shapes=[] if zone is None else [square(zone[0] - 0.5, zone[1] + 0.5, line={"color": "#ffffff", "width": 2})],
         margin={"l": 28, "r": 8, "t": 4, "b": 4},
     )
 

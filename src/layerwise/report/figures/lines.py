@@ -51,7 +51,7 @@ def lined(
     nulls = [trace for index, band in enumerate(bands) for trace in _null(band, index)]
     return framed(
         height,
-        [*nulls, *(trace for line in lines for trace in _line(line, describe, legend))],
+        [*nulls, *(trace for line in lines for trace in line_traces(line, describe, legend))],
         x={"title": "" if small else across, "showgrid": False, "range": reach, **step},
         y={"title": "" if small else upwards, "range": span},
         shapes=[] if reference is None else [level_line(reference, **REFERENCE)],
@@ -105,7 +105,8 @@ def common_span(rows: Sequence[Rows]) -> tuple[float, float] | None:
     return limits(bound for row in rows for score in row.values() for bound in (score.value, score.low, score.high))
 
 
-def _line(line: Line, describe: Describe, named: bool) -> list[Trace]:
+def line_traces(line: Line, describe: Describe, named: bool = False) -> list[Trace]:
+    """A line with its intervals as a ribbon; `named` names it above the figure."""
     colour, ribbon, symbol = series_style(line.slot)
     xs = sorted(line.rows)
     symbols: Any = [f"{symbol}-open" if x in line.hollow else symbol for x in xs] if line.hollow else symbol

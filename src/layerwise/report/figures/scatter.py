@@ -18,6 +18,10 @@ from layerwise.results.rows import Score
 
 EDGE = re.compile(r"(?P<reader>\d+|out)<-(?P<source>\d+)")
 MARGIN = {"l": 48, "r": 16, "t": 14, "b": 40}
+CROWDED = 1_000
+"""From so many dots on they are smaller."""
+Points = Mapping[tuple[int, int, int], Score]
+"""A score for each (image, layer, position)."""
 Forecasts = Mapping[str, Mapping[PhaseSteps, tuple[Score, Score]]]
 """Arm to phase to (predicted, measured)."""
 
@@ -79,22 +83,25 @@ def edge_scatter(weights: Mapping[str, Score], effects: Mapping[str, Score], *, 
     return framed(400, [dots], x=x, y=y, margin=MARGIN)
 
 
-def layout_scatter(
-    across: Mapping[tuple[int, int], Score], upwards: Mapping[tuple[int, int], Score], *, depth: int
-) -> Figure:
-    """A dot for each pair (image, position), violet where the layer ran first and yellow where it ran last.
+def layout_scatter(across: Points, upwards: Points, *, depth: int, by_layer: bool = False) -> Figure:
+    """A dot for each (image, layer, position), violet where the layer ran first and yellow where it ran last.
 
-    The axes of such a layout have no unit and no zero, so they are not drawn; only what stands near what can be read.
+    With `by_layer` the colour is the layer's in place of the position's. The axes of such a layout have no unit and no
+    zero, so they are not drawn; only what stands near what can be read.
     """
     bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "showline": False, "ticks": ""}
-    pairs = [pair for pair in across if pair in upwards]
-    colours = [depth_colour(position, depth) for _, position in pairs]
+    points = [point for point in across if point in upwards]
     dots = scatter(
-        x=[across[pair].value for pair in pairs],
-        y=[upwards[pair].value for pair in pairs],
+        x=[across[point].value for point in points],
+        y=[upwards[point].value for point in points],
         mode="markers",
-        marker={"color": colours, "size": 5, "opacity": 0.8, "line": {"width": 0}},
-        text=[f"image {image}, at position {position}" for image, position in pairs],
+        marker={
+            "color": [depth_colour(layer if by_layer else position, depth) for _, layer, position in points],
+            "size": 5 if len(points) < CROWDED else 3.5,
+            "opacity": 0.8,
+            "line": {"width": 0},
+        },
+        text=[f"image {image}, layer {layer} at position {position}" for image, layer, position in points],
     )
     return framed(420, [dots], x=bare, y={**bare, "scaleanchor": "x"}, margin={"l": 8, "r": 8, "t": 8, "b": 8})
 

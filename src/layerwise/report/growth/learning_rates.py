@@ -13,11 +13,13 @@ from layerwise.report.growth.lookup import RATES, GrowthScores
 from layerwise.results.rows import Score
 
 LOSS, CHOSEN = "nll", "chosen"
+WARMUP = "warmup_"
+"""How the metrics of warm-ups that were tried begin, as shares of the steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The sweep of one arm: rate to validation loss, in ascending order, and the rate that was chosen."""
+    """The sweep of one arm: rate (or warm-up) to validation loss, in ascending order, and the one that was chosen."""
 
     arm: str
     losses: Mapping[float, Score]
@@ -35,14 +37,15 @@ class Tuning:
         return self.chosen is not None and self.chosen == least
 
 
-def tunings(run: GrowthScores) -> tuple[Tuning, ...]:
-    """The sweep of every arm that had one, in the order of the rows."""
-    return tuple(_tuning(run, arm) for arm in run.measured(RATES, LOSS))
+def tunings(run: GrowthScores, what: str = "") -> tuple[Tuning, ...]:
+    """The sweep of rates, or with `WARMUP` of warm-ups, of every arm that had one, in the order of the rows."""
+    return tuple(_tuning(run, arm, what) for arm in run.measured(RATES, what + LOSS))
 
 
-def _tuning(run: GrowthScores, arm: str) -> Tuning:
-    losses = {rate: score for task, score in run.tasks(RATES, LOSS, arm).items() if (rate := _number(task))}
-    chosen = [_number(task) for task, score in run.tasks(RATES, CHOSEN, arm).items() if score.value == 1.0]
+def _tuning(run: GrowthScores, arm: str, what: str) -> Tuning:
+    rows = run.tasks(RATES, what + LOSS, arm)
+    losses = {rate: score for task, score in rows.items() if (rate := _number(task)) is not None}
+    chosen = [_number(task) for task, score in run.tasks(RATES, what + CHOSEN, arm).items() if score.value == 1.0]
     return Tuning(arm, dict(sorted(losses.items())), next(iter(chosen), None))
 
 

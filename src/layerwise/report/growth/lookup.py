@@ -1,9 +1,9 @@
 """The rows of a growth run, looked up: its arms, their phases, what each learned and what it had cost by each step.
 
 An arm is a schedule of training (`uniform`, which trains everything all the time, or one that trains in phases);
-`importance/0` is one seed of it. `uniform@1.25` is uniform again, trained a quarter longer and as fully decayed: these
-lengths are no arms but the frontier that arms are compared with. Values that are not finite are not measured: no lookup
-returns them.
+`importance/0` is one seed of it. `uniform@1.25` is uniform again, trained a quarter longer and as fully decayed, and
+`published@0.634` is that schedule with less of a budget: these lengths are no arms but points of their frontiers.
+Values that are not finite are not measured: no lookup returns them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from layerwise.results.rows import Score
 ALL, TEST = "all", "test"
 TRAINING, HELD_OUT, SCHEDULE = "training", "held_out", "schedule"
 ACCOUNTING, RATES, GROWTH = "accounting", "rates", "growth"
-IMPORTANCE, NULL = "importance", "null"
+IMPORTANCE, NULL, EPOCHS = "importance", "null", "epochs"
 OWN = (SCHEDULE, GROWTH, ACCOUNTING, RATES, HELD_OUT)
 """Measures that no other kind of run has; the training of a growth run is told with them."""
 
@@ -31,7 +31,7 @@ DIFFERENCE = "difference"
 TERMS: dict[str, str] = {"flops": "at equal FLOPs", "tokens": "at equal tokens", "seconds": "at equal seconds"}
 """On which terms an arm is compared with uniform, the one that decides first."""
 
-_LENGTH = re.compile(rf"{UNIFORM}@[\d.]+")
+_LENGTH = re.compile(r"[^@]+@[\d.]+")
 _PHASE = re.compile(r"(\d+)-(\d+) (.+)")
 _STEP = re.compile(r"step (\d+)")
 
@@ -80,7 +80,7 @@ class GrowthScores:
     @classmethod
     def of(cls, scores: Iterable[Score], level: float = 0.05) -> GrowthScores:
         """Look the rows up once; a run of another kind has no measures."""
-        known = (TRAINING, IMPORTANCE, NULL, *OWN)
+        known = (TRAINING, IMPORTANCE, NULL, EPOCHS, *OWN)
         finite = [bounded(score) for score in scores if score.measure in known and math.isfinite(score.value)]
         measures = tuple(dict.fromkeys(score.measure for score in finite))
         if not set(measures) & set(OWN):  # the training of another kind of run
@@ -96,7 +96,7 @@ class GrowthScores:
                 seeds.setdefault(arm, set()).update(() if seed is None else (seed,))
         return cls(
             in_reading_order(arm for arm in seeds if not _LENGTH.fullmatch(arm)),
-            tuple(sorted((arm for arm in seeds if _LENGTH.fullmatch(arm)), key=lambda name: float(name.split("@")[1]))),
+            tuple(sorted((arm for arm in seeds if _LENGTH.fullmatch(arm)), key=_length)),
             {arm: tuple(sorted(owned)) for arm, owned in seeds.items()},
             measures,
             level,
@@ -158,6 +158,16 @@ class GrowthScores:
         }
 
     @property
+    def uniform_lengths(self) -> tuple[str, ...]:
+        """Uniform, and its trainings of other lengths."""
+        return (UNIFORM, *(name for name in self.lengths if name.startswith(f"{UNIFORM}@")))
+
+    def epochs(self, arm: str) -> dict[int, float]:
+        """Layer to how often the text was read while it learned, by depth."""
+        rows = {metric: own[arm] for (of, metric, _), own in self._subjects.items() if of == EPOCHS and arm in own}
+        return {int(layer): rows[layer].value for layer in sorted(filter(str.isdecimal, rows), key=int)}
+
+    @property
     def importance(self) -> dict[int, Score]:
         """Layer to what skipping it cost the model that the planned schedule was made from, by depth."""
         rows = self.subjects(IMPORTANCE, "skip")
@@ -180,3 +190,9 @@ class GrowthScores:
     def against(self, arm: str, other: str = UNIFORM, terms: str = "flops") -> Score | None:
         """The loss of an arm minus that of another, on these terms."""
         return self.score(GROWTH, DIFFERENCE, f"{arm} - {other}", terms)
+
+
+def _length(name: str) -> tuple[bool, str, float]:
+    """Where a length stands: those of uniform first, each by its share of the budget."""
+    arm, _, share = name.partition("@")
+    return arm != UNIFORM, arm, float(share)

@@ -38,7 +38,7 @@ STATES: dict[float, str] = {
 def arm_rows(run: GrowthScores, terms: Sequence[str] = tuple(TERMS), *, lengths: bool = True) -> Table:
     """A row an arm: seeds, held-out loss, and the difference from uniform on each of the `terms` it was compared on.
 
-    With `lengths` the other lengths of uniform stand below.
+    With `lengths` the other lengths of uniform and of an arm stand below.
     """
     compared = [name for name in terms if run.subjects(GROWTH, DIFFERENCE, name)]
     losses = {arm: run.of_arm(HELD_OUT, "nll", arm, TEST) for arm in (*run.arms, *(run.lengths if lengths else ()))}

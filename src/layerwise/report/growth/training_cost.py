@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from layerwise.report.growth.lookup import ACCOUNTING, TRAINING, UNIFORM, GrowthScores, PhaseSteps
+from layerwise.report.growth.lookup import ACCOUNTING, TRAINING, GrowthScores, PhaseSteps
 from layerwise.results.rows import Score
 
 AXES: dict[str, str] = {"flops": "FLOPs", "tokens": "tokens", "seconds": "seconds of training steps"}
@@ -92,7 +92,7 @@ def frontier(run: GrowthScores, terms: str) -> Losses:
 
     Empty where uniform was trained for one length alone: one point is no frontier.
     """
-    drawn = [curve for arm in (UNIFORM, *run.lengths) if (curve := _loss_curve(run, arm, terms))]
+    drawn = [curve for arm in run.uniform_lengths if (curve := _loss_curve(run, arm, terms))]
     ends = {max(curve): curve[max(curve)] for curve in drawn}
     return dict(sorted(ends.items())) if len(ends) > 1 else {}
 
@@ -115,8 +115,9 @@ def _relative(run: GrowthScores, arm: str, steps: int, *, measured: bool) -> Out
 
 def _uniform_pace(run: GrowthScores) -> float | None:
     """The median seconds of a uniform step, over its trainings of every length."""
-    uniform = (UNIFORM, *run.lengths)
-    timed = [score.value for arm in uniform for score in run.by_seed(TRAINING, "step_seconds", arm).values()]
+    timed = [
+        score.value for arm in run.uniform_lengths for score in run.by_seed(TRAINING, "step_seconds", arm).values()
+    ]
     return median(timed) if timed else None
 
 

@@ -33,8 +33,12 @@ PLOTLY = "plotlyjs/plotly-cartesian.min.js"
 def render(data: ReportData) -> str:
     """The report of a run as one self-contained HTML page."""
     evidence = Evidence.of(data)
-    chapters = written(evidence)
     title = f"{model_name(_named(data.manifest, 'model', 'layerwise'))} · layerwise report"
+    return page(title, _masthead(evidence), written(evidence), details(evidence))
+
+
+def page(title: str, masthead: Safe, chapters: list[Chapter], plans: object = ()) -> str:
+    """Chapters under a masthead as one self-contained HTML page; `plans` are what the gallery shows of each plan."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -50,11 +54,11 @@ def render(data: ReportData) -> str:
         _navigation(chapters),
         element(
             "main",
-            _masthead(evidence),
+            masthead,
             *(chapter.html(number) for number, chapter in enumerate(chapters, start=1)),
             element("footer", "Made by layerwise. This file is complete in itself and loads nothing."),
         ),
-        embedded_json("report-data", _payload(evidence, chapters)),
+        embedded_json("report-data", _payload(chapters, plans)),
         element("script", Safe(_asset(PLOTLY))),
         element("script", Safe(_asset("script.js"))),
     )
@@ -72,12 +76,12 @@ def write(path: Path, html: str) -> None:
         ) from error
 
 
-def _payload(evidence: Evidence, chapters: list[Chapter]) -> dict[str, object]:
+def _payload(chapters: list[Chapter], plans: object) -> dict[str, object]:
     pictures = [picture for chapter in chapters for picture in chapter.pictures]
     return {
         "figures": {picture.name: picture.payload() for picture in pictures},
         "swaps": swaps(),
-        "plans": details(evidence),
+        "plans": plans,
     }
 
 

@@ -31,6 +31,9 @@ MEASURES = (
     "position",
     "branches",
     "contribution",
+    "nodes",
+    "worth",
+    "attention",
     "embedding",
     TRAINING,
 )
@@ -41,7 +44,7 @@ CONDITIONS: dict[str, str] = {IN_ORDER: "in order", RANDOM_ORDER: "in random ord
 RULES: dict[str, str] = {"even": "evenly spaced", "first": "the first", "last": "the last", "random": "at random"}
 """Which layers are kept when some are left out, and how it is said."""
 
-BY_SUBJECT = frozenset({"robustness", "orders", "identity", "position", "merging", "merges", TRAINING})
+BY_SUBJECT = frozenset({"robustness", "orders", "identity", "position", "merging", "merges", "nodes", TRAINING})
 """Measures whose subject is an arm; the others are about a layer, and their task is the arm."""
 
 Rows = Mapping[str, Score]
@@ -164,6 +167,15 @@ class RobustnessScores:
             left, comma, right = subject.partition(",")
             if comma and left.isdecimal() and right.isdecimal():
                 scores[int(left), int(right)] = score
+        return dict(sorted(scores.items()))
+
+    def points(self, metric: str, arm: str) -> dict[tuple[int, int, int], Score]:
+        """The scores of measure `embedding` whose subject is `image,layer,position`."""
+        scores = {}
+        for subject, score in self.subjects("embedding", metric, arm).items():
+            parts = subject.split(",")
+            if len(parts) == 3 and all(part.isdecimal() for part in parts):
+                scores[int(parts[0]), int(parts[1]), int(parts[2])] = score
         return dict(sorted(scores.items()))
 
     def kept(self, arm: str, rule: str, condition: str) -> dict[int, Score]:

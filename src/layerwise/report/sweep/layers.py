@@ -30,15 +30,16 @@ def skipped_windows(evidence: Evidence) -> dict[tuple[int, int], str]:
     return plans
 
 
-def repeated_windows(evidence: Evidence) -> dict[tuple[int, int], str]:
-    """First and last layer of a window to the plan that runs exactly that window twice, all else in order."""
+def repeated_windows(evidence: Evidence, times: int = 2) -> dict[tuple[int, int], str]:
+    """First and last layer of a window to the plan that runs exactly that window `times` times, all else in order."""
     plans: dict[tuple[int, int], str] = {}
     straight = tuple(range(evidence.depth))
     for text, order in _orders(evidence):
-        width = len(order) - evidence.depth
-        for first in range(evidence.depth - width + 1) if width > 0 else ():
-            if order == straight[: first + width] + straight[first:]:
-                plans.setdefault((first, first + width - 1), text)
+        width, rest = divmod(len(order) - evidence.depth, times - 1)
+        for first in range(evidence.depth - width + 1) if width > 0 and not rest else ():
+            last = first + width
+            if order == straight[:last] + (times - 1) * straight[first:last] + straight[last:]:
+                plans.setdefault((first, last - 1), text)
     return plans
 
 

@@ -9,8 +9,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from layerwise.plan.painters import WINDOW
 from layerwise.report.evidence import Evidence
 from layerwise.report.sweep.curves import Point, curve_families, curves, half_depth
+from layerwise.report.sweep.loops import FAMILIES
 
 PUBLISHED_FAMILY = "painters"
 
@@ -24,13 +26,23 @@ class LayerWindow:
 
 
 def half_window(evidence: Evidence) -> LayerWindow | None:
-    """The window nearest to half the depth, in the published family where it was run."""
-    families = curve_families(evidence)
+    """The window nearest to half the depth, in the published family where it was run.
+
+    Where no family has windows of several sizes it is the first of those that were asked for by their layers. Numbers
+    of loops and gains are no strategies to be ranked.
+    """
+    families = tuple(family for family in curve_families(evidence) if family not in FAMILIES)
+    families = families or given_windows(evidence)
     if not families:
         return None
     family = PUBLISHED_FAMILY if PUBLISHED_FAMILY in families else families[0]
     affected = half_depth(evidence, family)
     return None if affected is None else LayerWindow(family, affected)
+
+
+def given_windows(evidence: Evidence) -> tuple[str, ...]:
+    """The families of the windows that were asked for by their layers."""
+    return tuple(family for family in evidence.families if family.startswith(f"{WINDOW} "))
 
 
 def ranked(evidence: Evidence, window: LayerWindow, task: str) -> tuple[tuple[str, Point], ...]:

@@ -42,6 +42,9 @@ from layerwise.train.finite import FiniteTrainer
 Progress = Callable[[int, int], None]
 """Told the step, and how many there are at most: teaching may end early."""
 
+Inspection = Callable[[Any, Any], None]
+"""Looks at a fine-tuned model and its tokenizer."""
+
 Encoded = dict[str, Any]
 
 
@@ -101,18 +104,22 @@ def fine_tune(
     *,
     progress: Progress | None = None,
     device: str = "auto",
+    inspect_model: Inspection | None = None,
 ) -> FineTuningResult:
     """Teach `task` to the model at `location` (a folder or a hub id); `seed` draws the head and the order of examples.
 
-    The task is taken as it is: `limited` is for the caller. `device` is "auto" or "cpu". Raises `CheckpointError` for a
-    model that cannot be given a classification head, `TrainError` when a loss, a gradient or an answer is not finite.
+    The task is taken as it is: `limited` is for the caller. `device` is "auto" or "cpu". `inspect_model` is given the
+    model at the epoch that was kept, of each learning rate, before it is let go. Raises `CheckpointError` for a model
+    that cannot be given a classification head, `TrainError` when a loss, a gradient or an answer is not finite.
     """
     begun = time.perf_counter()
     best: tuple[float, float, int, tuple[int, ...]] | None = None
     tried = len(settings.learning_rates)
     for number, rate in enumerate(settings.learning_rates):
         shifted = None if progress is None else _shifted(progress, number, tried)
-        selection, epoch, predictions = _trained(str(location), task, settings, rate, seed, shifted, device)
+        selection, epoch, predictions = _trained(
+            str(location), task, settings, rate, seed, shifted, device, inspect_model
+        )
         if best is None or selection > best[0]:
             best = (selection, rate, epoch, predictions)
     assert best is not None
@@ -133,6 +140,7 @@ def _trained(
     seed: int,
     progress: Progress | None,
     device: str,
+    inspect_model: Inspection | None,
 ) -> tuple[float, int, tuple[int, ...]]:
     """The best selection score, its epoch, and that epoch's answers to the test set."""
     set_seed(seed)
@@ -160,6 +168,8 @@ def _trained(
         trainer.train()
         trainer.model.eval()
         predictions = _answers(trainer.model, sets["test"], collate, settings.batch_size)
+        if inspect_model is not None:
+            inspect_model(trainer.model, tokenizer)
     if predictions is None:
         raise TrainError(
             f"{location} taught {task.name} at a learning rate of {rate:g} (seed {seed}) answers with numbers that are "

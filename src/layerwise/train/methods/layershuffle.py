@@ -26,7 +26,7 @@ class PositionOptions(Variant):
     """The layer-position encoding of LayerShuffle-position.
 
     `features` is the width of the learned embedding; `table` says whether each layer learns its own, as in the paper,
-    or all share one, as in its published code.
+    or all share one, as in its published code. The paper has a `dropout` and states no rate.
     """
 
     NAME: ClassVar[str] = "position"
@@ -73,7 +73,7 @@ def layershuffle(options: Options, depth: int) -> Recipe:
     return Recipe("layershuffle", options.settings, shuffle, shuffle)
 
 
-@register("layershuffle-position", ("max_shift", "drop_sync", "position_table"), rank=11)
+@register("layershuffle-position", ("max_shift", "drop_sync", "position_table", "position_dropout"), rank=11)
 def layershuffle_position(options: Options, depth: int) -> Recipe:
     """LayerShuffle whose layers are given their current position."""
     variant = options.variant(PositionOptions)

@@ -6,7 +6,9 @@
     held_out     ARM/SEED and ARM, `test`: nats per token; the interval of one model is over documents, that of an arm
                  over its seeds
     null         `token pairs` and `single tokens`, `test`: what tables of them lose on the same text
-    rates        ARM, a learning rate: `nll` of the validation at the end, and `chosen`
+    rates        ARM, a learning rate: `nll` of the validation at the end, and `chosen`; of warm-ups at the best rate
+                 `warmup_nll` and `warmup_chosen`
+    epochs       ARM, by layer: how many times the text was read while the layer learned
     growth       `ARM - uniform` at equal tokens, operations or seconds; see `layerwise.measure.cost.frontier`
 
 Seconds are those of steps alone: the median step of a phase, over all trainings of the arm, times its steps. Validating
@@ -37,10 +39,15 @@ from layerwise.results.training_record import TrainingRecord
 from layerwise.results.units import FEWEST_UNITS
 from layerwise.schedule import GrowthSchedule, ModelCost, layer_shares
 from layerwise.schedule.cost import embedding_share, head_share, phase_shares
+from layerwise.schedule.exposure import learned_steps
 from layerwise.stack import load
 
 SCHEDULE, ACCOUNTING, HELD_OUT, RATES, TRAINING = "schedule", "accounting", "held_out", "rates", "training"
+EPOCHS = "epochs"
 NULL, PAIRS, SINGLES = "null", "token pairs", "single tokens"
+
+WARMUP = "warmup_"
+"""How the metrics of a sweep begin whose settings are the shares of the steps that are warmed up over."""
 
 TEST_WINDOWS = 512
 """Windows of the text that is held out, at most, spread evenly over it."""
@@ -82,6 +89,12 @@ def accounting_rows(
         if uniform is not None and phase.name in paces:
             rows.append(Score(ACCOUNTING, arm, task, "measured", paces[phase.name] / uniform))
     return rows
+
+
+def epoch_rows(arm: str, schedule: GrowthSchedule, steps: int, epochs: float) -> list[Score]:
+    """How often the text was read while every layer learned, in a training of `steps` that read it `epochs` times."""
+    learned = learned_steps(schedule, steps)
+    return [Score(EPOCHS, arm, "all", str(layer), epochs * own / steps) for layer, own in enumerate(learned)]
 
 
 def held_out_row(subject: str, folder: Path, splits: Splits, device: str) -> Score:
@@ -153,13 +166,16 @@ def arm_rows(rows: Iterable[Score]) -> list[Score]:
     return scores
 
 
-def rate_rows(arm: str, losses: Mapping[float, Sequence[float]]) -> list[Score]:
-    """The sweep of an arm: the validation loss of every rate, over the seeds that tried it, and which was chosen."""
+def rate_rows(arm: str, losses: Mapping[float, Sequence[float]], what: str = "") -> list[Score]:
+    """The sweep of an arm: the validation loss of every rate, over the seeds that tried it, and which was chosen.
+
+    `what` begins the metrics of another setting than the rate: `WARMUP`.
+    """
     rows = []
     for rate, tried in sorted(losses.items()):
         low, high = over_seeds(tried) if len(tried) > 1 else (None, None)
-        rows.append(Score(RATES, arm, f"{rate:g}", "nll", float(np.mean(tried)), low, high))
-    return [*rows, Score(RATES, arm, f"{best_rate(means(losses)):g}", "chosen", 1.0)]
+        rows.append(Score(RATES, arm, f"{rate:g}", f"{what}nll", float(np.mean(tried)), low, high))
+    return [*rows, Score(RATES, arm, f"{best_rate(means(losses)):g}", f"{what}chosen", 1.0)]
 
 
 def means(losses: Mapping[float, Sequence[float]]) -> dict[float, float]:

@@ -4,11 +4,15 @@ Where a checkpoint is opened, its weights are what every training begins from. A
 they are drawn when it is opened, by torch's generator as it stands, and a training sets that by its seed first. So
 every seed begins from weights of its own, and all arms of one seed begin from the same.
 
-`tiny` is a configuration of ours for studies that take minutes: six layers, so that phases differ
-apart, of a width that two cores can train. It is a Granite, which is a Llama with multipliers: word embeddings as small
-as Llama's drown, at this width, in what the first layers add, and uniform training then ends above the loss of a table
-of token pairs, which every schedule beats that lets most layers rest (docs/log.md). A study needs a baseline that
-learns.
+Models without a checkpoint have a `Size`. The tiny one is a configuration of ours for studies that take minutes: twelve
+layers, so that every role of the published schedule has a layer, of a width that two cores can train. It is a Granite,
+which is a Llama with multipliers: word embeddings as small as Llama's drown, at this width, in what the first layers
+add, and uniform training then ends above the loss of a table of token pairs, which every schedule beats that lets most
+layers rest (docs/log.md). A study needs a baseline that learns.
+
+The published one has what is known of the model of the founding paper's experiment: twelve layers and 9.57 million
+weights. Its shape is not known; it is taken from SmolLM2, which the paper measures: a Llama with fewer heads for keys
+and values, whose MLP is 2.6 times as wide as the model and whose head is its embedding.
 """
 
 from __future__ import annotations
@@ -16,15 +20,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import GraniteConfig, PreTrainedTokenizerBase
+from transformers import GraniteConfig, LlamaConfig, PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.initialization import no_init_weights
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
@@ -39,8 +44,8 @@ from layerwise.train.training import Base
 TINY = "tiny-granite"
 """What the model of `tiny` is called."""
 
-VOCABULARY = 512
-"""Tokens that are learned for `tiny`: so few that a megabyte of text shows each of them often."""
+PUBLISHED = "published-llama"
+"""What the model of `published` is called."""
 
 _CONFIG = "config.json"
 _WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -48,14 +53,42 @@ _WHEREABOUTS = frozenset({"_name_or_path", "_commit_hash", "transformers_version
 _MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A model without a checkpoint: its name, the tokens that are learned for it, and its configuration."""
+
+    name: str
+    vocabulary: int
+    config: Callable[[PreTrainedTokenizerBase], PreTrainedConfig]
+
+
 def tiny(tokenizer: PreTrainedTokenizerBase) -> GraniteConfig:
-    """Six layers of width 64 for the vocabulary of `tokenizer`; the embedding, times 10, and the head are apart."""
+    """Twelve layers of width 40 for the vocabulary of `tokenizer`; the embedding, times 10, and the head are apart.
+
+    What a layer adds is multiplied by 0.3: so many layers of so small a width learn slowly without that.
+    """
     return GraniteConfig(
-        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=176, num_hidden_layers=6, num_attention_heads=4,
-        attention_multiplier=0.25, embedding_multiplier=10.0, max_position_embeddings=512, tie_word_embeddings=False,
-        use_cache=False, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        vocab_size=len(tokenizer), hidden_size=40, intermediate_size=112, num_hidden_layers=12, num_attention_heads=4,
+        attention_multiplier=10**-0.5, embedding_multiplier=10.0, residual_multiplier=0.3, max_position_embeddings=512,
+        tie_word_embeddings=False, use_cache=False, bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
+
+
+def published(tokenizer: PreTrainedTokenizerBase) -> LlamaConfig:
+    """Twelve layers of width 256 and 4,096 embeddings, 9.57 million weights, whatever the vocabulary of `tokenizer`."""
+    return LlamaConfig(
+        vocab_size=4096, hidden_size=256, intermediate_size=668, num_hidden_layers=12, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=2048, tie_word_embeddings=True, use_cache=False,
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+
+
+SIZES: Mapping[str, Size] = {
+    "tiny": Size(TINY, 512, tiny),  # so few tokens that a megabyte of text shows each of them often
+    "published": Size(PUBLISHED, 4096, published),
+}
+"""The models without a checkpoint, by the word that names them."""
 
 
 def has_weights(model: str, revision: str | None = None) -> bool:

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from layerwise.errors import TrainError, near_matches
 from layerwise.models import ElcConfig, ElcForMaskedLM
-from layerwise.models.elc.variants import INITIALISATIONS, find_variant
+from layerwise.models.elc.variants import check_initialisation, find_variant
 from layerwise.train.pretrain.curriculum import CurriculumPhase
 from layerwise.train.pretrain.lamb import ALGORITHM
 from layerwise.train.recipe import check_positive
@@ -136,8 +136,8 @@ def pretraining_recipe(
 ) -> PretrainingRecipe:
     """The recipe of a size (`tiny`, `small`, `base`) for a variant; `changes` replace any other setting.
 
-    Raises `TrainError` with the near matches for an unknown size or initialisation, and `ModelError` for an unknown
-    variant.
+    Raises `TrainError` with the near matches for an unknown size, and `ModelError` for an unknown variant or
+    initialisation.
 
     >>> pretraining_recipe("base", "ltg", steps=1_000).switch
     900
@@ -146,9 +146,8 @@ def pretraining_recipe(
         raise TrainError(f"there is no size {size!r} to pretrain; {near_matches(size, PRESETS)}")
     find_variant(variant)
     recipe = replace(PRESETS[size], arm=arm or variant, variant=variant, **changes)
-    if recipe.initialisation is not None and recipe.initialisation not in INITIALISATIONS:
-        known = near_matches(recipe.initialisation, INITIALISATIONS)
-        raise TrainError(f"layer weights cannot begin as {recipe.initialisation!r}; {known}")
+    if recipe.initialisation is not None:
+        check_initialisation(recipe.initialisation)
     return recipe
 
 

@@ -34,7 +34,7 @@ from layerwise.models.elc.configuration import SIZES
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.train.arguments import training_arguments
 from layerwise.train.checkpoint_dir import acquire, discard_checkpoints, last_checkpoint
-from layerwise.train.clock import Clock, Progress, moments, seconds_of
+from layerwise.train.clock import Clock, Progress, gradient_norms, moments, seconds_of
 from layerwise.train.finite import FiniteTrainer
 from layerwise.train.pace import Pace, figures_of
 from layerwise.train.pretrain.curriculum import Batches, rate_at
@@ -253,6 +253,7 @@ def _publish(
             "tokens": float(state.num_input_tokens_seen),
             "parameters": float(model.num_parameters()),
             **figures_of(state.log_history),
+            **gradient_norms(state.log_history),
         },
     )
     if trainer.is_world_process_zero():

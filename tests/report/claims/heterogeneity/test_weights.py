@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from layerwise.measure.weights.deltas import deltas
-from layerwise.report.claims.heterogeneity.weights import oscillation
+from layerwise.report.claims.heterogeneity.weights import oscillation, universal_oscillation
 from layerwise.results.rows import Score
 from measure.planted import alternating, autoregressive, noise, planted_stack
-from report.claims.truths import POWER, Truth, claim_of, concluded, ends_right, share
+from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, ends_right, share
 
 DEPTH = 12
 
@@ -69,3 +69,36 @@ def test_an_oscillation_of_the_printed_resolution_is_found() -> None:
 def test_without_enough_layers_nothing_is_decided() -> None:
     assert claim_of(oscillation, rows(noise(4, 40, 40), 0), 4).verdict == "not resolvable"
     assert claim_of(oscillation, [], 4).verdict == "not measured"
+
+
+def typed(run: int, **types: Tensor) -> list[Score]:
+    return deltas(planted_stack(types), seed=run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("truth", "right"),
+    [
+        (
+            lambda run: typed(run, v=alternating(DEPTH, 40, 40, 0.5, seed=2 * run),
+                              w=alternating(DEPTH, 40, 40, 0.5, seed=2 * run + 1)),
+            "supported",
+        ),
+        (
+            lambda run: typed(run, v=noise(DEPTH, 40, 40, 2 * run), w=noise(DEPTH, 40, 40, 2 * run + 1)),
+            "explained by the null",
+        ),
+        (
+            lambda run: typed(run, v=noise(DEPTH, 40, 40, run), w=alternating(DEPTH, 40, 40, 0.5, seed=run)),
+            "contradicted",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_of_every_type_is_distinguished_from_what_is_of_one(truth: Truth, right: str) -> None:
+    counts = concluded(universal_oscillation, truth, DEPTH)
+    assert share(counts, right) >= POWER, counts
+    assert share(counts, *({"supported", "explained by the null", "contradicted"} - {right})) <= WRONG, counts
+
+
+def test_one_type_of_tensors_is_not_all() -> None:
+    assert claim_of(universal_oscillation, rows(noise(DEPTH, 8, 8, 0), 0), DEPTH).verdict == "not measured"

@@ -7,7 +7,10 @@ from statistics import median
 from typing import TypeVar
 
 from layerwise.plan import SUBLAYERS, Sublayer
+from layerwise.report.claims.contrasts import CONTRAST
+from layerwise.report.claims.heterogeneity.accumulation import MANIPULATION, manipulations
 from layerwise.report.diagnosis.lookup import NULL, DiagnosisScores
+from layerwise.report.diagnosis.tables import joint_rows
 from layerwise.report.evidence import Evidence
 from layerwise.report.figures.curve_fan import fan
 from layerwise.report.figures.figure import Figure
@@ -58,6 +61,7 @@ def manipulation(evidence: Evidence) -> Chapter:
             *(picture.controls() for picture in turned.values()),
             cards(turned),
         ]
+    body += _together_as_a_set(run)
     body.append(
         note(
             "In the median figure the ribbon holds the middle half of the layers. Grey about zero: where a change"
@@ -66,6 +70,18 @@ def manipulation(evidence: Evidence) -> Chapter:
         )
     )
     return HEADING.chapter(tuple(body), tuple(pictures))
+
+
+def _together_as_a_set(run: DiagnosisScores) -> tuple[Safe, ...]:
+    """The layers that cost little one by one, moved all at once."""
+    rows = joint_rows(run, MANIPULATION.key, manipulations(run), "strategy and size")
+    if not rows.body:
+        return ()
+    members = sorted(int(metric) for owner, metric, task in run.rows if owner == CONTRAST and task == "members")
+    return (
+        element("h3", f"Layers {', '.join(map(str, members))} together, each of which costs little when it is skipped"),
+        spaced(rows.html()),
+    )
 
 
 def _strategies(run: DiagnosisScores) -> list[str]:

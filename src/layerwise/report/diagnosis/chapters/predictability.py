@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import re
 
+from layerwise.report.claims.heterogeneity.accumulation import ACCUMULATION, accumulated
 from layerwise.report.diagnosis.lookup import WHOLE, DiagnosisScores
 from layerwise.report.diagnosis.panels import by_depth, by_type, null_levels, null_metric, type_name
+from layerwise.report.diagnosis.tables import joint_rows
 from layerwise.report.evidence import Evidence
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import DELTA_AXIS
@@ -46,6 +48,7 @@ def predictability(evidence: Evidence) -> Chapter:
         *(picture.controls() for picture in shared.values()),
         cards(shared),
         element("div", *(_placed(name, picture) for name, picture in used.items()), class_="grid pair spaced"),
+        *_together(run),
         note(
             "p/n is the in-sample R² of a fit to pure noise. R² has no lower bound; below −1 the mark stands at −1 and"
             " the hover shows the value. Alignment is one where neighbours write and read the same directions. A"
@@ -53,6 +56,18 @@ def predictability(evidence: Evidence) -> Chapter:
         ),
     ]
     return HEADING.chapter(tuple(body), tuple(pictures.values()))
+
+
+def _together(run: DiagnosisScores) -> tuple[Safe, ...]:
+    """Sets of predicted layers: what they cost together, and their layers one by one."""
+    rows = joint_rows(run, ACCUMULATION.key, accumulated(run), "predicted layers")
+    if not rows.body:
+        return ()
+    words = (
+        "Sets are spread evenly (set), or neighbours in the middle (adjacent), or all layers but the ends (inner)."
+        " Where the model is destroyed a loss has a ceiling, and costs no longer add up."
+    )
+    return (element("h3", "Many predicted layers together"), spaced(rows.html()), note(words))
 
 
 def _placed(name: str, picture: Picture) -> Safe:

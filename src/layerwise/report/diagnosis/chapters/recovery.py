@@ -20,6 +20,7 @@ from layerwise.report.page.table import Table
 PANELS = {
     "area": ("Loss above the undamaged twin, summed over training", "nat-steps", 0),
     "steps": ("Steps to recover", "steps", 1),
+    "steps_to_untouched": ("Steps back to the loss before damage, as published", "steps", 3),
     "initial_damage": ("Damage at the start", "nats per token", 2),
 }
 DAMAGES = {"noise_50": "noise of 50 %", "equal_damage": "equal damage", "reinitialise": "re-initialised"}
@@ -42,7 +43,8 @@ def recovery(evidence: Evidence) -> Chapter:
         cards(pictures, "grid pair"),
         note(
             "Open marks: in some runs the layer had not recovered at the last step, so the truth is at least that. The"
-            " grey band is the undamaged twin, trained on the same text. Intervals are over seeds."
+            " grey band is the undamaged twin, trained on the same text. The published count of steps is back to the"
+            " loss of the model before it was damaged, which training alone may pass. Intervals are over seeds."
         ),
     ]
     rows = tuple(
@@ -63,7 +65,8 @@ def _panels(run: DiagnosisScores, kinds: tuple[str, ...]) -> dict[str, Picture]:
     def panel(metric: str, task: str) -> Figure | None:
         title, unit, slot = PANELS[metric]
         initial = metric == "initial_damage"
-        hollow: frozenset[float] = frozenset() if initial else _censored(run, task)
+        kind = "censored_untouched" if metric == "steps_to_untouched" else "censored"
+        hollow: frozenset[float] = frozenset() if initial else _censored(run, task, kind)
         upwards = DELTA_AXIS if initial else unit
         return by_depth(
             run,
@@ -94,8 +97,8 @@ def _panels(run: DiagnosisScores, kinds: tuple[str, ...]) -> dict[str, Picture]:
     return led({title: Picture(name, f"{title}, by layer", drawn, choice) for title, (name, drawn) in figures.items()})
 
 
-def _censored(run: DiagnosisScores, task: str) -> frozenset[float]:
-    return frozenset(layer for layer, score in run.layers("recovery", "censored", task).items() if score.value > 0.0)
+def _censored(run: DiagnosisScores, task: str, kind: str = "censored") -> frozenset[float]:
+    return frozenset(layer for layer, score in run.layers("recovery", kind, task).items() if score.value > 0.0)
 
 
 def _correlation(run: DiagnosisScores, metric: str, task: str) -> str:

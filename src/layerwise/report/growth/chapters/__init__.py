@@ -6,9 +6,11 @@ compare say so in a line.
 
 from __future__ import annotations
 
+from layerwise.report.claims.chapter import claims
 from layerwise.report.evidence import Evidence
 from layerwise.report.growth.chapters.accounting import accounting
 from layerwise.report.growth.chapters.differences import differences
+from layerwise.report.growth.chapters.headline import headline
 from layerwise.report.growth.chapters.learning_rates import rates
 from layerwise.report.growth.chapters.loss_vs_cost import loss_vs_cost
 from layerwise.report.growth.chapters.schedules import schedules
@@ -26,7 +28,7 @@ def _unfinished(evidence: Evidence) -> str | None:
 
 GROWN = ChapterGroup(
     "growth",
-    (verdict, loss_vs_cost, differences, schedules, rates, accounting),
+    (verdict, claims, headline, loss_vs_cost, differences, schedules, rates, accounting),
     present=lambda evidence: bool(evidence.growth.measures),
     tiles=lambda evidence: arm_tiles(evidence.growth.arms, evidence.growth.seeds),
     unfinished=_unfinished,

@@ -48,7 +48,7 @@ def differences(evidence: Evidence) -> Chapter:
 def _by_terms(run: GrowthScores) -> list[Picture]:
     """The differences from uniform, one figure a term, with the same rows and on the same scale."""
     compared = {words: _compared(run, terms, with_uniform=True) for terms, words in TERMS.items()}
-    rows = [arm for arm in run.arms if any(arm in scores for scores in compared.values())]
+    rows = [arm for arm in (*run.arms, *run.lengths) if any(arm in scores for scores in compared.values())]
     span = _span(run)
     return [
         Picture(f"differences-{at}", words[0].upper() + words[1:], {(): _figure(run, scores, span, rows)})
@@ -95,10 +95,10 @@ def _figure(
 def _coloured_as(name: str) -> str:
     """The arm that gives a row its colour.
 
-    >>> _coloured_as("stacking"), _coloured_as("importance - permuted")
-    ('stacking', 'permuted')
+    >>> _coloured_as("stacking"), _coloured_as("importance - permuted"), _coloured_as("published@0.634")
+    ('stacking', 'permuted', 'published')
     """
-    return name.partition(" - ")[2] or name
+    return (name.partition(" - ")[2] or name).partition("@")[0]
 
 
 def _losses(run: GrowthScores) -> list[Picture]:

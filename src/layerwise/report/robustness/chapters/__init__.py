@@ -11,6 +11,7 @@ from layerwise.report.evidence import Evidence
 from layerwise.report.page.group import ChapterGroup, arm_tiles, incomplete
 from layerwise.report.robustness.chapters.inside import inside
 from layerwise.report.robustness.chapters.merging import merging
+from layerwise.report.robustness.chapters.nodes import nodes
 from layerwise.report.robustness.chapters.orders import orders
 from layerwise.report.robustness.chapters.position import position
 from layerwise.report.robustness.chapters.pruning import pruning
@@ -37,7 +38,7 @@ def _unfinished(evidence: Evidence) -> str | None:
     return incomplete((run.unfinished, "training"), ([] if run.only_trained else missing, "part"))
 
 
-_TESTED = (survival, claims, orders, pruning, merging, position, inside)
+_TESTED = (survival, claims, orders, pruning, nodes, merging, position, inside)
 
 ROBUSTNESS = ChapterGroup(
     "robustness",

@@ -13,7 +13,7 @@ from layerwise.report.page.markup import Safe
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import counted
 from layerwise.report.robustness.chapters.absence import absent
-from layerwise.report.robustness.chapters.published import PUBLISHED, SOURCE
+from layerwise.report.robustness.chapters.published import PUBLISHED, PUBLISHED_SPREAD, SOURCE
 from layerwise.report.robustness.lookup import CONDITIONS, IN_ORDER, RANDOM_ORDER, RobustnessScores
 
 HEADING = Heading("orders", "What another order costs", "Order")
@@ -79,15 +79,23 @@ def _draws(run: RobustnessScores, arm: str) -> dict[str, float]:
 def _table(run: RobustnessScores, arms: list[str]) -> tuple[Safe, ...]:
     """The two conditions and the paired difference to the baseline, beside the published numbers."""
     published = not run.is_language and any(arm in PUBLISHED for arm in arms)
+    spreads = {
+        condition: run.subjects("robustness", f"{run.quantity.metric}@spread", condition) for condition in CONDITIONS
+    }
+    spread = any(spreads.values())
     head = ["arm", *CONDITIONS.values(), *(f"Δ {words}" for words in CONDITIONS.values())]
+    head += [f"sd, {words}" for words in CONDITIONS.values()] if spread else []
     head += ["published, in order", "published, in random order"] if published else []
     rows = []
     for arm in arms:
         row = [arm, *(run.quantity.text(run.lead(arm, condition)) for condition in CONDITIONS)]
         for condition in CONDITIONS:
             row.append(run.above.text(run.score("robustness", run.above.metric, arm, condition), signed=True))
+        if spread:
+            each = (spreads[condition].get(arm) for condition in CONDITIONS)
+            row += ["–" if score is None else run.quantity.bare(score) for score in each]
         if published:
-            row += [f"{value:.2f}" for value in PUBLISHED[arm]] if arm in PUBLISHED else ["–", "–"]
+            row += _published(arm)
         rows.append(tuple(row))
     if not rows:
         return ()
@@ -95,8 +103,17 @@ def _table(run: RobustnessScores, arms: list[str]) -> tuple[Safe, ...]:
         f"Δ is the paired difference to the baseline, in {run.above.axis}: the same examples in the same orders."
     )
     if published:
-        explanation += f" Published: {SOURCE}, in percent. Compare the shape, not the digits."
+        explanation += f" Published: {SOURCE}, in percent, mean and sd of five. Compare the shape, not the digits."
+    if spread:
+        explanation += " sd is the standard deviation over seeds."
     return (spaced(Table(tuple(head), tuple(rows)).html()), note(explanation))
+
+
+def _published(arm: str) -> list[str]:
+    if arm not in PUBLISHED:
+        return ["–", "–"]
+    pairs = zip(PUBLISHED[arm], PUBLISHED_SPREAD[arm], strict=True)
+    return [f"{value:.2f} ± {spread:.2f}" for value, spread in pairs]
 
 
 def _identity(run: RobustnessScores) -> tuple[Safe, ...]:

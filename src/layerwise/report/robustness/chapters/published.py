@@ -13,3 +13,11 @@ PUBLISHED: dict[str, tuple[float, float]] = {
     "layershuffle-position": (75.28, 63.61),
     "layershuffle-predict": (74.41, 61.18),
 }
+
+PUBLISHED_SPREAD: dict[str, tuple[float, float]] = {
+    "baseline": (0.08, 0.03),
+    "layershuffle": (0.28, 0.41),
+    "layershuffle-position": (0.18, 0.23),
+    "layershuffle-predict": (0.20, 1.06),
+}
+"""The standard deviations over five models beside them."""

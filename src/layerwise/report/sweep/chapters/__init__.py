@@ -8,11 +8,13 @@ from layerwise.report.evidence import Evidence
 from layerwise.report.page.group import STOPPED, ChapterGroup
 from layerwise.report.page.wording import NATS, counted
 from layerwise.report.sweep.chapters.benchmarks import benchmarks
+from layerwise.report.sweep.chapters.continuations import continuations
 from layerwise.report.sweep.chapters.cost import cost
 from layerwise.report.sweep.chapters.curves import degradation
 from layerwise.report.sweep.chapters.findings import headline
 from layerwise.report.sweep.chapters.gallery import gallery
 from layerwise.report.sweep.chapters.importance import importance
+from layerwise.report.sweep.chapters.loops import loops
 from layerwise.report.sweep.chapters.plans import plans
 from layerwise.report.sweep.chapters.similarity import similarity
 from layerwise.report.sweep.chapters.tasks import tasks
@@ -48,7 +50,20 @@ def _opening(evidence: Evidence) -> str:
 
 SWEEP = ChapterGroup(
     "sweep",
-    (headline, claims, degradation, benchmarks, cost, importance, similarity, gallery, tasks, plans),
+    (
+        headline,
+        claims,
+        degradation,
+        benchmarks,
+        loops,
+        cost,
+        importance,
+        similarity,
+        gallery,
+        tasks,
+        continuations,
+        plans,
+    ),
     present=_present,
     tiles=_tiles,
     unfinished=_unfinished,

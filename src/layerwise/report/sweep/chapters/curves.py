@@ -14,6 +14,7 @@ from layerwise.report.page.markup import Safe, element
 from layerwise.report.page.palette import series_slots
 from layerwise.report.page.wording import label
 from layerwise.report.sweep.curves import curve_families, curves
+from layerwise.report.sweep.loops import FAMILIES
 
 METRIC_NAMES = {DELTA: "Δ NLL", "exact_match": "exact match", "token_accuracy": "token accuracy"}
 SMALL = 215  # height of one of the small multiples
@@ -65,8 +66,11 @@ def _curves_body(evidence: Evidence, families: tuple[str, ...], main: Picture, s
 
 
 def _families(evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Families drawn as curves, and those with more strategies than an eye can follow, drawn as a grid."""
-    families = curve_families(evidence)
+    """Families drawn as curves, and those with more strategies than an eye can follow, drawn as a grid.
+
+    Loops and gains have a chapter of their own.
+    """
+    families = tuple(family for family in curve_families(evidence) if family not in FAMILIES)
     strategies = {
         family: {record.strategy for record in evidence.data.plans if record.family == family} for family in families
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from layerwise.report.evidence import DELTA, Evidence
 from layerwise.report.figures import layer_bars, window_map
@@ -18,7 +19,11 @@ PANELS = (
     ("Drop one layer", "without layer {0}", single_skips),
     ("Swap a layer with the next", "layers {0} and {1} swapped", neighbour_swaps),
 )
-MAPS = (("dropped", skipped_windows), ("repeated", repeated_windows))
+MAPS = (
+    ("dropped", skipped_windows),
+    ("repeated", repeated_windows),
+    ("repeated three times", partial(repeated_windows, times=3)),
+)
 HEADING = Heading("layers", "What each layer is worth", "Layers")
 
 
@@ -26,25 +31,27 @@ def importance(evidence: Evidence) -> Chapter:
     """Bars for single layers and neighbouring pairs, and the maps of windows where they were run."""
     tasks = tuple(task for task in evidence.tasks if evidence.has(task, DELTA))
     bars = _bars(evidence, tasks) if tasks else {}
-    if not bars:
-        return HEADING.missing(
-            "No single layer was dropped and no neighbours were swapped in this run (family leave_one_out)."
-        )
     by_verb = {verb: find(evidence) for verb, find in MAPS}
     maps = {
         verb: _map(evidence, tasks, verb, windows)
         for verb, windows in by_verb.items()
-        if sum(first < last for first, last in windows) >= SMALLEST_MAP
+        if tasks and sum(first < last for first, last in windows) >= SMALLEST_MAP
     }
-    body = [
-        lead("The loss that one layer prevents, and the loss of putting two neighbours in the wrong order."),
-        *(picture.controls() for picture in bars.values()),
-        cards(bars, "grid pair"),
-        note(
-            "Strong bars differ from zero after correction for the number of plans; pale bars do not. Effects of single"
-            " layers do not add up: a set of layers has to be measured as a set."
-        ),
-    ]
+    if not bars and not maps:
+        return HEADING.missing(
+            "No single layer was dropped and no neighbours were swapped in this run (family leave_one_out)."
+        )
+    body = []
+    if bars:
+        body += [
+            lead("The loss that one layer prevents, and the loss of putting two neighbours in the wrong order."),
+            *(picture.controls() for picture in bars.values()),
+            cards(bars, "grid pair"),
+            note(
+                "Strong bars differ from zero after correction for the number of plans; pale bars do not. Effects of"
+                " single layers do not add up: a set of layers has to be measured as a set."
+            ),
+        ]
     if maps:
         shown = [
             card(f"Every window of layers, {verb}", picture.controls(), picture.html())
@@ -81,4 +88,6 @@ def _map(evidence: Evidence, tasks: tuple[str, ...], verb: str, windows: Mapping
     figures: dict[tuple[int, ...], Figure] = {
         (index,): window_map(evidence, task, windows, verb) for index, task in enumerate(tasks)
     }
-    return Picture(f"windows-{verb}", f"Effect of every window {verb}", figures, (Choice("Task", tasks),))
+    return Picture(
+        f"windows-{verb.replace(' ', '-')}", f"Effect of every window {verb}", figures, (Choice("Task", tasks),)
+    )

@@ -1,0 +1,1 @@
+"""Several models side by side, from the rows of their runs."""

@@ -1,0 +1,41 @@
+"""BabyLM's aggregate of the models of a run: stored beside the suites that make it, and printed with its parts."""
+
+from __future__ import annotations
+
+from layerwise.data.suites.blimp import PHENOMENA
+from layerwise.measure.language.babylm import BABYLM, FILES, WEIGHTS, babylm_rows
+from layerwise.results import Run
+
+SUITES = ("blimp", "supplement", "glue", "msgs")
+"""The suites that the aggregate is made of."""
+
+
+def store_aggregate(run: Run) -> None:
+    """Store the aggregate of every model and arm, and its parts, of the rows that are in the run."""
+    phenomena = {paradigm: name for name, paradigms in PHENOMENA.items() for paradigm in paradigms}
+    rows = [row for suite in SUITES for row in run.store.scores(suite)]
+    run.store.replace_scores(BABYLM, babylm_rows(rows, phenomena))
+
+
+def aggregate_lines(run: Run) -> str:
+    """The aggregate of every arm with its parts; of a part that is not whole how many of its files are there."""
+    rows = {(row.subject, row.task, row.metric): row for row in run.store.scores(BABYLM) if "/" not in row.subject}
+    weights = " + ".join(f"{weight:g} {part}" for part, weight in WEIGHTS.items())
+    lines = [f"BabyLM's aggregate of 2023, {weights}, in points:"]
+    for arm in dict.fromkeys(subject for subject, _, _ in rows):
+        parts = []
+        for part, count in FILES.items():
+            own = rows.get((arm, part, "part"))
+            files = 0 if own is None else round(rows[arm, part, "files"].value)
+            value = "none" if own is None else f"{own.value:.1f}"
+            parts.append(value if files == count else f"{value} ({files} of {count} files)")
+        total = rows.get((arm, "all", "aggregate"))
+        if total is None:
+            shown = "none, for want of a part"
+        else:
+            bounds = "" if total.low is None else f" [{total.low:.1f}, {total.high:.1f}]"
+            whole = all(round(rows[arm, part, "files"].value) == count for part, count in FILES.items())
+            shown = f"{total.value:.1f}{bounds}{'' if whole else ', partial'}"
+        listed = ", ".join(f"{part} {value}" for part, value in zip(FILES, parts, strict=True))
+        lines.append(f"  {arm:24} {shown}: {listed}")
+    return "\n".join(lines) if len(lines) > 1 else ""

@@ -1,0 +1,93 @@
+"""The rows of the published headline: what a schedule saves to reach uniform's loss, and at equal steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from layerwise.experiments.growth.config import UNIFORM
+from layerwise.experiments.growth.rows import Finished
+from layerwise.measure.cost.frontier import EQUAL, CostPoint, Frontier, Points
+from layerwise.results.rows import Score
+from layerwise.schedule import ModelCost
+from layerwise.train.phases.metrics import phase_paces, seconds_of_steps, step_pace
+from layerwise.train.phases.savings import BUDGET, loss_course, loss_ratio_row, saving_rows, time_saved_row
+
+
+def headline_rows(finished: Mapping[str, Finished], ends: Mapping[str, Points], cost: ModelCost) -> list[Score]:
+    """The rows of `layerwise.train.phases.savings`, of every arm that has seeds in common with uniform.
+
+    `ends` are where the trainings of every arm ended, on held-out text. An arm that was trained to several lengths
+    (`ARM@SHARE`) is read off their ends, another off its course. None without uniform.
+    """
+    if UNIFORM not in finished:
+        return []
+    lengths = {seed: [of[seed] for arm, of in ends.items() if _plain(arm) == UNIFORM and seed in of]
+               for seed in ends[UNIFORM]}  # fmt: skip
+    rows: list[Score] = []
+    for arm, of in finished.items():
+        if _plain(arm) == UNIFORM or not set(of.records) & set(ends[UNIFORM]):
+            continue
+        rows += _loss_ratios(arm, ends[arm], lengths, ends[UNIFORM])
+        if "@" not in arm:
+            rows += _savings(arm, finished, ends, cost)
+            rows += _time_saved(arm, of, finished[UNIFORM])
+    return rows
+
+
+def _plain(arm: str) -> str:
+    return arm.partition("@")[0]
+
+
+def _savings(arm: str, finished: Mapping[str, Finished], ends: Mapping[str, Points], cost: ModelCost) -> list[Score]:
+    trained = [other for other in ends if _plain(other) == arm]
+    seeds = set.intersection(*(set(ends[other]) for other in trained))
+    if len(trained) > 1 and seeds:
+        points = {seed: [ends[other][seed] for other in trained] for seed in seeds}
+        return saving_rows(arm, points, ends[UNIFORM], UNIFORM, len(trained))
+    own, uniform = _courses(finished[arm], cost), _courses(finished[UNIFORM], cost)
+    return saving_rows(arm, own, {seed: course[-1] for seed, course in uniform.items()}, UNIFORM, 1)
+
+
+def _courses(of: Finished, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
+    """The courses of an arm's trainings, by seed; a training that was never looked at has none."""
+    paces, pace = phase_paces(list(of.records.values()), of.schedule), step_pace(of.records.values())
+    courses = {
+        seed: loss_course(record, of.schedule, cost, paces, pace or record.seconds / record.steps)
+        for seed, record in of.records.items()
+    }
+    return {seed: course for seed, course in courses.items() if course}
+
+
+def _loss_ratios(arm: str, ends: Points, lengths: Mapping[int, Sequence[CostPoint]], whole: Points) -> list[Score]:
+    """At equal tokens where uniform's loss there can be read; of an arm with a smaller budget against the whole too."""
+    own = {seed: point.loss for seed, point in ends.items() if seed in whole}
+    rows = []
+    equal = {seed: _loss_at(ends[seed].costs["tokens"], lengths[seed], whole[seed]) for seed in own}
+    known = {seed: loss for seed, loss in equal.items() if loss is not None}
+    if len(known) == len(own):
+        rows.append(loss_ratio_row(arm, own, known, UNIFORM, "tokens"))
+    if "@" in arm:
+        rows.append(loss_ratio_row(arm, own, {seed: whole[seed].loss for seed in own}, UNIFORM, BUDGET))
+    return rows
+
+
+def _loss_at(tokens: float, lengths: Sequence[CostPoint], whole: CostPoint) -> float | None:
+    """Uniform's loss after so many tokens: of its own training where that read as many, else off its frontier."""
+    if abs(tokens / whole.costs["tokens"] - 1) <= EQUAL["tokens"]:
+        return whole.loss
+    if len({point.costs["tokens"] for point in lengths}) < 2:
+        return None
+    line = Frontier.of(lengths, "tokens")
+    return line.at(tokens) if line.reaches(tokens) else None
+
+
+def _time_saved(arm: str, of: Finished, uniform: Finished) -> list[Score]:
+    """Of as many steps as uniform has, each at the pace of its own training."""
+    own, others = {}, {}
+    for seed, record in of.records.items():
+        plain = uniform.records.get(seed)
+        pace, uniform_pace = step_pace([record]), None if plain is None else step_pace([plain])
+        if plain is not None and pace is not None and uniform_pace is not None:
+            own[seed] = seconds_of_steps(of.schedule, plain.steps, phase_paces([record], of.schedule), pace)
+            others[seed] = uniform_pace * plain.steps
+    return [time_saved_row(arm, own, others, UNIFORM)] if own else []

@@ -1,0 +1,28 @@
+"""Steps and seconds to one validation loss, of the trainings of a study that take equal steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from layerwise.experiments.layer_weights_study.arms import BACKBONE, SECONDS, share_of
+from layerwise.measure.cost.convergence import ValidationCurve, convergence_rows
+from layerwise.results.rows import Score
+
+
+def study_convergence(rows: Iterable[Score], target: float | None) -> list[Score]:
+    """The rows of convergence of the arms with equal steps on all of the text, from those of measure `training`."""
+    losses: dict[str, dict[int, float]] = {}
+    seconds: dict[str, float] = {}
+    for row in rows:
+        if row.metric == "validation_loss" and row.task.startswith("step "):
+            losses.setdefault(row.subject, {})[int(row.task.removeprefix("step "))] = row.value
+        elif row.metric == "step_seconds":
+            seconds[row.subject] = row.value
+    curves: dict[str, dict[int, ValidationCurve]] = {}
+    for subject, noted in losses.items():
+        arm, _, seed = subject.rpartition("/")
+        steps = tuple(sorted(step for step in noted if step > 0))
+        if steps and arm != SECONDS and share_of(arm) is None:
+            curve = ValidationCurve(steps, tuple(noted[step] for step in steps), seconds.get(subject))
+            curves.setdefault(arm, {})[int(seed)] = curve
+    return convergence_rows(curves, BACKBONE, target)

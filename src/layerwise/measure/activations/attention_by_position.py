@@ -1,0 +1,127 @@
+"""Where a layer attends at each position it may stand: how widely, how far, and how much to the first token.
+
+With a_qk the attention of query q to key k, a mean over heads, tokens and images, rows of measure `attention` are of
+subject `layer,position`:
+
+    entropy     sum_q -sum_k a_qk log a_qk, over what attention spread evenly has (1 is even, 0 is a single key)
+    first       the attention of all other queries to the first token, which is the class token of a ViT
+    distance    the mean distance from a query to what it attends to: of patches, in patches, the class token left out
+                (Dosovitskiy et al. 2021, figure 7); of texts, in tokens
+
+each with its `@uniform`, what attention spread evenly over the keys that a query may see would give. Every layer is put
+at every position equally often (`layerwise.measure.activations.by_position`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from layerwise.measure.activations.by_position import rotations_of
+from layerwise.measure.activations.embedding import batches
+from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.activations.structure import eager, is_attention
+from layerwise.measure.stats.float64 import wide
+from layerwise.results.rows import Note, Score
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating
+
+Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
+
+ATTENTION = "attention"
+EXAMPLES = 64
+METRICS = ("entropy", "first", "distance")
+TINY = 1e-30
+"""Added inside a logarithm: attention of zero adds nothing to an entropy."""
+
+Sums = dict[str, tuple[float, float]]
+"""By metric the sum over queries, and what it is divided by."""
+
+
+def attention_by_position(
+    stack: Stack, arm: str, examples: Any, collate: Collate, *, seed: int = 0
+) -> tuple[list[Score], list[Note]]:
+    """The rows of measure `attention` with the task `arm`; a note where a model does not give its attention."""
+    totals: dict[tuple[int, int, str], list[tuple[float, float]]] = defaultdict(list)
+    with evaluating(stack.model), torch.inference_mode(), eager(stack.model):
+        for number, inputs in enumerate(batches(stack, examples, collate, EXAMPLES, seed)):
+            for plan in rotations_of(stack.depth, f"{seed}/attention/{number}"):
+                weights = _attention(stack, plan, inputs)
+                if weights is None:
+                    text = f"{arm}: the model does not give the attention of every layer"
+                    return [], [Note(ATTENTION, text)]
+                for position, layer in enumerate(plan.order()):
+                    for metric, pair in attention_sums(weights[position], inputs).items():
+                        totals[layer, position, metric].append(pair)
+    rows = []
+    for (layer, position, metric), pairs in sorted(totals.items()):
+        above, below = (sum(of) for of in zip(*pairs, strict=True))
+        rows.append(Score(ATTENTION, f"{layer},{position}", arm, metric, above / below))
+    return rows, []
+
+
+def attention_sums(weights: Tensor, inputs: Mapping[str, Tensor]) -> Sums:
+    """Each metric of one layer's attention (batch, heads, query, key) as a sum over queries, and its divisor."""
+    mean = wide(weights)
+    counted = counted_tokens(inputs, mean[:, 0])
+    visible = (mean > 0).any(dim=1) & counted[:, None, :]
+    asking = counted & (visible.sum(dim=2) > 1)
+    even = wide(visible) / visible.sum(dim=2, keepdim=True).clamp_min(1)
+    entropy = -(mean * (mean + TINY).log()).sum(dim=-1).mean(dim=1)
+    most = visible.sum(dim=2).clamp_min(1).to(mean.dtype).log()
+    over_heads = mean.mean(dim=1)
+    others = asking.clone()
+    others[:, 0] = False
+    sums = {
+        "entropy": (_total(entropy, asking), _total(most, asking)),
+        "first": (_total(over_heads[:, :, 0], others), float(others.sum())),
+        "first@uniform": (_total(even[:, :, 0], others), float(others.sum())),
+    }
+    distances = distances_of(mean.shape[-1], is_image="pixel_values" in inputs)
+    if distances is not None:
+        # Without the first token of an image, which stands nowhere.
+        start = 1 if "pixel_values" in inputs else 0
+        between = distances.to(mean.device, mean.dtype)
+        for name, attention in (("distance", over_heads), ("distance@uniform", even)):
+            inner = attention[:, start:, start:]
+            weight = inner.sum(dim=2).clamp_min(TINY)
+            far = (inner * between).sum(dim=2) / weight
+            sums[name] = (_total(far, asking[:, start:]), float(asking[:, start:].sum()))
+    return {metric: pair for metric, pair in sums.items() if pair[1] > 0}
+
+
+def distances_of(tokens: int, *, is_image: bool) -> Tensor | None:
+    """The distance between every two patches of a square image, or every two tokens of a text; `None` without a grid.
+
+    >>> distances_of(5, is_image=True)[0].round(decimals=2).tolist()
+    [0.0, 1.0, 1.0, 1.41]
+    """
+    if not is_image:
+        steps = torch.arange(tokens, dtype=torch.float64)
+        return (steps[:, None] - steps[None]).abs()
+    side = round((tokens - 1) ** 0.5)
+    if side < 2 or side * side != tokens - 1:
+        return None
+    grid = torch.cartesian_prod(torch.arange(side), torch.arange(side)).double()
+    return torch.cdist(grid, grid)
+
+
+def _attention(stack: Stack, plan: Any, inputs: Mapping[str, Tensor]) -> Sequence[Tensor] | None:
+    """The attention of every visit under a plan, in its order; `None` where one is not given."""
+    try:
+        with stack.under(plan, single_pass=True):
+            output = stack.model(**inputs, output_attentions=True)
+    except (TypeError, ValueError, RuntimeError):
+        return None  # a model may refuse the question in any of these ways
+    weights = getattr(output, "attentions", None)
+    if not weights or len(weights) != stack.depth or any(layer is None for layer in weights):
+        return None
+    return weights if all(is_attention(layer, layer.shape[-1]) for layer in weights) else None
+
+
+def _total(values: Tensor, counted: Tensor) -> float:
+    return float(values.masked_fill(~counted, 0.0).sum())

@@ -1,0 +1,175 @@
+"""Where the outputs of layers lie: all layers at all positions in one plane, and whose outputs are neighbours.
+
+Freiberger et al. (2024, section 4.3) lay out the outputs of one layer at the positions that it happens to stand at over
+1,000 images. Here every image is seen with every layer at every position: each batch runs under all rotations of a
+random order of its own. UMAP sees neither the layers nor the positions.
+
+Distances in such a picture mean nothing, so what it seems to show is also counted where the outputs are: of the
+nearest outputs of other images, the share that ran at the same position, and the share that are of the same layer.
+Outputs that depended on neither would give 1 / positions and 1 / layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Subset
+
+from layerwise.data.splits import sample
+from layerwise.errors import MeasureError
+from layerwise.measure.activations.by_position import pooled, rotations_of, watched
+from layerwise.results.rows import Note, Score
+from layerwise.stack import Stack
+from layerwise.stack.executors.state import returned_state
+from layerwise.stack.inputs import evaluating
+
+Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
+
+EMBEDDING = "embedding"
+BATCHES = 16
+"""So many random orders, at least, precede a layer at each position."""
+
+NEIGHBOURS = 15
+"""How many nearest outputs UMAP looks at; what its authors start from."""
+
+DRAWN = 3_000
+"""At most so many points of an arm are kept to be drawn; all of them are laid out."""
+
+QUERIES = 600
+"""The outputs whose nearest neighbours are counted."""
+
+NO_UMAP = Note(EMBEDDING, "UMAP is not installed: pip install umap-learn, and run again.")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingOptions:
+    """How many images, and which layers (all of them if empty), are laid out."""
+
+    images: int = 100
+    layers: tuple[int, ...] = ()
+
+    def of(self, depth: int) -> tuple[int, ...]:
+        """The layers, ascending. Raises `MeasureError` for one that a model of this depth does not have."""
+        beyond = [layer for layer in self.layers if not 0 <= layer < depth]
+        if beyond:
+            raise MeasureError(f"there is no layer {beyond[0]}: the model has layers 0 to {depth - 1}")
+        return tuple(sorted(set(self.layers))) or tuple(range(depth))
+
+
+def embedding(
+    stack: Stack,
+    arm: str,
+    examples: Any,
+    collate: Collate,
+    options: EmbeddingOptions | None = None,
+    *,
+    seed: int = 0,
+) -> tuple[list[Score], list[Note]]:
+    """Rows of measure `embedding`: outputs laid out by UMAP (McInnes et al. 2018), and what their neighbours share.
+
+    The subject of a point is `image,layer,position`, its metrics `x` and `y`. Of subject `all` are `images`, `layers`
+    and `points`, the numbers that were laid out, `same_position` and `same_layer` with what chance gives.
+    Without umap-learn, or with no more outputs than it has neighbours to look at, there are no rows, and a note says
+    so.
+    """
+    options = options or EmbeddingOptions()
+    layers, images = options.of(stack.depth), min(options.images, len(examples))
+    if not umap_installed():
+        return [], [NO_UMAP]
+    from umap import UMAP
+
+    points = images * stack.depth * len(layers)
+    if points <= NEIGHBOURS:
+        few = f"{images} examples at {stack.depth} positions are too few: UMAP looks at {NEIGHBOURS} neighbours each"
+        return [], [Note(EMBEDDING, f"{arm}: {few}.")]
+    states = outputs_by_position(stack, layers, examples, collate, count=images, seed=seed)
+    # The first axes of the outputs to begin from: the spectrum of so large a graph takes longer than all the rest.
+    flat = UMAP(n_neighbors=NEIGHBOURS, random_state=seed, n_jobs=1, init="pca").fit_transform(
+        states.reshape(points, -1)
+    )
+    plane = flat.reshape(*states.shape[:3], 2)
+    facts = {"images": images, "layers": len(layers), "points": points}
+    rows = [Score(EMBEDDING, "all", arm, metric, float(count)) for metric, count in facts.items()]
+    rows += _neighbours(arm, states, seed)
+    shown = max(1, min(images, DRAWN // (stack.depth * len(layers))))
+    for image in np.linspace(0, images - 1, shown).round().astype(int).tolist():
+        for at, layer in enumerate(layers):
+            for position in range(stack.depth):
+                subject = f"{image},{layer},{position}"
+                pair = plane[at, position, image]
+                rows += [Score(EMBEDDING, subject, arm, axis, float(pair[n])) for n, axis in enumerate("xy")]
+    return rows, []
+
+
+def umap_installed() -> bool:
+    """Whether outputs can be laid out."""
+    try:
+        return find_spec("umap") is not None
+    except ValueError:  # a module that was put in its place without a specification
+        return False
+
+
+def outputs_by_position(
+    stack: Stack, layers: Sequence[int], examples: Any, collate: Collate, *, count: int, seed: int = 0
+) -> NDArray[np.float32]:
+    """The outputs of `layers` at every position for `count` examples: (layers, depth, count, width), float32.
+
+    Of the tokens of an example one state is made as in `pooled`. Examples are drawn over all classes.
+    """
+    parts: list[Tensor] = []
+    index = {layer: at for at, layer in enumerate(layers)}
+    with evaluating(stack.model), torch.inference_mode():
+        for number, inputs in enumerate(batches(stack, examples, collate, count, seed)):
+            outputs: dict[tuple[int, int], Tensor] = {}
+            for plan in rotations_of(stack.depth, f"{seed}/embedding/{number}"):
+                position_of = {layer: position for position, layer in enumerate(plan.order())}
+
+                def keep(layer: int, args: Any, kwargs: Any, output: Any, position_of: Any = position_of) -> None:
+                    if layer in index:
+                        state = pooled(returned_state(output), inputs)  # noqa: B023  (called before the next batch)
+                        outputs[index[layer], position_of[layer]] = state.float().cpu()  # noqa: B023
+
+                with watched(stack, keep), stack.under(plan, single_pass=True):
+                    stack.model(**inputs)
+            rows = [torch.stack([outputs[at, position] for position in range(stack.depth)]) for at in index.values()]
+            parts.append(torch.stack(rows))
+    return torch.cat(parts, dim=2).numpy()
+
+
+def batches(stack: Stack, examples: Any, collate: Collate, count: int, seed: int) -> Iterator[Mapping[str, Tensor]]:
+    """`count` examples, drawn over all classes, in `BATCHES` batches or more, without their labels."""
+    chosen = Subset(examples, sample(examples, count, seed))
+    size = max(1, -(-len(chosen) // BATCHES))
+    for batch in DataLoader(chosen, batch_size=size, collate_fn=collate):
+        yield {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+
+
+def _neighbours(arm: str, states: NDArray[np.float32], seed: int) -> Iterator[Score]:
+    """What the nearest outputs of other images share with an output: its position, and its layer."""
+    layers, depth, images, width = states.shape
+    if images < 2:
+        return
+    flat = torch.from_numpy(states).reshape(-1, width)
+    index = torch.arange(len(flat))
+    layer_of, position_of, image_of = index // (depth * images), index // images % depth, index % images
+    queries = torch.randperm(len(flat), generator=torch.Generator().manual_seed(seed))[:QUERIES]
+    shared = torch.zeros(2, dtype=torch.float64)
+    count = min(NEIGHBOURS, layers * depth)
+    for start in range(0, len(queries), 50):
+        part = queries[start : start + 50]
+        distances = torch.cdist(flat[part], flat)
+        distances[image_of[part][:, None] == image_of[None]] = torch.inf
+        nearest = distances.topk(count, largest=False).indices
+        for n, of in enumerate((position_of, layer_of)):
+            shared[n] += (of[nearest] == of[part][:, None]).double().mean(dim=1).sum()
+    for metric, value, chance in zip(("same_position", "same_layer"), shared, (depth, layers), strict=True):
+        if chance > 1:
+            yield Score(EMBEDDING, "all", arm, metric, float(value) / len(queries), documents=images)
+            yield Score(EMBEDDING, "all", arm, f"{metric}@chance", 1 / chance)

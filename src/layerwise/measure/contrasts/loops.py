@@ -1,0 +1,134 @@
+"""How the best number of loops grows with the number of parallel layers, and whether a loop is more than a gain.
+
+"Transformer Layers as Painters" (Sun et al., arXiv 2407.09298, section 3.7 and figure 10) runs windows of M parallel
+layers k times over and finds the best k roughly proportional to M, without a slope. Here, of the claim `loop_count`,
+
+    slope            loops more that are best for each layer more: least squares over the windows
+    at_end           windows whose best count is the greatest that was measured
+    best_loops_M     the best count of the window of M layers; best_gain_M its best gain
+
+all with intervals over documents, the best count being taken anew on every resample. One pass of the mean applies 1/M
+of the updates of M layers, so a need for k loops may be a need for a gain of k in one pass: the null. The best of many
+is flattered by the text that it was chosen on, and more so the more there were to choose from. So the count and the
+gain are chosen on one half of the documents, and compared on the other:
+
+    gain:loops       d(cost at the best gain, cost at the best count), see `layerwise.measure.contrasts.painters`
+    gain-loops       the same as a difference in nats per token
+    gain-loops_M     that of the window of M layers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from layerwise.measure.contrasts.strategies import Costs, Curve, Statistic, Strategies, relative
+from layerwise.measure.stats.statistics import Numbers
+from layerwise.results.rows import Score
+
+LOOP_COUNT = "loop_count"
+LOOPED, GAINED = "looped", "gain_sweep"
+FEWEST_COUNTS = 3
+"""Loop counts below which nothing can be said of the best one."""
+
+FEWEST_WINDOWS = 2
+"""A claim about windows is of two at least: models of 5 layers and more."""
+
+
+def loop_count(strategies: Strategies) -> list[Score]:
+    """The rows of the claim, see the module; none without several loop counts on several windows."""
+    counts = _numbers(strategies, LOOPED)
+    loops = [(LOOPED, name) for name in counts.values()]
+    windows = strategies.windows(*loops)
+    if len(counts) < FEWEST_COUNTS or len(windows) < FEWEST_WINDOWS:
+        return []
+    at_counts = {size: dict(zip(counts, loops, strict=True)) for size in windows}
+    at_gains = {size: _gains(strategies, size) for size in windows}
+    rows = [each.row(LOOP_COUNT, name) for name, each in strategies.contrasts(_growth(at_counts)).items()]
+    if not all(at_gains.values()):
+        return rows
+    best_gains = {f"best_gain_{size}": _best_at(size, at_gains[size]) for size in windows}
+    rows += [each.row(LOOP_COUNT, name) for name, each in strategies.contrasts(best_gains).items()]
+    halves = strategies.halves()
+    if halves is None:
+        return rows
+    chosen_on, reported_on = halves
+    loop_of, gain_of = (
+        {size: _chosen(chosen_on, size, curves[size]) for size in windows} for curves in (at_counts, at_gains)
+    )
+    compared = reported_on.contrasts(_compared(gain_of, loop_of))
+    return rows + [each.row(LOOP_COUNT, name) for name, each in compared.items()]
+
+
+def _growth(at_counts: Mapping[int, Mapping[int, Curve]]) -> dict[str, Statistic]:
+    windows = tuple(at_counts)
+    centred = np.array(windows, dtype=float) - np.mean(windows)
+    last = max(at_counts[windows[0]])
+    each = {size: _best_at(size, curves) for size, curves in at_counts.items()}
+
+    def best(costs: Costs) -> Numbers:
+        return np.stack([of_window(costs) for of_window in each.values()], axis=-1)
+
+    return {
+        "slope": lambda costs: np.asarray(best(costs) @ centred / (centred @ centred)),
+        "at_end": lambda costs: np.asarray((best(costs) == last).sum(axis=-1)),
+        **{f"best_loops_{size}": of_window for size, of_window in each.items()},
+    }
+
+
+def _best_at(size: int, curves: Mapping[int, Curve]) -> Statistic:
+    """The number whose curve costs least at the window."""
+    numbers = np.array(list(curves), dtype=np.float64)
+
+    def best(costs: Costs) -> Numbers:
+        return np.asarray(numbers[_at_window(costs, size, list(curves.values())).argmin(axis=0)])
+
+    return best
+
+
+def _chosen(strategies: Strategies, size: int, curves: Mapping[int, Curve]) -> Curve:
+    """The curve that costs least at the window on this part of the text."""
+    return curves[int(strategies.value(_best_at(size, curves)))]
+
+
+def _compared(gain_of: Mapping[int, Curve], loop_of: Mapping[int, Curve]) -> dict[str, Statistic]:
+    """The contrasts of the chosen gains and loops: over all windows, and of each."""
+
+    def means(costs: Costs) -> tuple[Numbers, Numbers]:
+        gains, loops = (
+            np.mean([_at_window(costs, size, [curve])[0] for size, curve in chosen.items()], axis=0)
+            for chosen in (gain_of, loop_of)
+        )
+        return gains, loops
+
+    def difference(costs: Costs) -> Numbers:
+        gains, loops = means(costs)
+        return np.asarray(gains - loops)
+
+    def of_window(size: int) -> Statistic:
+        return lambda costs: np.asarray(
+            _at_window(costs, size, [gain_of[size]])[0] - _at_window(costs, size, [loop_of[size]])[0]
+        )
+
+    return {
+        "gain:loops": lambda costs: relative(*means(costs)),
+        "gain-loops": difference,
+        **{f"gain-loops_{size}": of_window(size) for size in gain_of},
+    }
+
+
+def _at_window(costs: Costs, size: int, curves: Sequence[Curve]) -> Numbers:
+    """The cost of each curve at one window, (curves, ...)."""
+    return np.stack([costs(curve, [size])[..., 0] for curve in curves])
+
+
+def _numbers(strategies: Strategies, family: str) -> dict[int, str]:
+    """The numbers that the strategies of a family name, as `loops=3`, ascending, with their names."""
+    names = {name for owner, name in strategies.rows if owner == family}
+    return dict(sorted((int(name.partition("=")[2]), name) for name in names))
+
+
+def _gains(strategies: Strategies, size: int) -> dict[int, Curve]:
+    measured = _numbers(strategies, GAINED).items()
+    return {number: (GAINED, name) for number, name in measured if size in strategies.rows[GAINED, name]}

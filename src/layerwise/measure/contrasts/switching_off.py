@@ -1,0 +1,157 @@
+"""The contrast of switching off: is a layer quiet at the positions where it is worth nothing?
+
+Freiberger et al. (2024, section 5) ask whether layers learn to switch off their output for inputs they cannot process.
+With `added` and `worth` as in `layerwise.measure.interventions.worth_by_position`, means over batches,
+
+    relation            mean over layers l of the rank correlation, over positions p, of added[l, p] with worth[l, p]
+    relation@NULL       the same of NULL, an arm that was trained in order
+    above_other_layers  relation - the mean over pairs l != m of the rank correlation of added[l, p] with worth[m, p]
+
+The last compares with a shuffle of the layers: what all layers share is a matter of the position and not of the layer.
+The p-value of `relation` is that of a shuffle of the positions, within each layer. Noise of the worth takes from a rank
+correlation, the more the fewer batches; what it takes is estimated by the jackknife over batches, and given back. The
+interval is over seeds and batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from layerwise.measure.contrasts.shuffled import NULLS, SHUFFLED
+from layerwise.measure.contrasts.trainings import TrainingEstimate, over_trainings
+from layerwise.measure.interventions.survey import Survey
+from layerwise.measure.interventions.worth_by_position import PositionTables
+from layerwise.measure.stats.depth import FEWEST_LAYERS
+from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.statistics import Numbers
+from layerwise.results.rows import Score
+
+SWITCHING_OFF = "switching_off"
+CLAIMS = (SWITCHING_OFF,)
+SHUFFLES = 2_000
+RELATION = "relation"
+
+Statistic = Callable[[Numbers, Numbers], Numbers]
+"""From the two tables, (..., layers, positions) each, to one number for each pair of them, (...)."""
+
+
+def switching_off(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
+    """The rows that decide the claim, of the arms that they are about."""
+    own = _tables(arms.get(SHUFFLED, {}))
+    if own:
+        estimate = over_seeds_and_batches(own, relation)
+        p, _ = shuffled_positions(own)
+        yield replace(estimate.row(SWITCHING_OFF, RELATION), p=p)
+        yield over_seeds_and_batches(own, above_other_layers).row(SWITCHING_OFF, "above_other_layers")
+    for null in NULLS:
+        if tables := _tables(arms.get(null, {})):
+            yield over_seeds_and_batches(tables, relation).row(SWITCHING_OFF, f"{RELATION}@{null}")
+
+
+def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
+    """Rows of measure `worth`: subject `layer,position`, task the arm, metric `nll_added`, the mean over seeds and
+    batches; and of subject `all` the `relation` of every arm, with the band that shuffled positions give.
+    """
+    for arm, surveys in arms.items():
+        tables = _tables(surveys)
+        if not tables:
+            continue
+        worth = np.mean([table.worth.mean(axis=0) for table in tables], axis=0)
+        for layer, position in np.ndindex(*worth.shape):
+            yield Score("worth", f"{layer},{position}", arm, "nll_added", float(worth[layer, position]))
+        each = [jackknife(table, relation) for table in tables]
+        values = [estimate.value for estimate in each]
+        if len(values) > 1:
+            low, high = over_seeds(values)
+        else:
+            reach = float(stats.t(len(each[0].pulls) - 1).ppf(0.975)) * each[0].error
+            low, high = values[0] - reach, values[0] + reach
+        p, band = shuffled_positions(tables)
+        yield Score("worth", "all", arm, RELATION, float(np.mean(values)), max(-1.0, low), min(1.0, high), p=p)
+        yield Score("worth", "all", arm, f"{RELATION}@shuffled", 0.0, *band)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Jackknifed:
+    """A number with how far each batch pulls it, (batches,) of zero sum."""
+
+    value: float
+    pulls: Numbers
+
+    @property
+    def error(self) -> float:
+        """The standard error over batches."""
+        units = self.pulls.size
+        return float(np.sqrt(np.square(self.pulls).sum() * units / (units - 1)))
+
+
+def jackknife(tables: PositionTables, statistic: Statistic) -> Jackknifed:
+    """A statistic of the mean tables, less the part of its bias that goes with one over the number of batches."""
+    units = len(tables.worth)
+    added, worth = tables.added.sum(axis=0), tables.worth.sum(axis=0)
+    whole = float(statistic(added / units, worth / units))
+    if units < 2:
+        return Jackknifed(whole, np.zeros(units))
+    without = statistic((added - tables.added) / (units - 1), (worth - tables.worth) / (units - 1))
+    value = units * whole - (units - 1) * float(without.mean())
+    return Jackknifed(value, (without.mean() - without) * (units - 1) / units)
+
+
+def relation(added: Numbers, worth: Numbers) -> Numbers:
+    """The mean over layers of the rank correlation of their rows: tables (..., layers, positions) -> (...).
+
+    >>> float(relation(np.array([[1.0, 2.0, 3.0, 4.0]]), np.array([[0.0, 0.1, 0.3, 0.2]])))
+    0.8
+    """
+    correlations: Numbers = np.einsum("...lp,...lp->...l", unit_ranks(added), unit_ranks(worth))
+    return correlations.mean(axis=-1).round(12)
+
+
+def above_other_layers(added: Numbers, worth: Numbers) -> Numbers:
+    """`relation` less what the rank correlation with the worth of every other layer is on the mean."""
+    pairs: Numbers = np.einsum("...lp,...mp->...lm", unit_ranks(added), unit_ranks(worth))
+    layers = pairs.shape[-1]
+    own = np.trace(pairs, axis1=-2, axis2=-1)
+    others = (pairs.sum(axis=(-2, -1)) - own) / (layers * (layers - 1))
+    difference: Numbers = own / layers - others
+    return difference
+
+
+def unit_ranks(values: Numbers) -> Numbers:
+    """The ranks of each row less their mean, over their norm; a row that does not vary is all zeros."""
+    ranks = stats.rankdata(values, axis=-1)
+    centred = ranks - ranks.mean(axis=-1, keepdims=True)
+    norms = np.linalg.norm(centred, axis=-1, keepdims=True)
+    return np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
+
+
+def shuffled_positions(tables: list[PositionTables], seed: int = 0) -> tuple[float, tuple[float, float]]:
+    """The two-sided p-value of `relation`, and the band that it keeps to, where the positions of each layer are
+    shuffled."""
+    draw = np.random.default_rng(seed)
+    added, worth = (
+        unit_ranks(np.array([getattr(table, name).mean(axis=0) for table in tables])) for name in ("added", "worth")
+    )
+    value = float(np.einsum("slp,slp->sl", added, worth).mean())
+    shuffled = draw.permuted(np.broadcast_to(worth, (SHUFFLES, *worth.shape)), axis=-1)
+    null = np.einsum("slp,nslp->nsl", added, shuffled).mean(axis=(1, 2))
+    p = (1 + int((np.abs(null) >= abs(value)).sum())) / (1 + SHUFFLES)
+    low, high = (float(bound) for bound in np.quantile(null, [0.025, 0.975]))
+    return p, (low, high)
+
+
+def over_seeds_and_batches(tables: list[PositionTables], statistic: Statistic) -> TrainingEstimate:
+    """The mean of a statistic over seeds, with its interval over seeds and batches."""
+    each = [jackknife(table, statistic) for table in tables]
+    units = len(tables[0].worth)
+    return over_trainings([of.value for of in each], np.array([of.pulls for of in each]), units)
+
+
+def _tables(surveys: Mapping[int, Survey]) -> list[PositionTables]:
+    """The tables of the seeds that have any; none of models with fewer layers than a rank correlation takes."""
+    tables = [survey.tables for survey in surveys.values() if survey.tables is not None]
+    return [table for table in tables if table.worth.shape[-1] >= FEWEST_LAYERS and len(table.worth) > 1]

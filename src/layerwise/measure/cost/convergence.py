@@ -1,0 +1,154 @@
+"""How soon a training reaches a loss: steps and seconds, over seeds, against a reference trained with the same seeds.
+
+The curve is that of the validation losses that were noted, each the least so far. Between two notes the cost at which
+the target is reached is read off a line in the logarithm of the cost,
+
+    log c = log c_i + (log c_k - log c_i) * (loss_i - target) / (loss_i - loss_k)
+
+A training that never reaches the target is censored: it counts with all that it spent, so that the mean over seeds is a
+lower bound, which has no interval, and the share of censored trainings stands beside it. Rows of measure `convergence`,
+with the task `steps` or `seconds`:
+
+    ARM          cost       the mean over seeds, Student's interval
+    ARM          censored   the share of seeds that never reached the target, where there is one
+    ARM - OTHER  ratio      exp of the mean over seeds of log cost(ARM) - log cost(OTHER), Student's interval on the
+                            logarithms, p, Holm over arms; a bound without an interval where a training is censored
+    target       loss       (task `all`) the loss itself, in nats
+
+The target is the same for all seeds and arms. By default it is the highest of the reference's lowest losses, so that
+every one of its trainings reaches it. The rate of learning comes down towards the end, and all arms have the same
+steps: what is compared is this recipe's course, and not the shortest training that could reach the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from layerwise.errors import MeasureError
+from layerwise.measure.stats.seeds import over_seeds, seed_difference
+from layerwise.measure.stats.statistics import holm
+from layerwise.results.rows import Score
+
+CONVERGENCE = "convergence"
+COSTS = ("steps", "seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationCurve:
+    """The losses that were noted in one training, in nats, by ascending steps above 0; a step took `step_seconds`."""
+
+    steps: tuple[int, ...]
+    losses: tuple[float, ...]
+    step_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.steps or len(self.steps) != len(self.losses) or min(self.steps) < 1:
+            raise MeasureError(
+                f"a curve of losses has one for each of its steps, which are 1 or more; found {len(self.steps)} steps "
+                f"and {len(self.losses)} losses"
+            )
+
+    @property
+    def lowest(self) -> float:
+        """The lowest loss that was noted."""
+        return min(self.losses)
+
+    def reached(self, target: float) -> tuple[float, bool]:
+        """The steps to the target, and whether it was never reached: then they are all that were taken.
+
+        >>> ValidationCurve((10, 100), (4.0, 2.0)).reached(3.0)
+        (31.622776601683793, False)
+        >>> ValidationCurve((10, 100), (4.0, 2.0)).reached(1.0)
+        (100.0, True)
+        """
+        least = np.minimum.accumulate(self.losses)
+        below = np.flatnonzero(least <= target)
+        if not below.size:
+            return float(self.steps[-1]), True
+        after = int(below[0])
+        if after == 0:
+            return float(self.steps[0]), False
+        share = (least[after - 1] - target) / (least[after - 1] - least[after])
+        first, last = np.log(self.steps[after - 1]), np.log(self.steps[after])
+        return float(np.exp(first + share * (last - first))), False
+
+
+Curves = Mapping[str, Mapping[int, ValidationCurve]]
+"""The trainings of several arms: arm to seed to curve."""
+
+
+def common_target(reference: Mapping[int, ValidationCurve]) -> float:
+    """The lowest loss that every training of the reference reaches."""
+    return max(curve.lowest for curve in reference.values())
+
+
+def convergence_rows(curves: Curves, reference: str, target: float | None = None) -> list[Score]:
+    """The rows of all arms to a target, by default the `common_target` of the reference; none without the reference."""
+    if not curves.get(reference):
+        return []
+    target = common_target(curves[reference]) if target is None else target
+    rows = [Score(CONVERGENCE, "target", "all", "loss", target)]
+    for cost in COSTS:
+        spent = {arm: _spent(of, cost, target) for arm, of in curves.items()}
+        known = {arm: of for arm, of in spent.items() if of}
+        for arm, of in known.items():
+            rows += _of_arm(arm, cost, of)
+        if reference in known:
+            rows += _ratios(known, reference, cost)
+    return rows
+
+
+Spent = Mapping[int, tuple[float, bool]]
+"""By seed what was spent to the target, and whether the training was censored."""
+
+
+def _spent(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> Spent:
+    spent = {}
+    for seed, curve in curves.items():
+        steps, censored = curve.reached(target)
+        if cost == "steps":
+            spent[seed] = (steps, censored)
+        elif curve.step_seconds is not None:
+            spent[seed] = (steps * curve.step_seconds, censored)
+    return spent
+
+
+def _of_arm(arm: str, cost: str, spent: Spent) -> list[Score]:
+    values, censored = zip(*spent.values(), strict=True)
+    low, high = over_seeds(values) if len(values) > 1 and not any(censored) else (None, None)
+    rows = [Score(CONVERGENCE, arm, cost, "cost", float(np.mean(values)), low, high)]
+    if any(censored):
+        rows.append(Score(CONVERGENCE, arm, cost, "censored", float(np.mean(censored))))
+    return rows
+
+
+def _ratios(spent: Mapping[str, Spent], reference: str, cost: str) -> list[Score]:
+    base = spent[reference]
+    rows: dict[str, Score] = {}
+    for arm, own in spent.items():
+        shared = sorted(set(own) & set(base))
+        if arm == reference or not shared:
+            continue
+        subject = f"{arm} - {reference}"
+        logs = [{seed: float(np.log(of[seed][0])) for seed in shared} for of in (own, base)]
+        difference = seed_difference(*logs)
+        value = float(np.exp(difference.value))
+        if any(of[seed][1] for of in (own, base) for seed in shared) or difference.low is None:
+            rows[arm] = Score(CONVERGENCE, subject, cost, "ratio", value)
+        else:
+            low, high = float(np.exp(difference.low)), float(np.exp(difference.high or 0.0))
+            rows[arm] = Score(CONVERGENCE, subject, cost, "ratio", value, low, high, difference.p)
+    return _corrected(list(rows.values()))
+
+
+def _corrected(rows: Sequence[Score]) -> list[Score]:
+    tested = {row.subject: row.p for row in rows if row.p is not None}
+    adjusted = dict(zip(tested, holm(list(tested.values())).tolist(), strict=True)) if tested else {}
+    return [
+        Score(row.measure, row.subject, row.task, row.metric, row.value, row.low, row.high, row.p,
+              adjusted.get(row.subject))
+        for row in rows
+    ]  # fmt: skip

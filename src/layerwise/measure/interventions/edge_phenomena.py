@@ -1,0 +1,283 @@
+"""Which edge of a learned wiring carries which phenomenon: each edge is cut alone, and every phenomenon asked again.
+
+A unit is a minimal pair, or a labelled sentence; the model's `margin` on it is by how many nats it prefers the better
+text, or the right label. Cutting an edge changes it, and
+
+    effect[edge, phenomenon] = mean over paradigms of the mean over units of (margin - margin without the edge)
+
+is above 0 where the edge serves the phenomenon. Paradigms are what they are, their units are a sample: the error is put
+together from the paradigms, with Student's quantile at Satterthwaite's degrees of freedom. Half of the units of each
+paradigm choose: there the p are corrected over edges and phenomena together (Holm). The other half, which chose
+nothing, confirms what was chosen: there they are corrected over the chosen ones. Only what is confirmed counts, so that
+in 100 wirings without an effect at most 5 have an edge that does; and only the confirmed effects are free of selection.
+
+Rows of measure `edge_phenomena`, the task `SUITE: PHENOMENON`:
+
+    3<-0  effect, accuracy    on the half that chooses: nats with interval, p, Holm's p and mde; the share of units that
+                              are right, with less without the edge
+    3<-0  confirmed           of those below .05: the effect on the other half, with interval, p and Holm's p
+    all   margin, right       the whole wiring: mean margin and share of units that are right, over all units
+    all   linguistic          1 for a linguistic feature, 0 for a surface one, where tasks of both kinds are there
+
+and where they are, of the task `SUITE: linguistic - surface`, over all units,
+
+    3<-0  contrast            the mean effect on linguistic features less that on surface ones, each as a share of the
+                              root mean square of the feature's margins; interval, p, Holm over edges
+    all   rank_correlation    of the reader's depth with the mean contrast of its edges: does depth turn to structure?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from layerwise.errors import MeasureError
+from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.rank_correlation import rank_correlation
+from layerwise.measure.stats.statistics import Numbers, holm
+from layerwise.plan import Edge
+from layerwise.results.rows import Score
+
+EDGE_PHENOMENA = "edge_phenomena"
+LEVEL = 0.05
+CONTRAST_TASK = "linguistic - surface"
+
+
+@dataclass(frozen=True, slots=True)
+class Phenomenon:
+    """Units that are asked about one thing: the paradigm of each, and the kind of feature, where that is known."""
+
+    name: str
+    paradigms: tuple[str, ...]
+    linguistic: bool | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.paradigms) < 2 * FEWEST_UNITS:
+            raise MeasureError(
+                f"{self.name} has {len(self.paradigms)} pairs or sentences; one half chooses edges, the other confirms "
+                f"them, and an interval needs {FEWEST_UNITS} in each: give {2 * FEWEST_UNITS} or more (--limit)"
+            )
+
+    def halves(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which units choose and which confirm: every other one of each paradigm."""
+        seen: dict[str, int] = {}
+        first = np.zeros(len(self.paradigms), dtype=bool)
+        for index, paradigm in enumerate(self.paradigms):
+            count = seen.get(paradigm, 0)
+            first[index] = count % 2 == 0
+            seen[paradigm] = count + 1
+        return first, ~first
+
+
+MarginEvaluation = Callable[[], Numbers]
+"""Asks the model, wired as it is now, for its margins on units that are always the same, (units,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EdgeMargins:
+    """The margins of one phenomenon: of the whole wiring, (units,), and without each edge, (edges, units)."""
+
+    phenomenon: Phenomenon
+    whole: Numbers
+    without: Numbers
+
+    @property
+    def changes(self) -> Numbers:
+        """What each edge adds to the margins, (edges, units)."""
+        return self.whole - self.without
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimates:
+    """Means over paradigms, one for each row: value, standard error and degrees of freedom, each (rows,)."""
+
+    value: Numbers
+    error: Numbers
+    freedom: Numbers
+
+    def p(self) -> Numbers:
+        """Two-sided, of Student's test against 0."""
+        still = self.error == 0
+        ratio = np.abs(self.value) / np.where(still, 1.0, self.error)
+        return np.asarray(np.where(still, (self.value == 0).astype(float), 2 * special.stdtr(self.freedom, -ratio)))
+
+    def bounds(self) -> tuple[Numbers, Numbers]:
+        """The 95 % interval."""
+        reach = special.stdtrit(self.freedom, 0.975) * self.error
+        return self.value - reach, self.value + reach
+
+    def detectable(self, comparisons: int, power: float = 0.8) -> Numbers:
+        """The effect that Holm's first step finds with 80 % power, of so many comparisons."""
+        factor = special.stdtrit(self.freedom, 1 - LEVEL / (2 * comparisons)) + special.stdtrit(self.freedom, power)
+        return np.asarray(factor * self.error)
+
+
+def measured(
+    edges: Sequence[Edge],
+    phenomena: Sequence[tuple[Phenomenon, MarginEvaluation]],
+    without: Callable[[Edge], AbstractContextManager[None]],
+    progress: Callable[[int, int], None] | None = None,
+) -> list[EdgeMargins]:
+    """The margins of every phenomenon, with the whole wiring and within the context `without` of every edge."""
+    results = []
+    total = len(phenomena) * (len(edges) + 1)
+    for number, (phenomenon, evaluate) in enumerate(phenomena):
+        whole = evaluate()
+        rows = []
+        for edge in edges:
+            with without(edge):
+                rows.append(evaluate())
+            if progress is not None:
+                progress(number * (len(edges) + 1) + len(rows) + 1, total)
+        results.append(EdgeMargins(phenomenon, whole, np.stack(rows)))
+    return results
+
+
+def estimates(changes: Numbers, paradigms: Sequence[str]) -> Estimates:
+    """Means over paradigms of the means over units, of (rows, units), with their errors put together.
+
+    A paradigm with a single unit has no spread of its own and takes the mean of the others'.
+    """
+    names = np.array(paradigms)
+    groups = [changes[:, names == name] for name in dict.fromkeys(paradigms)]
+    means = np.stack([group.mean(axis=1) for group in groups])
+    spreads = [group.var(axis=1, ddof=1) if group.shape[1] > 1 else None for group in groups]
+    known = [spread for spread in spreads if spread is not None]
+    usual = np.mean(known, axis=0) if known else changes.var(axis=1, ddof=1)
+    parts = np.stack(
+        [(usual if spread is None else spread) / group.shape[1] for spread, group in zip(spreads, groups, strict=True)]
+    )
+    variance = parts.sum(axis=0) / len(groups) ** 2
+    counts = np.array([max(1, group.shape[1] - 1) for group in groups])
+    squares = (np.square(parts) / counts[:, None]).sum(axis=0) / len(groups) ** 4
+    freedom = np.divide(np.square(variance), squares, out=np.full(len(variance), 1e6), where=squares > 0)
+    return Estimates(means.mean(axis=0), np.sqrt(variance), freedom)
+
+
+def phenomenon_rows(suite: str, edges: Sequence[str], margins: Sequence[EdgeMargins], label: str = "") -> list[Score]:
+    """The rows of a suite: `edges` are the names of those that were cut, `label` tells the models of a run apart."""
+    parts = [each.phenomenon.halves() for each in margins]
+    chosen = [_part(each, halves[0]) for each, halves in zip(margins, parts, strict=True)]
+    confirming = [_part(each, halves[1]) for each, halves in zip(margins, parts, strict=True)]
+    adjusted = holm(np.concatenate([each.p() for each in chosen])).reshape(len(margins), len(edges))
+    selected = [(at, int(edge)) for at, of in enumerate(adjusted) for edge in np.flatnonzero(of < LEVEL)]
+    fresh = {key: float(confirming[key[0]].p()[key[1]]) for key in selected}
+    confirmed = dict(zip(fresh, holm(list(fresh.values())).tolist(), strict=True)) if fresh else {}
+    rows: list[Score] = []
+    for at, each in enumerate(margins):
+        task = task_of(suite, each.phenomenon.name, label)
+        rows += _whole(task, each)
+        rows += _effects(task, edges, each, chosen[at], adjusted[at], parts[at][0], adjusted.size)
+        low, high = confirming[at].bounds()
+        units = int(parts[at][1].sum())
+        rows += [
+            Score(
+                EDGE_PHENOMENA, edges[edge], task, "confirmed", float(confirming[at].value[edge]), float(low[edge]),
+                float(high[edge]), fresh[at, edge], confirmed[at, edge], documents=units,
+            )
+            for where, edge in selected
+            if where == at
+        ]  # fmt: skip
+    return [*rows, *_contrast_rows(suite, edges, margins, label)]
+
+
+def task_of(suite: str, name: str, label: str = "") -> str:
+    """The task of a phenomenon's rows.
+
+    >>> task_of("blimp", "ellipsis"), task_of("blimp", "ellipsis", "elc/0")
+    ('blimp: ellipsis', 'blimp: ellipsis @ elc/0')
+    """
+    return f"{suite}: {name}" + (f" @ {label}" if label else "")
+
+
+def _part(margins: EdgeMargins, units: NDArray[np.bool_]) -> Estimates:
+    names = [name for name, kept in zip(margins.phenomenon.paradigms, units, strict=True) if kept]
+    return estimates(margins.changes[:, units], names)
+
+
+def _right(margins: Numbers) -> Numbers:
+    """1 for a unit that is right, 1/2 where neither is preferred, else 0."""
+    return 0.5 + 0.5 * np.sign(margins)
+
+
+def _whole(task: str, margins: EdgeMargins) -> Iterator[Score]:
+    names, units = margins.phenomenon.paradigms, len(margins.whole)
+    for metric, values in (("margin", margins.whole), ("right", _right(margins.whole))):
+        own = estimates(values[None], names)
+        low, high = own.bounds()
+        bounds = (float(low[0]), float(high[0]))
+        if metric == "right":
+            bounds = (max(0.0, bounds[0]), min(1.0, bounds[1]))
+        yield Score(EDGE_PHENOMENA, "all", task, metric, float(own.value[0]), *bounds, documents=units)
+    if margins.phenomenon.linguistic is not None:
+        yield Score(EDGE_PHENOMENA, "all", task, "linguistic", float(margins.phenomenon.linguistic))
+
+
+def _effects(
+    task: str,
+    edges: Sequence[str],
+    margins: EdgeMargins,
+    chosen: Estimates,
+    adjusted: Numbers,
+    units: NDArray[np.bool_],
+    comparisons: int,
+) -> Iterator[Score]:
+    names = [name for name, kept in zip(margins.phenomenon.paradigms, units, strict=True) if kept]
+    right = estimates((_right(margins.whole) - _right(margins.without))[:, units], names)
+    p, detectable, count = chosen.p(), chosen.detectable(comparisons), int(units.sum())
+    bounds = {"effect": (chosen, *chosen.bounds()), "accuracy": (right, *right.bounds())}
+    for at, edge in enumerate(edges):
+        for metric, (own, low, high) in bounds.items():
+            value = (float(own.value[at]), float(low[at]), float(high[at]))
+            row = Score(EDGE_PHENOMENA, edge, task, metric, *value, documents=count)
+            if metric == "effect":
+                row = replace(row, p=float(p[at]), p_adjusted=float(adjusted[at]), mde=float(detectable[at]))
+            yield row
+
+
+def _contrast_rows(suite: str, edges: Sequence[str], margins: Sequence[EdgeMargins], label: str) -> Iterator[Score]:
+    kinds = {kind: [each for each in margins if each.phenomenon.linguistic is kind] for kind in (True, False)}
+    if not all(kinds.values()):
+        return
+    value, variance, squares = (np.zeros(len(edges)) for _ in range(3))
+    for kind, sign in ((True, 1.0), (False, -1.0)):
+        for each in kinds[kind]:
+            scale = float(np.sqrt(np.square(each.whole).mean())) * len(kinds[kind])
+            own = estimates(each.changes, each.phenomenon.paradigms)
+            part = np.square(own.error / scale)
+            value += sign * own.value / scale
+            variance += part
+            squares += np.square(part) / own.freedom
+    freedom = np.divide(np.square(variance), squares, out=np.full(len(edges), 1e6), where=squares > 0)
+    contrast = Estimates(value, np.sqrt(variance), freedom)
+    task = task_of(suite, CONTRAST_TASK, label)
+    p, (low, high) = contrast.p(), contrast.bounds()
+    adjusted = holm(p)
+    for at, edge in enumerate(edges):
+        bounds = (float(low[at]), float(high[at]))
+        yield Score(
+            EDGE_PHENOMENA, edge, task, "contrast", float(value[at]), *bounds, float(p[at]), float(adjusted[at])
+        )
+    yield from _by_depth(task, edges, value)
+
+
+def _by_depth(task: str, edges: Sequence[str], contrast: Numbers) -> Iterator[Score]:
+    """Does the contrast rise with the depth of the reader?"""
+    readers: dict[str, list[float]] = {}
+    for edge, value in zip(edges, contrast.tolist(), strict=True):
+        readers.setdefault(edge.partition("<-")[0], []).append(value)
+    means = [float(np.mean(of)) for of in readers.values()]
+    agreed = rank_correlation(np.arange(len(means), dtype=float), np.array(means), seed=0)
+    if agreed is not None:
+        yield Score(EDGE_PHENOMENA, "all", task, "rank_correlation", agreed.value, agreed.low, agreed.high, agreed.p)
+
+
+def confirmed_edges(rows: Iterable[Score]) -> list[Score]:
+    """The rows of the edges that are confirmed to carry a phenomenon, the largest effect first."""
+    kept = [row for row in rows if row.metric == "confirmed" and row.p_adjusted is not None and row.p_adjusted < LEVEL]
+    return sorted(kept, key=lambda row: -abs(row.value))

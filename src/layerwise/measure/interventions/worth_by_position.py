@@ -1,0 +1,93 @@
+"""What a layer adds at each position, and what it is worth there: the two tables that are compared.
+
+    added[l, p]    the norm of what layer l adds to the states that it reads at position p, over the norm of those
+                   states: the mean over tokens, examples and orders
+    worth[l, p]    the loss without layer l less the loss with it, in nats, when it stands at position p
+
+Each batch of examples runs under all rotations of a random order of its own, so that every layer stands at every
+position once, with all layers and without each. A batch is a unit: the tables are kept batch by batch, and what is
+concluded from them has an interval over batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Subset
+
+from layerwise.data.splits import sample
+from layerwise.measure.activations.by_position import rotations_of, update_share, watched
+from layerwise.measure.interventions.accuracy import Numbers, predictions_of
+from layerwise.measure.language.lm_head import find_head
+from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.plan.edits import skip
+from layerwise.stack import Stack
+from layerwise.stack.executors.state import read_state, returned_state
+from layerwise.stack.inputs import evaluating
+
+EXAMPLES = 512
+"""At most so many examples are read, each under depth * (depth + 1) plans."""
+
+UNITS = FEWEST_UNITS
+"""Batches: as few as an interval takes, since each runs under so many plans."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PositionTables:
+    """`added` and `worth`, both of shape (batches, layers, positions)."""
+
+    added: Numbers
+    worth: Numbers
+
+
+def worth_by_position(
+    stack: Stack, examples: Any, collate: Callable[[Sequence[Any]], dict[str, Tensor]], *, seed: int = 0
+) -> PositionTables:
+    """Both tables of one model; the orders depend on the seed and the batch, never on the model."""
+    chosen = Subset(examples, _spread(sample(examples, min(EXAMPLES, len(examples)), seed), UNITS))
+    size = max(1, len(chosen) // UNITS)
+    shape = (stack.depth, stack.depth)
+    added, worth = [], []
+    for number, batch in enumerate(DataLoader(chosen, batch_size=size, collate_fn=collate)):
+        if number == UNITS:
+            break  # what is left over is less than a batch
+        labels = batch["labels"].to(stack.device)
+        inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+        of_batch = np.zeros(shape), np.zeros(shape)
+        for plan in rotations_of(stack.depth, f"{seed}/worth/{number}"):
+            norms: dict[int, float] = {}
+
+            def see(layer: int, args: Any, kwargs: Any, output: Any, norms: dict[int, float] = norms) -> None:
+                before, after = read_state(args, kwargs), returned_state(output)
+                norms[layer] = update_share(inputs, before, after)  # noqa: B023  (called before the next batch)
+
+            with watched(stack, see):
+                whole = _loss(stack, plan, inputs, labels)
+            for position, layer in enumerate(plan.order()):
+                of_batch[0][layer, position] = norms[layer]
+                of_batch[1][layer, position] = _loss(stack, skip(plan, layer), inputs, labels) - whole
+        added.append(of_batch[0])
+        worth.append(of_batch[1])
+    return PositionTables(np.array(added), np.array(worth))
+
+
+def _loss(stack: Stack, plan: Any, inputs: dict[str, Tensor], labels: Tensor) -> float:
+    """Nats for each scored label of a batch under a plan."""
+    head = find_head(stack)
+    with evaluating(stack.model), torch.inference_mode():
+        under = stack.under(plan, single_pass=True)
+        return predictions_of(stack.model, head, inputs, labels, under=lambda: under).mean_nll
+
+
+def _spread(chosen: Sequence[int], units: int) -> list[int]:
+    """The same examples, each unit with every `units`-th of them: a list that is sorted by class would give each
+    unit few classes.
+    """
+    size = len(chosen) // units
+    dealt = [list(chosen[start::units]) for start in range(units)]
+    return [index for unit in dealt for index in unit[:size]] or list(chosen)

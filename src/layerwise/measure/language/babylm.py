@@ -1,0 +1,106 @@
+"""BabyLM's aggregate of 2023: one number of BLiMP, GLUE and MSGS, with the parts that it is made of.
+
+    aggregate = 0.5 * BLiMP + 0.3 * GLUE + 0.2 * MSGS        in points
+
+    BLiMP   the mean accuracy over 17 files: BLiMP's 12 phenomena, each over all of its pairs, and the 5 of the
+            supplement (`s-selection` is part of `argument_structure`, as in the paper)
+    GLUE    the mean over 11 tasks: Matthews' correlation of CoLA, F1 of MRPC and QQP, accuracy of the others
+    MSGS    the mean of Matthews' correlation over 11 tasks, 5 controls and 6 ambiguous ones
+
+A part of which files are missing is a mean over those that are there, and says how many they are; where a whole part is
+missing there is no aggregate. Rows of measure `babylm`, for each model and for each arm (the mean over its models, with
+Student's interval over seeds): task `blimp`, `glue` and `msgs` with the metrics `part` and `files`, and task `all` with
+the metric `aggregate`. MSGS of our own and minimal pairs of our own are no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from layerwise.measure.stats.seeds import over_seeds
+from layerwise.results.rows import Score
+
+BABYLM = "babylm"
+WEIGHTS = {"blimp": 0.5, "glue": 0.3, "msgs": 0.2}
+FILES = {"blimp": 17, "glue": 11, "msgs": 11}
+"""How many files each part has where it is whole."""
+
+MERGED = {"s-selection": "argument_structure"}
+GLUE = ("cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq", "multirc", "wsc")
+GLUE_METRICS = {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}
+MSGS = (
+    *("main_verb", "control_raising", "syntactic_category", "lexical_content_the", "relative_position"),
+    *(f"{linguistic}_{surface}" for linguistic in ("main_verb", "control_raising", "syntactic_category")
+      for surface in ("lexical_content_the", "relative_position")),
+)  # fmt: skip
+"""The features of the controls, then the pairs of features of the ambiguous tasks."""
+
+_PARADIGM = "paradigm:"
+
+
+def aggregate(parts: Mapping[str, float]) -> float:
+    """The weighted sum of the three parts, in their unit.
+
+    >>> round(aggregate({"blimp": 75.8, "glue": 73.7, "msgs": 29.4}), 1)
+    65.9
+    """
+    return sum(WEIGHTS[part] * parts[part] for part in WEIGHTS)
+
+
+def babylm_rows(rows: Iterable[Score], phenomena: Mapping[str, str]) -> list[Score]:
+    """The rows of the aggregate, of those of the models (`ARM/SEED`); `phenomena` maps BLiMP's paradigms to theirs.
+
+    None of a model without a row of BLiMP, the supplement, GLUE or MSGS.
+    """
+    files: dict[str, dict[str, dict[str, list[tuple[float, int]]]]] = {}
+    for row in rows:
+        arm, _, seed = row.subject.rpartition("/")
+        counted = _file(row, phenomena) if arm and seed.isdigit() else None
+        if counted is not None:
+            part, file = counted
+            cells = files.setdefault(row.subject, {}).setdefault(part, {}).setdefault(file, [])
+            cells.append((row.value, row.documents or 1))
+    results = [row for subject, parts in files.items() for row in _of_model(subject, parts)]
+    return [*results, *_of_arms(results)]
+
+
+def _file(row: Score, phenomena: Mapping[str, str]) -> tuple[str, str] | None:
+    """Which file of which part a row is a score of; `None` where it is of none."""
+    if row.measure in ("blimp", "supplement") and row.metric == "accuracy" and row.task.startswith(_PARADIGM):
+        name = row.task.removeprefix(_PARADIGM)
+        file = f"supplement {name}" if row.measure == "supplement" else phenomena.get(name)
+        return None if file is None else ("blimp", MERGED.get(file, file))
+    if row.measure == "glue":
+        name = row.task.casefold().replace("_", "-").replace("mismatched", "mm").replace("sst-2", "sst2")
+        return ("glue", name) if name in GLUE and row.metric == GLUE_METRICS.get(name, "accuracy") else None
+    if row.measure == "msgs" and row.metric == "mcc":
+        name = row.task.partition(" ")[2].replace("relative_token_position", "relative_position")
+        return ("msgs", name) if name in MSGS else None
+    return None
+
+
+def _of_model(subject: str, parts: Mapping[str, Mapping[str, list[tuple[float, int]]]]) -> list[Score]:
+    rows = []
+    points = {}
+    for part in WEIGHTS:
+        if part in parts:
+            means = [np.average([value for value, _ in of], weights=[n for _, n in of]) for of in parts[part].values()]
+            points[part] = 100 * float(np.mean(means))
+            rows.append(Score(BABYLM, subject, part, "part", points[part]))
+            rows.append(Score(BABYLM, subject, part, "files", float(len(means))))
+    if set(points) == set(WEIGHTS):
+        rows.append(Score(BABYLM, subject, "all", "aggregate", aggregate(points)))
+    return rows
+
+
+def _of_arms(rows: Iterable[Score]) -> list[Score]:
+    arms: dict[tuple[str, str, str], list[float]] = {}
+    for row in rows:
+        arms.setdefault((row.subject.rpartition("/")[0], row.task, row.metric), []).append(row.value)
+    means = []
+    for (arm, task, metric), values in arms.items():
+        low, high = over_seeds(values) if len(values) > 1 and metric != "files" else (None, None)
+        means.append(Score(BABYLM, arm, task, metric, float(np.mean(values)), low, high))
+    return means

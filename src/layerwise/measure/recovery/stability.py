@@ -1,0 +1,133 @@
+"""Was a training stable? Spikes of its loss, and how far its seeds end apart.
+
+A spike is a noted training loss far above the five before it. With r_t the loss less the median of those five, it is
+
+    r_t > max(0.1 nats, z * s)        s = 1.15 * 1.4826 * median |loss_t - (loss_{t-1} + loss_{t+1}) / 2| / sqrt(3/2)
+
+where s is the deviation of r by the noise of single notes (read off second differences, which a falling loss hardly
+changes; 1.15^2 = 1 + pi / 10 for the median of five) and z the quantile of the normal that n notes exceed by chance in
+one training of a hundred, n being those that are judged. A training that only falls, however noisily, has none. Fewer
+than `FEWEST` notes are not judged. A rise that lasts is one spike: it ends when the loss is back under the line.
+
+Rows of measure `stability`, of models and of their arms:
+
+    ARM/SEED  spikes, highest    their number, and the largest r in nats
+    ARM       spiked             the share of trainings with a spike, Wilson's interval
+    ARM       spread             the standard deviation of the held-out loss over seeds, chi-squared interval
+    ARM       spread_ratio       that to the backbone's, by the F distribution; p two-sided, Holm over arms
+    ARM       gradient_norm      the mean over seeds of the median norm that was noted, where one was
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special, stats
+
+from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.statistics import holm, wilson
+from layerwise.results.rows import Score
+
+STABILITY = "stability"
+BEFORE = 5
+"""Notes whose median a note is compared with."""
+
+FEWEST = 8
+"""Notes that have so many before them, at least, for a scale of their own."""
+
+RISE = 0.1
+"""Nats that a spike rises, at least."""
+
+CHANCE = 0.01
+"""Trainings in which noise alone is taken for a spike."""
+
+
+def spikes(losses: ArrayLike) -> tuple[int, float] | None:
+    """The number of spikes in training losses in the order of their steps, and the largest rise in nats.
+
+    `None` for fewer notes than are judged. A loss that is not finite is a spike of any height.
+
+    >>> falling = [5.0, 4.5, 4.2, 4.0, 3.9, 3.8, 3.75, 3.7, 3.66, 3.63, 3.6, 3.58, 3.56, 3.55]
+    >>> spikes(falling)[0], spikes([*falling, 5.5, 3.54])[0]
+    (0, 1)
+    """
+    values = np.asarray(losses, dtype=np.float64)
+    if len(values) < BEFORE + FEWEST:
+        return None
+    windows = np.lib.stride_tricks.sliding_window_view(values, BEFORE)[:-1]
+    rises = values[BEFORE:] - np.median(windows, axis=1)
+    bends = np.abs(values[1:-1] - (values[:-2] + values[2:]) / 2)
+    noise = float(np.sqrt(1 + np.pi / (2 * BEFORE)) * 1.4826 * np.nanmedian(bends) / np.sqrt(1.5))
+    line = max(RISE, float(stats.norm.isf(CHANCE / len(rises))) * noise)
+    above = ~(rises <= line)
+    begun = above & ~np.concatenate([[False], above[:-1]])
+    return int(begun.sum()), float(np.max(np.where(np.isfinite(rises), rises, np.inf)))
+
+
+def stability_rows(rows: Iterable[Score], backbone: str) -> list[Score]:
+    """The rows of stability, of those of measures `training` and `masked_lm` of the models (`ARM/SEED`)."""
+    rows = [row for row in rows if "/" in row.subject]
+    curves: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if (row.measure, row.metric) == ("training", "train_loss") and row.task.startswith("step "):
+            curves.setdefault(row.subject, {})[int(row.task.removeprefix("step "))] = row.value
+    results: list[Score] = []
+    spiked: dict[str, list[bool]] = {}
+    for subject, curve in curves.items():
+        judged = spikes([curve[step] for step in sorted(curve)])
+        if judged is not None:
+            spiked.setdefault(subject.rpartition("/")[0], []).append(judged[0] > 0)
+            results.append(Score(STABILITY, subject, "all", "spikes", float(judged[0])))
+            results.append(Score(STABILITY, subject, "all", "highest", judged[1]))
+    for arm, flags in spiked.items():
+        share = wilson([sum(flags)], len(flags))
+        value, low, high = (float(part[0]) for part in (share.value, share.low, share.high))
+        results.append(Score(STABILITY, arm, "all", "spiked", value, low, high))
+    losses = _by_arm(row for row in rows if (row.measure, row.metric) == ("masked_lm", "nll"))
+    norms = _by_arm(row for row in rows if (row.measure, row.metric) == ("training", "gradient_norm"))
+    return [*results, *_spreads(losses, backbone), *_means(norms)]
+
+
+def _by_arm(rows: Iterable[Score]) -> dict[str, list[float]]:
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        values.setdefault(row.subject.rpartition("/")[0], []).append(row.value)
+    return values
+
+
+def _spreads(losses: Mapping[str, Sequence[float]], backbone: str) -> list[Score]:
+    """The standard deviations over seeds, and their ratios to the backbone's."""
+    several = {arm: values for arm, values in losses.items() if len(values) > 1}
+    rows = []
+    for arm, values in several.items():
+        freedom, spread = len(values) - 1, float(np.std(values, ddof=1))
+        low, high = (spread * float(np.sqrt(freedom / special.chdtri(freedom, part))) for part in (0.025, 0.975))
+        rows.append(Score(STABILITY, arm, "all", "spread", spread, low, high))
+    base = several.get(backbone)
+    if base is None or np.std(base) == 0:
+        return rows
+    ratios = {arm: _ratio(values, base) for arm, values in several.items() if arm != backbone}
+    adjusted = holm([each[3] for each in ratios.values()]).tolist() if ratios else []
+    return rows + [
+        Score(STABILITY, arm, "all", "spread_ratio", *each, p)
+        for (arm, each), p in zip(ratios.items(), adjusted, strict=True)
+    ]
+
+
+def _ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float, float, float]:
+    """The ratio of two standard deviations with its interval and two-sided p, of normal values (F)."""
+    freedom = len(values) - 1, len(base) - 1
+    squared = float(np.var(values, ddof=1) / np.var(base, ddof=1))
+    low, high = (float(np.sqrt(squared / special.fdtri(*freedom, part))) for part in (0.975, 0.025))
+    p = 2 * min(special.fdtr(*freedom, squared), special.fdtrc(*freedom, squared))
+    return float(np.sqrt(squared)), low, high, float(min(1.0, p))
+
+
+def _means(norms: Mapping[str, Sequence[float]]) -> list[Score]:
+    rows = []
+    for arm, values in norms.items():
+        low, high = over_seeds(values) if len(values) > 1 else (None, None)
+        rows.append(Score(STABILITY, arm, "all", "gradient_norm", float(np.mean(values)), low, high))
+    return rows

@@ -1,0 +1,115 @@
+"""How quality falls with the share of the layers that a strategy affects, one colour a model."""
+
+from __future__ import annotations
+
+from html import escape
+
+from layerwise.report.comparison.compared import Compared
+from layerwise.report.comparison.overlay import (
+    BENCHMARK,
+    NORMALISED,
+    CurveMeasure,
+    curve_lines,
+    curve_measures,
+    left_out,
+    strategies,
+)
+from layerwise.report.comparison.tables import half_rows, title
+from layerwise.report.evidence import ALL_TASKS, DELTA
+from layerwise.report.figures.figure import Figure
+from layerwise.report.figures.frame import DELTA_AXIS, interval
+from layerwise.report.figures.lines import common_span
+from layerwise.report.figures.overlay import over_depth
+from layerwise.report.page.chapter import Chapter, Heading, cards, lead, legend, note
+from layerwise.report.page.figure_slot import Choice, Picture, led
+from layerwise.report.page.markup import element
+from layerwise.report.page.number_format import tidy
+from layerwise.report.page.wording import label, listed
+from layerwise.report.series import Line
+from layerwise.results.rows import Score
+
+HEADING = Heading("curves", "How quality falls with the depth affected", "Curves")
+HEIGHT = 250
+ACROSS = "layers affected (% of the depth)"
+READ = (
+    "A point is what the report of its run shows at so many layers, and its band the interval there; of several plans"
+    " of one size it is the mean. All figures have one vertical axis."
+)
+SCALED = " Benchmark scores are normalised: 0 is chance, 1 (dotted) the model as trained."
+
+
+def curves(compared: Compared) -> Chapter:
+    """A small figure for each strategy with all models in it, and the numbers at half of the depth."""
+    measures = curve_measures(compared)
+    pictures = _pictures(compared, measures)
+    if not pictures:
+        return HEADING.missing("No strategy was measured at two sizes in any of the runs (family painters).")
+    first = next(iter(pictures.values()))
+    slots, figures = compared.slots, tuple(picture.name for picture in pictures.values())
+    shared = any(measure.measure == BENCHMARK for measure in measures)
+    body = [
+        lead("Strategy by strategy: the loss over the share of the layers affected. Lower is better."),
+        legend(slots, figures, noun="Models"),
+        first.controls(),
+        cards(pictures),
+        note(f"{READ}{SCALED if shared else ''}{_without(compared)}"),
+        element("h3", f"At half of the depth: {measure_name(measures[0])}"),
+        half_rows(compared, measures[0]).html(),
+        note("Each run at its number of layers nearest to half of the depth; the share stands beside the number."),
+    ]
+    return HEADING.chapter(body, pictures.values())
+
+
+def measure_name(measure: CurveMeasure) -> str:
+    """What the curves show, as a choice: the loss, a task's loss, or a score of a benchmark."""
+    if measure.measure == BENCHMARK:
+        metric = label(measure.metric.removeprefix(NORMALISED))
+        return f"{metric} of the benchmarks" if measure.task == ALL_TASKS else f"{measure.task}, {metric} (normalised)"
+    what = "loss" if measure.metric == DELTA else label(measure.metric)
+    return what if measure.task == ALL_TASKS else f"{what}, {measure.task}"
+
+
+def _pictures(compared: Compared, measures: tuple[CurveMeasure, ...]) -> dict[str, Picture]:
+    shown = strategies(compared)
+    choices = (Choice("Measure", tuple(measure_name(measure) for measure in measures)),)
+    figures: dict[tuple[str, str], dict[tuple[int, ...], Figure]] = {key: {} for key in shown}
+    for at, measure in enumerate(measures):
+        drawn = {key: lines for key in shown if (lines := curve_lines(compared, *key, measure))}
+        span = common_span([line.rows for lines in drawn.values() for line in lines])
+        for key, lines in drawn.items():
+            figures[key][at,] = _figure(lines, measure, span)
+    return led(
+        {
+            title(*key): Picture(
+                f"curves-{number}", f"Curves of {title(*key)}", by_measure, choices, rooted=True, bent=True
+            )
+            for number, (key, by_measure) in enumerate(figures.items())
+        }
+    )
+
+
+def _figure(lines: tuple[Line, ...], measure: CurveMeasure, span: tuple[float, float] | None) -> Figure:
+    def describe(name: str, share: float, score: Score) -> str:
+        unit = "" if measure.is_share else " nats per token"
+        seen = "" if score.mde is None or measure.is_share else f"<br>detectable above {tidy(score.mde)}"
+        shown = interval(score, signed=not measure.is_share)
+        return f"<b>{escape(name)}</b>, {share:.0f} % of the depth<br>{shown}{unit}{seen}"
+
+    return over_depth(
+        lines, across=ACROSS, upwards=measure_name(measure) if measure.is_share else DELTA_AXIS, describe=describe,
+        height=HEIGHT, span=span, share=measure.measure == BENCHMARK,
+    )  # fmt: skip
+
+
+def _without(compared: Compared) -> str:
+    """The models that have none of the curves, and the families that are not drawn, as sentences."""
+    owned = {
+        line.name
+        for measure in curve_measures(compared)[:1]
+        for key in strategies(compared)
+        for line in curve_lines(compared, *key, measure)
+    }
+    without = [name for name in compared.names if name not in owned]
+    no_curve = f" No curve was measured of {listed(without)}." if without else ""
+    families = listed([label(family) for family in left_out(compared)])
+    return f"{no_curve} Left to the reports of the runs: {families}." if families else no_curve

@@ -1,0 +1,109 @@
+"""What a schedule saves of uniform training, seed for seed, as rows of measure `growth`; see
+`layerwise.measure.cost.cost_to_loss`.
+
+Subject `ARM - uniform`, the cost (tokens, flops, seconds) as task:
+
+    saving          what the arm saves to reach the loss that uniform ends with; `saving_at_most` and
+                    `saving_at_least` where a seed never reached it, or sooner than can be read: a bound alone
+    read_off        how many trainings of the arm, of different lengths, that was read off; 1: the course of one
+    never, sooner   of how many seeds the loss was never reached, or reached sooner than at the first cost
+
+and, as ratios of what uniform has and what the arm has, means over seeds of their logarithms,
+
+    loss_ratio      task `tokens`: uniform's held-out loss after as many tokens, over the arm's
+                    task `budget`: uniform's at the end of its whole budget, over that of an arm with a smaller one
+    time_saved      task `tokens`: the share of uniform's seconds that as many steps of the arm do not take
+
+A course is read off the looks of a training at the validation text while its rate has not come down, which makes a loss
+look dearer than a training to that length would show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import exp
+
+from layerwise.measure.cost.cost_to_loss import Saving, log_ratio, saving
+from layerwise.measure.cost.frontier import COSTS, GROWTH, CostPoint, Points
+from layerwise.measure.stats.seeds import SeedDifference
+from layerwise.results.rows import Score
+from layerwise.results.training_record import TrainingRecord
+from layerwise.schedule import GrowthSchedule, ModelCost
+from layerwise.schedule.cost import phase_shares
+
+LOSS_RATIO, TIME_SAVED, READ_OFF = "loss_ratio", "time_saved", "read_off"
+BUDGET = "budget"
+"""The task of a ratio to uniform's loss at the end of its whole budget."""
+
+
+def loss_course(
+    record: TrainingRecord, schedule: GrowthSchedule, cost: ModelCost, paces: Mapping[str, float], otherwise: float
+) -> list[CostPoint]:
+    """The validation losses of a training by what it had cost when they were measured, in order of time.
+
+    `paces` are seconds a step by phase; a phase that was not timed takes `otherwise` a step. Operations of what chance
+    decides are the means of their phases.
+    """
+    tokens, flops = record.figures["tokens"], record.figures["flops"]
+    shares = phase_shares(schedule, cost)
+    seconds = [paces.get(phase.name, otherwise) for phase in schedule.phases]
+    whole = _by_step(schedule, record.steps, shares, record.steps)
+    return [
+        CostPoint(
+            moment.loss,
+            {
+                "tokens": tokens * moment.step / record.steps,
+                "flops": flops * _by_step(schedule, record.steps, shares, moment.step) / whole,
+                "seconds": _by_step(schedule, record.steps, seconds, moment.step),
+            },
+        )
+        for moment in record.history
+        if moment.kind == "validation" and moment.step > 0
+    ]
+
+
+def _by_step(schedule: GrowthSchedule, steps: int, each: Sequence[float], step: int) -> float:
+    """What the first `step` of `steps` add up to, `each` being what a step of every phase is."""
+    bounds = schedule.bounds(steps)
+    return sum(amount * max(0, min(step, end) - first) for amount, (first, end) in zip(each, bounds, strict=True))
+
+
+def saving_rows(
+    arm: str, trainings: Mapping[int, Sequence[CostPoint]], reference: Points, name: str, read_off: int
+) -> list[Score]:
+    """What `arm` saves of each cost of the reference called `name`, whose loss it is to reach."""
+    subject = f"{arm} - {name}"
+    rows: list[Score] = []
+    for cost in COSTS:
+        found = saving(trainings, reference, cost)
+        if found is not None:
+            rows += _rows_of(subject, cost, found)
+            rows.append(Score(GROWTH, subject, cost, READ_OFF, float(read_off)))
+    return rows
+
+
+def _rows_of(subject: str, cost: str, found: Saving) -> list[Score]:
+    censored = {"never": found.never, "sooner": found.sooner}
+    return [
+        Score(GROWTH, subject, cost, found.metric, found.value, found.low, found.high),
+        *(Score(GROWTH, subject, cost, kind, float(seeds)) for kind, seeds in censored.items() if seeds),
+    ]
+
+
+def loss_ratio_row(
+    arm: str, losses: Mapping[int, float], reference: Mapping[int, float], name: str, task: str
+) -> Score:
+    """The reference's loss over the arm's, paired by seed: 2 where the arm's is half of it."""
+    return _ratio_row(f"{arm} - {name}", task, LOSS_RATIO, log_ratio(reference, losses))
+
+
+def time_saved_row(arm: str, seconds: Mapping[int, float], reference: Mapping[int, float], name: str) -> Score:
+    """The share of the reference's time that the arm does not take for as many steps."""
+    found = _ratio_row(f"{arm} - {name}", "tokens", TIME_SAVED, log_ratio(seconds, reference))
+    low, high = (None if bound is None else 1 - bound for bound in (found.high, found.low))
+    return Score(GROWTH, found.subject, found.task, found.metric, 1 - found.value, low, high)
+
+
+def _ratio_row(subject: str, task: str, metric: str, found: SeedDifference) -> Score:
+    low, high = (None if bound is None else exp(bound) for bound in (found.low, found.high))
+    return Score(GROWTH, subject, task, metric, exp(found.value), low, high)

@@ -1,0 +1,223 @@
+"""Which images are reported: six layouts of a set, none of which reports an image that was trained on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+import datasets
+import numpy
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from layerwise.data.splits import SPLITS, Examples, Splits, sample
+from layerwise.data.vision.image_division import divided
+from layerwise.data.vision.image_sources import ImageSet, ImageSource
+from layerwise.data.vision.images import read_images
+from layerwise.data.vision.preprocessing import Preprocessing
+from layerwise.errors import DataError
+
+SMALL = Preprocessing(8, 8)
+CLASSES = tuple(f"class {number}" for number in range(8))
+SIZES = {"train": 30, "val": 12, "validation": 12, "test": 9}
+"""Images of each class in a split."""
+
+LAYOUTS: dict[str, tuple[str, ...]] = {
+    "train and val": ("train", "val"),
+    "train and validation": ("train", "validation"),
+    "train and test": ("train", "test"),
+    "train, val and test": ("train", "val", "test"),
+    "one folder": (),
+    "parquet": ("train", "validation"),
+}
+REPORTED = {"train and val": 96, "train and validation": 96, "train and test": 72, "train, val and test": 72,
+            "one folder": 24, "parquet": 96}  # fmt: skip
+
+
+def noise(generator: numpy.random.Generator) -> bytes:
+    content = BytesIO()
+    Image.fromarray(generator.integers(0, 256, (8, 8, 3), dtype=numpy.uint8)).save(content, "png")
+    return content.getvalue()
+
+
+@pytest.fixture
+def image_set(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Images of noise in one of the layouts: their labels can be known by heart and in no other way."""
+    generator = numpy.random.default_rng(0)
+    parts = LAYOUTS[request.param]
+    content = {
+        split: [(label, noise(generator)) for label in range(len(CLASSES)) for _ in range(SIZES[split or "train"])]
+        for split in parts or ("",)
+    }
+    if request.param != "parquet":
+        for split, pictures in content.items():
+            for number, (label, image) in enumerate(pictures):
+                path = tmp_path / "set" / split / CLASSES[label] / f"{number:04}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(image)
+        return tmp_path / "set"
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+    (tmp_path / "set" / "data").mkdir(parents=True)
+    # As ImageNet has it: a test split whose labels are withheld.
+    content["test"] = [(-1, noise(generator)) for _ in range(20)]
+    for split, pictures in content.items():
+        table = datasets.Dataset.from_dict(
+            {
+                "image": [{"bytes": image, "path": None} for _, image in pictures],
+                "label": [label for label, _ in pictures],
+            }
+        )
+        table = table.cast_column("image", datasets.Image()).cast_column(
+            "label", datasets.ClassLabel(names=list(CLASSES))
+        )
+        table.to_parquet(tmp_path / "set" / "data" / f"{split}-00000-of-00001.parquet")
+    return tmp_path / "set"
+
+
+every_layout = pytest.mark.parametrize("image_set", LAYOUTS, indirect=True)
+
+
+def content_of(examples: Examples) -> list[tuple[bytes, int]]:
+    shown = (examples[index] for index in range(len(examples)))
+    return [(example["pixel_values"].numpy().tobytes(), int(example["labels"])) for example in shown]
+
+
+def labels_of(examples: Examples) -> list[int]:
+    return [int(examples[index]["labels"]) for index in range(len(examples))]
+
+
+def memorised(splits: Splits) -> float:
+    """The accuracy of a model that knows every training image by heart, and nothing else."""
+    known = dict(content_of(splits.train))
+    reported = content_of(splits.test)
+    return sum(known.get(image, 0) == label for image, label in reported) / len(reported)
+
+
+@every_layout
+def test_no_training_image_is_reported_and_all_that_is_held_out_is(
+    image_set: Path, request: pytest.FixtureRequest
+) -> None:
+    layout = request.node.callspec.params["image_set"]
+    splits = read_images(image_set, preprocessing=SMALL)
+    parts = {split: {image for image, _ in content_of(getattr(splits, split))} for split in SPLITS}
+    assert not parts["train"] & parts["test"]
+    assert not parts["train"] & parts["validation"]
+    assert not parts["validation"] & parts["test"]
+    assert len(splits.test) == REPORTED[layout]
+    assert Counter(labels_of(splits.test)) == dict.fromkeys(range(8), REPORTED[layout] // 8)
+    assert min(Counter(labels_of(splits.validation)).values()) == max(Counter(labels_of(splits.validation)).values())
+    # 8 classes: a model that only knows the training images does no better than naming one of them.
+    assert memorised(splits) == 1 / 8 == splits.chance
+    held_out = (SIZES[split] for split in LAYOUTS[layout] if split in ("val", "validation", "test"))
+    given = 8 * (30 + sum(held_out))
+    assert sum(len(getattr(splits, split)) for split in SPLITS) == given
+
+
+@every_layout
+def test_selecting_on_what_is_reported_leaves_the_training_images_whole(
+    image_set: Path, request: pytest.FixtureRequest
+) -> None:
+    layout = request.node.callspec.params["image_set"]
+    apart, splits = (read_images(image_set, preprocessing=SMALL, select_on=way) for way in ("held-out", "reported"))
+    assert splits.selects_on_reported
+    assert not apart.selects_on_reported
+    assert splits.validation is splits.test
+    assert content_of(splits.test)[:20] == content_of(apart.test)[:20] or layout == "one folder"
+    assert len(splits.test) == REPORTED[layout]
+    assert len(splits.train) == (240 if LAYOUTS[layout] else 216)
+    assert splits.digest != apart.digest
+    assert memorised(splits) == 1 / 8
+    assert splits.origin.endswith("on which checkpoints are selected too")
+
+
+@every_layout
+def test_any_sample_is_of_many_classes(image_set: Path) -> None:
+    splits = read_images(image_set, preprocessing=SMALL, seed=5)
+    for part in (splits.validation, splits.test):
+        labels = labels_of(part)
+        for count in (1, 2, 4, 8, 12, 24):
+            enough = 0.6 * min(count, len(CLASSES))
+            starts = range(len(labels) - count + 1)
+            assert min(len(set(labels[start : start + count])) for start in starts) >= enough
+            for seed in range(20):
+                drawn = {labels[index] for index in sample(part, count, seed)}
+                assert len(drawn) == min(count, len(CLASSES), len(labels))
+
+
+def test_the_order_of_what_is_reported_is_drawn_from_the_seed() -> None:
+    listed = set_of({"train": [5] * 6, "validation": [4] * 6})
+    orders = [[each.name for each in divided(listed, seed).ordered(seed).test] for seed in (0, 0, 1)]
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == sorted(orders[2]) == sorted(each.name for each in listed.parts["validation"])
+
+
+def test_in_words() -> None:
+    whole = set_of({"train": [20, 20], "validation": [3, 3], "test": [4, 4]})
+    origins = {
+        parts: divided(set_of({split: [len(whole.parts[split]) // 2] * 2 for split in parts}), 0).origin
+        for parts in (("train", "validation", "test"), ("train", "validation"), ("train",))
+    }
+    assert list(origins.values()) == [
+        "reported on all of its test split; checkpoints are selected on its validation split",
+        "reported on all of its validation split; checkpoints are selected on a tenth that is cut from its training "
+        "images",
+        "reported on a tenth of its images; checkpoints are selected on a tenth that is cut from its training images",
+    ]
+
+
+def test_other_ways_to_select_are_refused() -> None:
+    with pytest.raises(DataError, match="checkpoints are selected on held-out or reported images; did you mean report"):
+        divided(set_of({"train": [5, 5]}), 0, "report")
+
+
+def test_a_class_of_one_image_is_not_cut() -> None:
+    one = set_of({"train": [5, 1], "validation": [2, 2]})
+    with pytest.raises(DataError, match=r"'class 1' has 1 example\(s\), too few to split into 2"):
+        divided(one, 0)
+    assert len(divided(one, 0, "reported").train) == 6
+
+
+def test_samples_of_uneven_classes_and_of_texts() -> None:
+    uneven = Labelled([0] * 90 + [1] * 9 + [2])
+    assert {int(uneven.labels[index]) for index in sample(uneven, 3, seed=0)} == {0, 1, 2}
+    assert {int(uneven.labels[index]) for index in sample(uneven, 2, seed=0)} < {0, 1, 2}
+    assert sample(uneven, 500, seed=0) == tuple(range(100))
+    bare = Bare(100)
+    assert len(set(sample(bare, 10, seed=0))) == 10
+    assert sample(bare, 10, seed=0) == sample(bare, 10, seed=0) != sample(bare, 10, seed=1)
+
+
+class Bare(Examples):
+    """Examples without a label for each, as texts are."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class Labelled(Bare):
+    """Examples that are nothing but their labels."""
+
+    def __init__(self, labels: Sequence[int]) -> None:
+        super().__init__(len(labels))
+        self.labels: Tensor = torch.tensor(labels)
+
+
+def set_of(counts: dict[str, list[int]]) -> ImageSet:
+    """A set of images that are never read, so many of each class in each split."""
+    parts = {
+        split: tuple(
+            ImageSource(f"{split}/{label}/{number}", label, lambda: b"")
+            for label, count in enumerate(of)
+            for number in range(count)
+        )
+        for split, of in counts.items()
+    }
+    return ImageSet("set", CLASSES[: len(counts["train"])], parts)

@@ -1,0 +1,109 @@
+"""`layerwise compare` on run folders: the page, the tables, the refusals, and the same in Python."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import layerwise
+from cli.command import layerwise as command
+from cli.command import refused
+from layerwise.errors import OptionError, RunError
+from layerwise.report import ReportData
+from layerwise.results import Manifest, Run
+from report import diagnosed
+from report.comparison.several import DEPTHS, sweeps
+
+MODELS = ("small", "medium")
+
+
+def write_run(folder: Path, data: ReportData, model: str) -> Path:
+    """A run folder that holds the rows of `data`."""
+    manifest = Manifest(
+        f"org/{model}", None, f"w-{model}", "float32", "cpu", "held out", "c1", 48, 9000, 256, ("painters",), (), 0
+    )  # fmt: skip
+    with Run.create(folder, manifest) as run:
+        run.store.add_plans(data.plans)
+        for measure in dict.fromkeys(score.measure for score in data.scores):
+            rows = {
+                (row.subject, row.task, row.metric): row for row in data.scores if row.measure == measure
+            }  # fmt: skip
+            run.store.replace_scores(measure, rows.values())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    small, medium = (
+        write_run(folder / name, data, name) for name, (_, data) in zip(MODELS, sweeps(*MODELS), strict=True)
+    )
+    return small, medium
+
+
+def test_the_command_writes_a_page_and_prints_the_tables(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    ended = command("compare", *runs, "--output", tmp_path / "page.html")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[-1] == f"report: {tmp_path / 'page.html'}"
+    assert "\nsmall " in ended.out
+    assert "Transformer Layers as Painters" in ended.out
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    result = layerwise.compare(*runs)
+    assert result.compared.names == MODELS
+    assert {row.model for row in result.rows} == set(MODELS)
+    (claim,) = result.claims
+    assert (claim.published.key, claim.in_every, claim.shown) == ("same_function", "holds", MODELS)
+    table = result.table("layer")
+    assert set(table["measure"]) == {"layer"}
+    assert len(table[(table.model == "small") & (table.strategy == "skip") & (table.task == "all")]) == DEPTHS["small"]
+    assert result.report(tmp_path / "page.html").is_file()
+    assert "small" in result.summary
+    assert result._repr_html_().startswith("<pre>model ")
+
+
+def test_what_cannot_be_compared_is_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    small, medium = runs
+    assert "only" in refused("compare", small)
+    assert "is named twice" in refused("compare", small, medium, small / ".." / "small")
+    shutil.copytree(small, tmp_path / "copy")
+    assert "hold the same run" in refused("compare", small, tmp_path / "copy")
+    assert "is not a run" in refused("compare", small, tmp_path / "nothing")
+    diagnosis = write_run(tmp_path / "diagnosis", diagnosed.diagnosis(8), "other")
+    assert "is a sweep and" in refused("compare", small, diagnosis)
+    assert "could not be written" in refused("compare", small, medium, "--output", tmp_path / "none" / "page.html")
+
+
+def test_python_refuses_before_anything_is_asked_of_the_result(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="takes two runs or more"):
+        layerwise.compare(runs[0])
+    with pytest.raises(RunError, match="takes two runs or more"):
+        layerwise.compare()
+    with pytest.raises(OptionError, match="empty text"):
+        layerwise.compare(runs[0], "")
+
+
+def test_a_run_without_rows_is_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    empty = write_run(tmp_path / "empty", replace(sweeps("small")[0][1], plans=(), scores=()), "empty")
+    assert "has no rows yet" in refused("compare", runs[0], empty)
+
+
+def test_no_torch_is_imported(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    code = (
+        "import sys; from layerwise.cli.app import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    )
+    page = str(tmp_path / "page.html")
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "compare", *map(str, runs), "--output", page], check=False, capture_output=True
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert Path(page).is_file()

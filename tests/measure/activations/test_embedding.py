@@ -1,0 +1,134 @@
+"""Outputs of all layers at all positions: the states that a model has there, what their neighbours share, and UMAP."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from conftest import tiny_llama
+from layerwise.data.splits import Splits, sample
+from layerwise.errors import MeasureError
+from layerwise.measure.activations import embedding as module
+from layerwise.measure.activations.by_position import rotations_of
+from layerwise.measure.activations.embedding import EmbeddingOptions, embedding, outputs_by_position
+from layerwise.stack import load
+from measure.planted_classifiers import CLASSES, Listed, splits, turning
+
+IDS = torch.randint(3, 97, (6, 7), generator=torch.Generator().manual_seed(0))
+TEXTS = Listed([{"input_ids": row, "labels": row} for row in IDS])
+
+
+def collate(examples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    return Splits("s", "d", TEXTS, TEXTS, TEXTS).collate(examples)
+
+
+def test_outputs_are_of_the_first_token_of_every_layer_at_every_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BATCHES", 2)
+    stack, found = turning(4), splits(10)
+    states = outputs_by_position(stack, [1, 3], found.test, found.collate, count=6, seed=3)
+    assert states.shape == (2, 4, 6, 16)
+    chosen = sample(found.test, 6, 3)
+    pixels = torch.stack([found.test[index]["pixel_values"] for index in chosen]).clone()
+    pixels[..., CLASSES:] /= 10_000
+    for number in range(2):  # six images in two batches, each with an order of its own
+        part = slice(3 * number, 3 * number + 3)
+        for plan in rotations_of(4, f"3/embedding/{number}"):
+            state = pixels[part]
+            with torch.inference_mode():
+                for position, layer in enumerate(plan.order()):
+                    state = stack.block(layer)(state)
+                    if layer in (1, 3):
+                        at = (1, 3).index(layer)
+                        np.testing.assert_allclose(states[at, position, part], state[:, 0].numpy(), rtol=1e-5)
+
+
+def test_outputs_of_texts_are_the_mean_of_their_tokens_and_of_no_padding() -> None:
+    stack = load(tiny_llama(3))
+    states = outputs_by_position(stack, [0], TEXTS, collate, count=6)
+    lengths = (3, 5, 12)
+    texts = [torch.randint(3, 97, (length,), generator=torch.Generator().manual_seed(length)) for length in lengths]
+    alone = [
+        outputs_by_position(stack, [0, 1, 2], Listed([{"input_ids": t, "labels": t}]), collate, count=1) for t in texts
+    ]
+    assert [each.shape for each in alone] == [(3, 3, 1, 64)] * 3 or all(each.shape[:3] == (3, 3, 1) for each in alone)
+    with torch.inference_mode():
+        for number, plans in enumerate(rotations_of(3, f"0/embedding/{number}") for number in range(6)):
+            first = next(plan for plan in plans if plan.order()[0] == 0)
+            assert first.order()[0] == 0
+            captured = stack.capture(input_ids=IDS[number : number + 1])
+            expected = stack.apply(0, captured.state, captured).mean(dim=1)
+            np.testing.assert_allclose(states[0, 0, number], expected[0].numpy(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.usefixtures("flat")
+def test_a_point_for_every_image_and_layer_at_every_position() -> None:
+    stack, found = turning(4), splits(10)
+    rows, notes = embedding(stack, "turning", found.test, found.collate, EmbeddingOptions(6))
+    assert notes == []
+    facts = {row.metric: row.value for row in rows if row.subject == "all"}
+    assert {"images": 6.0, "layers": 4.0, "points": 96.0}.items() <= facts.items()
+    states = outputs_by_position(stack, range(4), found.test, found.collate, count=6)
+    points = {(row.subject, row.metric): row.value for row in rows if row.subject != "all"}
+    assert len(points) == 4 * 4 * 6 * 2
+    for layer, position, image in np.ndindex(4, 4, 6):
+        xy = (points[f"{image},{layer},{position}", "x"], points[f"{image},{layer},{position}", "y"])
+        assert xy == pytest.approx(tuple(states[layer, position, image, :2]))
+
+
+@pytest.mark.usefixtures("flat")
+def test_one_layer_alone_and_a_share_of_the_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = splits(10)
+    monkeypatch.setattr(module, "DRAWN", 12)
+    rows, _ = embedding(turning(4), "turning", found.test, found.collate, EmbeddingOptions(10, (2,)))
+    points = {row.subject for row in rows if row.metric == "x"}
+    assert len(points) == 12
+    assert {subject.split(",")[1] for subject in points} == {"2"}
+    assert {subject.split(",")[0] for subject in points} == {"0", "4", "9"}
+    facts = {row.metric: row.value for row in rows if row.subject == "all"}
+    assert facts["points"] == 40
+    assert "same_layer" not in facts
+    with pytest.raises(MeasureError, match="no layer 4: the model has layers 0 to 3"):
+        embedding(turning(4), "turning", found.test, found.collate, EmbeddingOptions(10, (4,)))
+
+
+def test_neighbours_share_what_the_states_depend_on() -> None:
+    """States that depend on the position alone, then on the layer alone, and on neither."""
+    draw = np.random.default_rng(0)
+    noise = draw.standard_normal((3, 5, 20, 8)).astype(np.float32)
+    by_position, by_layer = noise.copy() * 0.01, noise.copy() * 0.01
+    by_position += 10 * np.arange(5, dtype=np.float32)[None, :, None, None]
+    by_layer += 10 * np.arange(3, dtype=np.float32)[:, None, None, None]
+    for states, position, layer in ((by_position, 1.0, 1 / 3), (by_layer, 1 / 5, 1.0), (noise, 1 / 5, 1 / 3)):
+        shared = {row.metric: row.value for row in module._neighbours("arm", states, 0)}
+        assert shared["same_position"] == pytest.approx(position, abs=0.04)
+        assert shared["same_layer"] == pytest.approx(layer, abs=0.04)
+        assert (shared["same_position@chance"], shared["same_layer@chance"]) == (1 / 5, 1 / 3)
+
+
+def test_without_umap_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "umap", None)
+    rows, notes = embedding(turning(4), "turning", splits(10).test, splits(10).collate)
+    assert rows == []
+    assert [note.text for note in notes] == ["UMAP is not installed: pip install umap-learn, and run again."]
+    assert not module.umap_installed()
+
+
+@pytest.mark.usefixtures("flat")
+def test_too_few_outputs_are_not_laid_out() -> None:
+    rows, notes = embedding(turning(3), "turning", splits(5).test, splits(5).collate, EmbeddingOptions(5, (1,)))
+    assert rows == []
+    assert notes[0].text.startswith("turning: 5 examples at 3 positions are too few")
+    assert embedding(turning(4), "turning", splits(4).test, splits(4).collate, EmbeddingOptions(4, (1,)))[0]
+
+
+@pytest.mark.slow
+def test_umap_itself_lays_them_out_alike_twice() -> None:
+    pytest.importorskip("umap")
+    options = EmbeddingOptions(4, (2,))
+    first, again = (embedding(turning(4), "turning", splits(4).test, splits(4).collate, options)[0] for _ in range(2))
+    assert first == again
+    assert len([row for row in first if row.subject != "all"]) == 4 * 4 * 2

@@ -1,0 +1,123 @@
+"""What a loss costs: exact where it was trained, monotone, censored where it is not reached; planted savings found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, log
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerwise.errors import MeasureError
+from layerwise.measure.cost.cost_to_loss import AT_LEAST, AT_MOST, SAVING, Saving, cost_to_loss, descending, saving
+from layerwise.measure.cost.frontier import CostPoint
+from report.growth.planted_frontiers import frontiers
+
+DRAWS = 200
+
+
+def points(*pairs: tuple[float, float]) -> list[CostPoint]:
+    """Trainings by cost and loss."""
+    return [CostPoint(loss, {"flops": cost}) for cost, loss in pairs]
+
+
+@given(
+    costs=st.lists(st.floats(1.0, 1e9), min_size=2, max_size=6, unique_by=lambda cost: round(log(cost), 3)).map(sorted),
+    steps=st.lists(st.floats(0.01, 1.0), min_size=6, max_size=6),
+)
+def test_a_loss_that_was_reached_costs_what_it_cost(costs: list[float], steps: list[float]) -> None:
+    losses = [5.0 - sum(steps[:number]) for number in range(len(costs))]
+    found = [cost_to_loss(points(*zip(costs, losses, strict=True)), loss, "flops") for loss in losses]
+    assert [each.cost for each in found] == pytest.approx(costs)
+    assert all(each.censored == "exact" for each in found)
+
+
+@given(losses=st.lists(st.floats(0.0, 9.0), min_size=1, max_size=8))
+def test_losses_are_made_monotone_and_keep_their_mean(losses: list[float]) -> None:
+    found = descending(losses)
+    assert found == sorted(found, reverse=True)
+    assert sum(found) == pytest.approx(sum(losses))
+    assert descending(found) == pytest.approx(found)
+
+
+def test_the_order_of_the_points_does_not_matter() -> None:
+    given_points = points((1.0, 4.0), (2.0, 3.0), (4.0, 2.0))
+    assert cost_to_loss(given_points[::-1], 2.5, "flops") == cost_to_loss(given_points, 2.5, "flops")
+    assert cost_to_loss(given_points, 2.5, "flops").cost == pytest.approx(exp((log(2) + log(4)) / 2))
+
+
+def test_a_loss_beyond_the_ends_is_censored_and_not_guessed() -> None:
+    given_points = points((1.0, 4.0), (2.0, 3.0))
+    assert cost_to_loss(given_points, 2.9, "flops").censored == "never"
+    assert cost_to_loss(given_points, 4.1, "flops").censored == "sooner"
+    with pytest.raises(MeasureError, match="0 costs above 0 were given"):
+        cost_to_loss([], 1.0, "flops")
+
+
+def test_one_seed_that_never_came_down_leaves_an_upper_bound_alone() -> None:
+    reference = {seed: CostPoint(3.0, {"flops": 2.0}) for seed in range(3)}
+    arm = {0: points((1.0, 4.0), (1.5, 2.9)), 1: points((1.0, 4.0), (1.5, 2.8)), 2: points((1.0, 4.0), (1.5, 3.2))}
+    found = saving(arm, reference, "flops")
+    assert found is not None
+    assert (found.metric, found.never, found.seeds) == (AT_MOST, 1, 3)
+    exact = saving({seed: arm[seed] for seed in (0, 1)}, reference, "flops")
+    assert exact is not None
+    assert exact.metric == SAVING
+    assert found.value > 0.25, "the third seed spent three quarters of what uniform did, and needed more"
+
+
+def test_one_that_had_it_at_once_leaves_a_lower_bound_and_both_leave_nothing() -> None:
+    reference = {seed: CostPoint(3.0, {"flops": 2.0}) for seed in range(2)}
+    soon, late = points((1.0, 2.5), (1.5, 2.0)), points((1.0, 4.0), (1.5, 3.5))
+    found = saving({0: soon, 1: points((1.0, 3.0), (1.5, 2.0))}, reference, "flops")
+    assert found is not None
+    assert (found.metric, found.sooner) == (AT_LEAST, 1)
+    assert found.value == pytest.approx(0.5)
+    assert saving({0: soon, 1: late}, reference, "flops") is None
+    assert saving({7: soon}, reference, "flops") is None
+
+
+def test_of_one_seed_there_is_no_interval() -> None:
+    found = saving({0: points((1.0, 4.0), (2.0, 2.0))}, {0: CostPoint(3.0, {"flops": 4.0})}, "flops")
+    assert found is not None
+    assert (found.low, found.high) == (None, None)
+    assert found.value == pytest.approx(1 - 2**0.5 / 4)
+
+
+# -- planted frontiers
+
+
+def drawn(truth: float, seeds: int, noise: float) -> Sequence[Saving]:
+    """The savings of many studies in which the arm needs 1 - `truth` of uniform's cost for every loss."""
+    found = []
+    for draw in range(DRAWS):
+        arm, uniform = frontiers(truth, seeds=seeds, noise=noise, draw=draw)
+        each = saving(arm, {seed: lengths[-1] for seed, lengths in uniform.items()}, "flops")
+        assert each is not None
+        found.append(each)
+    return found
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("truth", [-0.1, 0.0, 0.13, 0.4, 0.54])
+def test_a_planted_saving_is_found_within_three_points(truth: float) -> None:
+    arm, uniform = frontiers(truth, seeds=3, noise=0.0, draw=0)
+    exact = saving(arm, {seed: lengths[-1] for seed, lengths in uniform.items()}, "flops")
+    assert exact is not None
+    assert exact.value == pytest.approx(truth, abs=0.03)
+    found = drawn(truth, seeds=3, noise=0.01)
+    assert all(each.metric == SAVING for each in found)
+    assert float(np.mean([each.value for each in found])) == pytest.approx(truth, abs=0.03)
+    assert float(np.median([abs(each.value - truth) for each in found])) <= 0.03
+
+
+@pytest.mark.simulated
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 5])
+@pytest.mark.parametrize("truth", [0.0, 0.13, 0.54])
+def test_its_interval_holds_the_truth_as_often_as_it_says(truth: float, seeds: int) -> None:
+    found = drawn(truth, seeds=seeds, noise=0.01)
+    held = [each.low is not None and each.high is not None and each.low <= truth <= each.high for each in found]
+    assert 0.92 <= float(np.mean(held)) <= 0.98

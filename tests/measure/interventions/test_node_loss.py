@@ -1,0 +1,136 @@
+"""Nodes lost: what is surveyed, and what it costs in models whose one layer that matters is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerwise.measure.interventions.accuracy import evaluate
+from layerwise.measure.interventions.node_loss import node_loss
+from layerwise.measure.interventions.survey import Condition, EvaluationGrid, NodeLoss, conditions, survey
+from layerwise.plan import Plan
+from layerwise.plan.node_layouts import LAYOUTS, node_layout
+from layerwise.results.rows import Score
+from measure.planted_classifiers import Idle, Reader, classifier, splits, turning
+
+SPLITS = splits(64)
+GRID = EvaluationGrid(orders=1, draws=8, kept=(2, 3, 4), rules=("random",), nodes=(3,))
+BATCH = GRID.batch_size(64)
+
+
+@given(depth=st.integers(2, 12), nodes=st.lists(st.integers(2, 14), max_size=3))
+def test_every_node_is_lost_in_turn_and_sets_of_every_size(depth: int, nodes: list[int]) -> None:
+    grid = EvaluationGrid(layers=False, kept=(), nodes=tuple(nodes))
+    names = [condition.name for condition in conditions(depth, grid) if condition.nodes is not None]
+    assert len(names) == len(set(names))
+    for count in {count for count in nodes if count < depth}:
+        for layout in LAYOUTS:
+            expected = {f"nodes {count} {layout} without {node} sequential" for node in range(count)}
+            expected |= {f"nodes {count} {layout} any {several} sequential" for several in range(2, count)}
+            assert expected <= set(names)
+    assert not [name for name in names if int(name.split()[1]) >= depth]
+
+
+@given(seed=st.integers(0, 99), batch=st.integers(0, 9), layout=st.sampled_from(LAYOUTS), several=st.integers(2, 3))
+def test_what_is_left_runs_in_the_orders_of_random(seed: int, batch: int, layout: str, several: int) -> None:
+    whole = Condition(12, None, False).plan(12, seed, batch).order()
+    for lost in (NodeLoss(4, layout, node=1), NodeLoss(4, layout, several=several)):
+        gone = lost.layers(12, seed, batch)
+        assert len(gone) == lost.most(12) == 3 * (1 if lost.node is not None else several)
+        nodes = [set(node) for node in node_layout(12, 4, layout)]
+        assert all(node <= set(gone) or not node & set(gone) for node in nodes)
+        left = Condition(12, None, False, nodes=lost).plan(12, seed, batch).order()
+        assert left == tuple(layer for layer in whole if layer not in gone)
+        in_order = Condition(12, None, True, nodes=lost).plan(12, seed, batch).order()
+        assert in_order == tuple(sorted(left))
+
+
+def test_what_is_left_in_its_order_is_set_apart() -> None:
+    """Of six layers on three nodes two are left, which every second draw has in order."""
+    stack = turning(6)
+    result = survey(
+        stack, SPLITS.test, SPLITS.collate, EvaluationGrid(orders=1, draws=32, kept=(), layers=False, nodes=(3,))
+    )
+    share = result.identical["nodes 3 blocks any 2 random"]
+    assert 4 < share.identical < 28
+    assert result.outcomes["nodes 3 blocks any 2 random"].scored.sum() == 64 - 2 * share.identical
+
+
+def rows_of(scores: list[Score], metric: str) -> dict[str, Score]:
+    return {row.task: row for row in scores if row.metric == metric}
+
+
+def test_losing_the_node_of_the_one_layer_that_reads_costs_all() -> None:
+    layers = [Idle(), Idle(), Idle(), Reader(), Idle(), Idle()]
+    stack = classifier(layers)
+    result = survey(stack, SPLITS.test, SPLITS.collate, GRID)
+    scores = node_loss({"reader": {0: result}}, BATCH)
+    whole = result.outcomes["sequential"].accuracy
+    without = evaluate(stack, Plan.parse("0-2 4 5"), SPLITS.test, SPLITS.collate).accuracy
+    lost = rows_of(scores, "accuracy_lost")
+    for layout in LAYOUTS:
+        # One of the three nodes has the reader.
+        assert lost[f"3 {layout} 1 sequential"].value == pytest.approx((whole - without) / 3)
+        assert lost[f"3 {layout} 1 random"].value == pytest.approx((whole - without) / 3)
+        worst = rows_of(scores, "accuracy_lost.worst")[f"3 {layout} 1 sequential"]
+        assert worst.value == pytest.approx(whole - without)
+    # Idle layers cost nothing, so that together they cost what each costs alone.
+    above = rows_of(scores, "accuracy_lost_above@single")
+    assert above["3 blocks 1 sequential"].value == pytest.approx(0.0, abs=1e-12)
+    assert rows_of(scores, "accuracy_lost@single")["3 blocks 2 sequential"].value == pytest.approx(
+        2 * (whole - without) / 3
+    )
+    assert rows_of(scores, "accuracy_lost_above@blocks")["3 round-robin 1 random"].value == pytest.approx(
+        0.0, abs=1e-12
+    )
+
+
+def test_what_is_lost_anywhere_is_as_many_layers() -> None:
+    result = survey(turning(6), SPLITS.test, SPLITS.collate, GRID)
+    scores = node_loss({"turning": {0: result}}, BATCH)
+    under, whole = result.outcomes["kept 4 random sequential"], result.outcomes["sequential"]
+    scattered = rows_of(scores, "nll_added@scattered")["3 blocks 1 sequential"]
+    assert scattered.value == pytest.approx(under.mean_nll - whole.mean_nll)
+    joint = rows_of(scores, "nll_added")["3 blocks 1 sequential"]
+    each = [result.outcomes[f"nodes 3 blocks without {node} sequential"].mean_nll for node in range(3)]
+    assert joint.value == pytest.approx(np.mean(each) - whole.mean_nll)
+    above = rows_of(scores, "nll_added_above@scattered")["3 blocks 1 sequential"]
+    assert above.value == pytest.approx(joint.value - scattered.value)
+    assert above.low is not None
+    assert above.high is not None
+    assert above.low < above.value < above.high
+
+
+def test_uneven_nodes_have_nothing_to_be_compared_with_anywhere() -> None:
+    grid = EvaluationGrid(orders=1, draws=8, kept=(3,), rules=("random",), nodes=(2,))
+    result = survey(turning(5), SPLITS.test, SPLITS.collate, grid)
+    scores = node_loss({"turning": {0: result, 1: result}}, BATCH)
+    assert rows_of(scores, "accuracy_lost")
+    assert not rows_of(scores, "accuracy_lost@scattered")
+    assert (
+        node_loss({"none": {0: survey(turning(3), SPLITS.test, SPLITS.collate, EvaluationGrid(orders=1))}}, BATCH) == []
+    )
+
+
+@pytest.mark.simulated
+def test_the_interval_of_a_difference_holds_the_truth() -> None:
+    """Layouts of equal cost: of many runs at most 5 in 100 call one better."""
+    from report.claims.trainings import World
+
+    world = World(seeds=3, images=320)
+    wrong = 0
+    runs = 60
+    for run in range(runs):
+        draw = np.random.default_rng(run)
+        share = 0.7 - 0.1 * draw.random()
+        arms = {"layershuffle": {"random": 0.8, **{
+            f"nodes 2 {layout} without {node} random": share for layout in LAYOUTS for node in range(2)
+        }}}  # fmt: skip
+        scores = node_loss(world.surveys(run, arms), world.batch)
+        row = rows_of(scores, "accuracy_lost_above@blocks")["2 round-robin 1 random"]
+        assert row.low is not None
+        assert row.high is not None
+        wrong += not row.low <= 0.0 <= row.high
+    assert wrong <= 0.1 * runs

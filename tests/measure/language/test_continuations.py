@@ -1,0 +1,84 @@
+"""Texts under plans: token for token what recomputing without a cache writes, and refused where there is none."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import BertConfig, BertForMaskedLM
+
+from conftest import tiny_llama
+from layerwise.errors import MeasureError
+from layerwise.measure.language.continuations import continuations, encode_prompt
+from layerwise.plan import Plan
+from layerwise.stack import Stack, load
+from stack.random_plans import plans
+from tier import by_tier
+from tiny_tokenizers import ALPHABET, character_tokenizer, word_tokenizer
+
+DEPTH = 4
+NEW = 6
+STACK: list[Stack] = []
+
+
+def stack() -> Stack:
+    if not STACK:
+        STACK.append(load(tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer()))
+    return STACK[0]
+
+
+def recomputed(plan: Plan, prompt: str) -> list[int]:
+    """Greedy decoding that runs the whole text again for every token, with the reference executor."""
+    assert stack().tokenizer is not None
+    ids = stack().tokenizer(prompt, return_tensors="pt")["input_ids"]
+    written: list[int] = []
+    while len(written) < NEW and 2 not in written:
+        with torch.inference_mode():
+            logits = stack().logits(plan, input_ids=ids)
+        written.append(int(logits[0, -1].argmax()))
+        ids = torch.cat([ids, ids.new_tensor([written[-1:]])], dim=1)
+    return written
+
+
+@given(plans(DEPTH), st.text(ALPHABET, min_size=1, max_size=12))
+@settings(max_examples=by_tier(fast=4, full=20), deadline=None)
+def test_every_plan_writes_what_recomputation_writes(plan: Plan, prompt: str) -> None:
+    stack().check(plan)
+    (found,) = continuations(stack(), [plan], [prompt], NEW)
+    written, trained = recomputed(plan, prompt), recomputed(Plan.identity(DEPTH), prompt)
+    assert found.tokens == len(written)
+    assert found.same == sum(ours == theirs for ours, theirs in zip(written, trained, strict=False))
+    assert stack().tokenizer is not None
+    assert found.text == stack().tokenizer.decode([token for token in written if token != 2])
+
+
+def test_prompts_are_continued_under_every_plan_once_and_what_is_finished_is_left_out() -> None:
+    wanted = [Plan.identity(DEPTH), Plan.parse("0 2 1 3")]
+    every = list(continuations(stack(), wanted, ["ab", "cd", "ab"], NEW))
+    assert [(each.prompt, each.plan) for each in every] == [
+        ("ab", "0-3"), ("ab", "0 2 1 3"), ("cd", "0-3"), ("cd", "0 2 1 3"),
+    ]  # fmt: skip
+    assert all(each.same == each.tokens for each in every if each.plan == "0-3")
+    finished = [(each.plan, each.prompt) for each in every[:3]]
+    assert list(continuations(stack(), wanted, ["ab", "cd"], NEW, finished=finished)) == every[3:]
+
+
+def test_a_prompt_without_tokens_or_room_is_refused() -> None:
+    with pytest.raises(MeasureError, match="do not fit into the 128 positions"):
+        encode_prompt(stack(), "ab", 200)
+    bare = load(tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer(start=False))
+    with pytest.raises(MeasureError, match="has no tokens"):
+        encode_prompt(bare, "", 3)
+
+
+def test_a_model_that_does_not_continue_texts_is_refused() -> None:
+    tokenizer = word_tokenizer(["b"])
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
+    )
+    masked = load(BertForMaskedLM(config), tokenizer=tokenizer)
+    with pytest.raises(MeasureError, match="leave --prompt out"):
+        encode_prompt(masked, "a b", 3)
+    with pytest.raises(MeasureError, match="leave --prompt out"):
+        encode_prompt(load(tiny_llama(2)), "a b", 3)

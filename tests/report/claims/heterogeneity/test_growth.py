@@ -1,0 +1,117 @@
+"""54 % cheaper, 4.7 times lower, 13 % faster: what the claims say of studies in which the answer is known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from math import log
+
+import pytest
+
+from layerwise.measure.cost.frontier import CostPoint
+from layerwise.report.claims import Rule
+from layerwise.report.claims.heterogeneity.growth import CHEAPER, FASTER, LOWER, growth_cost, growth_loss, growth_time
+from layerwise.results.rows import Score
+from layerwise.train.phases.savings import loss_ratio_row, saving_rows, time_saved_row
+from report.claims.truths import WRONG, claim_of, concluded, share
+from report.growth.planted_frontiers import frontiers
+
+DEPTH = 12
+SEEDS = 3
+LEARNED, UNLEARNED = 5.5, 2.0
+"""What a table of token pairs loses, where uniform ends at about 4: uniform beats it, or does not."""
+
+Truth = Callable[[int], list[Score]]
+
+
+def study(saved: float, *, pairs: float = LEARNED, noise: float = 0.01, ratio: float = 1.3, time: float = 0.0) -> Truth:
+    """The rows of a study in which `published` needs 1 - `saved` of the cost, has a loss `ratio` times lower and takes
+    `time` less a step."""
+
+    def rows(run: int) -> list[Score]:
+        chance = random.Random(f"study/{run}")
+        arm, uniform = frontiers(saved, seeds=SEEDS, noise=noise, draw=run)
+        ends = {seed: lengths[-1] for seed, lengths in uniform.items()}
+        losses = {seed: end.loss / ratio * (1 + chance.gauss(0, noise)) for seed, end in ends.items()}
+        seconds = {seed: (1 - time) * (1 + chance.gauss(0, noise / 2)) for seed in ends}
+        own = [
+            Score("held_out", "uniform", "test", "nll", 4.0, 3.9, 4.1),
+            Score("schedule", "published", "a", "0", 1.0),
+        ]
+        return [
+            *own,
+            Score("null", "token pairs", "test", "nll", pairs, pairs - 0.05, pairs + 0.05),
+            *saving_rows("published", arm, ends, "uniform", len(arm[0])),
+            loss_ratio_row("published", losses, {seed: end.loss for seed, end in ends.items()}, "uniform", "tokens"),
+            time_saved_row("published", seconds, dict.fromkeys(ends, 1.0), "uniform"),
+        ]
+
+    return rows
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    ("rule", "truth", "right"),
+    [
+        (growth_cost, study(CHEAPER), "supported"),
+        (growth_cost, study(0.0), "contradicted"),
+        (growth_cost, study(0.3), "contradicted"),
+        (growth_cost, study(-0.5), "contradicted"),  # the loss is never reached
+        (growth_cost, study(CHEAPER, pairs=UNLEARNED), "explained by the null"),
+        (growth_loss, study(0.0, ratio=LOWER), "supported"),
+        (growth_loss, study(0.0, ratio=1.0), "contradicted"),
+        (growth_loss, study(0.0, ratio=3.0), "contradicted"),
+        (growth_loss, study(0.0, ratio=LOWER, pairs=UNLEARNED), "explained by the null"),
+        (growth_time, study(0.0, time=FASTER), "supported"),
+        (growth_time, study(0.0, time=0.0), "contradicted"),
+        (growth_time, study(0.0, time=-0.1), "contradicted"),
+        (growth_time, study(0.0, time=FASTER, pairs=UNLEARNED), "explained by the null"),
+    ],
+)
+def test_each_headline_is_right_where_it_was_planted_true_and_where_it_was_not(
+    rule: Rule, truth: Truth, right: str
+) -> None:
+    told = concluded(rule, truth, DEPTH)
+    assert share(told, right) >= 1 - WRONG, told
+
+
+@pytest.mark.simulated
+def test_few_noisy_seeds_decide_nothing_wrongly() -> None:
+    told = concluded(growth_cost, study(CHEAPER, noise=0.2), DEPTH)
+    assert share(told, "contradicted") <= WRONG + 0.05, told
+    told = concluded(growth_cost, study(0.0, noise=0.2), DEPTH)
+    assert share(told, "supported") <= WRONG, told
+
+
+def test_a_loss_that_is_not_reached_is_said_to_be_so() -> None:
+    claim = claim_of(growth_cost, study(-0.5, noise=0.0)(0), DEPTH)
+    assert "at most (not reached with 3 seeds)" in claim.figures
+    assert "read off its trainings of 7 lengths, each decayed to its end" in claim.figures
+    assert "a table of token pairs at 5.5" in claim.figures
+
+
+def test_a_loss_that_was_had_at_once_is_bounded_from_below() -> None:
+    reference = {seed: CostPoint(3.0, {"flops": 1.0, "tokens": 1.0, "seconds": 1.0}) for seed in range(3)}
+    costs = [{"flops": each, "tokens": each, "seconds": each} for each in (0.4, 1.0)]
+    arm = {seed: [CostPoint(2.9, costs[0]), CostPoint(2.0, costs[1])] for seed in range(3)}
+    rows = [Score("schedule", "published", "a", "0", 1.0), *saving_rows("published", arm, reference, "uniform", 2)]
+    claim = claim_of(growth_cost, rows, DEPTH)
+    assert claim.verdict == "supported"
+    assert "60" in claim.figures
+    assert "at least (reached before the first look with 3 seeds)" in claim.figures
+
+
+def test_one_seed_decides_nothing() -> None:
+    row = time_saved_row("published", {0: 0.5}, {0: 1.0}, "uniform")
+    claim = claim_of(growth_time, [Score("schedule", "published", "a", "0", 1.0), row], DEPTH)
+    assert (claim.verdict, claim.why) == ("not resolvable", "One seed has no interval: train with several.")
+
+
+def test_a_ratio_is_paired_by_seed() -> None:
+    row = loss_ratio_row("published", {0: 1.0, 1: 2.0}, {0: 4.7, 1: 9.4}, "uniform", "tokens")
+    assert (row.value, row.low, row.high) == pytest.approx((4.7, 4.7, 4.7))
+    assert log(row.value) == pytest.approx(log(4.7))
+
+
+def test_without_a_schedule_beside_uniform_nothing_is_measured() -> None:
+    assert {claim_of(rule, [], DEPTH).verdict for rule in (growth_cost, growth_loss, growth_time)} == {"not measured"}

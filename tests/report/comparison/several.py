@@ -1,0 +1,56 @@
+"""Several runs that never happened, of models that differ: what a comparison is tried on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from layerwise.report import Compared, ReportData
+from layerwise.results.rows import Score
+from report import diagnosed, synthetic
+
+DEPTHS = {"small": 8, "medium": 12, "large": 20}
+
+
+CONTRASTS = (
+    Score("contrast", "same_function", "all", "middle_repeat:skip", 0.5, 0.4, 0.6),
+    Score("contrast", "same_function", "all", "middle_repeat", 1.0, 0.9, 1.1),
+)
+"""The rows that decide one claim: that middle layers differ in function."""
+
+
+def named(data: ReportData, name: str, **more: object) -> ReportData:
+    """The run as that of a model called `name`, with weights of its own."""
+    return replace(data, manifest={**data.manifest, "model": name, "weight_hash": f"w-{name}", **more})
+
+
+def sweeps(*names: str) -> list[tuple[str, ReportData]]:
+    """A sweep of each model, by its folder; one claim holds in each."""
+    chosen = names or tuple(DEPTHS)
+    runs = ((name, synthetic.run(DEPTHS[name], seed=seed)) for seed, name in enumerate(chosen))
+    return [
+        (f"runs/{name}", named(replace(data, scores=(*data.scores, *CONTRASTS)), f"org/{name}")) for name, data in runs
+    ]
+
+
+def diagnoses(*names: str) -> list[tuple[str, ReportData]]:
+    """A diagnosis of each model, by its folder."""
+    chosen = names or tuple(DEPTHS)
+    return [
+        (f"runs/{name}", named(diagnosed.diagnosis(DEPTHS[name], seed=seed), f"org/{name}"))
+        for seed, name in enumerate(chosen)
+    ]
+
+
+def of_rows(*rows: Iterable[Score], depth: int = 8) -> Compared:
+    """The comparison of models of which nothing but these rows is known; all are sweeps of two plans."""
+    plans = synthetic.plan_records(depth, ("swap_adjacent",))[:1]
+    return Compared.of(
+        [
+            (
+                f"runs/{number}",
+                ReportData({"depth": depth, "model": f"m{number}", "weight_hash": f"w{number}"}, plans, tuple(each)),
+            )
+            for number, each in enumerate(rows)
+        ]
+    )

@@ -1,0 +1,46 @@
+"""Frontiers whose truth is known: what one way of training saves of the cost of another, at every loss."""
+
+from __future__ import annotations
+
+import random
+
+from layerwise.measure.cost.frontier import CostPoint
+
+LENGTHS = (0.25, 0.35, 0.5, 0.65, 0.8, 1.0, 1.3)
+"""What the arm was trained to, as shares of uniform's budget."""
+
+UNIFORM_LENGTHS = (0.5, 0.8, 1.0)
+"""What uniform was trained to; the last is its budget."""
+
+FLOOR, SPAN, POWER = 2.4, 1.6, 0.4
+"""The loss of uniform after a share x of its budget is FLOOR + SPAN * x ** -POWER: convex in the logarithm."""
+
+Trainings = dict[int, list[CostPoint]]
+
+
+def law(share: float) -> float:
+    """The loss of uniform at a share of its budget."""
+    return float(FLOOR + SPAN * share**-POWER)
+
+
+def point(share: float, loss: float) -> CostPoint:
+    """A training that spent a share of uniform's budget."""
+    return CostPoint(loss, {"flops": 1e12 * share, "tokens": 1e6 * share, "seconds": 60.0 * share})
+
+
+def frontiers(saved: float, *, seeds: int, noise: float, draw: int) -> tuple[Trainings, Trainings]:
+    """The arm and uniform, by seed their trainings of every length: the arm has every loss for 1 - `saved` of the cost.
+
+    Seeds differ by much, which both have in common, and every training by `noise`.
+    """
+    chance = random.Random(f"{saved}/{seeds}/{noise}/{draw}")
+    luck = {seed: chance.gauss(0.0, 0.2) for seed in range(seeds)}
+    arm = {
+        seed: [point(share, law(share / (1 - saved)) + own + chance.gauss(0.0, noise)) for share in LENGTHS]
+        for seed, own in luck.items()
+    }
+    uniform = {
+        seed: [point(share, law(share) + own + chance.gauss(0.0, noise)) for share in UNIFORM_LENGTHS]
+        for seed, own in luck.items()
+    }
+    return arm, uniform
