@@ -32,9 +32,9 @@ class Result:
 
     @property
     def losses(self) -> list[Loss]:
-        """The summed loss of every plan on every window, in nats, for experiments that measure plans."""
+        """The summed loss of every plan on every window of the text, in nats, for experiments that measure plans."""
         with Run.open(self.folder) as run:
-            return list(run.store.losses())
+            return list(run.store.text_losses())
 
     @property
     def summary(self) -> str:

@@ -17,7 +17,7 @@ def report_data(run: Run) -> pages.ReportData:
     """The rows of `run` as the report reads them; effects are computed here when the run was stopped before its own."""
     scores, plans = run.store.scores(), run.store.plans()
     swept = {record.plan for record in plans}
-    losses = tuple(row for row in run.store.losses() if row.plan in swept)
+    losses = tuple(row for row in run.store.text_losses() if row.plan in swept)
     if not losses and not scores:
         raise RunError(f"{run.folder} has no rows yet: it was stopped before its first. Run it again to resume it")
     if not any(score.measure == EFFECT for score in scores):

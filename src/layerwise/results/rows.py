@@ -8,7 +8,22 @@ frozen values of plain Python types, so they cross process and disk boundaries a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+BENCHMARK_TASK = "benchmark/"
+"""How the task of a `Loss` begins that is no text but what a benchmark asks for: `benchmark/NAME` is how likely a
+continuation is, `benchmark/NAME/METRIC` whether a document was answered right (`hits` of 1 token, `nll` 0)."""
+
+
+NORMALISED = "normalised_"
+"""How the metrics begin on the scale from chance, 0, to the model as trained, 1."""
+
+MAIN = ("acc_norm", "acc", "exact_match")
+"""The metric that a benchmark is judged by: the first of these that it has, with the first of its filters.
+
+The paper does not say whether it drew `acc` or `acc_norm`; public leaderboards give `acc_norm` of ARC and HellaSwag.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +108,16 @@ class PlanRecord:
     stages: int
     weights: int
     slots: int
+
+
+def main_metric(metrics: Iterable[str]) -> str | None:
+    """The one of `metrics`, in lm-eval's order, that the benchmark is judged by; `None` without a share of right
+    answers.
+
+    >>> main_metric(["acc", "acc_norm"]), main_metric(["exact_match/strict-match", "exact_match/flexible-extract"])
+    ('acc_norm', 'exact_match/strict-match')
+    >>> main_metric(["perplexity"]) is None
+    True
+    """
+    present = tuple(metrics)
+    return next((metric for name in MAIN for metric in present if metric.split("/")[0] == name), None)

@@ -22,7 +22,7 @@ from layerwise.results.checked_json import parse, value_of
 from layerwise.results.checked_rows import Row, impossible, row_of
 from layerwise.results.database import connect_for_reading, connect_for_writing, explained
 from layerwise.results.manifest import installed_versions, utc_now
-from layerwise.results.rows import Loss, Note, PlanRecord, Score
+from layerwise.results.rows import BENCHMARK_TASK, Loss, Note, PlanRecord, Score
 
 _SCORE_COLUMNS = ", ".join(item.name for item in fields(Score))
 _LOSS_ROWS = """
@@ -155,6 +155,10 @@ class Store:
         with explained(self.path):
             for row in self._connection.execute(f"{_LOSS_ROWS} {chosen} {order}", values):
                 yield self._row(Loss, row)
+
+    def text_losses(self) -> Iterator[Loss]:
+        """All losses but those of benchmarks, in the order of `losses`: what effects are computed from."""
+        return (row for row in self.losses() if not row.task.startswith(BENCHMARK_TASK))
 
     # Scores
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from layerwise.errors import MeasureError
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.provenance import folder_of
 from layerwise.experiments.reporter import Silent
+from layerwise.experiments.sweep import benchmarks as asking
 from layerwise.experiments.sweep import run as module
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.experiments.sweep.run import PreparedSweep
@@ -28,6 +30,7 @@ from layerwise.measure.language.evaluation_data import pieces, portion, tokenize
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.continuation import CONTINUATION, read_continuations
+from layerwise.results.store import Store
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -74,8 +77,9 @@ def calls(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> Counter[str]:
 
         return run
 
-    for name in ("sweep", "effects", "similarity_sums", "run_tasks"):
+    for name in ("sweep", "effects", "similarity_sums"):
         monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
+    monkeypatch.setattr(asking, "judged", counting("judged", asking.judged))
     monkeypatch.setattr(stack, "apply", counting("layer", stack.apply))
     return counted
 
@@ -267,29 +271,73 @@ def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
     calls: Counter[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ask = module.run_tasks
+    apply, ask = stack.apply, asking.judged
 
-    def stopping(stack: Stack, plans: list[Plan], *arguments: Any, **options: Any) -> Any:
-        if calls["run_tasks"] == 3:
+    def stopping_layers(*arguments: Any) -> torch.Tensor:
+        if calls["layer"] == in_text + 10:
             raise KeyboardInterrupt
-        return ask(stack, plans, *arguments, **options)
+        return apply(*arguments)
 
+    def stopping(stack: Stack, plan: Plan, *arguments: Any) -> Any:
+        if calls["judged"] == 3:
+            raise KeyboardInterrupt
+        return ask(stack, plan, *arguments)
+
+    measure(stack, corpus, tmp_path / "text", replace(benchmark, tasks=(), task_folder=None))
+    in_text, calls["layer"] = calls["layer"], 0
     with monkeypatch.context() as patched:
-        patched.setattr(module, "run_tasks", stopping)
+        patched.setattr(stack, "apply", stopping_layers)
         with pytest.raises(KeyboardInterrupt):
             measure(stack, corpus, tmp_path / "run", benchmark)
     with Run.open(tmp_path / "run") as run:
-        assert len({score.subject for score in run.store.scores("benchmark")}) == 3
-    logs = measure(stack, corpus, tmp_path / "run", benchmark)
-    assert calls["run_tasks"] == len(PLANS)
-    assert logs[0] == "benchmarks under plan 4 of 6: 0 1 3"
+        answers = list(run.store.losses("benchmark/tiny_choice"))
+        assert {row.plan for row in answers} < PLANS
+        assert {row.plan for row in run.store.text_losses()} == PLANS
+    with monkeypatch.context() as patched:
+        patched.setattr(asking, "judged", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            measure(stack, corpus, tmp_path / "run", benchmark)
+    with Run.open(tmp_path / "run") as run:
+        rows = list(run.store.losses("benchmark/tiny_choice"))
+        assert Counter(row.plan for row in rows) == dict.fromkeys(PLANS, 18)
+    measure(stack, corpus, tmp_path / "run", benchmark)
     with Run.open(tmp_path / "run") as run:
         scores = run.store.scores("benchmark")
+        assert len(list(run.store.losses("benchmark/tiny_choice/acc"))) == 6 * len(PLANS)
+        (note,) = run.store.notes("benchmark")
     assert {(score.subject, score.task, score.metric) for score in scores} == {
-        (plan, "tiny_choice", "acc") for plan in PLANS
+        *((plan, "tiny_choice", "acc") for plan in PLANS),
+        ("chance", "tiny_choice", "chance"),
     }
-    measure(stack, corpus, tmp_path / "run", benchmark)
-    assert calls["run_tasks"] == len(PLANS)
+    assert note.text == (
+        "tiny_choice has no scale from chance to the model as trained: it has 6 documents, and an interval needs 8"
+    )
+    judgements = calls["judged"]
+    assert measure(stack, corpus, tmp_path / "run", benchmark) == []
+    assert calls["judged"] == judgements
+
+
+@pytest.mark.slow
+def test_benchmarks_that_were_stopped_end_as_those_that_were_not(
+    stack: Stack, corpus: Corpus, tmp_path: Path, benchmark: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped at any write, the same command ends with the same rows."""
+    measure(stack, corpus, tmp_path / "whole", benchmark)
+    add = Store.add_losses
+    for stop in range(1, 40, 9):
+        left = iter(range(stop))
+
+        def stopping(store: Store, rows: Any, left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            add(store, rows)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Store, "add_losses", stopping)
+            with suppress(KeyboardInterrupt):
+                measure(stack, corpus, tmp_path / f"run{stop}", benchmark)
+        measure(stack, corpus, tmp_path / f"run{stop}", benchmark)
+        assert everything(tmp_path / f"run{stop}") == everything(tmp_path / "whole")
 
 
 def test_a_plan_with_broken_benchmarks_is_named_after_the_others(
@@ -299,9 +347,9 @@ def test_a_plan_with_broken_benchmarks_is_named_after_the_others(
     with pytest.raises(MeasureError) as caught:
         measure(stack, corpus, tmp_path / "run", config)
     assert "1 of 7 plans gave non-finite losses" in str(caught.value)
-    assert "plan 0 (1|2):gain=1e+39 3 gives logits that are not finite" in str(caught.value)
+    assert "benchmarks: 1 of 7 plans gave non-finite losses, first '0 (1|2):gain=1e+39 3'" in str(caught.value)
     with Run.open(tmp_path / "run") as run:
-        assert {score.subject for score in run.store.scores("benchmark")} == PLANS
+        assert {score.subject for score in run.store.scores("benchmark")} == PLANS | {"chance"}
 
 
 @pytest.mark.slow

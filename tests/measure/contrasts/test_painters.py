@@ -117,6 +117,21 @@ def test_the_best_counts_are_fitted_over_the_windows_and_held_against_the_best_g
     assert found["looping", "gain:looped_parallel"].value == pytest.approx(relative(gain, looped))
 
 
+def test_slopes_are_those_of_lines_from_no_cost(
+    found: dict[tuple[str, str], Score], costs: dict[tuple[str, str, int], float]
+) -> None:
+    sizes = np.array([3.0, 5.0, 7.0])
+    slopes = {}
+    for name in PAINTERS_RANKING:
+        drawn = np.array([costs["painters", name, int(size)] for size in sizes])
+        (slopes[name],) = np.linalg.lstsq(sizes[:, None], drawn, rcond=None)[0]
+        assert found["shallowest", name].value == pytest.approx(slopes[name])
+    for milder in ("random", "looped_parallel"):
+        for harsher in ("reverse", "parallel", "skip", "middle_repeat"):
+            pair = found["shallowest", f"{harsher}:{milder}"]
+            assert pair.value == pytest.approx(relative(slopes[harsher], slopes[milder]))
+
+
 def test_every_contrast_has_its_interval_and_what_it_is_made_of(
     found: dict[tuple[str, str], Score], losses: list[Loss]
 ) -> None:

@@ -26,6 +26,8 @@ def _check(depth: int) -> None:
     assert left_out == list(range(left_out[0], left_out[0] + width))
     reversed_window = edits.reverse(whole, left_out[0], left_out[-1] + 1)
     assert [member.plan for member in found if member.strategy == "reverse"] == [reversed_window] * (width > 1)
+    parallel = [member.plan for member in found if member.strategy == "parallel"]
+    assert parallel == [edits.parallel(whole, left_out[0], left_out[-1] + 1)] * (width > 1)
     random = [member for member in found if member.strategy == "random"]
     # All orders of the window but two, the trained one and its reversal; where there are many, as many as published.
     assert len(random) == min(len(PAINTERS_SEEDS), max(0, factorial(width) - 2))

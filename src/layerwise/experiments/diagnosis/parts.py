@@ -25,7 +25,7 @@ from layerwise.measure.interventions.joint_manipulation import joint_manipulatio
 from layerwise.measure.interventions.order import members as reordered
 from layerwise.measure.interventions.perturbation_curves import perturbation_curves
 from layerwise.measure.interventions.pruning import pruning
-from layerwise.measure.interventions.sweep import plan_records, sweep
+from layerwise.measure.interventions.sweep import plan_records, runnable, sweep
 from layerwise.measure.language.evaluation_data import EvalData, sample, split, too_little
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryCache, recovery
@@ -139,7 +139,9 @@ def _racing(context: PartContext, note: Note) -> None:
 
 def _order(context: PartContext, note: Note) -> None:
     _note_too_little(context.text, note)
-    chosen = reordered(context.stack.depth)
+    chosen, left_out = runnable(context.stack, reordered(context.stack.depth))
+    for sentence in left_out:
+        note(sentence)
     store = context.run.store
     sweep(context.stack, chosen, context.text, sink=store.add_losses, finished=store.finished)
     wanted = {context.baseline, *(str(member.plan) for member in chosen)}
@@ -150,7 +152,8 @@ def _order(context: PartContext, note: Note) -> None:
     rows = effects(losses, context.baseline, seed=context.seed, answer_tasks=context.text.scored_answer_tasks)
     context.store("effect", rows)
     absent = next((str(member.plan) for member in chosen if member.strategy == "skip"), None)
-    moved = [str(member.plan) for member in chosen if member.strategy != "skip"]
+    strategies = dict.fromkeys(member.strategy for member in chosen if member.strategy != "skip")
+    moved = {name: [str(member.plan) for member in chosen if member.strategy == name] for name in strategies}
     answers = context.text.scored_answer_tasks
     context.store_contrast(ORDER, order_by_task(losses, context.baseline, moved, absent, answers, seed=context.seed))
 

@@ -34,6 +34,7 @@ class Sweep(ModelOptions, TextOptions, PlanOptions, Experiment):
         "demo",
         "HuggingFaceTB/SmolLM2-135M --text book.txt --families painters",
         './my-model --text texts/ --plan "0-13 18-29" --plan "0-29 0-29"',
+        "./my-model --text texts/ --families painters --tasks arc_challenge,hellaswag,gsm8k,winogrande,lambada_openai",
         "demo --families looped,gain_sweep --loops 1-12",
         'demo --families "" --window 4-8 --prompt "reverse k d a z ="',
     )
@@ -41,7 +42,7 @@ class Sweep(ModelOptions, TextOptions, PlanOptions, Experiment):
         *PlanOptions.READ_BY_PLANS,
         Reads(("new_tokens",), lambda config: bool(config.prompt), "--prompt reads it, and there is none"),
         Reads(
-            ("task_folder", "task_limit"),
+            ("task_folder", "task_limit", "num_fewshot"),
             lambda config: bool(config.tasks),
             "the benchmarks of --tasks read it, and none was named",
         ),
@@ -55,6 +56,9 @@ class Sweep(ModelOptions, TextOptions, PlanOptions, Experiment):
     tasks: tuple[str, ...] = option((), "Benchmarks of lm-eval; needs layerwise[eval].", metavar="NAMES")
     task_folder: Path | None = option(None, "Folder of lm-eval task files.", metavar="PATH")
     task_limit: int | None = option(None, "Examples of each benchmark.", metavar="N", least=1)
+    num_fewshot: int | None = option(
+        None, "Examples before each question; by default as each benchmark says.", metavar="N", least=0
+    )
     similarity: bool = option(True, "Compare the hidden states of the layers.")
 
     def check(self) -> None:

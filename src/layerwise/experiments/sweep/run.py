@@ -18,6 +18,7 @@ from layerwise.experiments.experiment import Prepared
 from layerwise.experiments.provenance import provenance, size_row, task_digest
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model, duration
+from layerwise.experiments.sweep.benchmarks import SweptBenchmarks
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.measure.activations.plan_states import (
     STATES,
@@ -39,8 +40,6 @@ from layerwise.measure.interventions.sweep import (
     sweep,
     with_identity,
 )
-from layerwise.measure.language.benchmarks import find_benchmarks, normalised
-from layerwise.measure.language.benchmarks import tasks as run_tasks
 from layerwise.measure.language.continuations import continuations, encode_prompt
 from layerwise.measure.language.evaluation_data import refuse_too_little, tokenize
 from layerwise.measure.stats.effects import EFFECT, effects
@@ -54,7 +53,6 @@ from layerwise.results.continuation import CONTINUATION, note_text, read_continu
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack
 
-NORMALISED = "normalised_"
 MOST_STATES = 512
 """Steps of a plan whose states are compared: as many states are held at once."""
 
@@ -79,7 +77,7 @@ class PreparedSweep(Prepared):
         self.members, self.left_out = runnable(stack, config.members(stack.depth))
         self.plans = with_identity(stack, self.members)
         self.cost = cost_estimate(stack, self.plans, self.text)
-        self.benchmarks = find_benchmarks(config.tasks, config.task_folder, seed=config.seed) if config.tasks else None
+        self.benchmarks = SweptBenchmarks(config, stack, self.members, self.plans) if config.tasks else None
         for prompt in config.prompt:
             encode_prompt(stack, prompt, config.new_tokens)
         self.manifest = self._manifest()
@@ -87,6 +85,7 @@ class PreparedSweep(Prepared):
     def _manifest(self) -> Manifest:
         config = self.config
         limit = (f"limit:{config.task_limit}",) if config.task_limit else ()
+        shots = () if config.num_fewshot is None else (f"shots:{config.num_fewshot}",)
         settings: dict[str, object] = {"batch_tokens": config.batch_tokens}
         if config.prompt:
             settings |= {"prompts": list(config.prompt), "new_tokens": config.new_tokens}
@@ -94,7 +93,7 @@ class PreparedSweep(Prepared):
             settings["task_folder"] = task_digest(config.task_folder)
         return provenance(
             self.stack, self.text, families=config.plan_names(),
-            tasks=(*config.tasks, *limit), seed=config.seed, settings=settings,
+            tasks=(*config.tasks, *limit, *shots), seed=config.seed, settings=settings,
         )  # fmt: skip
 
     def describe(self) -> Iterator[str]:
@@ -106,6 +105,8 @@ class PreparedSweep(Prepared):
             f"{cost.plans} plans: {cost.naive:,} layer evaluations one by one, {cost.evaluations:,} at least; "
             f"the sweep does the least ({cost.naive / cost.evaluations:.2f} x fewer)"
         )
+        if self.benchmarks is not None:
+            yield from self.benchmarks.describe()
         for note in self.left_out:
             yield f"note: {note}"
 
@@ -126,7 +127,8 @@ class PreparedSweep(Prepared):
         if self.config.similarity:
             self._compare_states(run, reporter)
         self._continue_prompts(run, reporter)
-        failures += self._run_benchmarks(run, reporter)
+        if self.benchmarks is not None:
+            failures += self.benchmarks.measure(run, reporter)
         if failures:
             raise MeasureError("\n".join(failures))
 
@@ -179,7 +181,7 @@ class PreparedSweep(Prepared):
         failures = self._measure_losses(due, run, reporter) if due.head_tokens else []
         if due.head_tokens or not run.store.scores(EFFECT):
             reporter.log("intervals: paired bootstrap")
-            losses = _of_whole_plans(list(run.store.losses()), self._windows())
+            losses = _of_whole_plans(list(run.store.text_losses()), self._windows())
             tasks = self.text.scored_answer_tasks
             scores = effects(losses, str(self.plans[0]), seed=self.config.seed, answer_tasks=tasks)
             if CONTRASTED.intersection(self.config.families):
@@ -227,31 +229,6 @@ class PreparedSweep(Prepared):
 
     def _windows(self) -> list[Window]:
         return [window for batch in self.text.batches for window in batch.windows]
-
-    def _run_benchmarks(self, run: Run, reporter: Reporter) -> list[str]:
-        """Run the benchmarks on plan after plan; a plan whose scores are stored is not run again.
-
-        Returns a sentence for each plan whose logits were not finite; those of the model as trained must be.
-        """
-        if self.benchmarks is None:
-            return []
-        raw = [score for score in run.store.scores("benchmark") if not score.metric.startswith(NORMALISED)]
-        done = {score.subject for score in raw}
-        failures = []
-        for number, plan in enumerate(self.plans, start=1):
-            if str(plan) in done:
-                continue
-            reporter.log(f"benchmarks under plan {number} of {len(self.plans)}: {plan}")
-            try:
-                raw += run_tasks(
-                    self.stack, [plan], self.benchmarks, limit=self.config.task_limit, seed=self.config.seed
-                )
-            except MeasureError as error:
-                if plan == self.plans[0]:
-                    raise
-                failures.append(str(error))
-            run.store.replace_scores("benchmark", raw + normalised(raw, str(self.plans[0])))
-        return failures
 
 
 def continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:

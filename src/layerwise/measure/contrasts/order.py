@@ -1,7 +1,8 @@
 """Does a wrong order cost more on reasoning than on text, beyond what any damage does?
 
-A task may simply be fragile, so order is compared with absence: the same window of layers run in other orders, and left
-out. With o and a the mean effects of the two in nats per token,
+A task may simply be fragile, so order is compared with absence: the same window of layers run in other orders
+(reversed, shuffled, side by side), and left out. With o and a the mean effects of the two in nats per token, o made of
+every strategy in equal parts,
 
     order_less     o of reasoning - o of text                                   what was published, with its interval
     log_ratio      log (o / a) of reasoning - log (o / a) of text               what is left of it beside absence
@@ -12,7 +13,7 @@ effect is not above zero there is no ratio: it is then drawn as small as may be,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -34,7 +35,7 @@ SMALLEST = 1e-9
 def order_by_task(
     losses: Iterable[Loss],
     baseline: str,
-    moved: Sequence[str],
+    moved: Mapping[str, Sequence[str]],
     absent: str | None,
     answer_tasks: Collection[str],
     *,
@@ -42,16 +43,19 @@ def order_by_task(
 ) -> list[Score]:
     """The rows of `contrast` about order on tasks with answers (`copy` is none of reasoning) and on the other texts.
 
-    `moved` are the plans with the window in another order, `absent` the one without it. There are no rows where there
-    is no task of either kind; without `absent` there is no `log_ratio`.
+    `moved` are the plans with the window in another order, by strategy, `absent` the one without it. There are no rows
+    where there is no task of either kind; without `absent` there is no `log_ratio`.
     """
-    plans = [*moved, *([] if absent is None else [absent])]
+    orders = [list(drawn) for drawn in moved.values() if drawn]
+    plans = [*(plan for drawn in orders for plan in drawn), *([] if absent is None else [absent])]
     grid = arrange(row for row in losses if row.plan in {baseline, *plans})
     reasoning = [task for task in grid.tasks() if task in answer_tasks and task not in REHEARSED]
     text = [task for task in grid.tasks() if task not in answer_tasks]
-    if not reasoning or not text or not moved:
+    if not reasoning or not text or not orders:
         return []
-    parts = [_orders(part_of(grid.of_task(task), baseline, plans), len(moved)) for task in (*reasoning, *text)]
+    parts = [
+        _orders(part_of(grid.of_task(task), baseline, plans), list(map(len, orders))) for task in (*reasoning, *text)
+    ]
     sizes, tasks = (len(reasoning), len(text)), f"{' '.join(reasoning)} | {' '.join(text)}"
     less = contrast(parts, lambda effects: _less(effects, *sizes), seed=seed)
     rows = [less.row(ORDER, "order_less", tasks)]
@@ -62,9 +66,11 @@ def order_by_task(
     return rows
 
 
-def _orders(part: Part, moved: int) -> Part:
-    """The mean over the orders, then what absence costs: (orders and absence, units) -> (2, units) or (1, units)."""
-    rows = [part.numerators[:moved].mean(axis=0), *part.numerators[moved:]]
+def _orders(part: Part, draws: Sequence[int]) -> Part:
+    """The mean over the strategies, each the mean over its draws, then what absence costs: two rows at most."""
+    starts = [sum(draws[:number]) for number in range(len(draws))]
+    means = [part.numerators[start : start + count].mean(axis=0) for start, count in zip(starts, draws, strict=True)]
+    rows = [np.mean(means, axis=0), *part.numerators[sum(draws) :]]
     return Part(np.stack(rows), part.denominators, part.documents, part.tokens)
 
 

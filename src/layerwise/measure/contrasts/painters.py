@@ -17,6 +17,9 @@ A row is of measure `contrast`; its subject is the claim, and its metric says wh
     parallel       skip:parallel, parallel:reverse          d
     looping        parallel:looped_parallel, gain:looped_parallel     d; the gain is 3 in one pass
     loop_count     see `layerwise.measure.contrasts.loops`
+    shallowest     HARSHER:MILDER        d of two slopes of cost over the window, corrected over the pairs: random
+                                         order and looped parallel against every other strategy
+                   STRATEGY              the slope, nats per token for each layer affected
     ranking        tau                   Kendall's tau of the measured with the published order of harm
                    HARSHER:MILDER        d of every pair in the published order, at 99 %
                    STRATEGY              mean cost, nats per token
@@ -50,6 +53,13 @@ ORDERS = ("reverse", "random")
 SMALLEST = 1e-12
 """What stands for a cost that is not positive where something is divided by it, nats per token."""
 
+MILDEST = ("random", "looped_parallel")
+"""The strategies of which the paper says that quality falls the least steeply (section 3.8)."""
+
+STEEPER = tuple(name for name in PAINTERS_RANKING if name not in MILDEST)
+
+PAIRED = {"ranking": RANKED_LEVEL, "shallowest": 1 - 0.05 / (len(MILDEST) * len(STEEPER))}
+"""The claims that hold pairs of strategies against each other, and the level of each pair."""
 
 Named = dict[str, Statistic]
 """The contrasts of one claim, by metric; none where the plans they need were not run."""
@@ -76,11 +86,14 @@ def rows(strategies: Strategies, depth: int, claims: Iterable[str] | None = None
         "parallel": parallel(strategies),
         "looping": looping(strategies),
         "ranking": ranking(strategies),
+        "shallowest": shallowest(strategies),
     }
     chosen = tuple(claims or (*named, LOOP_COUNT))
     wanted = {(claim, metric): named[claim][metric] for claim in chosen if claim in named for metric in named[claim]}
-    ranked = {key: wanted.pop(key) for key in list(wanted) if key[0] == "ranking" and ":" in key[1]}
-    results = strategies.contrasts(wanted) | strategies.contrasts(ranked, level=RANKED_LEVEL)
+    pairs = {key: wanted.pop(key) for key in list(wanted) if key[0] in PAIRED and ":" in key[1]}
+    results = strategies.contrasts(wanted)
+    for claim, level in PAIRED.items():
+        results |= strategies.contrasts({key: pairs[key] for key in pairs if key[0] == claim}, level=level)
     scores = [contrast.row(claim, metric) for (claim, metric), contrast in results.items()]
     return scores + (loop_count(strategies) if LOOP_COUNT in chosen else [])
 
@@ -160,6 +173,15 @@ def ranking(strategies: Strategies) -> Named:
     return {"tau": tau, **pairs, **{name: _cost(name, windows) for name in PAINTERS_RANKING}}
 
 
+def shallowest(strategies: Strategies) -> Named:
+    """The slope of cost over the window, in a line from the model as trained: of which strategy is it least?"""
+    windows = _windows(strategies, *PAINTERS_RANKING)
+    if not windows:
+        return {}
+    pairs = {f"{b}:{a}": _steeper(b, a, windows) for a in MILDEST for b in STEEPER}
+    return pairs | {name: _slope(name, windows) for name in PAINTERS_RANKING}
+
+
 def _painters(strategy: str) -> Curve:
     return "painters", strategy
 
@@ -179,6 +201,17 @@ def _cost(strategy: str, windows: Sequence[int]) -> Statistic:
 
 def _less(harsher: str, milder: str, windows: Sequence[int]) -> Statistic:
     return lambda costs: relative(_mean(costs, harsher, windows), _mean(costs, milder, windows))
+
+
+def _slope(strategy: str, windows: Sequence[int]) -> Statistic:
+    """The slope of the line through no cost at no layers: sum M cost[M] / sum M^2."""
+    sizes = np.array(windows, dtype=float)
+    return lambda costs: np.asarray(costs(_painters(strategy), windows) @ sizes / (sizes @ sizes))
+
+
+def _steeper(harsher: str, milder: str, windows: Sequence[int]) -> Statistic:
+    first, second = _slope(harsher, windows), _slope(milder, windows)
+    return lambda costs: relative(first(costs), second(costs))
 
 
 def _share(strategy: str, other: str, windows: Sequence[int]) -> Statistic:

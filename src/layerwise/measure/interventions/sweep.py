@@ -96,8 +96,29 @@ def sweep(
     with their names, after every other row has been handed on.
     """
     data = corpus if isinstance(corpus, EvalData) else tokenize(stack, corpus)
+    rows: list[Loss] = []
+
+    def keep(fresh: Sequence[Loss]) -> None:
+        if sink is not None:
+            sink(fresh)
+        rows.extend(fresh)
+
+    sweep_into(keep, stack, plans, data, finished=finished, progress=progress)
+    return rows
+
+
+def sweep_into(
+    sink: Sink,
+    stack: Stack,
+    plans: Iterable[Plan | Member | str],
+    data: EvalData,
+    *,
+    finished: Finished | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """`sweep`, whose rows go to `sink` alone: for more of them than memory should hold."""
     work = _Work.of(with_identity(stack, plans), data, finished or _nothing)
-    return _Sweep(stack, work, sink or _ignore, progress or _silent).rows()
+    _Sweep(stack, work, sink, progress or _silent).run()
 
 
 def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
@@ -198,14 +219,13 @@ class _Sweep:
     meter: CostMeter = field(default_factory=CostMeter)
     broken: dict[Plan, str] = field(default_factory=dict)
 
-    def rows(self) -> list[Loss]:
+    def run(self) -> None:
         self.progress(self.meter, self.work.estimate)
-        rows: list[Loss] = []
         with evaluating(self.stack.model), torch.inference_mode():
             first: Plan | None = Plan.identity(self.stack.depth)
             for piece in self.work.pieces:
                 if piece.graph.ends:
-                    rows.extend(self._batch(piece, first))
+                    self._batch(piece, first)
                     first = None
         if self.broken:
             plan, document = next(iter(self.broken.items()))
@@ -214,10 +234,9 @@ class _Sweep:
                 f"on {document!r}; they have no rows there. Every other row is kept: leave those plans "
                 "out, or use --dtype float32"
             )
-        return rows
 
-    def _batch(self, piece: _Piece, first: Plan | None) -> list[Loss]:
-        """The rows of one batch; those of the plan `first` before the others."""
+    def _batch(self, piece: _Piece, first: Plan | None) -> None:
+        """Hand on the rows of one batch; those of the plan `first` before the others."""
         batch, graph = piece.batch, piece.graph
         plans_at = defaultdict(list)
         for plan, node in graph.ends.items():
@@ -229,22 +248,18 @@ class _Sweep:
             captured.state,
             first,
         )
-        rows: list[Loss] = []
         walked = 0
         clock = time.perf_counter()
         for node, state in walk.states():
             reached = time.perf_counter()
             losses = window_losses(self.stack, state, batch)
             for plan in plans_at[node]:
-                fresh = self._rows(plan, piece, losses)
-                self.sink(fresh)
-                rows.extend(fresh)
+                self.sink(self._rows(plan, piece, losses))
             done = time.perf_counter()
             self.meter.add(batch.size, walk.evaluated - walked, reached - clock, done - reached)
             walked, clock = walk.evaluated, done
             self.progress(self.meter, self.work.estimate)
         self.meter.most_live = max(self.meter.most_live, walk.most_live)
-        return rows
 
     def _rows(self, plan: Plan, piece: _Piece, losses: Sequence[WindowLoss]) -> list[Loss]:
         """The rows of one plan on one batch; none at all when one of its losses is not finite."""
@@ -266,10 +281,6 @@ class _Sweep:
                 "check the checkpoint, or use --dtype float32"
             )
         self.broken.setdefault(plan, document)
-
-
-def _ignore(rows: Sequence[Loss]) -> None:
-    """The sink of a sweep whose caller only wants the returned rows."""
 
 
 def _nothing(task: str, document: str, window: int) -> frozenset[str]:

@@ -3,58 +3,36 @@
 The harness asks its questions of the very model object that the plan runs in, by log-likelihood or by `generate`, so
 its numbers are those of a model whose layers really stand in that order (tested). Needs the extra `layerwise[eval]`.
 
-The Painters' five benchmarks are known here with what guessing scores on each, so that a score can also be given
-*normalised* as in their paper (Sun et al. 2024, arXiv 2407.09298, section 2): 0 is chance, 1 the full model. The paper
-reports the median of the five; here every benchmark stands for itself, because a median hides the one that collapsed.
+`tasks` runs one plan after the other, with every request, and is what other ways of asking are held against; of many
+plans together the log-likelihoods are had for less (`layerwise.measure.language.benchmark_requests`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import io
-import logging
-import math
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from torch import Tensor, nn
-
 from layerwise.errors import MeasureError, near_matches
+from layerwise.measure.language.benchmark_scale import CHANCE
 from layerwise.measure.language.global_seeds import seeded
+from layerwise.measure.language.harness import (
+    evaluate,
+    harness_model,
+    quietly,
+    refusing_broken_logits,
+    result_rows,
+)
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack
-from layerwise.stack.inputs import evaluating, main_tensor
-
-CHANCE: Mapping[str, float] = MappingProxyType(
-    {
-        # Four options for nearly every question (Clark et al. 2018).
-        "arc_challenge": 0.25,
-        # Four endings (Zellers et al. 2019).
-        "hellaswag": 0.25,
-        # Two options (Sakaguchi et al. 2020).
-        "winogrande": 0.5,
-        # The last word of a passage (Paperno et al. 2016) and a number written out (Cobbe et al. 2021) are not guessed.
-        "lambada_openai": 0.0,
-        "gsm8k": 0.0,
-    }
-)
-"""The Painters' benchmarks, and the accuracy of guessing on each."""
+from layerwise.stack.inputs import evaluating
 
 FOLDERS: Mapping[str, str] = MappingProxyType({"arc_challenge": "arc", "lambada_openai": "lambada"})
 """Where lm-eval keeps a known benchmark's files, if not in a folder of its name."""
-
-PROPORTIONS = ("acc", "acc_norm", "exact_match")
-"""Metrics that are a share of right answers, and so have a chance level."""
-
-BOOTSTRAPS = 1000
-"""Resamples behind the standard error of a metric that is no mean, such as perplexity."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,12 +43,19 @@ class Benchmarks:
     loaded: Any
 
 
-def find_benchmarks(names: Sequence[str], include_path: str | Path | None = None, *, seed: int = 0) -> Benchmarks:
+def find_benchmarks(
+    names: Sequence[str],
+    include_path: str | Path | None = None,
+    *,
+    seed: int = 0,
+    num_fewshot: int | None = None,
+) -> Benchmarks:
     """The benchmarks called `names`: files in the folder `include_path` first, then lm-eval's own.
 
     A benchmark of lm-eval needs its data from the Hub or its cache; one of your own, a `.yaml` in lm-eval's format
     whose `dataset_path` is `json` and whose `data_files` are local, needs no network. `seed` fixes what a benchmark
-    draws as it is loaded.
+    draws as it is loaded. Each is asked with as many examples as its file says (gsm8k 5, the others of the paper 0), or
+    with `num_fewshot`; a file that says 0 keeps to it, as in lm-eval.
 
     Raises `MeasureError` without lm-eval, for a name that is unknown, a folder that is not there, and data that cannot
     be loaded.
@@ -80,7 +65,7 @@ def find_benchmarks(names: Sequence[str], include_path: str | Path | None = None
         raise MeasureError(f"no benchmark was named; for example: {', '.join(CHANCE)}")
     if include_path is not None and not Path(include_path).is_dir():
         raise MeasureError(f"there is no folder {include_path}: --task-folder should hold lm-eval task files (.yaml)")
-    with _quietly():
+    with quietly():
         manager = _manager(wanted, include_path)
         for name in wanted:
             if name not in manager.task_index:
@@ -90,7 +75,12 @@ def find_benchmarks(names: Sequence[str], include_path: str | Path | None = None
                     "`lm-eval ls tasks` lists them all"
                 )
         with seeded(seed):
-            return Benchmarks(wanted, _load(manager, wanted))
+            loaded = _load(manager, wanted)
+    for task in loaded["tasks"].values():
+        examples = task.get_config("num_fewshot")
+        if examples is None or (num_fewshot is not None and examples != 0):
+            task.set_config(key="num_fewshot", value=num_fewshot or 0)
+    return Benchmarks(wanted, loaded)
 
 
 def tasks(
@@ -117,41 +107,12 @@ def tasks(
         raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer")
     benchmarks = names if isinstance(names, Benchmarks) else find_benchmarks(names, include_path, seed=seed)
     scores: list[Score] = []
-    with evaluating(stack.model), _quietly():
-        harness_model = _harness_model(stack, batch_size)
+    with evaluating(stack.model), quietly():
+        harness = harness_model(stack, batch_size)
         for plan in map(Plan.parse, plans):
-            with stack.under(plan), _refusing_broken_logits(stack.model, plan):
-                scores += _rows(str(plan), _run_harness(harness_model, benchmarks, limit, seed))
+            with stack.under(plan), refusing_broken_logits(stack.model, plan):
+                scores += result_rows(str(plan), evaluate(harness, benchmarks.loaded, limit, seed))
     return scores
-
-
-def normalised(scores: Iterable[Score], full: str, chance: Mapping[str, float] = CHANCE) -> list[Score]:
-    """The rows of `scores` on the Painters' scale, 0 for chance and 1 for the full model, as `normalised_<metric>`.
-
-        (score - chance) / (score of the full model - chance)
-
-    `full` is the plan of the full model, `chance` the accuracy of guessing by benchmark. Only shares of right answers
-    of benchmarks in `chance` have such a row, and only where the full model's interval lies above chance: a model that
-    guesses has nothing to lose. Intervals are scaled with the score; the full model's own error is not in them.
-    """
-    rows = [score for score in scores if score.task in chance and score.metric.split("/")[0] in PROPORTIONS]
-    best = {(score.task, score.metric): score for score in rows if score.subject == full}
-    scaled = []
-    for score in rows:
-        top, floor = best.get((score.task, score.metric)), chance[score.task]
-        if top is None or (top.value if top.low is None else top.low) <= floor:
-            continue
-        scale = top.value - floor
-        scaled.append(
-            replace(
-                score,
-                metric=f"normalised_{score.metric}",
-                value=(score.value - floor) / scale,
-                low=None if score.low is None else (score.low - floor) / scale,
-                high=None if score.high is None else (score.high - floor) / scale,
-            )
-        )
-    return scaled
 
 
 def _manager(names: Sequence[str], include_path: str | Path | None) -> Any:
@@ -187,91 +148,3 @@ def _load(manager: Any, names: Sequence[str]) -> Any:
             "benchmarks come from the Hugging Face Hub, so without a network write a task file with local data_files, "
             "and name its folder with --task-folder"
         ) from error
-
-
-def _harness_model(stack: Stack, batch_size: int | str) -> Any:
-    """lm-eval's view of the stack's model."""
-    from lm_eval.models.huggingface import HFLM
-
-    # lm-eval gives the tokenizer a padding token where there is none; the user's stays as it is.
-    return HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=batch_size)
-
-
-def _run_harness(harness_model: Any, benchmarks: Benchmarks, limit: int | None, seed: int) -> Mapping[str, Any]:
-    """lm-eval's results, by benchmark; the caller's random numbers are not touched."""
-    import lm_eval
-
-    for task in benchmarks.loaded["tasks"].values():
-        task.set_fewshot_seed(seed=seed)
-        if task.get_config("num_fewshot") is None:
-            task.set_config(key="num_fewshot", value=0)
-    with seeded(seed, harness_model.device):
-        # Not simple_evaluate: that collects the environment each time, which takes seconds a plan.
-        results = lm_eval.evaluate(
-            harness_model, benchmarks.loaded, limit=limit, bootstrap_iters=BOOTSTRAPS, log_samples=False
-        )
-    evaluated: Mapping[str, Any] = results
-    return evaluated
-
-
-def _rows(plan: str, results: Mapping[str, Any]) -> Iterator[Score]:
-    """lm-eval's table (`metric,filter` to a number) as rows."""
-    for task, metrics in results["results"].items():
-        grid = results["n-samples"].get(task, {}).get("effective")
-        for key, value in metrics.items():
-            metric, comma, filtered = key.partition(",")
-            if not comma or metric.endswith("_stderr") or not isinstance(value, int | float):
-                continue
-            error = metrics.get(f"{metric}_stderr,{filtered}")
-            reach = 1.96 * error if isinstance(error, int | float) and math.isfinite(error) else None
-            yield Score(
-                measure="benchmark",
-                subject=plan,
-                task=task,
-                metric=metric if filtered == "none" else f"{metric}/{filtered}",
-                value=float(value),
-                low=None if reach is None else float(value - reach),
-                high=None if reach is None else float(value + reach),
-                documents=grid,
-            )
-
-
-@contextlib.contextmanager
-def _refusing_broken_logits(model: nn.Module, plan: Plan) -> Iterator[None]:
-    """Within the context a forward whose logits hold not-a-number or infinity raises `MeasureError`."""
-
-    def check(module: nn.Module, args: Any, output: Any) -> None:
-        logits: Tensor = main_tensor(output)
-        # Minus infinity is how some models rule a token out; the greatest logit is finite all the same.
-        if not logits.amax().isfinite():
-            raise MeasureError(
-                f"plan {plan} gives logits that are not finite, so its benchmarks mean nothing: leave it out, "
-                "or load the model in float32"
-            )
-
-    handle = model.register_forward_hook(check)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Within the context lm-eval prints and warns nothing, and its bootstrap starts no processes.
-
-    Its processes are forked from one that holds a model and running threads, which is slower than the work they do.
-    """
-    logger = logging.getLogger("lm_eval")
-    level, single = logger.level, os.environ.get("DISABLE_MULTIPROC")
-    logger.setLevel(logging.ERROR)
-    os.environ["DISABLE_MULTIPROC"] = "1"
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        logger.setLevel(level)
-        if single is None:
-            del os.environ["DISABLE_MULTIPROC"]
-        else:
-            os.environ["DISABLE_MULTIPROC"] = single

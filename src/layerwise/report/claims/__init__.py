@@ -38,8 +38,10 @@ from layerwise.report.claims.layershuffle.shuffled import collapse, pruning, tra
 from layerwise.report.claims.layershuffle.switching_off import switching_off
 from layerwise.report.claims.painters.absence import all_needed, same_function
 from layerwise.report.claims.painters.arrangement import any_order, parallel
+from layerwise.report.claims.painters.benchmarks import fragile, order_by_benchmark
 from layerwise.report.claims.painters.harm import ranking
 from layerwise.report.claims.painters.loops import loop_count, looping
+from layerwise.report.claims.painters.slopes import repeat_at_chance, shallowest, shallowest_on_benchmarks
 from layerwise.report.claims.painters.space import same_space
 from layerwise.report.claims.painters.zones import three_zones
 from layerwise.report.claims.paper import Judged, Paper, Rule
@@ -54,12 +56,17 @@ PAINTERS = Paper(
         middle,
         all_needed,
         same_function,
+        repeat_at_chance,
         any_order,
         parallel,
+        fragile,
         order,
+        order_by_benchmark,
         looping,
         loop_count,
         ranking,
+        shallowest,
+        shallowest_on_benchmarks,
     ),
     "sweep",
 )

@@ -43,12 +43,12 @@ def degradation(
     share = metric != DELTA
     small = height < SMALL
     slots = series_slots(evidence.strategies)
-    curve_traces = (trace for curve in drawn for trace in curve_traces(curve, slots[curve.strategy], metric))
+    traces = (trace for curve in drawn for trace in curve_traces(curve, slots[curve.strategy], metric))
     baseline = evidence.baseline(task, metric) if share else None
     dotted = {"color": light("zero"), "dash": "dot", "width": 1.5}
     return framed(
         height,
-        [*(() if share else _blind_zone(drawn)), *curve_traces],
+        [*(() if share else _blind_zone(drawn)), *traces],
         x={"title": "" if small else SIZES.get(family, "layers affected"), **size_ticks(drawn, small)},
         y={"title": "" if small else METRICS.get(metric, metric), "range": span}
         | ({"tickformat": ".0%", "rangemode": "tozero"} if share else {}),

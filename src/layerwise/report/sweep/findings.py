@@ -18,6 +18,7 @@ from layerwise.report.page.wording import counted, label, listed
 from layerwise.report.sweep import similarity
 from layerwise.report.sweep.contrast import Documents, EffectDifference, by_document, contrast, independent
 from layerwise.report.sweep.curves import Point
+from layerwise.report.sweep.fragile import fragile_benchmark
 from layerwise.report.sweep.layers import single_skips
 from layerwise.report.sweep.loops import loop_finding
 from layerwise.report.sweep.window import half_window, on_tasks, order_strategy, ranked
@@ -40,6 +41,7 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
         _ranking(evidence, losses),
         _order_by_task(evidence),
         _order_or_absence(evidence, losses),
+        fragile_benchmark(evidence),
         loop_finding(evidence),
         _layers(evidence),
         zones_finding(evidence),

@@ -8,6 +8,7 @@ from layerwise.report.evidence import DELTA, Evidence
 from layerwise.report.page.number_format import between, percent, tidy
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import label
+from layerwise.report.sweep.benchmark_curves import CHANCE
 from layerwise.report.sweep.window import half_window, ranked
 
 
@@ -30,7 +31,7 @@ def task_rows(evidence: Evidence) -> Table:
 
 def benchmark_rows(evidence: Evidence) -> Table:
     """A row for each plan and benchmark: every metric with its interval."""
-    scores = evidence.scores("benchmark")
+    scores = [score for score in evidence.scores("benchmark") if score.subject != CHANCE]
     metrics = list(dict.fromkeys(score.metric for score in scores))
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for score in scores:

@@ -15,7 +15,7 @@ from report.claims.truths import POWER, Truth, claim_of, concluded, ends_right, 
 
 DEPTH = 8
 BASELINE, ABSENT = "0-7", "0-2 6 7"
-MOVED = ("0-2 5-3 6 7", "0-2 4 3 5-7")
+MOVED = {"reverse": ["0-2 5-3 6 7"], "random": ["0-2 4 3 5-7", "0-3 5 4 6 7"], "parallel": ["0-2 (3|4|5) 6 7"]}
 TASKS = ("stdlib", "arithmetic", "copy")
 
 
@@ -33,7 +33,7 @@ def effects(
             tokens = int(generator.integers(5, 60))
             shared = generator.standard_t(4) * noise
             values = {BASELINE: 0.0, ABSENT: absent * (1 + shared) + generator.normal() * noise * absent}
-            for plan in MOVED:
+            for plan in (plan for plans in MOVED.values() for plan in plans):
                 values[plan] = moved * (1 + shared) + generator.normal() * noise * moved
             for plan, value in values.items():
                 losses.append(Loss(plan, task, f"{document:03}", 0, (3.0 + value) * tokens, tokens, 0))

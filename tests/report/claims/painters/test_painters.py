@@ -14,6 +14,7 @@ from layerwise.report.claims.painters.absence import SHARE, all_needed, same_fun
 from layerwise.report.claims.painters.arrangement import any_order, parallel
 from layerwise.report.claims.painters.harm import STEPS, ranking
 from layerwise.report.claims.painters.loops import loop_count, looping
+from layerwise.report.claims.painters.slopes import shallowest
 from layerwise.report.claims.power import stretch
 from layerwise.results.rows import PlanRecord
 from report.claims.swept import DEPTH, WIDEST, Cost, by_strategy, swept
@@ -65,6 +66,7 @@ class Planted:
         return swept([self.rule.__name__], cost, families=self.families, **settings)  # type: ignore[arg-type]
 
 
+MILD = {"random": 0.5, "looped_parallel": 0.4}
 FIVE = PAINTERS_RANKING[:-1]
 PLANTED = (
     Planted(all_needed, {SUPPORTED: (curved(2.5),), NULL: (curved(1.0),), CONTRADICTED: (curved(0.4), curved(0.0))}),
@@ -122,6 +124,14 @@ PLANTED = (
             SUPPORTED: (ranked(*PAINTERS_RANKING), ranked(*PAINTERS_RANKING[::-1][-2:], *PAINTERS_RANKING[2:])),
             NULL: (ranked(*PAINTERS_RANKING, step=0.0),),
             CONTRADICTED: (ranked(*PAINTERS_RANKING[::-1]), ranked("middle_repeat", *FIVE)),
+        },
+    ),
+    Planted(
+        shallowest,
+        {
+            SUPPORTED: (by_strategy(**dict.fromkeys(PAINTERS_RANKING, 1.0) | MILD),),
+            NULL: (ranked(*PAINTERS_RANKING, step=0.0),),
+            CONTRADICTED: (by_strategy(**dict.fromkeys(PAINTERS_RANKING, 1.0) | {"random": 1.5}),),
         },
     ),
 )

@@ -20,10 +20,10 @@ ORDER = Published(
     "Running layers in another order costs more on mathematics and reasoning than on text.",
     "arXiv 2407.09298, section 3.6",
     "Two contrasts: what a wrong order costs on reasoning less what it costs on text, and the ratio of order to absence"
-    " (the same layers left out) on reasoning by that on text. Tasks with answers are reasoning, but not copying."
-    " Supported: both lie above their nulls, 0 and 1. Explained by the null: the first does, and the ratio lies inside"
-    " 1/1.25 to 1.25, or below 1: the task is fragile, whatever the damage. Contradicted: a wrong order costs less on"
-    " reasoning than on text.",
+    " (the same layers left out) on reasoning by that on text. A wrong order is the reverse, random ones, and layers"
+    " side by side, in equal parts. Tasks with answers are reasoning, but not copying. Supported: both lie above their"
+    " nulls, 0 and 1. Explained by the null: the first does, and the ratio lies inside 1/1.25 to 1.25, or below 1: the"
+    " task is fragile, whatever the damage. Contradicted: a wrong order costs less on reasoning than on text.",
     "It needs plans that reorder layers, on a text and on a task with answers: layerwise diagnose.",
 )
 

@@ -7,6 +7,7 @@ from layerwise.report.diagnosis.lookup import ORDER
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.group import STOPPED, ChapterGroup
 from layerwise.report.page.wording import NATS, counted
+from layerwise.report.sweep.chapters.benchmarks import benchmarks
 from layerwise.report.sweep.chapters.continuations import continuations
 from layerwise.report.sweep.chapters.cost import cost
 from layerwise.report.sweep.chapters.curves import degradation
@@ -50,7 +51,21 @@ def _opening(evidence: Evidence) -> str:
 
 SWEEP = ChapterGroup(
     "sweep",
-    (headline, claims, degradation, loops, cost, importance, similarity, zones, gallery, tasks, continuations, plans),
+    (
+        headline,
+        claims,
+        degradation,
+        benchmarks,
+        loops,
+        cost,
+        importance,
+        similarity,
+        zones,
+        gallery,
+        tasks,
+        continuations,
+        plans,
+    ),
     present=_present,
     tiles=_tiles,
     unfinished=_unfinished,

@@ -1,0 +1,161 @@
+"""The benchmarks of a sweep: likelihoods of all plans at once, what is written under each plan, and the comparison.
+
+What is asked by likelihood goes through the graph of the sweep, batch by batch, and every row is stored as it is
+computed; what is to be written is generated in place, plan after plan, and stored by the plan. Both resume where a
+killed run stopped. A model that is scored on masked tokens, which reads what stands behind, has no such requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from layerwise.errors import MeasureError
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.sentences import duration
+from layerwise.experiments.sweep.config import Sweep
+from layerwise.measure.contrasts.benchmark_scores import Answers
+from layerwise.measure.contrasts.benchmarks import CLAIMS, benchmark_contrasts, normalised_rows, unscaled
+from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records, sweep_into
+from layerwise.measure.language.benchmark_requests import RequestLikelihoods, answered, build_requests, judged
+from layerwise.measure.language.benchmark_scale import normalised
+from layerwise.measure.language.benchmarks import find_benchmarks
+from layerwise.measure.language.harness import BENCHMARK
+from layerwise.plan import Member, Plan
+from layerwise.results import Run
+from layerwise.results.rows import BENCHMARK_TASK, NORMALISED, Score, main_metric
+from layerwise.stack import Stack
+
+CHANCE = "chance"
+"""The subject of the rows that say what guessing scores, and their metric."""
+
+
+class SweptBenchmarks:
+    """The benchmarks of a sweep, their requests built and counted.
+
+    Raises `MeasureError` for a benchmark that lm-eval does not know, and as `build_requests` does.
+    """
+
+    def __init__(self, config: Sweep, stack: Stack, members: Sequence[Member], plans: Sequence[Plan]) -> None:
+        self.config, self.stack, self.members, self.plans = config, stack, members, tuple(plans)
+        loaded = find_benchmarks(config.tasks, config.task_folder, seed=config.seed, num_fewshot=config.num_fewshot)
+        self.requests = build_requests(
+            stack, loaded, batch_tokens=config.batch_tokens, limit=config.task_limit, seed=config.seed
+        )
+        data = self.requests.likelihoods
+        self.cost = None if data is None else cost_estimate(stack, self.plans, data)
+
+    def describe(self) -> Iterator[str]:
+        """How many requests there are, what they cost under all plans, and what is generated."""
+        data, cost = self.requests.likelihoods, self.cost
+        if data is not None and cost is not None:
+            several = "batch" if len(data.batches) == 1 else "batches"
+            yield (
+                f"benchmarks: {len(data.windows):,} likelihoods in {len(data.batches):,} {several}; of each batch "
+                f"{cost.naive:,} layer evaluations one plan at a time, {cost.evaluations:,} at least; the sweep does "
+                f"the least ({cost.naive / cost.evaluations:.2f} x fewer)"
+            )
+        if self.requests.written:
+            yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated under each plan by itself"
+
+    def measure(self, run: Run, reporter: Reporter) -> list[str]:
+        """Ask what is not answered yet, and compare what is; returns a sentence for each plan that cannot be judged.
+
+        Raises `MeasureError` when the model as trained cannot be.
+        """
+        failures = self._likelihoods(run, reporter)
+        judged_now = self._judge(run, reporter, failures)
+        compared = any(score.metric.startswith(NORMALISED) for score in run.store.scores(BENCHMARK))
+        if judged_now or not (compared or run.store.notes(BENCHMARK)):
+            self._compare(run, reporter)
+        return failures
+
+    def _likelihoods(self, run: Run, reporter: Reporter) -> list[str]:
+        """Store the likelihoods that are missing; returns a sentence where some are not finite."""
+        data = self.requests.likelihoods
+        due = None if data is None else cost_estimate(self.stack, self.plans, data, run.store.finished)
+        if data is None or due is None or not due.head_tokens:
+            return []
+        spent = CostMeter()
+
+        def progress(meter: CostMeter, due: CostEstimate) -> None:
+            nonlocal spent
+            spent = meter
+            reporter.progress("benchmarks", meter.head_tokens / due.head_tokens, meter.seconds_left(due))
+
+        failures = []
+        try:
+            sweep_into(
+                run.store.add_losses, self.stack, self.plans, data, finished=run.store.finished, progress=progress
+            )
+        except MeasureError as error:
+            full = str(self.plans[0])
+            if any(full not in run.store.finished(*cell) for cells in self.requests.cells.values() for cell in cells):
+                raise
+            failures.append(f"benchmarks: {error}")
+        reporter.log(
+            f"benchmarks: {duration(spent.layer_seconds + spent.head_seconds)} in layers and heads; "
+            f"{spent.layer_tokens / due.layer_tokens:.2f} x the least layer evaluations"
+        )
+        return failures
+
+    def _judge(self, run: Run, reporter: Reporter, failures: list[str]) -> bool:
+        """Let lm-eval judge every plan that it has not judged; whether there was one."""
+        store = run.store
+        stored = store.scores(BENCHMARK)
+        raw = [score for score in stored if not score.metric.startswith(NORMALISED)]
+        due = [plan for plan in self.plans if str(plan) not in {score.subject for score in raw}]
+        if not due:
+            return False
+        rows = (row for name in self.requests.names for row in store.losses(f"{BENCHMARK_TASK}{name}"))
+        answers = RequestLikelihoods.of(rows, due, self.requests.likelihoods)
+        if not any(score.subject == CHANCE for score in raw):
+            raw += [Score(BENCHMARK, CHANCE, name, CHANCE, value) for name, value in self.requests.chance.items()]
+        before = len(raw)
+        for number, plan in enumerate(due, start=1):
+            if not answers.complete(plan):
+                continue
+            if self.requests.written:
+                reporter.log(f"benchmarks under plan {number} of {len(due)}: {plan}")
+            try:
+                scores, rows_of_documents = judged(self.stack, plan, self.requests, answers)
+            except MeasureError as error:
+                if plan == self.plans[0]:
+                    raise
+                failures.append(str(error))
+                continue
+            known = store.finished
+            store.add_losses(
+                row for row in rows_of_documents if row.plan not in known(row.task, row.document, row.window)
+            )
+            raw += scores
+            if self.requests.written:  # what took long is not to be lost
+                store.replace_scores(BENCHMARK, raw)
+        store.replace_scores(BENCHMARK, raw)
+        return len(raw) > before
+
+    def _compare(self, run: Run, reporter: Reporter) -> None:
+        """Put every score on the scale from chance to the model as trained, and contrast plans and benchmarks."""
+        store, full = run.store, str(self.plans[0])
+        raw = [score for score in store.scores(BENCHMARK) if not score.metric.startswith(NORMALISED)]
+        reporter.log("benchmarks: paired bootstrap over their documents")
+        metrics = {
+            name: main_metric(score.metric for score in raw if score.subject == full and score.task == name)
+            for name in self.requests.names
+        }
+        tasks = {name: answered(name, metric) for name, metric in metrics.items() if metric is not None}
+        answers = Answers.of(
+            {name: store.losses(task) for name, task in tasks.items()},
+            [str(plan) for plan in self.plans],
+            {name: (metric or "", self.requests.chance[name]) for name, metric in metrics.items()},
+        )
+        paired = normalised_rows(answers, full, seed=self.config.seed)
+        kept = {(row.task, row.metric) for row in paired}
+        scaled = [row for row in normalised(raw, full, self.requests.chance) if (row.task, row.metric) not in kept]
+        contrasts = benchmark_contrasts(
+            answers, plan_records(self.members), full, self.stack.depth, seed=self.config.seed
+        )
+        store.replace_scores(CONTRAST, renewed(store.scores(CONTRAST), contrasts, CLAIMS))
+        store.replace_notes(BENCHMARK, unscaled(answers, full, seed=self.config.seed))
+        # Last, because these rows say that the comparison was made.
+        store.replace_scores(BENCHMARK, [*raw, *scaled, *paired])

@@ -1,0 +1,213 @@
+"""Benchmarks on one scale, resampled together: 0 is what guessing scores, 1 what the model as trained scores.
+
+Plan p answers a share a[p] of the documents of a benchmark right, guessing c of them. Its normalised score (Sun et al.
+2024, arXiv 2407.09298, section 2) is
+
+    s[p] = (a[p] - c) / (a[full] - c)
+
+Documents are resampled within each benchmark, the same for all plans and for the model as trained, so that what makes a
+document hard cancels and the error of the model as trained is in every interval. Of a random order the draws are
+resampled too, the same for all benchmarks. A benchmark on which the model as trained is not above chance has no scale.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerwise.measure.contrasts.contrast import Contrast
+from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.statistics import Numbers, Seed, expanded_levels, resampled_counts
+from layerwise.results.rows import Loss, PlanRecord, Score
+
+RESAMPLES = 5_000
+"""More than of other contrasts: there are many benchmarks and strategies, and intervals are corrected for them all."""
+
+FAMILY = "painters"
+"""The family whose strategies and windows are compared."""
+
+Scores = Callable[[str, Sequence[int]], Numbers]
+"""From a strategy and some windows to its normalised scores there, of shape (..., benchmarks, windows)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Which documents of each benchmark each plan answered right: `right` holds (plans, documents) of 0 and 1.
+
+    `metrics` is what each benchmark is judged by, `chance` what guessing scores. Plans that did not answer everything
+    are left out.
+    """
+
+    plans: tuple[str, ...]
+    right: Mapping[str, Numbers] = field(repr=False)
+    metrics: Mapping[str, str]
+    chance: Mapping[str, float]
+
+    @classmethod
+    def of(
+        cls, rows: Mapping[str, Iterable[Loss]], plans: Sequence[str], judged: Mapping[str, tuple[str, float]]
+    ) -> Answers:
+        """The rows of each benchmark by document; `judged` has the metric of each and what guessing scores."""
+        hits: dict[str, dict[str, dict[str, int]]] = {}
+        for name, answers in rows.items():
+            by_plan: dict[str, dict[str, int]] = {plan: {} for plan in plans}
+            for row in answers:
+                if row.plan in by_plan:
+                    by_plan[row.plan][row.document] = row.hits
+            if any(by_plan.values()):
+                hits[name] = by_plan
+        names = {name: max(map(list, by_plan.values()), key=len) for name, by_plan in hits.items()}
+        kept = tuple(plan for plan in plans if all(len(hits[name][plan]) == len(names[name]) for name in hits))
+        right = {
+            name: np.array([[by_plan[plan][each] for each in names[name]] for plan in kept], dtype=np.float64)
+            for name, by_plan in hits.items()
+            if kept
+        }
+        metrics, chance = ({name: judged[name][part] for name in right} for part in (0, 1))
+        return cls(kept, right, metrics, chance)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scaled:
+    """Normalised scores and their resamples: build it with `Scaled.of`.
+
+    `value` is (benchmarks, plans) and `draws` (resamples, benchmarks, plans); `names` are the benchmarks that have a
+    scale, and `without` says of the others why they have none.
+    """
+
+    plans: tuple[str, ...]
+    names: tuple[str, ...]
+    value: Numbers
+    draws: Numbers
+    documents: Mapping[str, int]
+    without: Mapping[str, str]
+
+    @classmethod
+    def of(cls, answers: Answers, full: str, *, seed: Seed, resamples: int = RESAMPLES) -> Scaled:
+        """The scores of `answers` on the scale whose upper end is the plan `full`."""
+        values, draws, without = [], [], {}
+        names = []
+        for number, (name, right) in enumerate(answers.right.items()):
+            if full not in answers.plans or right.shape[1] < FEWEST_UNITS:
+                without[name] = f"it has {right.shape[1]} documents, and an interval needs {FEWEST_UNITS}"
+                continue
+            top, chance = answers.plans.index(full), answers.chance[name]
+            drawn = _resampled(right, (*_many(seed), number), resamples)
+            low = float(np.quantile(drawn[:, top], expanded_levels(0.95, right.shape[1])[0]))
+            if low <= chance:
+                without[name] = (
+                    f"the model as trained answers {right[top].mean():.3f} of its documents right, which is not above "
+                    f"the {chance:.3f} of guessing"
+                )
+                continue
+            names.append(name)
+            values.append(_scaled(right.mean(axis=1), top, chance))
+            draws.append(_scaled(drawn, top, chance))
+        shape = (len(names), len(answers.plans))
+        value = np.array(values).reshape(shape)
+        stacked = np.stack(draws, axis=1) if draws else np.empty((resamples, *shape))
+        documents = {name: answers.right[name].shape[1] for name in names}
+        return cls(answers.plans, tuple(names), value, stacked, documents, without)
+
+    def rows(self, measure: str, prefix: str, metrics: Mapping[str, str], *, level: float = 0.95) -> Iterator[Score]:
+        """Every plan's score on every benchmark, and over the benchmarks its mean and median, with intervals."""
+        if not self.names:
+            return
+        named = {name: (self.value[row], self.draws[:, row]) for row, name in enumerate(self.names)}
+        for name, (value, draws) in named.items():
+            yield from self._rows(measure, name, f"{prefix}{metrics[name]}", value, draws, level)
+        for middle in (np.mean, np.median):
+            value, draws = np.asarray(middle(self.value, axis=0)), np.asarray(middle(self.draws, axis=1))
+            yield from self._rows(measure, "all", f"{prefix}{middle.__name__}", value, draws, level)
+
+    def _rows(
+        self, measure: str, task: str, metric: str, value: Numbers, draws: Numbers, level: float
+    ) -> Iterator[Score]:
+        count = sum(self.documents.values()) if task == "all" else self.documents[task]
+        low, high = np.quantile(draws, expanded_levels(level, self.units), axis=0)
+        for plan, middle, below, above in zip(self.plans, value, low, high, strict=True):
+            bounds = float(min(below, middle)), float(max(above, middle))
+            yield Score(measure, plan, task, metric, float(middle), *bounds, documents=count)
+
+    @property
+    def units(self) -> int:
+        """The documents of the smallest benchmark."""
+        return min(self.documents.values(), default=0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StrategyScores:
+    """The scores of the Painters' strategies by window, the mean over the draws of each: see `Scaled`.
+
+    `value` holds (benchmarks,), `draws` (resamples, benchmarks), of each strategy and window.
+    """
+
+    scaled: Scaled
+    value: Mapping[tuple[str, int], Numbers]
+    draws: Mapping[tuple[str, int], Numbers]
+
+    @classmethod
+    def of(cls, scaled: Scaled, records: Iterable[PlanRecord], *, seed: Seed) -> StrategyScores:
+        """The curves of `records`; windows of one layer are left out, where most strategies are the same plan."""
+        row_of = {plan: row for row, plan in enumerate(scaled.plans)}
+        plans: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for record in records:
+            if record.family == FAMILY and record.affected > 1 and record.plan in row_of:
+                plans[record.strategy, record.affected].append(row_of[record.plan])
+        chance = np.random.default_rng(seed)
+        value = {key: np.asarray(scaled.value[:, drawn].mean(axis=-1)) for key, drawn in plans.items()}
+        draws = {key: _mean(scaled.draws, np.array(drawn), chance) for key, drawn in plans.items()}
+        return cls(scaled, value, draws)
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """The strategies that were measured, in the order of the run."""
+        return tuple(dict.fromkeys(strategy for strategy, _ in self.value))
+
+    def windows(self, *strategies: str) -> tuple[int, ...]:
+        """The sizes of window at which all of `strategies` were measured, ascending."""
+        sizes = [{size for name, size in self.value if name == strategy} for strategy in strategies]
+        return tuple(sorted(set.intersection(*sizes))) if sizes else ()
+
+    def row(self, claim: str, metric: str, statistic: Callable[[Scores], Numbers], task: str, level: float) -> Score:
+        """One number made of the scores, as a row about `claim`, with its interval and what 80 of 100 would see."""
+        value = float(statistic(self._reading(self.value)))
+        drawn = np.asarray(statistic(self._reading(self.draws)), dtype=np.float64)
+        units = self.scaled.units
+        low, high = (float(bound) for bound in np.quantile(drawn, expanded_levels(level, units)))
+        error = float(drawn.std(ddof=1) * np.sqrt(units / (units - 1)))
+        documents = sum(self.scaled.documents.values())
+        contrast = Contrast(value, min(low, value), max(high, value), error, level, units, documents, 0)
+        return replace(contrast.row(claim, metric, task), tokens=None)
+
+    @staticmethod
+    def _reading(held: Mapping[tuple[str, int], Numbers]) -> Scores:
+        return lambda strategy, windows: np.stack([held[strategy, size] for size in windows], axis=-1)
+
+
+def _resampled(right: Numbers, seed: tuple[int, ...], resamples: int) -> Numbers:
+    """The share of right answers of every plan in every resample of the documents, (resamples, plans)."""
+    units = right.shape[1]
+    return np.concatenate([counts @ right.T / units for counts in resampled_counts(units, resamples, seed)])
+
+
+def _scaled(shares: Numbers, top: int, chance: float) -> Numbers:
+    """(..., plans) on the scale; where a resample of the model as trained is not above chance, its scale is tiny."""
+    above = np.maximum(shares[..., top : top + 1] - chance, 1e-9)
+    return np.asarray((shares - chance) / above)
+
+
+def _mean(draws: Numbers, plans: NDArray[np.intp], chance: np.random.Generator) -> Numbers:
+    """The mean over `plans` of (resamples, benchmarks, plans), the plans drawn again: see `strategies._mean`."""
+    if len(plans) == 1:
+        return np.asarray(draws[..., int(plans[0])])
+    again = plans[chance.integers(0, len(plans), size=(len(draws), len(plans) - 1))]
+    return np.asarray(np.take_along_axis(draws, again[:, None, :], axis=2).mean(axis=2))
+
+
+def _many(seed: Seed) -> tuple[int, ...]:
+    return tuple(seed) if isinstance(seed, Sequence) else (seed,)

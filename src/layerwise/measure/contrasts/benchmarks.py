@@ -1,0 +1,202 @@
+"""The contrasts that decide the Painters' claims about benchmarks (Sun et al., arXiv 2407.09298, sections 3.3 to 3.8).
+
+Everything is made of normalised scores (`layerwise.measure.contrasts.benchmark_scores`): 0 is chance, 1 the model as
+trained. The *fall* of a strategy on a benchmark is the slope, over all its windows of M layers, of the line from the
+model as trained,
+
+    fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2          of the scale, for each tenth of the depth affected
+
+so that a curve which drops at once and stays at chance falls faster than one that reaches chance at the last window.
+A row is of measure `contrast`; its subject is the claim, its task a benchmark or "all", and its metric says what was
+contrasted:
+
+    benchmark_fall   STRATEGY, all    the fall; of task "all" the mean over the benchmarks
+    fragile          STRATEGY, all    log (fall on the benchmark / mean fall on the others), "all" of all strategies;
+                                      corrected over the benchmarks, and over the strategies where there are several
+    shallowest_on_benchmarks   HARSHER:MILDER   2 (a - b) / (|a| + |b|) of two falls, corrected over the pairs
+    order_by_benchmark         order_less, log_ratio   of task "reasoning | semantic", as in `contrasts.order`
+                               log_ratio      of one benchmark: log (what order costs / what absence costs), corrected
+                               windows        how many were compared
+    repeat_at_chance           middle_repeat, skip     mean score over the windows of half the depth and more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from layerwise.measure.contrasts.benchmark_scores import RESAMPLES, Answers, Scaled, Scores, StrategyScores
+from layerwise.measure.contrasts.loops import FEWEST_WINDOWS
+from layerwise.measure.contrasts.order import SMALLEST
+from layerwise.measure.contrasts.painters import MILDEST, STEEPER
+from layerwise.measure.contrasts.strategies import relative
+from layerwise.measure.language.harness import BENCHMARK
+from layerwise.measure.stats.statistics import Numbers, Seed
+from layerwise.plan.painters import PAINTERS_RANKING
+from layerwise.results.rows import NORMALISED, PlanRecord, Score
+
+FALL, FRAGILE, SHALLOWEST = "benchmark_fall", "fragile", "shallowest_on_benchmarks"
+ORDER, REPEAT = "order_by_benchmark", "repeat_at_chance"
+CLAIMS = frozenset({FALL, FRAGILE, SHALLOWEST, ORDER, REPEAT})
+"""The subjects of the rows that are made of benchmarks."""
+
+LEVEL = 0.95
+REASONING = ("arc", "gsm8k")
+SEMANTIC = ("hellaswag", "winogrande")
+"""How the names of the benchmarks begin that the paper calls mathematics and reasoning, and "semantic"."""
+
+MOVED = ("reverse", "random", "parallel")
+ABSENT = "skip"
+"""The strategies by which the question of order is asked: the layers at other places, and not at all."""
+
+LEFT = 0.25
+"""Where absence leaves less than this of the scale of a benchmark, there is nothing left that order could cost."""
+
+
+def normalised_rows(answers: Answers, full: str, *, seed: Seed) -> list[Score]:
+    """Every plan's normalised score on every benchmark that has a scale, and their mean and median, with intervals."""
+    return list(Scaled.of(answers, full, seed=seed).rows(BENCHMARK, NORMALISED, answers.metrics))
+
+
+def unscaled(answers: Answers, full: str, *, seed: Seed) -> list[str]:
+    """A sentence for each benchmark that has no scale from chance to the model as trained."""
+    without = Scaled.of(answers, full, seed=seed).without
+    return [f"{name} has no scale from chance to the model as trained: {why}" for name, why in without.items()]
+
+
+def benchmark_contrasts(
+    answers: Answers,
+    records: Iterable[PlanRecord],
+    full: str,
+    depth: int,
+    *,
+    seed: Seed = 0,
+    resamples: int = RESAMPLES,
+) -> list[Score]:
+    """The rows of every claim that the plans and benchmarks of a sweep were run for, see the module."""
+    scaled = Scaled.of(answers, full, seed=seed, resamples=resamples)
+    if not scaled.names:
+        return []
+    scores = StrategyScores.of(scaled, records, seed=seed)
+    return [
+        *falls(scores, depth),
+        *fragile(scores, depth),
+        *shallowest(scores, depth),
+        *order(scores),
+        *repeat(scores, depth),
+    ]
+
+
+def falls(scores: StrategyScores, depth: int) -> Iterator[Score]:
+    """The fall of every strategy on every benchmark, and of its mean over them."""
+    for strategy in _measured(scores):
+        fall = partial(_fall, strategy=strategy, windows=scores.windows(strategy), depth=depth)
+        for at, name in enumerate(scores.scaled.names):
+            yield scores.row(FALL, strategy, lambda read, at=at, fall=fall: fall(read)[..., at], name, LEVEL)  # type: ignore[misc]
+        yield scores.row(FALL, strategy, lambda read, fall=fall: fall(read).mean(axis=-1), "all", LEVEL)  # type: ignore[misc]
+
+
+def fragile(scores: StrategyScores, depth: int) -> Iterator[Score]:
+    """How much faster every benchmark falls than the others do, under all strategies and under each."""
+    names, strategies = scores.scaled.names, _measured(scores)
+    if len(names) < 2 or not strategies:
+        return
+
+    def faster(read: Scores, chosen: Sequence[str], at: int) -> Numbers:
+        fall = np.mean([_fall(read, each, scores.windows(each), depth) for each in chosen], axis=0)
+        others = np.delete(fall, at, axis=-1).mean(axis=-1)
+        return np.asarray(np.log(np.maximum(fall[..., at], SMALLEST)) - np.log(np.maximum(others, SMALLEST)))
+
+    arms = {"all": strategies, **{each: (each,) for each in strategies}}
+    for metric, chosen in arms.items():
+        tests = len(names) * (1 if metric == "all" else len(strategies))
+        for at, name in enumerate(names):
+            yield scores.row(FRAGILE, metric, partial(faster, chosen=chosen, at=at), name, _corrected(tests))
+
+
+def shallowest(scores: StrategyScores, depth: int) -> Iterator[Score]:
+    """Random order and looped parallel against every other strategy, by the fall of the mean over the benchmarks."""
+    windows = scores.windows(*PAINTERS_RANKING)
+    if len(windows) < FEWEST_WINDOWS:
+        return
+    pairs = [(harsher, milder) for milder in MILDEST for harsher in STEEPER]
+
+    def apart(read: Scores, harsher: str, milder: str) -> Numbers:
+        first, second = (_fall(read, each, windows, depth).mean(axis=-1) for each in (harsher, milder))
+        return relative(first, second)
+
+    for harsher, milder in pairs:
+        statistic = partial(apart, harsher=harsher, milder=milder)
+        yield scores.row(SHALLOWEST, f"{harsher}:{milder}", statistic, "all", _corrected(len(pairs)))
+
+
+def order(scores: StrategyScores) -> Iterator[Score]:
+    """What other orders cost against what absence costs, by benchmark, and on reasoning against semantic benchmarks."""
+    names = scores.scaled.names
+    kinds = [[at for at, name in enumerate(names) if name.startswith(kind)] for kind in (REASONING, SEMANTIC)]
+    compared = sorted({at for kind in kinds for at in kind}) if all(kinds) else list(range(len(names)))
+    windows = [
+        size
+        for size in scores.windows(*MOVED, ABSENT)
+        if all(scores.value[ABSENT, size][at] >= LEFT for at in compared)
+    ]
+    task = " | ".join(" ".join(names[at] for at in kind) for kind in kinds) if all(kinds) else "all"
+    if scores.windows(*MOVED, ABSENT):
+        yield Score("contrast", ORDER, task, "windows", float(len(windows)))
+    if len(windows) < FEWEST_WINDOWS:
+        return
+
+    def ratio(read: Scores, at: Sequence[int]) -> Numbers:
+        moved, absent = _kind(read, windows, at)
+        return np.asarray(np.log(np.maximum(moved, SMALLEST)) - np.log(np.maximum(absent, SMALLEST)))
+
+    for at, name in enumerate(names):
+        yield scores.row(ORDER, "log_ratio", partial(ratio, at=[at]), name, _corrected(len(names)))
+    if all(kinds):
+        reasoning, semantic = kinds
+        yield scores.row(
+            ORDER,
+            "order_less",
+            lambda read: _kind(read, windows, reasoning)[0] - _kind(read, windows, semantic)[0],
+            task,
+            LEVEL,
+        )
+        yield scores.row(ORDER, "log_ratio", lambda read: ratio(read, reasoning) - ratio(read, semantic), task, LEVEL)
+
+
+def repeat(scores: StrategyScores, depth: int) -> Iterator[Score]:
+    """Where repeating the middle layer and where absence leave the mean over the benchmarks, at wide windows."""
+    wide = [size for size in scores.windows("middle_repeat", ABSENT) if 2 * size >= depth]
+
+    def left(read: Scores, strategy: str) -> Numbers:
+        return np.asarray(read(strategy, wide).mean(axis=(-2, -1)))
+
+    if wide:
+        for strategy in ("middle_repeat", ABSENT):
+            yield scores.row(REPEAT, strategy, partial(left, strategy=strategy), "all", LEVEL)
+
+
+def _measured(scores: StrategyScores) -> tuple[str, ...]:
+    return tuple(each for each in scores.strategies if len(scores.windows(each)) >= FEWEST_WINDOWS)
+
+
+def _fall(read: Scores, strategy: str, windows: Sequence[int], depth: int) -> Numbers:
+    """The slope of the line from the model as trained over `windows`, (..., benchmarks)."""
+    sizes = np.array(windows, dtype=float)
+    return np.asarray(depth / 10 * ((1 - read(strategy, windows)) @ sizes) / (sizes @ sizes))
+
+
+def _kind(read: Scores, windows: Sequence[int], at: Sequence[int]) -> tuple[Numbers, Numbers]:
+    """What other orders and what absence cost some benchmarks, means over them and the windows."""
+
+    def lost(strategy: str) -> Numbers:
+        return np.asarray((1 - read(strategy, windows))[..., list(at), :].mean(axis=(-2, -1)))
+
+    return np.asarray(np.mean([lost(each) for each in MOVED], axis=0)), lost(ABSENT)
+
+
+def _corrected(tests: int) -> float:
+    """The level of each of so many intervals that hold together at 95 % (Bonferroni)."""
+    return 1 - (1 - LEVEL) / tests

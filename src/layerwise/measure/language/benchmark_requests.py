@@ -1,0 +1,281 @@
+"""Benchmarks asked of many plans at once: lm-eval's requests as windows of tokens, and its metrics from their losses.
+
+lm-eval asks either how likely a continuation is or what the model writes. What it asks for by likelihood is the same
+for every plan, so its requests are built once, tokenized by lm-eval's own code (start tokens, the cut between context
+and continuation, truncation from the left), and become `EvalData`: a sweep runs them under all plans together, each
+layer evaluation that plans share done once. A row of such a sweep holds what lm-eval wants to know,
+
+    log-likelihood = -nll                     of all tokens of the continuation, summed, in nats
+    is greedy      = hits == tokens           every one of them was the arg-max
+
+`judged` then hands these answers to lm-eval, which computes its metrics from them as if it had asked; what the model is
+to write is written in place, under the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from layerwise.data.batches import IGNORED, Batch, of_like_length
+from layerwise.data.text.tokens import Window
+from layerwise.errors import MeasureError
+from layerwise.measure.language.benchmark_scale import chance_of
+from layerwise.measure.language.benchmarks import Benchmarks
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.global_seeds import seeded
+from layerwise.measure.language.harness import (
+    evaluate,
+    harness_model,
+    named,
+    quietly,
+    refusing_broken_logits,
+    result_rows,
+    with_seed,
+)
+from layerwise.plan import Plan
+from layerwise.results.rows import BENCHMARK_TASK, Loss, Score, main_metric
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating
+
+BY_LIKELIHOOD = frozenset({"loglikelihood", "loglikelihood_rolling"})
+"""The kinds of requests that are answered by likelihoods."""
+
+Key = tuple[str, int, int]
+"""A request: its benchmark, its document, and the number of the request among those of the document."""
+
+Cell = tuple[str, str, int]
+"""A window: the task of its rows, its document, its index."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BenchmarkRequests:
+    """Every request of some benchmarks, built once: make it with `build_requests`.
+
+    `likelihoods` are the windows whose losses answer what is asked by likelihood, `None` where nothing is. `cells` are
+    the windows of each request, several only where a text is longer than the model reads. `written` are the benchmarks
+    of which something has to be written, `chance` is what guessing scores on each.
+    """
+
+    benchmarks: Benchmarks
+    limit: int | None
+    seed: int
+    likelihoods: EvalData | None
+    cells: Mapping[Key, tuple[Cell, ...]] = field(repr=False)
+    written: tuple[str, ...]
+    chance: Mapping[str, float]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The benchmarks, one for each task of lm-eval: a group is all of its tasks."""
+        return tuple(self.benchmarks.loaded["tasks"])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestLikelihoods:
+    """What plans answered: `nll` in nats and `greedy`, of shape (plans, windows); `nan` where a plan has no row."""
+
+    plans: Mapping[str, int]
+    windows: Mapping[Cell, int]
+    nll: NDArray[np.float64]
+    greedy: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, rows: Iterable[Loss], plans: Sequence[Plan], data: EvalData | None) -> RequestLikelihoods:
+        """The rows of a sweep of `plans` over `data` as arrays; rows of other plans and windows are passed over."""
+        windows = [] if data is None else [(each.task, each.document, each.index) for each in data.windows]
+        at, of = (
+            {str(plan): row for row, plan in enumerate(plans)},
+            {cell: column for column, cell in enumerate(windows)},
+        )
+        nll = np.full((len(at), len(of)), np.nan)
+        greedy = np.zeros((len(at), len(of)), dtype=bool)
+        for row in rows:
+            plan, window = at.get(row.plan), of.get((row.task, row.document, row.window))
+            if plan is not None and window is not None:
+                nll[plan, window], greedy[plan, window] = row.nll, row.hits == row.tokens
+        return cls(at, of, nll, greedy)
+
+    def complete(self, plan: Plan) -> bool:
+        """Whether the plan has answered everything."""
+        return bool(np.isfinite(self.nll[self.plans[str(plan)]]).all())
+
+    def answer(self, plan: Plan, cells: Sequence[Cell]) -> tuple[float, bool]:
+        """The log-likelihood that the plan gave to a request, over all its windows, and whether it was greedy."""
+        row, columns = self.plans[str(plan)], [self.windows[cell] for cell in cells]
+        return -math.fsum(self.nll[row, columns].tolist()), bool(self.greedy[row, columns].all())
+
+
+def build_requests(
+    stack: Stack, benchmarks: Benchmarks, *, batch_tokens: int, limit: int | None = None, seed: int = 0
+) -> BenchmarkRequests:
+    """Every request of `benchmarks`, at most `limit` documents of each, in batches of at most `batch_tokens` tokens.
+
+    `seed` draws few-shot examples, and what a task draws as it makes its requests. Raises `MeasureError` for a stack
+    without tokenizer, and for a request that has nothing to score or is longer than the model reads.
+    """
+    if stack.tokenizer is None:
+        raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer")
+    loaded = benchmarks.loaded["tasks"]
+    with evaluating(stack.model), quietly():
+        harness = harness_model(stack, 1)
+        with_seed(loaded.values(), seed)
+        with seeded(seed, harness.device):
+            for task in loaded.values():
+                task.build_all_requests(limit=limit, rank=0, world_size=1)
+        windows, cells = _windows(harness, loaded)
+    written = tuple(name for name, task in loaded.items() if any(not _by_likelihood(each) for each in task.instances))
+    data = None
+    if windows:
+        batches = tuple(map(_batch, of_like_length(windows, batch_tokens)))
+        longest = max(len(window.ids) for window in windows) - 1
+        data = EvalData(", ".join(loaded), "", longest, "next_token", batches)
+    chance = {name: chance_of(name, task) for name, task in loaded.items()}
+    return BenchmarkRequests(benchmarks, limit, seed, data, cells, written, chance)
+
+
+def judged(
+    stack: Stack, plan: Plan, requests: BenchmarkRequests, answers: RequestLikelihoods, batch_size: int | str = 8
+) -> tuple[list[Score], list[Loss]]:
+    """lm-eval's metrics of one plan, from its `answers` and from what it writes in place.
+
+    The rows of `tasks` of `layerwise.measure.language.benchmarks`, and one row for each document of each benchmark that
+    is judged by a share of right answers: `hits` is 1 where the answer was right.
+    """
+    loaded = requests.benchmarks.loaded
+    with evaluating(stack.model), quietly(), _as_built(loaded["tasks"].values()):
+        harness = harness_model(stack, batch_size)
+        _answering(harness, lambda key: answers.answer(plan, requests.cells[key]))
+        in_place = stack.under(plan) if requests.written else nullcontext()
+        with in_place, refusing_broken_logits(stack.model, plan):
+            results = evaluate(harness, loaded, requests.limit, requests.seed, samples=True)
+    scores = list(result_rows(str(plan), results))
+    metrics: dict[str, list[str]] = defaultdict(list)
+    for score in scores:
+        metrics[score.task].append(score.metric)
+    rows = [
+        row
+        for name in requests.names
+        if (metric := main_metric(metrics[name])) is not None
+        for row in _answered(plan, name, metric, results["samples"].get(name, ()))
+    ]
+    return scores, rows
+
+
+def _answering(harness: Any, answer: Callable[[Key], tuple[float, bool]]) -> None:
+    """Let lm-eval's model `harness` answer by likelihood from what is known; only these two methods ask for that."""
+
+    def loglikelihood(instances: Sequence[Any], **_: Any) -> list[tuple[float, bool]]:
+        return [answer(_key(each)) for each in instances]
+
+    def loglikelihood_rolling(instances: Sequence[Any], **_: Any) -> list[float]:
+        return [answer(_key(each))[0] for each in instances]
+
+    # An instance's own methods go before those of its class.
+    harness.loglikelihood, harness.loglikelihood_rolling = loglikelihood, loglikelihood_rolling
+
+
+def answered(name: str, metric: str) -> str:
+    """The task of the rows that say, document by document, whether a benchmark was answered right.
+
+    >>> answered("hellaswag", "acc_norm")
+    'benchmark/hellaswag/acc_norm'
+    """
+    return f"{BENCHMARK_TASK}{name}/{metric}"
+
+
+def _answered(plan: Plan, name: str, metric: str, samples: Iterable[Mapping[str, Any]]) -> list[Loss]:
+    """A row a document; none at all where an answer is neither right nor wrong but something between."""
+    rows = []
+    for sample in samples:
+        ours = next((key for key in sample["metrics"] if named(key, sample["filter"]) == metric), None)
+        if ours is None:
+            continue
+        value = sample[ours]
+        if not isinstance(value, int | float | bool | np.number) or float(value) not in (0.0, 1.0):
+            return []
+        rows.append(Loss(str(plan), answered(name, metric), str(sample["doc_id"]), 0, 0.0, 1, int(value)))
+    return rows
+
+
+def _by_likelihood(instance: Any) -> bool:
+    return instance.request_type in BY_LIKELIHOOD
+
+
+def _key(instance: Any) -> Key:
+    return instance.task_name, instance.doc_id, instance.idx
+
+
+def _windows(harness: Any, loaded: Mapping[str, Any]) -> tuple[list[Window], dict[Key, tuple[Cell, ...]]]:
+    """What lm-eval would run for each request that is answered by likelihoods."""
+    noted: list[tuple[list[int], list[int]]] = []
+
+    def note(requests: Sequence[tuple[Any, list[int], list[int]]], **_: Any) -> list[tuple[float, bool]]:
+        noted.extend((context, continuation) for _, context, continuation in requests)
+        return [(0.0, False)] * len(requests)
+
+    harness._loglikelihood_tokens = note
+    windows: list[Window] = []
+    cells: dict[Key, tuple[Cell, ...]] = {}
+    count: Counter[tuple[str, int]] = Counter()
+    for name, task in loaded.items():
+        for instance in filter(_by_likelihood, task.instances):
+            noted.clear()
+            getattr(harness, instance.request_type)([instance], disable_tqdm=True)
+            first = count[name, instance.doc_id]
+            count[name, instance.doc_id] += len(noted)
+            made = [
+                _window(f"{BENCHMARK_TASK}{name}", instance.doc_id, first + number, *tokens, harness.max_length)
+                for number, tokens in enumerate(noted)
+            ]
+            windows += made
+            cells[_key(instance)] = tuple((each.task, each.document, each.index) for each in made)
+    return windows, cells
+
+
+def _window(task: str, document: int, index: int, context: list[int], continuation: list[int], longest: int) -> Window:
+    """One request as a window whose last tokens, the continuation, are scored; a long context loses its beginning."""
+    if not context or not 0 < len(continuation) <= longest:
+        raise MeasureError(
+            f"request {index} of document {document} of {task.removeprefix(BENCHMARK_TASK)} has a context of "
+            f"{len(context)} tokens and a continuation of {len(continuation)}: a context needs one at least, a "
+            f"continuation 1 to {longest}, which is all that the model reads; leave the benchmark out, or the document"
+        )
+    ids = (*context, *continuation)[-(longest + 1) :]
+    return Window(str(document), task, index, ids, len(ids) - len(continuation), len(ids))
+
+
+def _batch(group: Sequence[Window]) -> Batch:
+    """Windows side by side, padded with zeros on the right as lm-eval does; no model reads the last token of one."""
+    width = max(len(window.ids) for window in group) - 1
+    ids, attention = torch.zeros(2, len(group), width, dtype=torch.int64)
+    targets = torch.full_like(ids, IGNORED)
+    for row, window in enumerate(group):
+        length = len(window.ids) - 1
+        ids[row, :length] = torch.tensor(window.ids[:-1])
+        attention[row, :length] = 1
+        targets[row, window.scored_from - 1 : length] = torch.tensor(window.ids[window.scored_from :])
+    return Batch(ids, attention, targets, tuple(group))
+
+
+@contextmanager
+def _as_built(tasks: Iterable[Any]) -> Iterator[None]:
+    """Within the context lm-eval asks with the requests that are there, and does not build them again."""
+    built = list(tasks)
+    for task in built:
+        task.build_all_requests = lambda **_: None
+        for instance in task.instances:
+            instance.resps, instance.filtered_resps = [], {}
+    try:
+        yield
+    finally:
+        for task in built:
+            del task.build_all_requests

@@ -1,0 +1,135 @@
+"""EleutherAI's lm-eval at work on a model: its language model over ours, its results as rows.
+
+Everything that knows how lm-eval is called stands here. It keeps the tasks, the tokens that are asked about, and the
+metrics; what the model answers is computed by whoever calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import logging
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from layerwise.errors import MeasureError
+from layerwise.measure.language.global_seeds import seeded
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
+from layerwise.stack.inputs import main_tensor
+
+BOOTSTRAPS = 1000
+"""Resamples behind the standard error of a metric that is no mean, such as perplexity."""
+
+BENCHMARK = "benchmark"
+"""The measure of the rows that lm-eval's results become."""
+
+
+def harness_model(stack: Stack, batch_size: int | str) -> Any:
+    """lm-eval's view of the stack's model."""
+    from lm_eval.models.huggingface import HFLM
+
+    # lm-eval gives the tokenizer a padding token where there is none; the user's stays as it is.
+    return HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=batch_size)
+
+
+def evaluate(
+    harness_model: Any, loaded: Mapping[str, Any], limit: int | None, seed: int, *, samples: bool = False
+) -> Mapping[str, Any]:
+    """lm-eval's results on the tasks `loaded`, by benchmark, with every answer judged if `samples` are wanted.
+
+    The caller's random numbers are not touched.
+    """
+    import lm_eval
+
+    with_seed(loaded["tasks"].values(), seed)
+    with seeded(seed, harness_model.device):
+        # Not simple_evaluate: that collects the environment each time, which takes seconds a plan.
+        results = lm_eval.evaluate(harness_model, loaded, limit=limit, bootstrap_iters=BOOTSTRAPS, log_samples=samples)
+    evaluated: Mapping[str, Any] = results
+    return evaluated
+
+
+def with_seed(tasks: Iterable[Any], seed: int) -> None:
+    """Let every task draw its few-shot examples from `seed`, as for a model that nobody has asked yet."""
+    for task in tasks:
+        task.set_fewshot_seed(seed=seed)
+
+
+def result_rows(plan: str, results: Mapping[str, Any]) -> Iterator[Score]:
+    """lm-eval's table (`metric,filter` to a number) as rows."""
+    for task, metrics in results["results"].items():
+        documents = results["n-samples"].get(task, {}).get("effective")
+        for key, value in metrics.items():
+            metric, comma, filtered = key.partition(",")
+            if not comma or metric.endswith("_stderr") or not isinstance(value, int | float):
+                continue
+            error = metrics.get(f"{metric}_stderr,{filtered}")
+            reach = 1.96 * error if isinstance(error, int | float) and math.isfinite(error) else None
+            yield Score(
+                measure=BENCHMARK,
+                subject=plan,
+                task=task,
+                metric=named(metric, filtered),
+                value=float(value),
+                low=None if reach is None else float(value - reach),
+                high=None if reach is None else float(value + reach),
+                documents=documents,
+            )
+
+
+def named(metric: str, filtered: str) -> str:
+    """The name of a metric in rows: lm-eval's, and the filter where it has several.
+
+    >>> named("acc", "none"), named("exact_match", "strict-match")
+    ('acc', 'exact_match/strict-match')
+    """
+    return metric if filtered == "none" else f"{metric}/{filtered}"
+
+
+@contextlib.contextmanager
+def refusing_broken_logits(model: nn.Module, plan: Plan) -> Iterator[None]:
+    """Within the context a forward whose logits hold not-a-number or infinity raises `MeasureError`."""
+
+    def check(module: nn.Module, args: Any, output: Any) -> None:
+        logits: Tensor = main_tensor(output)
+        # Minus infinity is how some models rule a token out; the greatest logit is finite all the same.
+        if not logits.amax().isfinite():
+            raise MeasureError(
+                f"plan {plan} gives logits that are not finite, so its benchmarks mean nothing: leave it out, "
+                "or load the model in float32"
+            )
+
+    handle = model.register_forward_hook(check)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Within the context lm-eval prints nothing, no bars of progress either, warns of nothing and starts no processes.
+
+    The processes of its bootstrap are forked from one that holds a model and running threads, which is slower than the
+    work they do.
+    """
+    logger = logging.getLogger("lm_eval")
+    level, single = logger.level, os.environ.get("DISABLE_MULTIPROC")
+    logger.setLevel(logging.ERROR)
+    os.environ["DISABLE_MULTIPROC"] = "1"
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logger.setLevel(level)
+        if single is None:
+            del os.environ["DISABLE_MULTIPROC"]
+        else:
+            os.environ["DISABLE_MULTIPROC"] = single

@@ -1,0 +1,132 @@
+"""Five small benchmarks in local files, one of each way in which lm-eval asks."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+HEAD = """
+task: {name}
+dataset_path: json
+dataset_kwargs:
+  data_files: {{test: {questions}}}
+  cache_dir: {cache}
+test_split: test
+fewshot_split: test
+output_type: {kind}
+"""
+ACCURACY = "  - {metric: acc, aggregation: mean, higher_is_better: true}\n"
+TASKS = {
+    # Choices with a number of examples of its own, judged with and without their lengths.
+    "arc_tiny": (
+        "multiple_choice",
+        """
+doc_to_text: "{{question}}"
+doc_to_choice: "{{choices}}"
+doc_to_target: "{{gold}}"
+num_fewshot: 2
+metric_list:
+"""
+        + ACCURACY
+        + "  - {metric: acc_norm, aggregation: mean, higher_is_better: true}\n",
+    ),
+    # Choices of one token, which lm-eval answers from one run of their question.
+    "hellaswag_tiny": (
+        "multiple_choice",
+        """
+doc_to_text: "{{question}}"
+doc_to_choice: "{{letters}}"
+doc_to_target: "{{gold}}"
+target_delimiter: ""
+metric_list:
+"""
+        + ACCURACY,
+    ),
+    # Partial evaluation: the contexts differ, and what comes behind them is the same.
+    "winogrande_tiny": (
+        "multiple_choice",
+        """
+doc_to_text: "{{half}}"
+doc_to_choice: "{{contexts}}"
+doc_to_target: "{{ending}}"
+target_delimiter: " "
+metric_list:
+"""
+        + ACCURACY,
+    ),
+    # The last word, greedy, with its perplexity; some contexts are longer than the model reads.
+    "lambada_tiny": (
+        "loglikelihood",
+        """
+doc_to_text: "{{passage}}"
+doc_to_target: " {{answer}}"
+target_delimiter: ""
+metric_list:
+  - {metric: perplexity, aggregation: perplexity, higher_is_better: false}
+"""
+        + ACCURACY,
+    ),
+    "gsm8k_tiny": (
+        "generate_until",
+        """
+doc_to_text: "{{question}}"
+doc_to_target: "{{answer}}"
+num_fewshot: 1
+generation_kwargs: {until: ["z"], max_gen_toks: 5, do_sample: false}
+metric_list:
+  - {metric: exact_match, aggregation: mean, higher_is_better: true}
+filter_list:
+  - {name: first, filter: [{function: regex, regex_pattern: "(.)"}, {function: take_first}]}
+""",
+    ),
+}
+WHOLE_TEXTS = (
+    "loglikelihood_rolling",
+    """
+doc_to_text: ""
+doc_to_target: "{{passage}}"
+metric_list:
+  - {metric: word_perplexity, aggregation: weighted_perplexity, higher_is_better: false}
+""",
+)
+"""Likelihoods of whole texts, in pieces where they are longer than the model reads."""
+
+
+def write_tasks(folder: Path, documents: int = 10, seed: int = 0) -> tuple[str, ...]:
+    """Write the five benchmarks and their questions into `folder`; returns their names."""
+    draw = random.Random(seed)
+
+    def word(most: int) -> str:
+        return "".join(draw.choices("abcdefgh", k=draw.randint(1, most)))
+
+    rows = []
+    for number in range(documents):
+        half = number % 2
+        rows.append(
+            {
+                "question": f"{number}+1=",
+                "choices": [word(4) for _ in range(3)],
+                "letters": [*"abcd"],
+                "gold": number % 3,
+                "half": half,
+                "contexts": [f"{word(6)} and {word(6)}", f"{word(6)} or {word(3)}"],
+                "ending": f"{word(6)} {word(4)}",
+                "passage": " ".join(word(7) for _ in range(4 + 8 * (number % 3))),
+                "answer": word(1),
+            }
+        )
+    questions = folder / "questions.jsonl"
+    questions.write_text("\n".join(map(json.dumps, rows)))
+    for name, (kind, rest) in TASKS.items():
+        head = HEAD.format(name=name, kind=kind, questions=questions, cache=folder / "cache")
+        (folder / f"{name}.yaml").write_text(head + rest)
+    return tuple(TASKS)
+
+
+def write_whole_texts(folder: Path) -> str:
+    """Add the benchmark of whole texts to a folder that `write_tasks` has filled; returns its name."""
+    kind, rest = WHOLE_TEXTS
+    head = HEAD.format(name="texts_tiny", kind=kind, questions=folder / "questions.jsonl", cache=folder / "cache")
+    (folder / "texts_tiny.yaml").write_text(head + rest)
+    return "texts_tiny"

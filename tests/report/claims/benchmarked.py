@@ -1,0 +1,97 @@
+"""Benchmarks that nobody answered: right and wrong answers drawn from planted scores, put through the real measure.
+
+Every document of a benchmark is as hard for one plan as for another, but for noise of each plan's own; the draws of a
+random order differ, in the same way on every benchmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+
+import numpy as np
+from scipy.stats import norm
+
+from layerwise.measure.contrasts.benchmark_scores import Answers, Scaled, StrategyScores
+from layerwise.measure.contrasts.benchmarks import benchmark_contrasts, fragile
+from layerwise.plan import Plan
+from layerwise.results.rows import PlanRecord, Score
+from report.claims.truths import Truth
+from report.synthetic import plan_records
+
+DEPTH = 8  # windows of 7, 5 and 3 layers
+WIDEST = 7
+WHOLE = str(Plan.identity(DEPTH))
+RESAMPLES = 1_000
+
+BENCHMARKS = {
+    "arc_challenge": (0.25, 0.6),
+    "gsm8k": (0.0, 0.4),
+    "hellaswag": (0.25, 0.75),
+    "lambada_openai": (0.0, 0.7),
+    "winogrande": (0.5, 0.8),
+}
+"""What guessing and what the model as trained scores on each."""
+
+Measure = Callable[..., list[Score]]
+Planted = Callable[[PlanRecord, str], float]
+"""The normalised score of a plan on a benchmark; that of a random order before its draw."""
+
+
+def benchmarked(
+    planted: Planted,
+    *,
+    documents: int = 500,
+    draws: float = 0.1,
+    shared: float = 0.8,
+    measure: Measure = benchmark_contrasts,
+    resamples: int = RESAMPLES,
+) -> Truth:
+    """The rows of a world in which every plan scores what was `planted`.
+
+    `draws` is the spread of the draws of a random order, relative to what they lose, and `shared` the correlation of
+    two plans on a document, before both are cut into right and wrong. `measure` makes the rows.
+    """
+    plans, records = _plans()
+
+    def truth(run: int) -> list[Score]:
+        draw = np.random.default_rng(run)
+        own = 1 + draws * draw.standard_normal(len(plans))
+        right = {}
+        for name, (chance, top) in BENCHMARKS.items():
+            lost = np.array([1 - planted(records[plan], name) if plan in records else 0.0 for plan in plans])
+            drawn = np.array([plan in records and records[plan].draw is not None for plan in plans])
+            score = 1 - lost * np.where(drawn, own, 1.0)
+            share = np.clip(chance + score * (top - chance), 0.0, 1.0)
+            hard = shared**0.5 * draw.standard_normal(documents)
+            noise = (1 - shared) ** 0.5 * draw.standard_normal((len(plans), documents))
+            right[name] = (norm.cdf(hard + noise) < share[:, None]).astype(float)
+        answers = Answers(plans, right, dict.fromkeys(right, "acc"), {name: BENCHMARKS[name][0] for name in right})
+        return measure(answers, _records(), WHOLE, DEPTH, seed=run, resamples=resamples)
+
+    return truth
+
+
+def fragility_alone(
+    answers: Answers, records: Iterable[PlanRecord], full: str, depth: int, *, seed: int, resamples: int
+) -> list[Score]:
+    """The rows about fragility, for simulations that ask for nothing else."""
+    scaled = Scaled.of(answers, full, seed=seed, resamples=resamples)
+    return list(fragile(StrategyScores.of(scaled, records, seed=seed), depth))
+
+
+def straight(record: PlanRecord, steepness: float = 1.0) -> float:
+    """A score that falls in a line, to chance at the widest window where the steepness is 1, and never below."""
+    return max(0.0, 1 - steepness * record.affected / WIDEST)
+
+
+@cache
+def _records() -> tuple[PlanRecord, ...]:
+    # One in six random orders of three layers is the trained one, which would lose nothing of what was planted.
+    return tuple(record for record in plan_records(DEPTH, ("painters",)) if record.plan != WHOLE)
+
+
+@cache
+def _plans() -> tuple[tuple[str, ...], dict[str, PlanRecord]]:
+    records = {record.plan: record for record in _records()[::-1]}
+    return tuple(sorted({*records, WHOLE})), records

@@ -1,0 +1,165 @@
+"""The Painters' claims about benchmarks on planted scores: right verdicts, and rarely a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from layerwise.plan.painters import PAINTERS_RANKING
+from layerwise.report.claims import Rule
+from layerwise.report.claims.painters.benchmarks import fragile, fragility, order_by_benchmark
+from layerwise.report.claims.painters.slopes import repeat_at_chance, shallowest_on_benchmarks
+from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.sweep.fragile import named
+from layerwise.results.rows import PlanRecord
+from report.claims.benchmarked import BENCHMARKS, DEPTH, Planted, benchmarked, fragility_alone, straight
+from report.claims.truths import WRONG, claim_of, concluded, share
+from tier import by_tier
+
+SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
+HUNDRED = by_tier(fast=5, full=100)
+FEW = by_tier(fast=1, full=5)
+"""Runs that may end wrong: of five, one by chance."""
+
+MUCH = 2_500
+REASONING = ("arc", "gsm8k")
+
+
+def falling(**steepness: float) -> Planted:
+    """Half of the scale is lost at the widest window, or the share of it that a benchmark is named with."""
+
+    def score(record: PlanRecord, name: str) -> float:
+        return straight(record, next((each for key, each in steepness.items() if name.startswith(key)), 0.5))
+
+    return score
+
+
+def by_strategy(**steepness: float) -> Planted:
+    """The same on every benchmark: what each strategy loses at the widest window."""
+    return lambda record, name: straight(record, steepness.get(record.strategy, 0.5))
+
+
+def kinds(order: float, absence: float, reasoning_order: float, reasoning_absence: float) -> Planted:
+    """What order and absence cost at the widest window, on mathematics and reasoning and elsewhere."""
+
+    def score(record: PlanRecord, name: str) -> float:
+        ours = name.startswith(REASONING)
+        moved, absent = (reasoning_order, reasoning_absence) if ours else (order, absence)
+        return straight(record, absent if record.strategy == "skip" else moved)
+
+    return score
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """The worlds of one claim by verdict."""
+
+    rule: Rule
+    worlds: Mapping[str, tuple[Planted, ...]]
+
+
+PLANTED = (
+    Worlds(
+        fragile,
+        {
+            SUPPORTED: (falling(gsm8k=0.9),),
+            NULL: (falling(),),
+            CONTRADICTED: (falling(hellaswag=0.9), falling(gsm8k=0.25)),
+        },
+    ),
+    Worlds(
+        order_by_benchmark,
+        {
+            SUPPORTED: (kinds(0.3, 0.6, 0.6, 0.6),),
+            NULL: (kinds(0.3, 0.4, 0.52, 0.69),),
+            CONTRADICTED: (kinds(0.6, 0.6, 0.3, 0.6), kinds(0.4, 0.6, 0.4, 0.6)),
+        },
+    ),
+    Worlds(
+        repeat_at_chance,
+        {
+            SUPPORTED: (by_strategy(middle_repeat=9.0),),
+            NULL: (by_strategy(middle_repeat=9.0, skip=9.0),),
+            CONTRADICTED: (by_strategy(middle_repeat=0.6),),
+        },
+    ),
+    Worlds(
+        shallowest_on_benchmarks,
+        {
+            SUPPORTED: (by_strategy(random=0.3, looped_parallel=0.25),),
+            NULL: (by_strategy(**dict.fromkeys(PAINTERS_RANKING, 0.95)),),
+            CONTRADICTED: (by_strategy(random=0.8, looped_parallel=0.25),),
+        },
+    ),
+)
+WORLDS = [
+    pytest.param(
+        each,
+        kind,
+        planted,
+        id=f"{each.rule.__name__}-{kind}-{number}",
+        marks=() if kind == SUPPORTED else pytest.mark.slow,
+    )
+    for each in PLANTED
+    for kind, worlds in each.worlds.items()
+    for number, planted in enumerate(worlds)
+]
+
+
+@pytest.mark.simulated
+def test_a_planted_fragile_benchmark_is_named() -> None:
+    """The bar: in 95 of 100 runs, and no other one with it."""
+    found = 0
+    for run in range(HUNDRED):
+        fallen = list(BENCHMARKS)[run % len(BENCHMARKS)]
+        rows = benchmarked(falling(**{fallen: 0.85}), measure=fragility_alone)(run)
+        found += named(evidence(rows)) == (fallen,)
+    assert found >= HUNDRED - FEW
+
+
+@pytest.mark.simulated
+def test_none_is_named_where_all_fall_alike() -> None:
+    """The bar: in 95 of 100 runs."""
+    truth = benchmarked(falling(), measure=fragility_alone)
+    quiet = sum(named(evidence(truth(run))) == () for run in range(HUNDRED))
+    assert quiet >= HUNDRED - FEW
+
+
+def evidence(rows: object) -> Evidence:
+    return Evidence.of(ReportData({"depth": DEPTH}, (), tuple(rows)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("worlds", "kind", "planted"), WORLDS)
+def test_what_was_planted_is_found(worlds: Worlds, kind: str, planted: Planted) -> None:
+    claim = claim_of(
+        worlds.rule, benchmarked(planted, documents=MUCH, draws=0.01, shared=0.98, resamples=300)(0), DEPTH
+    )
+    assert claim.verdict == kind, claim.line
+    assert claim.figures.endswith(".")
+    assert "[" in claim.figures
+    assert claim.why.endswith(".")
+    assert claim.power.startswith("Of 100 such runs 80 would see ")
+    assert claim.published.citation.startswith("arXiv 2407.09298, section")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("worlds", "kind", "planted"), WORLDS)
+def test_few_documents_seldom_end_in_a_wrong_verdict(worlds: Worlds, kind: str, planted: Planted) -> None:
+    counts = concluded(worlds.rule, benchmarked(planted, documents=100, resamples=400), DEPTH, 8)
+    wrong = [share(counts, verdict) for verdict in (SUPPORTED, NULL, CONTRADICTED) if verdict != kind]
+    assert max(wrong) <= WRONG, counts
+
+
+@pytest.mark.parametrize("worlds", PLANTED, ids=lambda worlds: worlds.rule.__name__)
+def test_a_run_without_benchmarks_says_which_command_measures_them(worlds: Worlds) -> None:
+    claim = claim_of(worlds.rule, [], DEPTH)
+    assert claim.verdict == "not measured"
+    assert "--tasks arc_challenge,hellaswag,gsm8k,winogrande,lambada_openai" in claim.why
+
+
+def test_fragility_is_had_for_every_strategy() -> None:
+    rows = evidence(benchmarked(falling(gsm8k=0.9))(0))
+    for strategy in ("all", "skip", "random", "parallel"):
+        assert fragility(rows, strategy).keys() == BENCHMARKS.keys()
