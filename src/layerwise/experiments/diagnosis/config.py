@@ -66,6 +66,8 @@ class Diagnosis(ModelOptions, TextOptions, Experiment):
         ),
     )
 
+    PRESETS: ClassVar = {"paper": {"recovery_steps": 200, "all_layers": True}}
+
     parts: tuple[str, ...] = option(
         PARTS, f"Parts to carry out, from: {', '.join(PARTS)}; all by default.", metavar="NAMES"
     )

@@ -31,6 +31,12 @@ GENERATED = ("pairs", "msgs-ours")
 FILE = "file"
 """What a file of pairs counts as."""
 
+BERT = {
+    "suite": ("glue",), "tasks": ("cola", "mrpc", "qnli", "rte", "sst2", "stsb", "wnli"), "families": ("painters",),
+    "batch_size": 32, "epochs": 3, "patience": 3, "max_length": 128,
+}  # fmt: skip
+"""How "Transformer Layers as Painters" fine-tunes BERT-Large, but for the learning rate."""
+
 
 def _of(*suites: str) -> Any:
     """Whether one of these suites is evaluated; a file of pairs counts as `FILE`."""
@@ -73,6 +79,15 @@ class Evaluation(ModelOptions, FineTuningOptions, PlanOptions, Experiment):
             "the models of a run are opened as they were trained",
         ),
     )  # fmt: skip
+
+    PRESETS: ClassVar = {
+        "paper": {**BERT, "learning_rate": 2e-5},
+        "frozen": {**BERT, "train": "head", "learning_rate": 3e-2},
+        "babylm": {
+            "suite": ("blimp", "supplement", "glue", "msgs"), "learning_rate": 5e-5, "batch_size": 64, "epochs": 10,
+            "patience": 10, "max_length": 128,
+        },
+    }  # fmt: skip
 
     model: str = option(
         help="Run with trained models, hub id, folder, or demo.",

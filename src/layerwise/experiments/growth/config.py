@@ -92,6 +92,8 @@ class GrowthTraining(TrainingOptions, GrowthExperiment):
         ),
     )
 
+    PRESETS: ClassVar = {"paper": {"schedule": "published", "size": "published", "steps": 656, "match": "tokens"}}
+
     schedule: str = option(
         "published", "One of uniform, published, freezing, stacking, lisa, ramp, importance; or a YAML file.",
         metavar="NAME",

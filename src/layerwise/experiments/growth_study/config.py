@@ -39,6 +39,8 @@ class GrowthStudy(GrowthExperiment):
         "--model CHECKPOINT --text FOLDER",
     )
 
+    PRESETS: ClassVar = {"paper": {"size": "published", "steps": 656, "shorter": 416 / 656}}
+
     arms: tuple[str, ...] = option((), f"Some of {', '.join(ARMS)}; by default all.", metavar="NAMES")
     learning_rates: tuple[float, ...] = option(
         (), "Learning rates to sweep, and beyond while the best is at an end; one alone is not swept. By default the "

@@ -35,6 +35,8 @@ class LayerWeightsStudy(PretrainingExperiment):
         "--text babylm_10M --shares 1/8,1/4,1/2,1",
     )
 
+    PRESETS: ClassVar = {"paper": {"size": "small"}, "strict": {"size": "base"}}
+
     seeds: int = seeds_option(3)
     bias: tuple[float, ...] = option(
         (), "Scalars with which the previous layer begins, an arm for each, such as 0,0.5,1,2,4.", metavar="NUMBERS",

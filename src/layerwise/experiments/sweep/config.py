@@ -48,6 +48,13 @@ class Sweep(ModelOptions, TextOptions, PlanOptions, Experiment):
         ),
     )
 
+    PRESETS: ClassVar = {
+        "paper": {
+            "families": (*DEFAULT_FAMILIES, "looped", "gain_sweep", "repeat_blocks"), "loops": "1-28", "times": "2,3",
+            "tasks": ("arc_challenge", "hellaswag", "gsm8k", "winogrande", "lambada_openai"),
+        }
+    }  # fmt: skip
+
     families: tuple[str, ...] = families_option(DEFAULT_FAMILIES)
     prompt: tuple[str, ...] = option(
         (), "Text to continue under the plans; repeat for more.", metavar="TEXT", repeated=True
