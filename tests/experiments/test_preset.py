@@ -111,7 +111,8 @@ def test_a_preset_makes_a_configuration(verb: str, name: str) -> None:
     """Every setting is an option of the verb, in bounds, and read; the manifest then holds the settings."""
     kind = configuration(verb)
     needed = {each: _some(each) for each, (field, _) in options_of(kind).items() if _is_required(kind, each)}
-    config = configured(kind, {**needed, "preset": name}, "here")
+    beside = {"data": "a-folder"} if verb == "evaluate" else {}
+    config = configured(kind, {**needed, **beside, "preset": name}, "here")
     for option, value in kind.PRESETS[name].items():
         assert getattr(config, option) == value
     assert "preset" not in to_yaml(config)  # type: ignore[arg-type]
@@ -122,7 +123,7 @@ def _is_required(kind: type, name: str) -> bool:
 
 
 def _some(name: str) -> object:
-    return {"methods": ["all"], "models": ["a", "b"]}.get(name, "demo")
+    return {"methods": ["all"], "models": ["a", "b"]}.get(name, "demo-vit")
 
 
 def test_what_is_given_stands() -> None:

@@ -89,6 +89,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "max_shift": {"max_shift": 2},
     "drop_sync": {"drop_sync": "per-rank"},
     "position_table": {"variants": (PositionOptions(table="shared"),)},
+    "position_dropout": {"variants": (PositionOptions(dropout=0.1),)},
     "prediction_loss": {"variants": (PredictionOptions(total="mean"),)},
     "prediction_token": {"variants": (PredictionOptions(reads="mean"),)},
 }

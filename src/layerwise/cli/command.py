@@ -167,7 +167,7 @@ def _group(kind: type[Configuration], name: str) -> Group:
     A verb's own options come first, and those of the run last.
 
     >>> from layerwise.experiments.sweep.config import Sweep
-    >>> [_group(Sweep, name).name for name in ("families", "tokens", "device", "seed")]
+    >>> [_group(Sweep, name).name for name in ("tasks", "tokens", "device", "seed")]
     ['Sweep options', 'Text options', 'Model options', 'Run options']
     """
     for rank, base in enumerate(_option_groups(kind), start=1):

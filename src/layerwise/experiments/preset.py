@@ -48,9 +48,11 @@ def with_preset(kind: type[Configuration], given: Mapping[str, Any]) -> dict[str
 def in_words(kind: type[Configuration], flag: Any) -> str:
     """The settings of every preset as they would be written; `flag` makes the flag of an option's name.
 
+    >>> from functools import partial
     >>> from layerwise.experiments.merging.config import Merging
-    >>> in_words(Merging, "--{}".format)
-    'paper: --draws 100'
+    >>> from layerwise.experiments.option import flag_of
+    >>> in_words(Merging, partial(flag_of, Merging))
+    'paper: --draws 100 --select-on reported'
     """
     return "; ".join(
         f"{name}: {' '.join(_written(flag(option), value) for option, value in settings.items())}"

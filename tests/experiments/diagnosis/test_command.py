@@ -17,8 +17,8 @@ from layerwise.results import Run, Score
 
 PARTS = "proxies,structure,deltas,ablation,racing,order,agreement,pruning"
 CLAIMS = (
-    "Weights oscillate", "Core layers", "Anti-layers", "Importance spans orders of magnitude",
-    "Redundant layers are redundant together", "Five metrics agree",
+    "Weights oscillate", "The oscillation is universal", "Core layers", "Anti-layers",
+    "Importance spans orders of magnitude", "Redundant layers are redundant together", "Five metrics agree",
 )  # fmt: skip
 """Those that the parts below decide, in the order of their paper."""
 

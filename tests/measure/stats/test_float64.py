@@ -13,7 +13,8 @@ from conftest import tiny_llama
 from layerwise.data.batches import LabelledBatch, item
 from layerwise.data.splits import Splits
 from layerwise.data.text.passages import Passage
-from layerwise.measure.activations.by_position import branch_norms, outputs_by_position
+from layerwise.measure.activations.by_position import branch_norms
+from layerwise.measure.activations.embedding import outputs_by_position
 from layerwise.measure.activations.similarity import similarity
 from layerwise.measure.activations.structure import activations
 from layerwise.measure.gradients.proxies import proxies
@@ -63,7 +64,7 @@ def _losses(stack: Stack, reading: EvalData) -> Figures:
 
 def _by_position(stack: Stack, reading: EvalData) -> Figures:
     rows, _ = branch_norms(stack, "arm", TEXTS, collate)
-    return figures(rows) | _numbered(outputs_by_position(stack, 1, TEXTS, collate, count=2).flat)
+    return figures(rows) | _numbered(outputs_by_position(stack, [1], TEXTS, collate, count=2).flat)
 
 
 def _judged(stack: Stack, reading: EvalData) -> Figures:

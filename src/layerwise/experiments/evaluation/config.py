@@ -44,7 +44,7 @@ def _of(*suites: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation(ModelOptions, FineTuningOptions, PlanOptions, Experiment):
+class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
     """Evaluate language models, masked or causal, on minimal pairs and on tasks that they are fine-tuned on.
 
     Every trained model of a run is evaluated, and the rows go into that run. Chance on a pair is 0.5. A plan is active

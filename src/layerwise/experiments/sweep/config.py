@@ -23,7 +23,7 @@ DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(ModelOptions, TextOptions, PlanOptions, Experiment):
+class Sweep(PlanOptions, ModelOptions, TextOptions, Experiment):
     """Measure many plans on one model and text, with intervals, and write a report.
 
     If interrupted, run the same command again to resume.
@@ -34,7 +34,7 @@ class Sweep(ModelOptions, TextOptions, PlanOptions, Experiment):
         "demo",
         "HuggingFaceTB/SmolLM2-135M --text book.txt --families painters",
         './my-model --text texts/ --plan "0-13 18-29" --plan "0-29 0-29"',
-        "./my-model --text texts/ --families painters --tasks arc_challenge,hellaswag,gsm8k,winogrande,lambada_openai",
+        "./my-model --text texts/ --tasks hellaswag,winogrande,gsm8k",
         "demo --families looped,gain_sweep --loops 1-12",
         'demo --families "" --window 4-8 --prompt "reverse k d a z ="',
     )

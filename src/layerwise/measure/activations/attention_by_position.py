@@ -106,7 +106,7 @@ def distances_of(tokens: int, *, is_image: bool) -> Tensor | None:
     side = round((tokens - 1) ** 0.5)
     if side < 2 or side * side != tokens - 1:
         return None
-    grid = torch.cartesian_prod(torch.arange(side), torch.arange(side)).double()
+    grid = wide(torch.cartesian_prod(torch.arange(side), torch.arange(side)))
     return torch.cdist(grid, grid)
 
 

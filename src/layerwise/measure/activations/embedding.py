@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, Subset
 from layerwise.data.splits import sample
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.by_position import pooled, rotations_of, watched
+from layerwise.measure.stats.float64 import wide
 from layerwise.results.rows import Note, Score
 from layerwise.stack import Stack
 from layerwise.stack.executors.state import returned_state
@@ -170,7 +171,7 @@ def _neighbours(arm: str, states: NDArray[np.float32], seed: int) -> Iterator[Sc
         distances[image_of[part][:, None] == image_of[None]] = torch.inf
         nearest = distances.topk(count, largest=False).indices
         for n, of in enumerate((position_of, layer_of)):
-            shared[n] += (of[nearest] == of[part][:, None]).double().mean(dim=1).sum()
+            shared[n] += wide(of[nearest] == of[part][:, None]).mean(dim=1).sum()
     for metric, value, chance in zip(("same_position", "same_layer"), shared, (depth, layers), strict=True):
         if chance > 1:
             yield Score(EMBEDDING, "all", arm, metric, float(value) / len(queries), documents=images)

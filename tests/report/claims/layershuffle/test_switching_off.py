@@ -85,7 +85,7 @@ ANYWHERE = Planted(0.95, "position")
     ],
 )
 def test_every_verdict_is_the_right_one(rows: Truth, right: str) -> None:
-    counts = concluded(rule, rows, DEPTH, by_tier(fast=12, full=200))
+    counts = concluded(rule, rows, DEPTH, by_tier(fast=20, full=200))
     for verdict in {"supported", "contradicted", "explained by the null"} - {right}:
         assert share(counts, verdict) <= WRONG, counts
     assert share(counts, right) >= POWER, counts
