@@ -181,7 +181,7 @@ def test_a_robustness_run_is_drawn_and_answers(robustness: str, tmp_path: Path) 
     assert console == []
     assert result["failures"] == []
     assert result["drawn"] == result["plots"] - 1 > 10  # the layout of outputs has no axes
-    assert result["maps"] == 3
+    assert result["maps"] == 7
     assert result["overflow"] <= 0
     assert result["rootedAtFirst"] == 0
     assert result["choices"]["linear"] != result["choices"]["rooted"]

@@ -86,6 +86,7 @@ def check_options(config: object) -> None:
     hints = get_type_hints(type(config))
     for name, (_, each) in options_of(config).items():
         value, flag = getattr(config, name), flag_of(config, name)
+        _check_text(flag, value, each)  # before its type, whose refusal would list the choices
         _check_type(flag, value, hints[name])
         for part in value if isinstance(value, tuple) else (value,):
             _check_value(flag, part, each)
@@ -189,10 +190,14 @@ def _check_value(flag: str, value: object, option: Option) -> None:
         raise OptionError(f"{flag} takes a finite number, and {value} was given")
     if isinstance(value, int | float):
         _check_bounds(flag, value, option)
-    if value == "" and not option.empty:
-        raise OptionError(f"{flag} was given an empty text; write what it is about, or leave it out")
+    _check_text(flag, value, option)
     if isinstance(value, Path) or (option.is_location and isinstance(value, str)):
         check_location(flag, value)
+
+
+def _check_text(flag: str, value: object, option: Option) -> None:
+    if value == "" and not option.empty:
+        raise OptionError(f"{flag} was given an empty text; write what it is about, or leave it out")
 
 
 def _check_bounds(flag: str, value: float, option: Option) -> None:

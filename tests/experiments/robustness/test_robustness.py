@@ -204,7 +204,7 @@ def test_a_run_without_a_finished_model(vit: Path, tmp_path: Path) -> None:
 def test_other_splits_than_those_of_the_training(trained: Path, tmp_path: Path) -> None:
     message = refused("robustness", trained, *FEW)
     assert "test examples may have been learned from" in message
-    assert "--limit and --seed of its training" in message
+    assert "--limit, --select-on and --seed of its training" in message
 
 
 @pytest.mark.slow

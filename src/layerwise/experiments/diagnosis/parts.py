@@ -164,9 +164,11 @@ def _manipulation(context: PartContext, note: Note) -> None:
     context.store(
         "manipulation", perturbation_curves(context.stack, context.short_text, seed=context.seed, cache=cache)
     )
+    # A cache knows what was stored when it was made, and each of these stores.
     context.store_contrast(scaling.CLAIM, scaling.scaling(context.losses(), context.baseline, seed=context.seed))
-    ranking = _skipped(context, cache)
+    ranking = _skipped(context, context.cache("manipulation", note))
     layers = redundant_layers(ranking)
+    cache = context.cache("manipulation", note)
     joint_manipulation(context.stack, context.short_text, layers, seed=context.seed, cache=cache)
     rows = accumulation.joint_manipulation(context.losses(), context.baseline, ranking, layers, seed=context.seed)
     context.store_contrast(accumulation.MANIPULATION, rows)

@@ -85,7 +85,17 @@ def _shares(run: PretrainingScores) -> Iterator[Finding]:
 
 
 def _percent(task: str) -> str:
-    return f"{fixed(100 * float(task.removeprefix('share ')), 1).removesuffix('.0')} %"
+    """A share of the text in percent; the task itself where it names none."""
+    share = share_of(task)
+    return task if share is None else f"{fixed(100 * share, 1).removesuffix('.0')} %"
+
+
+def share_of(task: str) -> float | None:
+    """The share of the text that a task such as `share 0.125` names, if it names one."""
+    try:
+        return float(task.removeprefix("share ")) if task.startswith("share ") else None
+    except ValueError:
+        return None
 
 
 def _convergence(run: PretrainingScores, cost: str) -> Finding:

@@ -146,7 +146,16 @@ def manipulations(run: DiagnosisScores) -> list[str]:
 def _tasks(run: DiagnosisScores, claim: str) -> list[str]:
     tasks = {where for (measure, metric, where), of in run.rows.items()
              if measure == CONTRAST and metric == "share" and claim in of}  # fmt: skip
-    return sorted(tasks, key=lambda task: (task.partition(":")[0], float(task.partition(":")[2] or 0)))
+    return sorted(tasks, key=_kind_and_size)
+
+
+def _kind_and_size(task: str) -> tuple[str, float, str]:
+    """Tasks of one kind by their size; what is no size stands first, by its text."""
+    kind, _, size = task.partition(":")
+    try:
+        return kind, float(size), ""
+    except ValueError:
+        return kind, 0.0, size
 
 
 def _rivals(rows: Contrasts, kind: str) -> list[str]:

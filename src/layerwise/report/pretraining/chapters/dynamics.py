@@ -9,7 +9,7 @@ from layerwise.report.figures.lines import hover_text, lined
 from layerwise.report.page.answers import answers
 from layerwise.report.page.chapter import Chapter, Heading, cards, lead, legend, note
 from layerwise.report.page.figure_slot import Picture
-from layerwise.report.pretraining.dynamics import dynamics_findings, question_name
+from layerwise.report.pretraining.dynamics import dynamics_findings, question_name, share_of
 from layerwise.report.pretraining.lookup import CONVERGENCE, DATA_SHARE, HELD_OUT, INITIAL_BIAS, PretrainingScores
 from layerwise.report.quantity import PERCENT, scaled
 from layerwise.report.series import Line
@@ -78,8 +78,8 @@ def _shares(run: PretrainingScores) -> list[Picture]:
         lines: dict[str, dict[float, Score]] = {}
         for task in run.tasks_of(DATA_SHARE, metric):
             for subject, score in run.subjects(DATA_SHARE, metric, task).items():
-                if " - " not in subject and task.startswith("share "):
-                    share = float(task.removeprefix("share "))
+                share = share_of(task)
+                if " - " not in subject and share is not None:
                     lines.setdefault(subject, {})[share] = _in_unit(metric, score)
         if lines:
             unit = "nats per masked token" if metric == "nll" else "points"
