@@ -231,7 +231,7 @@ def test_importance_is_measured_again_where_another_rate_is_the_best(
             "--arms", "importance", "--learning-rates")  # fmt: skip
     for rate, times in (("1e-3", 1), ("1e-3", 1), ("4e-3", 2)):
         if times == 2:  # as a study that was stopped before its arms
-            for path in (*folder.glob("importance*"), *folder.glob("uniform*")):
+            for path in filter(Path.is_dir, (*folder.glob("importance*"), *folder.glob("uniform*"))):
                 shutil.rmtree(path)
         ended = layerwise(*once, rate)
         assert ended.code == 0, ended.err

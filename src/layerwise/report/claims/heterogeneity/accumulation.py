@@ -48,7 +48,7 @@ def accumulation(evidence: Evidence) -> Claim:
     """Do predicted layers cost more together than one by one?"""
     sets = accumulated(evidence.diagnosis)
     spread = [subject for subject in sets if subject.startswith("set:")]
-    decisive = max(spread, key=lambda subject: int(subject.partition(":")[2]), default=None)
+    decisive = max(spread, key=_kind_and_size, default=None)
     rows = None
     if decisive is not None:
         rows = contrasts(evidence, ACCUMULATION.key, "joint", "singles", "share", "layers", task=decisive)

@@ -27,7 +27,8 @@ CITATION = "arXiv 2407.09298, section 3.8, figure 11"
 RULE = (
     " Both are held against the four other strategies, eight pairs, corrected over them; less than 5 % of the mean of"
     " two slopes is no difference. Supported: all eight pairs stand as published. Contradicted: in two pairs or"
-    " more the other strategy is shown to be shallower. Explained by the null: in all eight pairs the slopes are shown to be alike."
+    " more the other strategy is shown to be shallower. Explained by the null: in all eight pairs the slopes are shown"
+    " to be alike."
 )
 SHALLOWEST = Published(
     "shallowest",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from html import escape
 
 from layerwise.report.evidence import Evidence
 from layerwise.report.figures.heatmaps import Cells, edge_map
@@ -68,7 +69,7 @@ def _map(run: PretrainingScores, suite: str, model: str, tasks: list[str]) -> Pi
 
 
 def _hover(run: PretrainingScores, edge: str, task: str, score: Score) -> str:
-    parts = [f"<b>{edge.replace('<', '&lt;')}</b>, {split_task(task)[1]}"]
+    parts = [f"<b>{escape(edge)}</b>, {escape(split_task(task)[1])}"]
     parts.append(f"{between(score.value, score.low, score.high, signed=True)} nats, p {probability(score.p_adjusted)}")
     fresh = run.score(EDGE_PHENOMENA, "confirmed", edge, task)
     if fresh is not None:
