@@ -147,7 +147,7 @@ def test_what_was_planted_is_found(worlds: Worlds, kind: str, planted: Planted) 
 @pytest.mark.slow
 @pytest.mark.parametrize(("worlds", "kind", "planted"), WORLDS)
 def test_few_documents_seldom_end_in_a_wrong_verdict(worlds: Worlds, kind: str, planted: Planted) -> None:
-    counts = concluded(worlds.rule, benchmarked(planted, documents=100, resamples=400), DEPTH, 40)
+    counts = concluded(worlds.rule, benchmarked(planted, documents=100, resamples=400), DEPTH, 20)
     wrong = [share(counts, verdict) for verdict in (SUPPORTED, NULL, CONTRADICTED) if verdict != kind]
     assert max(wrong) <= WRONG, counts
 
