@@ -32,6 +32,7 @@ from scipy.optimize import isotonic_regression
 from layerwise.errors import MeasureError
 from layerwise.measure.cost.frontier import CostPoint, Points
 from layerwise.measure.stats.seeds import SeedDifference, seed_difference
+from layerwise.results.rows import Score
 
 Censored = Literal["exact", "never", "sooner"]
 """Whether a cost is that of the loss, or the loss was never reached, or sooner than at the first cost."""
@@ -140,3 +141,9 @@ def log_ratio(values: Mapping[int, float], others: Mapping[int, float]) -> SeedD
     return seed_difference(
         {seed: log(value) for seed, value in values.items()}, {seed: log(value) for seed, value in others.items()}
     )
+
+
+def ratio_row(measure: str, subject: str, task: str, metric: str, logs: SeedDifference) -> Score:
+    """exp of a mean of logarithms (`log_ratio`) and of its interval, as a row without a test."""
+    low, high = (None if bound is None else exp(bound) for bound in (logs.low, logs.high))
+    return Score(measure, subject, task, metric, exp(logs.value), low, high)
