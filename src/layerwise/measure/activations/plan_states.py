@@ -26,7 +26,7 @@ from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.activations.padding import counted_states
 from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.activations.zones import FEWEST_STATES, Zones, beyond_walks, contrast_weights, find_zones
 from layerwise.measure.contrasts.contrast import Contrast, Part, contrast
@@ -74,9 +74,7 @@ def plan_states(stack: Stack, plan: Plan, batches: Iterable[AnyBatch]) -> PlanSt
     kept = _ends_of_stages(plan)
     with evaluating(stack.model), torch.inference_mode():
         for batch in batches:
-            inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
-            states = list(stack.states(plan, stack.capture(**inputs)))
-            counted = counted_tokens(inputs, states[0])
+            states, counted = counted_states(stack, plan, batch)
             ends = [states[0], *(states[1 + step] for step in kept)]
             chosen = counted & ~sink_tokens(ends, counted)
             for row, window in enumerate(batch.windows):
