@@ -26,8 +26,9 @@ units only, so a plan gets the same interval whatever other plans stand beside i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +38,7 @@ from layerwise.errors import MeasureError
 
 Numbers = NDArray[np.float64]
 Seed = int | Sequence[int]
+Key = TypeVar("Key", bound=Hashable)
 
 _CELLS = 1 << 20
 """Entries of a block of resamples: 8 MiB as float64."""
@@ -187,6 +189,16 @@ def holm(p: ArrayLike) -> Numbers:
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
     return adjusted
+
+
+def holm_by_key(p: Mapping[Key, float | None]) -> dict[Key, float]:
+    """The adjusted p-values (`holm`) of those that have a p-value; the others are left out.
+
+    >>> holm_by_key({"a": 0.01, "b": None, "c": 0.03})
+    {'a': 0.02, 'c': 0.03}
+    """
+    tested = {key: value for key, value in p.items() if value is not None}
+    return dict(zip(tested, holm(list(tested.values())).tolist(), strict=True))
 
 
 def benjamini_hochberg(p: ArrayLike) -> Numbers:
