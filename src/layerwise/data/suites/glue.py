@@ -1,7 +1,8 @@
 """GLUE and SuperGLUE tasks from local files, each as a `Task` whose reported examples choose nothing.
 
-Four forms are read: the BabyLM evaluation's, with the columns that `FORMS` names and `label`, a number or a name; the
-tables of GLUE and the JSON lines of SuperGLUE as they are published; and the tables of the authors of CoLA and SST-2.
+Five forms are read: the BabyLM evaluation's, with the columns that `FORMS` names and `label`, a number or a name; the
+tables of GLUE and the JSON lines of SuperGLUE as they are published; the parquet files of both on the Hugging Face hub;
+and the tables of the authors of CoLA and SST-2.
 `layerwise.data.suites.glue_layouts` says which files each needs.
 
 Which file does what: a validation file is only reported on, and a tenth of the training file, drawn by a seed with
