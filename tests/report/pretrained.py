@@ -64,6 +64,7 @@ def scores(depth: int = 12) -> tuple[Score, ...]:
         *_phenomena(depth, draw),
         *_stability(depth),
         *_dynamics(draw),
+        *tuning(),
     )
 
 
@@ -253,6 +254,27 @@ def _dynamics(draw: random.Random) -> Iterator[Score]:
         yield Score("convergence", "elc - ltg", cost, "ratio", value, value - 0.07, value + 0.07, 0.02, 0.04)
         yield Score("convergence", "zero - ltg", cost, "ratio", 1.3)
         yield row("convergence", "zero", cost, "censored", 0.33)
+
+
+def tuning() -> Iterator[Score]:
+    """Fine-tuning on two tasks: sooner with weights in both, and never as good with those of pretraining alone."""
+    yield row("tuning_convergence", "target", "rte", "score", 0.58)
+    yield row("tuning_convergence", "target", "cola", "score", 0.31)
+    ratios = {"ltg-rewired": 1.02, "elc-kept": 1.2, "elc": 0.8}
+    for cost, scale in (("steps", 240.0), ("seconds", 31.0)):
+        for task in ("rte", "cola", "all"):
+            for arm, ratio in {"ltg": 1.0, **ratios}.items():
+                never = arm == "elc-kept" and task != "cola"
+                bounds = (None, None) if never else (ratio - 0.1, ratio + 0.1)
+                if task != "all":
+                    yield Score("tuning_convergence", arm, f"{task} {cost}", "cost", scale * ratio)
+                if arm != "ltg":
+                    p = None if never else 0.01 if arm == "elc" else 0.6
+                    yield Score(
+                        "tuning_convergence", f"{arm} - ltg", f"{task} {cost}", "ratio", ratio, *bounds, p, p,
+                    )  # fmt: skip
+                if never and task != "all":
+                    yield row("tuning_convergence", arm, f"{task} {cost}", "censored", 0.33)
 
 
 def edges(depth: int, draw: random.Random) -> Iterator[Score]:

@@ -62,6 +62,15 @@ def read_tasks(folders: Sequence[Path | str], names: Sequence[str] | None = None
     return tasks
 
 
+def find_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 0) -> list[Task]:
+    """The tasks of `read_tasks` whose files lie in `folder`, or below it in a folder whose name begins with "glue".
+
+    Raises `DataError` as `read_tasks` does.
+    """
+    folders = (folder, *sorted(path for path in folder.rglob("glue*") if path.is_dir()))
+    return read_tasks(folders, names, seed=seed)
+
+
 def _task(name: str, files: Files, seed: int) -> Task:
     """The task from its files, its three sets made disjoint at the cost of the training set."""
     taught, incomplete = _read(files.train, name, files)

@@ -32,7 +32,10 @@ HELD_OUT, ALPHA, SEED_AGREEMENT, EDGES, STUDY, TRAINING = (
 )
 UNIFORMITY, STABILITY, BABYLM = "uniformity", "stability", "babylm"
 INITIAL_BIAS, DATA_SHARE, CONVERGENCE, EDGE_PHENOMENA = "initial_bias", "data_share", "convergence", "edge_phenomena"
-_NOT_OF_ARMS = (STUDY, SEED_AGREEMENT, EDGES, INITIAL_BIAS, DATA_SHARE, CONVERGENCE, EDGE_PHENOMENA)
+TUNING_CONVERGENCE = "tuning_convergence"
+_NOT_OF_ARMS = (
+    STUDY, SEED_AGREEMENT, EDGES, INITIAL_BIAS, DATA_SHARE, CONVERGENCE, TUNING_CONVERGENCE, EDGE_PHENOMENA,
+)  # fmt: skip
 """Measures whose subjects are differences, grids, edges, or arms of other rows."""
 
 SUITES: dict[str, str] = {

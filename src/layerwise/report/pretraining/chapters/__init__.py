@@ -15,6 +15,7 @@ from layerwise.report.pretraining.chapters.benchmarks import benchmarks
 from layerwise.report.pretraining.chapters.costs import costs
 from layerwise.report.pretraining.chapters.dynamics import dynamics
 from layerwise.report.pretraining.chapters.edges import edges
+from layerwise.report.pretraining.chapters.fine_tuning import fine_tuning
 from layerwise.report.pretraining.chapters.layer_weights import weights
 from layerwise.report.pretraining.chapters.minimal_pairs import pairs
 from layerwise.report.pretraining.chapters.outcome import outcome
@@ -36,7 +37,7 @@ def _unfinished(evidence: Evidence) -> str | None:
 
 STUDIED = ChapterGroup(
     "study",
-    (study, dynamics, claims),
+    (study, fine_tuning, dynamics, claims),
     present=lambda evidence: evidence.pretraining.is_studied,
     tiles=_tiles,
 )
