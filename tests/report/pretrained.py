@@ -65,6 +65,7 @@ def scores(depth: int = 12) -> tuple[Score, ...]:
         *_stability(depth),
         *_dynamics(draw),
         *tuning(),
+        *attributed(),
     )
 
 
@@ -275,6 +276,25 @@ def tuning() -> Iterator[Score]:
                     )  # fmt: skip
                 if never and task != "all":
                     yield row("tuning_convergence", arm, f"{task} {cost}", "censored", 0.33)
+
+
+def attributed() -> Iterator[Score]:
+    """Decisions that come from surface words, a little less with layer weights."""
+    task = "ambiguous main_verb_relative_position"
+    tokens = {"linguistic": 0.22, "surface": 0.15}
+    for arm, linguistic in (("ltg", 0.24), ("elc", 0.3), ("zero", 0.25)):
+        own = {"linguistic": linguistic, "surface": 0.4}
+        for end, shares in (("", own), ("@shuffled", tokens)):
+            for feature, share in shares.items():
+                yield row("attribution", arm, task, f"{feature}{end}", share, 0.03)
+            preference = shares["linguistic"] - tokens["linguistic"] - shares["surface"] + tokens["surface"]
+            yield row("attribution", arm, task, f"preference{end}", preference, 0.04)
+        for feature, share in tokens.items():
+            yield row("attribution", arm, task, f"{feature}@tokens", share)
+        yield row("attribution", arm, task, "gap", 0.004)
+    for arm, value, p in (("elc", 0.06, 0.01), ("zero", 0.01, 0.7)):
+        bounds = (value - 0.03, value + 0.03)
+        yield Score("study", f"{arm} - ltg", "linguistic attribution tokens", "difference", value, *bounds, p, 2 * p)
 
 
 def edges(depth: int, draw: random.Random) -> Iterator[Score]:

@@ -130,7 +130,7 @@ def fine_tuned(
     path = (
         None
         if keep is None
-        else _file(keep, location, task, settings, seed, label, in_words(resolve_device(device), "float32"), plan)
+        else kept_file(keep, location, task, settings, seed, label, in_words(resolve_device(device), "float32"), plan)
     )
     if path is not None and path.is_file():
         return task, _read(path)
@@ -247,7 +247,7 @@ def store_note(run: Run, measure: str, task: str, note: str) -> None:
     run.store.replace_notes(measure, [*text, note])
 
 
-def _file(
+def kept_file(
     keep: Path,
     location: Path | str,
     task: Task,

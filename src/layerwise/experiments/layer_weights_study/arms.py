@@ -68,6 +68,9 @@ SIZES = Sizes(train=480, selection=120, test=300)
 TASKS = ("control main_verb", "ambiguous main_verb_relative_position")
 """One task that tests whether a feature is represented, and one that tests which of two is preferred."""
 
+ATTRIBUTED = TASKS[1]
+"""The task whose decisions are attributed to words: both of its features are carried by words of their own."""
+
 
 BIASED = f"{TIMED}-bias-"
 """What the names of arms of a grid of biases begin with; the bias follows."""
@@ -177,8 +180,9 @@ def answers(rows: Iterable[Score]) -> dict[str, dict[str, dict[int, float]]]:
     """What each arm answered to each question with each seed: question to arm to seed to value.
 
     The questions are the held-out loss, the accuracy on minimal pairs, Matthews' correlation on the tasks that test
-    one feature and on those that test which of two is preferred, and the mean score over tasks of GLUE. Arms of a
-    share of the text are left out: they are compared with each other
+    one feature and on those that test which of two is preferred, the mean score over tasks of GLUE, and how
+    much more of a decision on mixed signals comes from the words of the linguistic feature than from those of the
+    surface. Arms of a share of the text are left out: they are compared with each other
     (`layerwise.experiments.layer_weights_study.shares`).
     """
     rows = [row for row in rows if share_of(row.subject.rpartition("/")[0]) is None]
@@ -188,6 +192,9 @@ def answers(rows: Iterable[Score]) -> dict[str, dict[str, dict[int, float]]]:
         "control tasks": by_arm(_fine_tuned(rows, "control")),
         "linguistic generalisation": by_arm(_fine_tuned(rows, "ambiguous")),
         GLUE: by_arm(_on_glue(rows)),
+        "linguistic attribution": by_arm(
+            row for row in rows if (row.measure, row.metric) == ("attribution", "preference")
+        ),
     }
 
 

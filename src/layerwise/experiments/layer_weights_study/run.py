@@ -18,6 +18,7 @@ from layerwise.experiments.documents import divided_documents
 from layerwise.experiments.experiment import Prepared
 from layerwise.experiments.finetuned_tasks import LEARNING_CURVE, run_benchmarks
 from layerwise.experiments.layer_weights_study import arms as study
+from layerwise.experiments.layer_weights_study.attribution import ATTRIBUTION, attribution_rows, with_arms
 from layerwise.experiments.layer_weights_study.bias import INITIAL_BIAS, bias_rows
 from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
 from layerwise.experiments.layer_weights_study.convergence import study_convergence, study_tuning_convergence
@@ -33,6 +34,7 @@ from layerwise.measure.cost.tuning_convergence import TUNING_CONVERGENCE
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.rewire import rewired
 from layerwise.results import Run
+from layerwise.results.rows import Score
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
 from layerwise.train.pretrain.recipe import new_model
 from layerwise.train.processes import is_alone
@@ -85,9 +87,10 @@ class PreparedLayerWeightsStudy(Prepared):
         yield from self.pretrainings.describe()
         seeds = self.config.seeds
         tuned = (len(self.pretrainings.recipes) + len((study.SECONDS, study.REWIRED, study.KEPT))) * seeds
+        taught = len(study.TASKS) + 1  # one of them with shuffled labels too
         yield (
             f"beside them {seeds} training{'s' * (seeds != 1)} of {study.SECONDS}, with as many steps as take the time "
-            f"of {study.BACKBONE}, and {tuned * len(study.TASKS)} fine-tunings of {FINE_TUNING.epochs} epochs each"
+            f"of {study.BACKBONE}, and {tuned * taught} fine-tunings of {FINE_TUNING.epochs} epochs each"
         )
         if self.glue:
             yield (
@@ -125,7 +128,8 @@ class PreparedLayerWeightsStudy(Prepared):
         evaluate_pretrained(self.pretrainings, run, reporter, pairs=study.PAIRS, segments=study.SEGMENTS)
         self._fine_tune(run, reporter)
         costs = [row for row in run.store.scores(study.MEASURE) if row.metric == "ratio"]
-        models = [row for name in ("masked_lm", "pairs", "msgs-ours", GLUE) for row in run.store.scores(name)]
+        measures = ("masked_lm", "pairs", "msgs-ours", GLUE, ATTRIBUTION)
+        models = [row for name in measures for row in run.store.scores(name)]
         run.store.replace_scores(study.MEASURE, [*costs, *study.difference_rows(models)])
         run.store.replace_scores(INITIAL_BIAS, bias_rows(models, study.bias_arms(self.config.bias)))
         run.store.replace_scores(DATA_SHARE, share_rows(models))
@@ -145,6 +149,14 @@ class PreparedLayerWeightsStudy(Prepared):
         def progress(label: str, step: int, steps: int) -> None:
             reporter.progress(label, step / steps)
 
+        attributed: list[Score] = []
+        ambiguous = next(task for task in study.tasks(self.config.seed) if task.name == study.ATTRIBUTED)
+        for models, frozen in ((free, ()), (held, (".scalars",))):
+            attributed += attribution_rows(
+                models, ambiguous, replace(ours, frozen=frozen), run, progress=progress,
+                device=self.pretrainings.device,
+            )  # fmt: skip
+        run.store.replace_scores(ATTRIBUTION, with_arms(attributed))
         for tasks, settings in ((study.tasks(self.config.seed), ours), (self.glue, self._glue_settings())):
             for models, frozen in ((free, ()), (held, (".scalars",))):
                 run_benchmarks(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.page.number_format import between, is_resolved, probability
 from layerwise.report.page.wording import counted, listed
+from layerwise.report.pretraining.attribution import attribution_findings
 from layerwise.report.pretraining.dynamics import dynamics_findings
 from layerwise.report.pretraining.fine_tuning import fine_tuning_findings
 from layerwise.report.pretraining.lookup import EDGES, HELD_OUT, SEED_AGREEMENT, STUDY, PretrainingScores, suite_name
@@ -37,6 +38,7 @@ def pretraining_findings(run: PretrainingScores) -> tuple[Finding, ...]:
     return (
         *study_findings(run),
         *fine_tuning_findings(run),
+        *attribution_findings(run),
         *dynamics_findings(run),
         *outcome_findings(run),
         *seed_agreement_findings(run),

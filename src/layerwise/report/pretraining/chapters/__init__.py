@@ -11,6 +11,7 @@ from layerwise.report.claims.chapter import claims
 from layerwise.report.evidence import Evidence
 from layerwise.report.finetuned.chapter import fine_tuned_plans
 from layerwise.report.page.group import ChapterGroup, arm_tiles, incomplete
+from layerwise.report.pretraining.chapters.attribution import attribution
 from layerwise.report.pretraining.chapters.benchmarks import benchmarks
 from layerwise.report.pretraining.chapters.costs import costs
 from layerwise.report.pretraining.chapters.dynamics import dynamics
@@ -37,7 +38,7 @@ def _unfinished(evidence: Evidence) -> str | None:
 
 STUDIED = ChapterGroup(
     "study",
-    (study, fine_tuning, dynamics, claims),
+    (study, fine_tuning, attribution, dynamics, claims),
     present=lambda evidence: evidence.pretraining.is_studied,
     tiles=_tiles,
 )
