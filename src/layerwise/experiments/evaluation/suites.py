@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from layerwise.data.suites.classification import Task
@@ -11,7 +11,7 @@ from layerwise.data.suites.folders import below
 from layerwise.data.suites.generated_msgs import mixed_signals
 from layerwise.data.suites.generated_pairs import SUITE as GENERATED_PAIRS
 from layerwise.data.suites.generated_pairs import generated_pairs
-from layerwise.data.suites.glue import read_tasks
+from layerwise.data.suites.glue import find_tasks
 from layerwise.data.suites.glue_forms import FORMS
 from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
 from layerwise.data.suites.minimal_pairs import PairSet, find_pairs, read_pairs
@@ -41,11 +41,11 @@ def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
     tasks: list[Task] = []
     folder = _folder(config)
     if "glue" in config.suite:
-        folders = (folder, *_folders_named("glue", folder))
         wanted = [name.casefold() for name in config.tasks if name.casefold() in FORMS]
-        tasks += read_tasks(folders, wanted or None, seed=config.seed)
+        tasks += find_tasks(folder, wanted or None, seed=config.seed)
     if "msgs" in config.suite:
-        tasks += read_msgs(next(_folders_named("msgs", folder), folder), seed=config.seed)
+        named = (path for path in below(folder) if path.name.startswith("msgs") and path.is_dir())
+        tasks += read_msgs(next(named, folder), seed=config.seed)
     if "msgs-ours" in config.suite:
         tasks += mixed_signals(seed=config.seed)
     known = {task.name.casefold(): task for task in tasks}
@@ -53,11 +53,6 @@ def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
         if name.casefold() not in known:
             raise DataError(f"there is no task {name!r}; {near_matches(name, known)}")
     return tuple(known[name.casefold()] for name in config.tasks) if config.tasks else tuple(tasks)
-
-
-def _folders_named(beginning: str, folder: Path) -> Iterator[Path]:
-    """The folders below whose names begin so, such as `glue_filtered`."""
-    return (path for path in below(folder) if path.name.startswith(beginning) and path.is_dir())
 
 
 def digest_of_suites(pairs: Sequence[PairSet], tasks: Sequence[Task]) -> str:
