@@ -85,12 +85,12 @@ def convergence_rows(curves: Curves, reference: str, target: float | None = None
     target = common_target(curves[reference]) if target is None else target
     rows = [Score(CONVERGENCE, "target", "all", "loss", target)]
     for cost in COSTS:
-        spent = {arm: _spent(of, cost, target) for arm, of in curves.items()}
+        spent = {arm: spent_to(of, cost, target) for arm, of in curves.items()}
         known = {arm: of for arm, of in spent.items() if of}
         for arm, of in known.items():
-            rows += _of_arm(arm, cost, of)
+            rows += arm_rows(arm, cost, of)
         if reference in known:
-            rows += _ratios(known, reference, cost)
+            rows += ratio_rows(known, reference, cost)
     return rows
 
 
@@ -98,7 +98,8 @@ Spent = Mapping[int, tuple[float, bool]]
 """By seed what was spent to the target, and whether the training was censored."""
 
 
-def _spent(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> Spent:
+def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> Spent:
+    """What each training spent to the target; seconds only of those whose step was timed."""
     spent = {}
     for seed, curve in curves.items():
         steps, censored = curve.reached(target)
@@ -109,7 +110,8 @@ def _spent(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> S
     return spent
 
 
-def _of_arm(arm: str, cost: str, spent: Spent) -> list[Score]:
+def arm_rows(arm: str, cost: str, spent: Spent) -> list[Score]:
+    """The mean over seeds, and the share that is censored."""
     values, censored = zip(*spent.values(), strict=True)
     low, high = over_seeds(values) if len(values) > 1 and not any(censored) else (None, None)
     rows = [Score(CONVERGENCE, arm, cost, "cost", float(np.mean(values)), low, high)]
@@ -118,7 +120,8 @@ def _of_arm(arm: str, cost: str, spent: Spent) -> list[Score]:
     return rows
 
 
-def _ratios(spent: Mapping[str, Spent], reference: str, cost: str) -> list[Score]:
+def ratio_rows(spent: Mapping[str, Spent], reference: str, cost: str) -> list[Score]:
+    """The ratios of all arms to the reference, with p corrected over arms."""
     base = spent[reference]
     logs: dict[str, SeedDifference] = {}
     for arm, own in spent.items():

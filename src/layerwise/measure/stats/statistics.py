@@ -103,7 +103,7 @@ def student_interval(numerators: ArrayLike, denominators: ArrayLike, *, level: f
     """
     above, below = _checked(numerators, denominators)
     value, error = ratio(above, below), standard_error(above, below)
-    reach = stats.t(below.size - 1).ppf(0.5 + level / 2) * error
+    reach = special.stdtrit(below.size - 1, 0.5 + level / 2) * error
     return Estimate(value, value - reach, value + reach, error)
 
 
@@ -283,7 +283,7 @@ def expanded_levels(level: float, units: int) -> tuple[float, float]:
 
     The tail is the normal one at Student's quantile times sqrt(n / (n - 1)).
     """
-    student = stats.t(units - 1).ppf(0.5 + level / 2)
+    student = special.stdtrit(units - 1, 0.5 + level / 2)
     tail = float(stats.norm.cdf(-student * np.sqrt(units / (units - 1))))
     return tail, 1 - tail
 
