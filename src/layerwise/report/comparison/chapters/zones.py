@@ -7,7 +7,7 @@ from layerwise.report.comparison.tables import claim_sentence, partition_rows
 from layerwise.report.comparison.verdicts import ByPaper
 from layerwise.report.comparison.zones import partitions
 from layerwise.report.figures.zones import zones_side_by_side
-from layerwise.report.page.chapter import Chapter, Heading, card, lead, note
+from layerwise.report.page.chapter import Chapter, Heading, card, lead, note, spaced
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.wording import listed
 
@@ -32,7 +32,7 @@ def zones(compared: Compared, by_paper: ByPaper) -> Chapter:
     body = [
         lead("Where the beginning, the middle and the ending of each model lie."),
         card("Zones over relative depth", picture.html(), wide=True),
-        partition_rows(compared).html(),
+        spaced(partition_rows(compared).html()),
         note(f"{READ}{missing}"),
         *(note(f"{about[key].published.name}? {claim_sentence(about[key])}") for key in CLAIMS if key in about),
     ]
