@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 from transformers import GPT2Config, GPT2LMHeadModel
-from transformers.utils import logging
 
 from data.glue_files import BABYLM, write
 from layerwise.data.suites.classification import Labelled, Task
@@ -19,7 +18,15 @@ from layerwise.data.suites.generated_msgs import Sizes, mixed_signals
 from layerwise.data.suites.glue import read_tasks
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.experiments import finetuned_tasks
-from layerwise.experiments.finetuned_tasks import PREDICTIONS, averaged, benchmark, described, rows_of, run_benchmarks
+from layerwise.experiments.finetuned_tasks import (
+    LEARNING_CURVE,
+    PREDICTIONS,
+    averaged,
+    benchmark,
+    described,
+    rows_of,
+    run_benchmarks,
+)
 from layerwise.measure.stats.classification_metrics import confusion_matrix, metric_of
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.results import Run
@@ -27,6 +34,7 @@ from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Score
 from layerwise.train.finetune import fine_tuning
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult, fine_tune
+from layerwise.train.finetune.learning_curve import CurvePoint
 from tiny_tokenizers import character_tokenizer
 from train.learners import planted, tiny_bert
 from train.tiny_models import rooted
@@ -34,14 +42,7 @@ from train.tiny_models import rooted
 QUICK = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=8, patience=8)
 ONCE = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=1)
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    yield
-    logging.enable_progress_bar()
-    logging.set_verbosity_warning()
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 @pytest.fixture(scope="module")
@@ -249,6 +250,27 @@ def test_rows_of_other_tasks_and_models_stay(tmp_path: Path, run: Run, taught: l
     notes = [note.text for note in run.store.notes("glue")]
     assert len(notes) == 2
     assert any(note.startswith("other: from another seed; examples: train 120") for note in notes)
+
+
+def test_a_learning_curve_is_kept_and_takes_the_place_of_an_earlier_one(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def followed(location: Path, task: Task, settings: FineTuningConfig, seed: int, **_: Any) -> FineTuningResult:
+        points = tuple(CurvePoint(step + settings.evals, 0.5) for step in (1, 8))
+        labels = tuple(row.label for row in task.test)
+        return FineTuningResult(labels, labels, 1.0, 1e-3, 1, 0.1, points, 0.25)
+
+    monkeypatch.setattr(finetuned_tasks, "fine_tune", followed)
+    models = _models(tmp_path)[:2]
+    for evals in (1, 2, 2):
+        run_benchmarks(models, [planted()], replace(ONCE, evals=evals), run, seeds=1)
+    rows = run.store.scores(LEARNING_CURVE)
+    assert {(row.subject, row.task, row.metric, row.value) for row in rows if row.subject == "ltg/1.0"} == {
+        ("ltg/1.0", "planted step 3", "mcc", 0.5),
+        ("ltg/1.0", "planted step 10", "mcc", 0.5),
+        ("ltg/1.0", "planted", "step_seconds", 0.25),
+    }
+    assert len(rows) == 6
 
 
 def test_msgs_of_our_own_are_stored_as_such(tmp_path: Path, run: Run, taught: list[Any]) -> None:

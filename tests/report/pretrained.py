@@ -64,6 +64,8 @@ def scores(depth: int = 12) -> tuple[Score, ...]:
         *_phenomena(depth, draw),
         *_stability(depth),
         *_dynamics(draw),
+        *tuning(),
+        *attributed(),
     )
 
 
@@ -253,6 +255,46 @@ def _dynamics(draw: random.Random) -> Iterator[Score]:
         yield Score("convergence", "elc - ltg", cost, "ratio", value, value - 0.07, value + 0.07, 0.02, 0.04)
         yield Score("convergence", "zero - ltg", cost, "ratio", 1.3)
         yield row("convergence", "zero", cost, "censored", 0.33)
+
+
+def tuning() -> Iterator[Score]:
+    """Fine-tuning on two tasks: sooner with weights in both, and never as good with those of pretraining alone."""
+    yield row("tuning_convergence", "target", "rte", "score", 0.58)
+    yield row("tuning_convergence", "target", "cola", "score", 0.31)
+    ratios = {"ltg-rewired": 1.02, "elc-kept": 1.2, "elc": 0.8}
+    for cost, scale in (("steps", 240.0), ("seconds", 31.0)):
+        for task in ("rte", "cola", "all"):
+            for arm, ratio in {"ltg": 1.0, **ratios}.items():
+                never = arm == "elc-kept" and task != "cola"
+                bounds = (None, None) if never else (ratio - 0.1, ratio + 0.1)
+                if task != "all":
+                    yield Score("tuning_convergence", arm, f"{task} {cost}", "cost", scale * ratio)
+                if arm != "ltg":
+                    p = None if never else 0.01 if arm == "elc" else 0.6
+                    yield Score(
+                        "tuning_convergence", f"{arm} - ltg", f"{task} {cost}", "ratio", ratio, *bounds, p, p,
+                    )  # fmt: skip
+                if never and task != "all":
+                    yield row("tuning_convergence", arm, f"{task} {cost}", "censored", 0.33)
+
+
+def attributed() -> Iterator[Score]:
+    """Decisions that come from surface words, a little less with layer weights."""
+    task = "ambiguous main_verb_relative_position"
+    tokens = {"linguistic": 0.22, "surface": 0.15}
+    for arm, linguistic in (("ltg", 0.24), ("elc", 0.3), ("zero", 0.25)):
+        own = {"linguistic": linguistic, "surface": 0.4}
+        for end, shares in (("", own), ("@shuffled", tokens)):
+            for feature, share in shares.items():
+                yield row("attribution", arm, task, f"{feature}{end}", share, 0.03)
+            preference = shares["linguistic"] - tokens["linguistic"] - shares["surface"] + tokens["surface"]
+            yield row("attribution", arm, task, f"preference{end}", preference, 0.04)
+        for feature, share in tokens.items():
+            yield row("attribution", arm, task, f"{feature}@tokens", share)
+        yield row("attribution", arm, task, "gap", 0.004)
+    for arm, value, p in (("elc", 0.06, 0.01), ("zero", 0.01, 0.7)):
+        bounds = (value - 0.03, value + 0.03)
+        yield Score("study", f"{arm} - ltg", "linguistic attribution tokens", "difference", value, *bounds, p, 2 * p)
 
 
 def edges(depth: int, draw: random.Random) -> Iterator[Score]:

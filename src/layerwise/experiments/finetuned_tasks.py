@@ -38,14 +38,18 @@ from layerwise.results.checked_json import read, value_of
 from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
 from layerwise.stack.load import resolve_device
-from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult, fine_tune
+from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult, Inspection, fine_tune
 
 PREDICTIONS = "predictions"
+LEARNING_CURVE = "learning_curve"
 CHANCE = "@chance"
 _FILES = ("config.json", "*.safetensors", "tokenizer*", "vocab.*", "merges.txt", "special_tokens_map.json")
 
 Progress = Callable[[str, int, int], None]
 """Told what is being fine-tuned, its step, and its steps at most."""
+
+# What came later is left out of the key at its default, so that answers which were kept before it are read.
+_LATER = (("train", "all"), ("evals", 0))
 
 
 def run_benchmarks(
@@ -65,18 +69,19 @@ def run_benchmarks(
     """
     result: list[Score] = []
     for task in tasks:
-        rows = {
-            label: [
-                benchmark(
-                    location, task, settings, seed, label=label, keep=run.folder / PREDICTIONS,
-                    progress=progress, device=device,
-                )
-                for seed in range(seeds)
-            ]
-            for label, location in models
-        }  # fmt: skip
+        rows: dict[str, list[list[Score]]] = {}
+        curves: list[Score] = []
+        for label, location in models:
+            for seed in range(seeds):
+                used, outcome = fine_tuned(
+                    location, task, settings, seed, label=label, keep=run.folder / PREDICTIONS, progress=progress,
+                    device=device,
+                )  # fmt: skip
+                rows.setdefault(label, []).append(rows_of(f"{label}.{seed}", used, outcome))
+                curves += curve_rows(f"{label}.{seed}", used, outcome)
         own = averaged(rows)
         store_rows(run, own)
+        _store_curves(run, task.name, curves)
         store_note(run, task.measure, task.name, described(task, settings))
         result += own
     return result
@@ -98,15 +103,37 @@ def benchmark(
 
     With a folder to `keep` them in, answers that are there already are read instead of computed.
     """
+    used, outcome = fine_tuned(
+        location, task, settings, seed, label=label, plan=plan, keep=keep, progress=progress, device=device
+    )
+    return rows_of(under_plan(plan, f"{label}.{seed}"), used, outcome)
+
+
+def fine_tuned(
+    location: Path | str,
+    task: Task,
+    settings: FineTuningConfig,
+    seed: int,
+    *,
+    label: str,
+    plan: Plan | None = None,
+    keep: Path | None = None,
+    progress: Progress | None = None,
+    device: str = "auto",
+    inspect_model: Inspection | None = None,
+) -> tuple[Task, FineTuningResult]:
+    """The task with as many examples as the settings allow, and what the model answered to it: read or computed.
+
+    `inspect_model` looks at a model that is fine-tuned here, and is not called where the answers are read.
+    """
     task = task.limited(settings.training_limit, settings.test_limit)
     path = (
         None
         if keep is None
-        else _file(keep, location, task, settings, seed, label, in_words(resolve_device(device), "float32"), plan)
+        else kept_file(keep, location, task, settings, seed, label, in_words(resolve_device(device), "float32"), plan)
     )
-    subject = under_plan(plan, f"{label}.{seed}")
     if path is not None and path.is_file():
-        return rows_of(subject, task, _read(path))
+        return task, _read(path)
     report_progress = None
     if progress is not None:
         what = f"{under_plan(plan, label)} {task.name}, fine-tuning {seed}"
@@ -114,11 +141,13 @@ def benchmark(
         def report_progress(step: int, steps: int) -> None:
             progress(what, step, steps)
 
-    outcome = fine_tune(location, task, settings, seed, plan=plan, progress=report_progress, device=device)
+    outcome = fine_tune(
+        location, task, settings, seed, plan=plan, progress=report_progress, device=device, inspect_model=inspect_model
+    )
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, (json.dumps(asdict(outcome)) + "\n").encode())
-    return rows_of(subject, task, outcome)
+    return task, outcome
 
 
 def rows_of(subject: str, task: Task, outcome: FineTuningResult) -> list[Score]:
@@ -131,6 +160,21 @@ def rows_of(subject: str, task: Task, outcome: FineTuningResult) -> list[Score]:
             Score(task.measure, subject, task.name, metric, own.value, own.low, own.high, documents=examples),
             Score(task.measure, subject, task.name, metric + CHANCE, own.chance, documents=examples),
         ]
+    return rows
+
+
+def curve_rows(subject: str, task: Task, outcome: FineTuningResult) -> list[Score]:
+    """The learning curve of a fine-tuning, where it was taken: the score on the selection set at each step.
+
+    learning_curve  ARM/SEED.F  TASK step N  METRIC          the task's main metric
+    learning_curve  ARM/SEED.F  TASK         step_seconds    the median of a step
+    """
+    rows = [
+        Score(LEARNING_CURVE, subject, f"{task.name} step {point.step}", task.metric, point.score)
+        for point in outcome.curve
+    ]
+    if outcome.step_seconds is not None:
+        rows.append(Score(LEARNING_CURVE, subject, task.name, "step_seconds", outcome.step_seconds))
     return rows
 
 
@@ -184,13 +228,26 @@ def store_rows(run: Run, rows: Sequence[Score]) -> None:
     run.store.replace_scores(measure, [*kept, *rows])
 
 
+def _store_curves(run: Run, task: str, rows: Sequence[Score]) -> None:
+    """Put curves of a task in place of the earlier ones of the same fine-tunings, whose steps may have been others."""
+    if not rows:
+        return
+    subjects = {row.subject for row in rows}
+    kept = [
+        row
+        for row in run.store.scores(LEARNING_CURVE)
+        if not (row.subject in subjects and (row.task == task or row.task.startswith(f"{task} step ")))
+    ]
+    run.store.replace_scores(LEARNING_CURVE, [*kept, *rows])
+
+
 def store_note(run: Run, measure: str, task: str, note: str) -> None:
     """Put the note of a task in place of its last one."""
     text = [each.text for each in run.store.notes(measure) if not each.text.startswith(f"{task}: ")]
     run.store.replace_notes(measure, [*text, note])
 
 
-def _file(
+def kept_file(
     keep: Path,
     location: Path | str,
     task: Task,
@@ -201,8 +258,7 @@ def _file(
     plan: Plan | None,
 ) -> Path:
     """Where the answers of one fine-tuning are kept."""
-    # What came later is left out of the key at its default, so that answers which were kept before it are read.
-    used = {name: value for name, value in asdict(settings).items() if (name, value) != ("train", "all")}
+    used = {name: value for name, value in asdict(settings).items() if (name, value) not in _LATER}
     parts = [_identity(location), task.digest, task.metric, used, seed, how, *(() if plan is None else (str(plan),))]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
     return keep / task.measure / _plain(task.name) / f"{_plain(label)}.{seed}-{key}.json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from random import Random
 
 import numpy as np
 import pytest
@@ -14,7 +15,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import matthews_corrcoef
 
 from layerwise.data.suites.classification import Labelled, Task
-from layerwise.data.suites.generated_msgs import LINGUISTIC, NAMES, SURFACE, Sizes, mixed_signals, surface_feature
+from layerwise.data.suites.generated_msgs import (
+    LINGUISTIC,
+    NAMES,
+    SURFACE,
+    Sizes,
+    feature_spans,
+    mixed_signals,
+    surface_feature,
+)
 from layerwise.errors import DataError
 
 SIZES = Sizes(200, 40, 100)
@@ -165,3 +174,36 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         Sizes(train=5)
     with pytest.raises(DataError, match="did you mean length"):
         surface_feature("lenght", "A user slept.")
+
+
+def _without(text: str, spans: tuple[tuple[int, int], ...]) -> list[str]:
+    return [match.group() for match in re.finditer(r"[^\s.]+", text) if match.span() not in spans]
+
+
+@pytest.mark.parametrize("feature", LINGUISTIC)
+def test_what_changes_with_a_linguistic_feature_are_the_words_that_carry_it(feature: str) -> None:
+    """Two sentences of the same drawings, one with the feature and one without, differ in those words and no others."""
+    for seed in range(100):
+        yes, no = (" ".join(LINGUISTIC[feature](Random(seed), value, seed % 2)) for value in (True, False))
+        assert yes != no
+        spans = [feature_spans(feature, text) for text in (yes, no)]
+        assert all(spans)
+        assert _without(yes, spans[0]) == _without(no, spans[1])
+
+
+def test_the_words_that_carry_a_surface_feature() -> None:
+    text = "At home the judge met a driver."
+    for feature, words in {"lexical_content_the": ["the"], "relative_position": ["the", "a"], "length": []}.items():
+        assert [text[start:end] for start, end in feature_spans(feature, text)] == words
+    assert feature_spans("lexical_content_the", "A user slept.") == ()
+    with pytest.raises(DataError, match="unknown feature 'word_order'"):
+        feature_spans("word_order", text)
+
+
+def test_both_features_of_an_attributed_task_have_words_of_their_own() -> None:
+    (task,) = mixed_signals(["ambiguous main_verb_relative_position"], Sizes(20, 4, 100))
+    for example in task.test:
+        verbs, articles = (set(feature_spans(name, example.text)) for name in ("main_verb", "relative_position"))
+        assert len(articles) == 2
+        assert len(verbs) == 3, "one verb has an auxiliary"
+        assert not verbs & articles

@@ -9,6 +9,7 @@ import pytest
 
 from layerwise.data.text.wordpiece import train_wordpiece
 from layerwise.experiments.layer_weights_study import arms as study
+from layerwise.experiments.layer_weights_study.convergence import study_tuning_convergence
 from layerwise.measure.cost.overhead import Overhead
 from layerwise.results.rows import Score
 from layerwise.train.pretrain.recipe import new_model, pretraining_recipe
@@ -62,6 +63,26 @@ def test_tasks_of_a_kind_are_averaged_within_a_model_and_fine_tunings_left_alone
     assert {key: round(row.value, 6) for key, row in found(rows).items()} == {
         ("elc-kept - ltg", "control tasks tokens"): round(0.7 - 0.1, 6)
     }
+
+
+def test_tasks_of_glue_count_alike_and_each_by_its_first_metric() -> None:
+    rows = models("glue", "cola", "mcc", ltg=[0.1, 0.2], ltg_rewired=[0.3, 0.4])
+    rows += models("glue", "rte", "accuracy", ltg=[0.5, 0.5], ltg_rewired=[0.5, 0.5])
+    rows += models("glue", "cola", "accuracy", ltg=[7.0, 7.0], ltg_rewired=[9.0, 9.0])
+    assert {key: round(row.value, 6) for key, row in found(rows).items()} == {("ltg-rewired - ltg", "glue tokens"): 0.1}
+
+
+def test_the_curves_of_fine_tuning_are_compared_by_arm_and_seed() -> None:
+    rows = []
+    for arm, slower in (("ltg", 1), ("elc-kept", 2), ("elc-seconds", 3)):
+        for seed in range(2):
+            subject = f"{arm}/{seed}.0"
+            points = {slower: 0.5, 10 * slower: 0.7}
+            rows += [Score("learning_curve", subject, f"control length step {n}", "mcc", x) for n, x in points.items()]
+            rows.append(Score("learning_curve", subject, "control length", "step_seconds", 0.5))
+    compared = {(row.subject, row.task): row for row in study_tuning_convergence(rows, 0.6) if row.metric == "ratio"}
+    assert set(compared) == {("elc-kept - ltg", f"control length {cost}") for cost in ("steps", "seconds")}
+    assert all(row.value == pytest.approx(2) for row in compared.values())
 
 
 def test_learned_weights_are_judged_against_the_same_unlearned() -> None:

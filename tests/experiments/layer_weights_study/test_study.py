@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import layerwise, refused
+from data.glue_files import write
 from layerwise.data.suites import generated_pairs
 from layerwise.data.suites.generated_msgs import Sizes
 from layerwise.experiments.experiment import Inputs
@@ -52,6 +53,9 @@ def test_a_study_that_there_is_not() -> None:
         (("--shares", "half"), "found 'half'"),
         (("--shares", "1/2,0.5"), "--shares names 0.5 twice"),
         (("--bias", "1,1"), "--bias names 1 twice"),
+        (("--glue-tasks", "rte"), "there is no --glue FOLDER"),
+        (("--glue", ".", "--glue-learning-rate", "0"), "give one above 0"),
+        (("--target-score", "2"), "takes a number from -1 up to 1"),
     ],
 )
 def test_shares_and_biases_that_cannot_be_are_refused(options: tuple[str, str], message: str) -> None:
@@ -84,7 +88,9 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
 def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: None) -> None:
     folder = tmp_path / "run"
     command = ("study", "layer-weights", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")
-    more = ("--bias", "0,1,2", "--shares", "1/2,1")
+    write(folder.parent / "glue", "rte", train=16, valid=8)
+    glue = ("--glue", folder.parent / "glue", "--glue-epochs", "1", "--tuning-evals", "2")
+    more = ("--bias", "0,1,2", "--shares", "1/2,1", *glue)
     ended = layerwise(*command, *more, "--device", "cpu", "--run", folder)
     assert ended.code == 0, ended.err
     with Run.open(folder) as run:
@@ -94,6 +100,8 @@ def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: 
         convergence = {(row.subject, row.task) for row in run.store.scores("convergence", metric="ratio")}
         biases = {row.subject: row.value for row in run.store.scores("initial_bias", metric="bias")}
         shares = {(row.subject, row.task) for row in run.store.scores("data_share", metric="nll")}
+        tuned = {(row.subject, row.task) for row in run.store.scores("tuning_convergence", metric="ratio")}
+        on_glue = {row.subject for row in run.store.scores("glue", metric="accuracy")}
         mixed = {(row.subject, row.task) for row in run.store.scores("msgs-ours", metric="mcc")}
     answered = {(row.subject, row.task) for row in rows}
     named = ("elc", "zero", "elc-identity", "elc-frozen", "denseformer")
@@ -105,6 +113,11 @@ def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: 
     assert {(subject, f"share {share}") for subject in subjects for share in ("0.5", "1")} <= shares
     asked = {"ltg", "elc-seconds", "ltg-rewired", "elc-kept", *others}
     assert {(arm, task) for arm in asked for task in arms.TASKS} <= mixed, "no arm has an empty cell"
+    assert asked <= on_glue
+    assert {subject for subject, task in tuned if task == "rte seconds"} == {
+        f"{arm} - ltg" for arm in asked - {"ltg", "elc-seconds"}
+    }
+    assert ("elc-kept - ltg", "all steps") in tuned
     for task in ("training step", "forward pass", "memory of a step"):
         assert {subject for subject, of in answered if of == task} == {f"{arm} - ltg" for arm in named}
     for task in ("masked_lm tokens", "pairs tokens"):
@@ -112,7 +125,7 @@ def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: 
             "elc - elc-frozen",
             *(f"{arm} - ltg" for arm in others),
         }
-    for task in ("control tasks tokens", "linguistic generalisation tokens"):
+    for task in ("control tasks tokens", "linguistic generalisation tokens", "glue tokens"):
         assert {subject for subject, of in answered if of == task} == {
             "elc - elc-kept",
             "elc - elc-frozen",
@@ -124,7 +137,7 @@ def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: 
 
     result = study_layer_weights(
         texts, steps=2, batch_size=8, seeds=2, bias=(0, 1, 2), shares=("1/2", "1"), device="cpu", run=folder,
-        reporter=Silent(),
+        glue=folder.parent / "glue", glue_epochs=1, tuning_evals=2, reporter=Silent(),
     )  # fmt: skip
     assert len(result.table("study")) == len(rows)
     assert result.summary == "\n".join(ended.out.splitlines()[:-1])

@@ -22,6 +22,7 @@ can be known from pre-training or from structure, never from a list of words.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -140,6 +141,35 @@ SURFACE: Mapping[str, Callable[[Sequence[str]], bool | None]] = MappingProxyType
     {"lexical_content_the": _has_the, "relative_position": _the_first, "length": _is_long}
 )
 
+_FORMS = frozenset(form for verb in (*_TRANSITIVE, *_INTRANSITIVE) for form in verb.split("/"))
+
+
+def _verbs(words: Sequence[str]) -> set[int]:
+    return {index for index, word in enumerate(words) if word in _FORMS or word == "was"}
+
+
+def _before_infinitive(words: Sequence[str]) -> set[int]:
+    """`tried`, or `was eager`, before `to read`."""
+    index = words.index("to") - 1
+    return {index - 1, index} if words[index - 1] == "was" else {index}
+
+
+def _modifier(words: Sequence[str]) -> set[int]:
+    return {index for index, word in enumerate(words) if word in _ADJECTIVES or word in _MODIFIERS}
+
+
+_CARRIERS: Mapping[str, Callable[[Sequence[str]], set[int]]] = MappingProxyType(
+    {
+        "main_verb": _verbs,
+        "control_raising": _before_infinitive,
+        "syntactic_category": _modifier,
+        "lexical_content_the": lambda words: {index for index, word in enumerate(words) if word == "the"},
+        "relative_position": lambda words: {index for index, word in enumerate(words) if word in ("the", "a")},
+        "length": lambda words: set(),
+    }
+)
+"""The indices of the words that carry a feature, of a sentence's words."""
+
 NAMES = (
     *(f"control {feature}" for feature in (*LINGUISTIC, *SURFACE)),
     *(f"ambiguous {linguistic}_{surface}" for linguistic in LINGUISTIC for surface in SURFACE),
@@ -158,6 +188,35 @@ def surface_feature(name: str, text: str) -> bool | None:
     return SURFACE[name](text.lower().rstrip(".").split())
 
 
+def features_of(task: str) -> tuple[str | None, str | None]:
+    """The linguistic and the surface feature of a task; `None` for the one that it does not ask about.
+
+    >>> features_of("ambiguous main_verb_relative_position"), features_of("control length")
+    (('main_verb', 'relative_position'), (None, 'length'))
+    """
+    features = task.partition(" ")[2]
+    linguistic = next((feature for feature in LINGUISTIC if features.startswith(feature)), None)
+    return linguistic, next((feature for feature in SURFACE if features.endswith(feature)), None)
+
+
+def feature_spans(feature: str, text: str) -> tuple[tuple[int, int], ...]:
+    """Where the words stand that carry a feature in a sentence: the first character of each, and the one behind it.
+
+    They are those that other words take the place of when the feature changes and all else stays: both verbs with
+    their auxiliary (`main_verb`), the verb before the infinitive, the word before a noun; "the", or "the" and "a".
+    Length is carried by no word more than by another, and has none. Raises `DataError` for an unknown feature.
+
+    >>> text = "A user who helped the doctor was sleeping."
+    >>> [text[start:end] for start, end in feature_spans("main_verb", text)]
+    ['helped', 'was', 'sleeping']
+    """
+    if feature not in _CARRIERS:
+        raise DataError(f"unknown feature {feature!r}; {near_matches(feature, _CARRIERS)}")
+    words = list(re.finditer(r"[^\s.]+", text))
+    indices = _CARRIERS[feature]([match.group().lower() for match in words])
+    return tuple(words[index].span() for index in sorted(indices))
+
+
 def mixed_signals(names: Sequence[str] | None = None, sizes: Sizes | None = None, *, seed: int = 0) -> list[Task]:
     """The tasks called `names` (all of `NAMES` without them), each drawn from `seed` and its own name.
 
@@ -173,10 +232,9 @@ def mixed_signals(names: Sequence[str] | None = None, sizes: Sizes | None = None
 
 
 def _task(name: str, sizes: Sizes, seed: int) -> Task:
-    kind, _, features = name.partition(" ")
+    kind = name.partition(" ")[0]
     random = Random(f"{seed}/{name}")
-    linguistic = next((feature for feature in LINGUISTIC if features.startswith(feature)), None)
-    surface = next((feature for feature in SURFACE if features.endswith(feature)), None)
+    linguistic, surface = features_of(name)
     taken: set[str] = set()
 
     def rows(count: int, half: int, agree: bool) -> tuple[Labelled, ...]:

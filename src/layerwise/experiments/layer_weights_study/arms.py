@@ -34,6 +34,8 @@ import torch
 
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.generated_msgs import Sizes, mixed_signals
+from layerwise.data.suites.glue import GLUE
+from layerwise.data.suites.glue_forms import FORMS
 from layerwise.measure.cost.overhead import Overhead, ratio
 from layerwise.measure.stats.seeds import SeedDifference, seed_difference
 from layerwise.measure.stats.statistics import holm
@@ -65,6 +67,9 @@ SEGMENTS = 512
 SIZES = Sizes(train=480, selection=120, test=300)
 TASKS = ("control main_verb", "ambiguous main_verb_relative_position")
 """One task that tests whether a feature is represented, and one that tests which of two is preferred."""
+
+ATTRIBUTED = TASKS[1]
+"""The task whose decisions are attributed to words: both of its features are carried by words of their own."""
 
 
 BIASED = f"{TIMED}-bias-"
@@ -174,9 +179,11 @@ def difference_rows(rows: Iterable[Score]) -> list[Score]:
 def answers(rows: Iterable[Score]) -> dict[str, dict[str, dict[int, float]]]:
     """What each arm answered to each question with each seed: question to arm to seed to value.
 
-    The questions are the held-out loss, the accuracy on minimal pairs, and Matthews' correlation on the tasks that test
-    one feature and on those that test which of two is preferred. Arms of a share of the text are left out: they are
-    compared with each other (`layerwise.experiments.layer_weights_study.shares`).
+    The questions are the held-out loss, the accuracy on minimal pairs, Matthews' correlation on the tasks that test
+    one feature and on those that test which of two is preferred, the mean score over tasks of GLUE, and how
+    much more of a decision on mixed signals comes from the words of the linguistic feature than from those of the
+    surface. Arms of a share of the text are left out: they are compared with each other
+    (`layerwise.experiments.layer_weights_study.shares`).
     """
     rows = [row for row in rows if share_of(row.subject.rpartition("/")[0]) is None]
     return {
@@ -184,6 +191,10 @@ def answers(rows: Iterable[Score]) -> dict[str, dict[str, dict[int, float]]]:
         "pairs": by_arm(row for row in rows if (row.measure, row.task, row.metric) == ("pairs", "all", "accuracy")),
         "control tasks": by_arm(_fine_tuned(rows, "control")),
         "linguistic generalisation": by_arm(_fine_tuned(rows, "ambiguous")),
+        GLUE: by_arm(_on_glue(rows)),
+        "linguistic attribution": by_arm(
+            row for row in rows if (row.measure, row.metric) == ("attribution", "preference")
+        ),
     }
 
 
@@ -214,11 +225,27 @@ def _difference_row(arm: str, other: str, task: str, difference: SeedDifference,
 
 def _fine_tuned(rows: Iterable[Score], kind: str) -> list[Score]:
     """The mean of each model's correlations over the tasks of a kind, as rows of one task."""
-    own: dict[str, list[float]] = {}
+    of_kind = [row for row in rows if row.measure == "msgs-ours" and row.metric == "mcc" and row.task.startswith(kind)]
+    return _mean_over_tasks(of_kind, kind, "mcc")
+
+
+def _on_glue(rows: Iterable[Score]) -> list[Score]:
+    """The mean of each model's scores over tasks of GLUE, each task by its first metric."""
+    scored = [
+        row for row in rows if row.measure == GLUE and row.task in FORMS and row.metric == FORMS[row.task].metrics[0]
+    ]
+    return _mean_over_tasks(scored, "all", "score")
+
+
+def _mean_over_tasks(rows: Iterable[Score], task: str, metric: str) -> list[Score]:
+    own: dict[str, list[Score]] = {}
     for row in rows:
-        if row.measure == "msgs-ours" and row.metric == "mcc" and row.task.startswith(kind) and _is_model(row):
-            own.setdefault(row.subject, []).append(row.value)
-    return [Score("msgs-ours", subject, kind, "mcc", float(np.mean(values))) for subject, values in own.items()]
+        if _is_model(row):
+            own.setdefault(row.subject, []).append(row)
+    return [
+        Score(of[0].measure, subject, task, metric, float(np.mean([row.value for row in of])))
+        for subject, of in own.items()
+    ]
 
 
 def by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.option import option
+from layerwise.experiments.options.fine_tuning import GlueOptions
 from layerwise.experiments.options.training import seeds_option
 from layerwise.experiments.pretraining.config import PretrainingExperiment
 from layerwise.experiments.reporter import Reporter
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerWeightsStudy(PretrainingExperiment):
+class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
     """Study whether learned layer weights are worth it: with and without them, and how they begin.
 
     Arms are compared at equal steps and at equal seconds, with weights in pretraining, in fine-tuning and in both, on
-    held-out text, on minimal pairs and by what they prefer of mixed signals; and by the steps and seconds to one loss.
+    held-out text, on minimal pairs, on GLUE and by what they prefer of mixed signals; and by the steps and seconds to
+    one loss in pretraining and to one score in fine-tuning.
     Seeds are compared for the weights that they learn. Every difference has its interval over seeds. The tiny model is
     trained for 400 steps unless --steps says otherwise. If interrupted, run the same command again to resume.
     """
@@ -33,7 +35,9 @@ class LayerWeightsStudy(PretrainingExperiment):
         "--text FOLDER --size small --seeds 5",
         "--bias 0,0.5,1,2,4",
         "--text babylm_10M --shares 1/8,1/4,1/2,1",
+        "--glue FOLDER --glue-tasks rte,mrpc",
     )
+    READS: ClassVar = (GlueOptions.READ_BY_GLUE,)
 
     PRESETS: ClassVar = {"paper": {"size": "small"}, "strict": {"size": "base"}}
 
@@ -54,6 +58,7 @@ class LayerWeightsStudy(PretrainingExperiment):
     def check(self) -> None:
         """Raise `TrainError` for shares that are none, and for a bias or a share that is given twice."""
         super().check()
+        self.check_glue()
         for flag, given in (("--bias", self.bias), ("--shares", self.share_values())):
             twice = [each for each in given if given.count(each) > 1]
             if twice:

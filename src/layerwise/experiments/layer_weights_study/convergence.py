@@ -1,4 +1,4 @@
-"""Steps and seconds to one validation loss, of the trainings of a study that take equal steps."""
+"""Steps and seconds to one validation loss of pretraining, and to one selection score of fine-tuning."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from layerwise.experiments.layer_weights_study.arms import BACKBONE, SECONDS, share_of
 from layerwise.measure.cost.convergence import ValidationCurve, convergence_rows
+from layerwise.measure.cost.tuning_convergence import score_curve, tuning_convergence_rows
 from layerwise.results.rows import Score
 
 
@@ -26,3 +27,22 @@ def study_convergence(rows: Iterable[Score], target: float | None) -> list[Score
             curve = ValidationCurve(steps, tuple(noted[step] for step in steps), seconds.get(subject))
             curves.setdefault(arm, {})[int(seed)] = curve
     return convergence_rows(curves, BACKBONE, target)
+
+
+def study_tuning_convergence(rows: Iterable[Score], target: float | None) -> list[Score]:
+    """The rows of convergence of fine-tuning, from those of measure `learning_curve`; a model has one fine-tuning."""
+    points: dict[tuple[str, str], dict[int, float]] = {}
+    seconds: dict[tuple[str, str], float] = {}
+    for row in rows:
+        task, step, number = row.task.rpartition(" step ")
+        if row.metric == "step_seconds":
+            seconds[row.task, row.subject] = row.value
+        elif step:
+            points.setdefault((task, row.subject), {})[int(number)] = row.value
+    curves: dict[str, dict[str, dict[int, ValidationCurve]]] = {}
+    for (task, subject), of in points.items():
+        arm, _, seed = subject.rpartition(".")[0].rpartition("/")
+        if arm != SECONDS:
+            curve = score_curve(of, seconds.get((task, subject)))
+            curves.setdefault(task, {}).setdefault(arm, {})[int(seed)] = curve
+    return tuning_convergence_rows(curves, BACKBONE, target)

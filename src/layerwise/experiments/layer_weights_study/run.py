@@ -9,16 +9,19 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
+from layerwise.data.suites.classification import Task
+from layerwise.data.suites.glue import GLUE, find_tasks
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import cut
 from layerwise.errors import TrainError
 from layerwise.experiments.documents import divided_documents
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.finetuned_tasks import run_benchmarks
+from layerwise.experiments.finetuned_tasks import LEARNING_CURVE, run_benchmarks
 from layerwise.experiments.layer_weights_study import arms as study
+from layerwise.experiments.layer_weights_study.attribution import ATTRIBUTION, attribution_rows, with_arms
 from layerwise.experiments.layer_weights_study.bias import INITIAL_BIAS, bias_rows
 from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
-from layerwise.experiments.layer_weights_study.convergence import study_convergence
+from layerwise.experiments.layer_weights_study.convergence import study_convergence, study_tuning_convergence
 from layerwise.experiments.layer_weights_study.shares import DATA_SHARE, share_recipes, share_rows, shared_text
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
@@ -27,9 +30,11 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import discard_trainings
 from layerwise.measure.cost.convergence import CONVERGENCE
 from layerwise.measure.cost.overhead import Overhead, overhead
+from layerwise.measure.cost.tuning_convergence import TUNING_CONVERGENCE
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.rewire import rewired
 from layerwise.results import Run
+from layerwise.results.rows import Score
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
 from layerwise.train.pretrain.recipe import new_model
 from layerwise.train.processes import is_alone
@@ -61,6 +66,7 @@ class PreparedLayerWeightsStudy(Prepared):
         self.shared = tuple(self._of_shares(reporter, corpus))
         self.manifest = self.pretrainings.manifest(config.seed, (FAMILY, "layer-weights"))
         self.recipe = self.pretrainings.shared_recipe()
+        self.glue = () if config.glue is None else _glue_tasks(config, config.glue)
 
     def _of_shares(self, reporter: Reporter, corpus: Corpus | None) -> Iterator[Pretrainings]:
         """The pretrainings on shares of the text; on all of it the backbone and `elc` are trained in any case."""
@@ -81,10 +87,16 @@ class PreparedLayerWeightsStudy(Prepared):
         yield from self.pretrainings.describe()
         seeds = self.config.seeds
         tuned = (len(self.pretrainings.recipes) + len((study.SECONDS, study.REWIRED, study.KEPT))) * seeds
+        taught = len(study.TASKS) + 1  # one of them with shuffled labels too
         yield (
             f"beside them {seeds} training{'s' * (seeds != 1)} of {study.SECONDS}, with as many steps as take the time "
-            f"of {study.BACKBONE}, and {tuned * len(study.TASKS)} fine-tunings of {FINE_TUNING.epochs} epochs each"
+            f"of {study.BACKBONE}, and {tuned * taught} fine-tunings of {FINE_TUNING.epochs} epochs each"
         )
+        if self.glue:
+            yield (
+                f"and {tuned * len(self.glue)} fine-tunings on {', '.join(task.name for task in self.glue)} of at most "
+                f"{self._glue_settings().epochs} epochs each"
+            )
         for each in self.shared:
             yield (
                 f"{' and '.join(recipe.arm for recipe in each.recipes)}: {seeds} seed{'s' * (seeds != 1)} each, "
@@ -114,14 +126,43 @@ class PreparedLayerWeightsStudy(Prepared):
         at_equal_seconds = replace(self.pretrainings, recipes=(study.at_equal_seconds(timed, slower),))
         at_equal_seconds.train(run.folder, reporter)
         evaluate_pretrained(self.pretrainings, run, reporter, pairs=study.PAIRS, segments=study.SEGMENTS)
-        _fine_tune(self.pretrainings, run, self.config.seed, reporter)
+        self._fine_tune(run, reporter)
         costs = [row for row in run.store.scores(study.MEASURE) if row.metric == "ratio"]
-        models = [row for name in ("masked_lm", "pairs", "msgs-ours") for row in run.store.scores(name)]
+        measures = ("masked_lm", "pairs", "msgs-ours", GLUE, ATTRIBUTION)
+        models = [row for name in measures for row in run.store.scores(name)]
         run.store.replace_scores(study.MEASURE, [*costs, *study.difference_rows(models)])
         run.store.replace_scores(INITIAL_BIAS, bias_rows(models, study.bias_arms(self.config.bias)))
         run.store.replace_scores(DATA_SHARE, share_rows(models))
         trained = study_convergence(run.store.scores("training"), self.config.target_loss)
         run.store.replace_scores(CONVERGENCE, trained)
+        tuned = study_tuning_convergence(run.store.scores(LEARNING_CURVE), self.config.target_score)
+        run.store.replace_scores(TUNING_CONVERGENCE, tuned)
+
+    def _glue_settings(self) -> FineTuningConfig:
+        return FineTuningConfig(**self.config.glue_changes())
+
+    def _fine_tune(self, run: Run, reporter: Reporter) -> None:
+        """Fine-tune the models of every arm on mixed signals and on GLUE, and those of the arms that differ there."""
+        free, held = _models_to_tune(self.pretrainings, run.folder)
+        ours = replace(FINE_TUNING, evals=self.config.tuning_evals)
+
+        def progress(label: str, step: int, steps: int) -> None:
+            reporter.progress(label, step / steps)
+
+        attributed: list[Score] = []
+        ambiguous = next(task for task in study.tasks(self.config.seed) if task.name == study.ATTRIBUTED)
+        for models, frozen in ((free, ()), (held, (".scalars",))):
+            attributed += attribution_rows(
+                models, ambiguous, replace(ours, frozen=frozen), run, progress=progress,
+                device=self.pretrainings.device,
+            )  # fmt: skip
+        run.store.replace_scores(ATTRIBUTION, with_arms(attributed))
+        for tasks, settings in ((study.tasks(self.config.seed), ours), (self.glue, self._glue_settings())):
+            for models, frozen in ((free, ()), (held, (".scalars",))):
+                run_benchmarks(
+                    models, tasks, replace(settings, frozen=frozen), run, seeds=1, progress=progress,
+                    device=self.pretrainings.device,
+                )  # fmt: skip
 
     def _relative_step_time(self, run: Run, reporter: Reporter) -> float:
         """How much longer a step with layer weights takes than the backbone's; timed once, as it decides the steps."""
@@ -143,25 +184,26 @@ def _timed(pretrainings: Pretrainings) -> dict[str, Overhead]:
     return overhead(models, {name: tensor.to(device) for name, tensor in batch.items()})
 
 
-def _fine_tune(pretrainings: Pretrainings, run: Run, seed: int, reporter: Reporter) -> None:
-    """Fine-tune the models of every arm on mixed signals, and those of two arms with weights in one half alone."""
+Models = list[tuple[str, Path | str]]
+
+
+def _models_to_tune(pretrainings: Pretrainings, run: Path) -> tuple[Models, Models]:
+    """The models of every arm by label: those whose every weight learns, and those that hold their layer weights."""
     arms = [recipe.arm for recipe in pretrainings.recipes]
-    free: list[tuple[str, Path | str]] = []
-    held: list[tuple[str, Path | str]] = []
+    free: Models = []
+    held: Models = []
     for number in range(pretrainings.seeds):
-        models = {arm: run.folder / arm / f"seed-{number}" / "model" for arm in (*arms, study.SECONDS)}
+        models = {arm: run / arm / f"seed-{number}" / "model" for arm in (*arms, study.SECONDS)}
         free += [(f"{arm}/{number}", model) for arm, model in models.items() if arm != study.FROZEN]
-        free.append((f"{study.REWIRED}/{number}", _rewired(models[study.BACKBONE], run.folder, number)))
+        free.append((f"{study.REWIRED}/{number}", _rewired(models[study.BACKBONE], run, number)))
         held.append((f"{study.KEPT}/{number}", models[study.TIMED]))
         held.append((f"{study.FROZEN}/{number}", models[study.FROZEN]))
+    return free, held
 
-    def progress(label: str, step: int, steps: int) -> None:
-        reporter.progress(label, step / steps)
 
-    for models_of, settings in ((free, FINE_TUNING), (held, replace(FINE_TUNING, frozen=(".scalars",)))):
-        run_benchmarks(
-            models_of, study.tasks(seed), settings, run, seeds=1, progress=progress, device=pretrainings.device
-        )
+def _glue_tasks(config: LayerWeightsStudy, folder: Path) -> tuple[Task, ...]:
+    names = [name.casefold() for name in config.glue_tasks]
+    return tuple(find_tasks(folder, names or None, seed=config.seed))
 
 
 def _rewired(model: Path, run: Path, seed: int) -> Path:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
+from layerwise.errors import TrainError
+from layerwise.experiments.experiment import Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.training import changed
 
@@ -31,3 +34,56 @@ class FineTuningOptions:
             learning_rates=rates, batch_size=self.batch_size, epochs=self.epochs, patience=self.patience,
             length=self.max_length, train=None if self.train == "all" else self.train,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueOptions:
+    """Tasks of GLUE that every model of a training is fine-tuned on, beside the options of the training itself."""
+
+    glue: Path | None = option(None, "Folder of GLUE's files; every arm is fine-tuned on its tasks.", metavar="FOLDER")
+    glue_tasks: tuple[str, ...] = option((), "Tasks of --glue; all that it holds by default.", metavar="NAMES")
+    glue_learning_rate: float | None = option(None, "Peak learning rate on GLUE; 5e-5 by default.", metavar="X")
+    glue_batch_size: int | None = option(None, "Examples in a step on GLUE; 32 by default.", metavar="N", least=1)
+    glue_epochs: int | None = option(None, "Epochs on GLUE at most; 10 by default.", metavar="N", least=1)
+    glue_patience: int | None = option(
+        None, "Epochs on GLUE without a better selection score; 3 by default.", metavar="N", least=1
+    )
+    glue_max_length: int | None = option(None, "Tokens of an example of GLUE; 128 by default.", metavar="N", least=2)
+    glue_limit: int | None = option(
+        None, "Training and test examples of a task of GLUE, at most.", metavar="N", least=1
+    )
+    tuning_evals: int = option(
+        10, "Points of the learning curve of every fine-tuning, beside the ends of its epochs.", metavar="N",
+        least=0, most=1_000,
+    )  # fmt: skip
+    target_score: float | None = option(
+        None, "Selection score to which steps and seconds of fine-tuning are counted; by default the last that every "
+        "fine-tuning of the backbone reaches.", metavar="X", least=-1, most=1,
+    )  # fmt: skip
+
+    READ_BY_GLUE: ClassVar = Reads(
+        (
+            "glue_tasks", "glue_learning_rate", "glue_batch_size", "glue_epochs", "glue_patience", "glue_max_length",
+            "glue_limit",
+        ),
+        lambda config: config.glue is not None, "tasks of GLUE read it, and there is no --glue FOLDER",
+    )  # fmt: skip
+
+    def check_glue(self) -> None:
+        """Raise `TrainError` for a learning rate that is not above 0."""
+        if self.glue_learning_rate is not None and self.glue_learning_rate <= 0:
+            raise TrainError(
+                f"a learning rate of {self.glue_learning_rate:g} on GLUE was given; give one above 0 (5e-5 is usual)"
+            )
+
+    def glue_changes(self) -> dict[str, Any]:
+        """The settings of a fine-tuning on GLUE that these options replace, by the names of `FineTuningConfig`."""
+        tuning = FineTuningOptions(
+            learning_rate=self.glue_learning_rate, batch_size=self.glue_batch_size, epochs=self.glue_epochs,
+            patience=self.glue_patience, max_length=self.glue_max_length,
+        )  # fmt: skip
+        return {
+            **tuning.changes(),
+            **changed(training_limit=self.glue_limit, test_limit=self.glue_limit),
+            "evals": self.tuning_evals,
+        }

@@ -19,16 +19,16 @@ steps: what is compared is this recipe's course, and not the shortest training t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.cost_to_loss import cost_to_loss, descending
+from layerwise.measure.cost.cost_to_loss import cost_to_loss, descending, log_ratio, ratio_row
 from layerwise.measure.cost.frontier import CostPoint
-from layerwise.measure.stats.seeds import over_seeds, seed_difference
-from layerwise.measure.stats.statistics import holm
+from layerwise.measure.stats.seeds import SeedDifference, over_seeds
+from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
 
 CONVERGENCE = "convergence"
@@ -85,12 +85,12 @@ def convergence_rows(curves: Curves, reference: str, target: float | None = None
     target = common_target(curves[reference]) if target is None else target
     rows = [Score(CONVERGENCE, "target", "all", "loss", target)]
     for cost in COSTS:
-        spent = {arm: _spent(of, cost, target) for arm, of in curves.items()}
+        spent = {arm: spent_to(of, cost, target) for arm, of in curves.items()}
         known = {arm: of for arm, of in spent.items() if of}
         for arm, of in known.items():
-            rows += _of_arm(arm, cost, of)
+            rows += arm_rows(arm, cost, of)
         if reference in known:
-            rows += _ratios(known, reference, cost)
+            rows += ratio_rows(known, reference, cost)
     return rows
 
 
@@ -98,7 +98,8 @@ Spent = Mapping[int, tuple[float, bool]]
 """By seed what was spent to the target, and whether the training was censored."""
 
 
-def _spent(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> Spent:
+def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> Spent:
+    """What each training spent to the target; seconds only of those whose step was timed."""
     spent = {}
     for seed, curve in curves.items():
         steps, censored = curve.reached(target)
@@ -109,7 +110,8 @@ def _spent(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> S
     return spent
 
 
-def _of_arm(arm: str, cost: str, spent: Spent) -> list[Score]:
+def arm_rows(arm: str, cost: str, spent: Spent) -> list[Score]:
+    """The mean over seeds, and the share that is censored."""
     values, censored = zip(*spent.values(), strict=True)
     low, high = over_seeds(values) if len(values) > 1 and not any(censored) else (None, None)
     rows = [Score(CONVERGENCE, arm, cost, "cost", float(np.mean(values)), low, high)]
@@ -118,30 +120,21 @@ def _of_arm(arm: str, cost: str, spent: Spent) -> list[Score]:
     return rows
 
 
-def _ratios(spent: Mapping[str, Spent], reference: str, cost: str) -> list[Score]:
+def ratio_rows(spent: Mapping[str, Spent], reference: str, cost: str) -> list[Score]:
+    """The ratios of all arms to the reference, with p corrected over arms."""
     base = spent[reference]
-    rows: dict[str, Score] = {}
+    logs: dict[str, SeedDifference] = {}
     for arm, own in spent.items():
-        shared = sorted(set(own) & set(base))
+        shared = set(own) & set(base)
         if arm == reference or not shared:
             continue
-        subject = f"{arm} - {reference}"
-        logs = [{seed: float(np.log(of[seed][0])) for seed in shared} for of in (own, base)]
-        difference = seed_difference(*logs)
-        value = float(np.exp(difference.value))
-        if any(of[seed][1] for of in (own, base) for seed in shared) or difference.low is None:
-            rows[arm] = Score(CONVERGENCE, subject, cost, "ratio", value)
-        else:
-            low, high = float(np.exp(difference.low)), float(np.exp(difference.high or 0.0))
-            rows[arm] = Score(CONVERGENCE, subject, cost, "ratio", value, low, high, difference.p)
-    return _corrected(list(rows.values()))
-
-
-def _corrected(rows: Sequence[Score]) -> list[Score]:
-    tested = {row.subject: row.p for row in rows if row.p is not None}
-    adjusted = dict(zip(tested, holm(list(tested.values())).tolist(), strict=True)) if tested else {}
+        mean = log_ratio({seed: own[seed][0] for seed in shared}, {seed: base[seed][0] for seed in shared})
+        censored = any(of[seed][1] for of in (own, base) for seed in shared)
+        logs[arm] = SeedDifference(mean.value, mean.seeds) if censored else mean
+    adjusted = holm_by_key({arm: each.p for arm, each in logs.items()})
     return [
-        Score(row.measure, row.subject, row.task, row.metric, row.value, row.low, row.high, row.p,
-              adjusted.get(row.subject))
-        for row in rows
-    ]  # fmt: skip
+        replace(
+            ratio_row(CONVERGENCE, f"{arm} - {reference}", cost, "ratio", each), p=each.p, p_adjusted=adjusted.get(arm)
+        )
+        for arm, each in logs.items()
+    ]

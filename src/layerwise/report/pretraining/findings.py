@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.page.number_format import between, is_resolved, probability
 from layerwise.report.page.wording import counted, listed
+from layerwise.report.pretraining.attribution import attribution_findings
 from layerwise.report.pretraining.dynamics import dynamics_findings
+from layerwise.report.pretraining.fine_tuning import fine_tuning_findings
 from layerwise.report.pretraining.lookup import EDGES, HELD_OUT, SEED_AGREEMENT, STUDY, PretrainingScores, suite_name
 from layerwise.report.pretraining.phenomena import phenomenon_findings
 from layerwise.report.pretraining.stability import stability_findings
@@ -35,6 +37,8 @@ def pretraining_findings(run: PretrainingScores) -> tuple[Finding, ...]:
     """Every finding that the rows support, the study first; none for a run without pre-trained models."""
     return (
         *study_findings(run),
+        *fine_tuning_findings(run),
+        *attribution_findings(run),
         *dynamics_findings(run),
         *outcome_findings(run),
         *seed_agreement_findings(run),

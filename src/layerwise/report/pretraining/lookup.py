@@ -30,9 +30,12 @@ HELD_OUT, ALPHA, SEED_AGREEMENT, EDGES, STUDY, TRAINING = (
     "study",
     "training",
 )
-UNIFORMITY, STABILITY, BABYLM = "uniformity", "stability", "babylm"
+UNIFORMITY, STABILITY, BABYLM, ATTRIBUTION = "uniformity", "stability", "babylm", "attribution"
 INITIAL_BIAS, DATA_SHARE, CONVERGENCE, EDGE_PHENOMENA = "initial_bias", "data_share", "convergence", "edge_phenomena"
-_NOT_OF_ARMS = (STUDY, SEED_AGREEMENT, EDGES, INITIAL_BIAS, DATA_SHARE, CONVERGENCE, EDGE_PHENOMENA)
+TUNING_CONVERGENCE = "tuning_convergence"
+_NOT_OF_ARMS = (
+    STUDY, SEED_AGREEMENT, EDGES, INITIAL_BIAS, DATA_SHARE, CONVERGENCE, TUNING_CONVERGENCE, EDGE_PHENOMENA,
+)  # fmt: skip
 """Measures whose subjects are differences, grids, edges, or arms of other rows."""
 
 SUITES: dict[str, str] = {
@@ -195,7 +198,7 @@ def split_subject(subject: str) -> tuple[str, int | None]:
 
 
 def _is_known(measure: str) -> bool:
-    known = (HELD_OUT, ALPHA, TRAINING, UNIFORMITY, STABILITY, BABYLM, *_NOT_OF_ARMS, *TASKS)
+    known = (HELD_OUT, ALPHA, TRAINING, UNIFORMITY, STABILITY, BABYLM, ATTRIBUTION, *_NOT_OF_ARMS, *TASKS)
     return measure in known or is_suite(measure)
 
 

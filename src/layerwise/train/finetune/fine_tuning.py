@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,6 +46,7 @@ from layerwise.plan import Plan
 from layerwise.stack import load
 from layerwise.stack.checks.completeness import check_complete
 from layerwise.stack.max_length import longest_input
+from layerwise.train.finetune.learning_curve import CurvePoint, SelectionCurve, learning_curve
 from layerwise.train.finetune.new_head import head_parameters
 from layerwise.train.finite import FiniteTrainer
 
@@ -66,7 +67,9 @@ class FineTuningConfig:
     model anew, so that no arm is taught with another's rate. `epochs` bounds the teaching and `patience` ends it; a
     text, or a pair together, is cut to `length` tokens. `warmup` is a share of all steps. `training_limit` and
     `test_limit` bound the examples: a number made with either is not the published task's. Weights whose names end in
-    one of `frozen` stay as they are. With `train` "head" so do all but those of the new head (`head_parameters`).
+    one of `frozen` stay as they are. With `train` "head" so do all but those of the new head (`head_parameters`). With
+    `evals` the selection set is answered at so many steps more, for the learning curve alone
+    (`layerwise.train.finetune.learning_curve`): what is learned and which epoch is kept stay the same.
     """
 
     learning_rates: tuple[float, ...] = (5e-5,)
@@ -80,6 +83,7 @@ class FineTuningConfig:
     test_limit: int | None = None
     frozen: tuple[str, ...] = ()
     train: Literal["all", "head"] = "all"
+    evals: int = 0
 
     def __post_init__(self) -> None:
         if not self.learning_rates or min(self.learning_rates) <= 0:
@@ -87,6 +91,8 @@ class FineTuningConfig:
         for name in ("batch_size", "epochs", "patience", "length"):
             if getattr(self, name) < 1:
                 raise TrainError(f"fine-tuning with {name} = {getattr(self, name)} was asked for; it must be 1 or more")
+        if self.evals < 0:
+            raise TrainError(f"a learning curve of {self.evals} evaluations was asked for; give 0 for none, or more")
         if not 0 <= self.warmup < 1:
             raise TrainError(f"a warm-up over {self.warmup} of all steps was asked for; give a share from 0 to below 1")
 
@@ -96,7 +102,9 @@ class FineTuningResult:
     """What one fine-tuned model answered: `predictions` and `labels` are of the test examples, in their order.
 
     They are numbers of labels, and of a regression scores. `selection` is the task's metric on the selection set at the
-    epoch that was kept, `epoch` its number (from 1), `seconds` the time that all learning rates took together.
+    epoch that was kept, `epoch` its number (from 1), `seconds` the time that all learning rates took together. Where a
+    learning curve was asked for, `curve` has the metric on the selection set by step, and `step_seconds` is the median
+    time of a step, evaluations apart; both are of the learning rate that was kept.
     """
 
     predictions: tuple[float, ...]
@@ -105,6 +113,8 @@ class FineTuningResult:
     learning_rate: float
     epoch: int
     seconds: float
+    curve: tuple[CurvePoint, ...] = ()
+    step_seconds: float | None = None
 
 
 def fine_tune(
@@ -127,19 +137,15 @@ def fine_tune(
     that the model cannot run.
     """
     begun = time.perf_counter()
-    best: tuple[float, float, int, tuple[float, ...]] | None = None
+    best: FineTuningResult | None = None
     tried = len(settings.learning_rates)
     for number, rate in enumerate(settings.learning_rates):
         shifted = None if progress is None else _shifted(progress, number, tried)
-        selection, epoch, predictions = _trained(
-            str(location), task, settings, rate, seed, plan, shifted, device, inspect_model
-        )
-        if best is None or selection > best[0]:
-            best = (selection, rate, epoch, predictions)
+        result = _trained(str(location), task, settings, rate, seed, plan, shifted, device, inspect_model)
+        if best is None or result.selection > best.selection:
+            best = result
     assert best is not None
-    selection, rate, epoch, predictions = best
-    labels = tuple(example.label for example in task.test)
-    return FineTuningResult(predictions, labels, selection, rate, epoch, time.perf_counter() - begun)
+    return replace(best, seconds=time.perf_counter() - begun)
 
 
 def _shifted(progress: Progress, before: int, tried: int) -> Progress:
@@ -156,8 +162,8 @@ def _trained(
     progress: Progress | None,
     device: str,
     inspect_model: Inspection | None,
-) -> tuple[float, int, tuple[float, ...]]:
-    """The best selection score, its epoch, and that epoch's answers to the test set."""
+) -> FineTuningResult:
+    """The best selection score at this rate, its epoch, and that epoch's answers to the test set; it has no seconds."""
     set_seed(seed)
     model, tokenizer, drawn = _with_head(location, task)
     learns = head_parameters(model, drawn) if settings.train == "head" else dict(model.named_parameters())
@@ -167,6 +173,15 @@ def _trained(
     subject += "" if plan is None else f" under {plan}"
     sets = {split: _encoded(examples, model, tokenizer, settings) for split, examples in task.sets.items()}
     collate = DataCollatorWithPadding(tokenizer)
+    followed: list[TrainerCallback] = []
+    if settings.evals:
+        chosen = [example.label for example in task.selection]
+
+        def selection_score(taught: Any) -> float | None:
+            answers = _answers(taught, sets["selection"], task, collate, settings.batch_size)
+            return None if answers is None else task_value(task, task.metric, chosen, answers)
+
+        followed = [SelectionCurve(settings.evals, task.metric, selection_score)]
     with tempfile.TemporaryDirectory() as folder, _under(model, plan):
         trainer = _FineTuningTrainer(
             subject=subject,
@@ -179,7 +194,7 @@ def _trained(
                 task.metric: task_value(task, task.metric, evaluated.label_ids, evaluated.predictions)
             },
             preprocess_logits_for_metrics=lambda logits, _: _answered(_first(logits), task),
-            callbacks=[EarlyStoppingCallback(settings.patience), _ProgressCallback(progress)],
+            callbacks=[EarlyStoppingCallback(settings.patience), _ProgressCallback(progress), *followed],
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
@@ -191,7 +206,11 @@ def _trained(
         raise TrainError(f"{subject} answers with numbers that are not finite; use a smaller learning rate")
     scores = [entry for entry in trainer.state.log_history if f"eval_{task.metric}" in entry]
     kept = max(scores, key=lambda entry: entry[f"eval_{task.metric}"])  # the first of equals, as the Trainer keeps it
-    return float(kept[f"eval_{task.metric}"]), round(kept["epoch"]), predictions
+    curve, step_seconds = learning_curve(followed, trainer.state.log_history)
+    return FineTuningResult(
+        predictions, tuple(example.label for example in task.test), float(kept[f"eval_{task.metric}"]), rate,
+        round(kept["epoch"]), 0.0, curve, step_seconds,
+    )  # fmt: skip
 
 
 def _under(model: Any, plan: Plan | None) -> AbstractContextManager[Any]:

@@ -11,10 +11,12 @@ from layerwise.report.claims.chapter import claims
 from layerwise.report.evidence import Evidence
 from layerwise.report.finetuned.chapter import fine_tuned_plans
 from layerwise.report.page.group import ChapterGroup, arm_tiles, incomplete
+from layerwise.report.pretraining.chapters.attribution import attribution
 from layerwise.report.pretraining.chapters.benchmarks import benchmarks
 from layerwise.report.pretraining.chapters.costs import costs
 from layerwise.report.pretraining.chapters.dynamics import dynamics
 from layerwise.report.pretraining.chapters.edges import edges
+from layerwise.report.pretraining.chapters.fine_tuning import fine_tuning
 from layerwise.report.pretraining.chapters.layer_weights import weights
 from layerwise.report.pretraining.chapters.minimal_pairs import pairs
 from layerwise.report.pretraining.chapters.outcome import outcome
@@ -36,7 +38,7 @@ def _unfinished(evidence: Evidence) -> str | None:
 
 STUDIED = ChapterGroup(
     "study",
-    (study, dynamics, claims),
+    (study, fine_tuning, attribution, dynamics, claims),
     present=lambda evidence: evidence.pretraining.is_studied,
     tiles=_tiles,
 )

@@ -1,0 +1,147 @@
+"""What the decision of a fine-tuned model comes from: words of the linguistic feature, or words of the surface feature.
+
+Every arm is taught the ambiguous task of the study, whose two features agree in training, and its decisions on
+sentences where they disagree are attributed to tokens (`layerwise.measure.gradients.attribution`). Rows of measure
+`attribution`, of each model (interval over sentences) and each arm (interval over its models):
+
+    ARM/SEED, ARM  TASK  linguistic, surface    the share of attribution on the words that carry the feature
+    ARM/SEED, ARM  TASK  preference             (linguistic - its share of the tokens) - (surface - its share of them)
+    ARM/SEED, ARM  TASK  METRIC@shuffled        the same of the model taught the same sentences with shuffled labels
+    ARM/SEED, ARM  TASK  linguistic@tokens, surface@tokens    the shares of the tokens
+    ARM/SEED, ARM  TASK  gap                    the most that is missing from completeness, of sum |attribution|
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from layerwise.data.suites.classification import Labelled, Task
+from layerwise.data.suites.generated_msgs import feature_spans, features_of
+from layerwise.experiments.finetuned_tasks import PREDICTIONS, Progress, fine_tuned, kept_file
+from layerwise.experiments.provenance import in_words
+from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, feature_shares
+from layerwise.measure.stats.seeds import over_seeds
+from layerwise.results import Run
+from layerwise.results.checked_json import read, value_of
+from layerwise.results.rows import Score
+from layerwise.results.run import write_whole
+from layerwise.stack.load import resolve_device
+from layerwise.train.finetune.fine_tuning import FineTuningConfig
+
+ATTRIBUTION = "attribution"
+SENTENCES = 64
+"""Sentences that are attributed, of each model: an interval of an arm is over its seeds."""
+
+SHUFFLED = "@shuffled"
+
+
+def attribution_rows(
+    models: Iterable[tuple[str, Path | str]],
+    task: Task,
+    settings: FineTuningConfig,
+    run: Run,
+    *,
+    progress: Progress | None = None,
+    device: str = "auto",
+) -> list[Score]:
+    """The rows of every model, as (label, folder), taught `task` and taught it with shuffled labels; not of arms.
+
+    Shares are kept in the run as answers are, so that what is finished is not computed again.
+    """
+    rows: list[Score] = []
+    for label, location in models:
+        taught = {"": task, SHUFFLED: shuffled(task)}
+        for end, each in taught.items():
+            shares = _kept_shares(location, each, settings, run, label, progress, device)
+            rows += model_rows(label, task.name, shares, end)
+    return rows
+
+
+def model_rows(subject: str, task: str, shares: FeatureShares, end: str = "") -> list[Score]:
+    """The rows of one model; `end` is what the names of metrics end with."""
+    own = {name: np.array(getattr(shares, name)) for name in ("linguistic", "surface")}
+    tokens = {name: np.array(getattr(shares, f"{name}_tokens")) for name in own}
+    values = {**own, "preference": own["linguistic"] - tokens["linguistic"] - own["surface"] + tokens["surface"]}
+    if not end:
+        values |= {f"{name}@tokens": of for name, of in tokens.items()}
+    rows = []
+    for metric, of in values.items():
+        low, high = over_seeds(of.tolist()) if len(of) > 1 else (None, None)
+        rows.append(Score(ATTRIBUTION, subject, task, f"{metric}{end}", float(of.mean()), low, high, documents=len(of)))
+    return [*rows, Score(ATTRIBUTION, subject, task, f"gap{end}", shares.gap)]
+
+
+def with_arms(rows: Sequence[Score]) -> list[Score]:
+    """The rows of models, and behind them those of their arms: means with Student's interval over the models."""
+    of_arms: dict[tuple[str, str, str], list[Score]] = {}
+    for row in rows:
+        of_arms.setdefault((row.subject.rpartition("/")[0], row.task, row.metric), []).append(row)
+    results = list(rows)
+    for (arm, task, metric), own in of_arms.items():
+        values = [row.value for row in own]
+        low, high = over_seeds(values) if len(values) > 1 else (own[0].low, own[0].high)
+        results.append(Score(ATTRIBUTION, arm, task, metric, float(np.mean(values)), low, high))
+    return results
+
+
+def shuffled(task: Task) -> Task:
+    """The task with the labels of its training and of its selection sentences dealt out anew; the test set stays."""
+    return replace(
+        task, name=f"{task.name} shuffled", train=_dealt(task.train, "train"), selection=_dealt(task.selection, "sel"),
+    )  # fmt: skip
+
+
+def _dealt(examples: Sequence[Labelled], seed: str) -> tuple[Labelled, ...]:
+    labels = [example.label for example in examples]
+    Random(seed).shuffle(labels)
+    return tuple(example._replace(label=label) for example, label in zip(examples, labels, strict=True))
+
+
+def marked(task: Task, count: int = SENTENCES) -> list[MarkedText]:
+    """The first test sentences of a task of mixed signals, each with the words of its two features."""
+    linguistic, surface = features_of(task.name.removesuffix(" shuffled"))
+    return [
+        MarkedText(
+            example.text,
+            () if linguistic is None else feature_spans(linguistic, example.text),
+            () if surface is None else feature_spans(surface, example.text),
+        )
+        for example in task.test[:count]
+    ]
+
+
+def _kept_shares(
+    location: Path | str,
+    task: Task,
+    settings: FineTuningConfig,
+    run: Run,
+    label: str,
+    progress: Progress | None,
+    device: str,
+) -> FeatureShares:
+    how = in_words(resolve_device(device), "float32")
+    path = kept_file(run.folder / ATTRIBUTION, location, task, settings, 0, label, how, None)
+    if path.is_file():
+        return value_of(FeatureShares, read(path), str(path))
+    shares: list[FeatureShares] = []
+
+    def inspect_model(model: Any, tokenizer: Any) -> None:
+        shares.append(feature_shares(model, tokenizer, marked(task), settings.length))
+
+    # Where the answers are kept already, there is no model to look at, and it is fine-tuned again.
+    for keep in (run.folder / PREDICTIONS, None):
+        if not shares:
+            fine_tuned(
+                location, task, settings, 0, label=label, keep=keep, progress=progress, device=device,
+                inspect_model=inspect_model,
+            )  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, (json.dumps(asdict(shares[-1])) + "\n").encode())
+    return shares[-1]
