@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_ABOVE, SUPPORTED, Claim, Published, span
-from layerwise.report.claims.contrasts import contrasts
+from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, SUPPORTED, Claim, Published, span
+from layerwise.report.claims.contrasts import Contrasts, contrasts
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.number_format import between
 from layerwise.report.page.wording import counted
@@ -36,7 +36,6 @@ def three_zones(evidence: Evidence) -> Claim:
         return THREE_ZONES.unmeasured()
     count = int(rows.value("zones"))
     clear = "least" in rows and rows.position("least", LEAST_CONTRAST) == "above"
-    walks = rows.position("beyond_walks", CLEARER)
     borders = f", whose least border is worth {rows.shown('least')} of cosine" if "least" in rows else ""
     return THREE_ZONES.decided(
         f"The states fall into {counted(count, 'zone')}{borders}; the least border of the best three zones is worth"
@@ -44,9 +43,15 @@ def three_zones(evidence: Evidence) -> Claim:
         "",
         (count == PUBLISHED_ZONES and clear, SUPPORTED, "Three zones, clearer than a walk gives."),
         (count > 1 and count != PUBLISHED_ZONES and clear, CONTRADICTED, f"There are {counted(count, 'zone')}."),
-        (count == 1 and walks in NOT_ABOVE, BY_NULL, "The best three zones are no clearer than those of a walk."),
+        (count == 1 and _is_no_clearer(rows), BY_NULL, "The best three zones are no clearer than those of a walk."),
         otherwise=_open(count),
     )
+
+
+def _is_no_clearer(rows: Contrasts) -> bool:
+    """Whether the best three zones are shown not to be clearer than those of walks by what counts."""
+    bounds = rows.span("beyond_walks")
+    return bounds is not None and bounds.against(CLEARER) == "below"
 
 
 def _open(count: int) -> str:
@@ -85,10 +90,6 @@ def one_ending(evidence: Evidence) -> Claim:
         "",
         (clear and own.ending == 1, SUPPORTED, "One layer comes after the middle zone."),
         (clear, CONTRADICTED, f"{ending.capitalize()} come after the middle zone."),
-        (
-            len(own.ranges) == 1 and rows.position("beyond_walks", CLEARER) in NOT_ABOVE,
-            BY_NULL,
-            "The best three zones are no clearer than those of a walk.",
-        ),
+        (len(own.ranges) == 1 and _is_no_clearer(rows), BY_NULL, "The best three are no clearer than those of a walk."),
         otherwise=_open(len(own.ranges)),
     )
