@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+import plotly.graph_objects as go
 import pytest
 
 from layerwise.plan import Plan
@@ -81,7 +82,9 @@ def test_one_model_with_more_ending_layers_refutes_the_claim() -> None:
 
 def test_bars_cover_the_whole_depth_of_every_model() -> None:
     named = list(partitions(compared_of((3, 8, 1), (12,))).items())
-    bars = zones_side_by_side(named).traces
+    figure = zones_side_by_side(named)
+    assert go.Figure(figure.payload()).data
+    bars = figure.traces
     for row in range(2):
         pieces = sorted(
             (base, width)
