@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -133,6 +134,7 @@ def test_a_sweep_fills_every_table(whole: Path, stack: Stack, corpus: Corpus) ->
         assert figures["plans"] == len(PLANS)
         assert figures["evaluations_ratio"] == 1
         assert figures["seconds"] >= figures["seconds_in_layers"] > 0
+        assert figures["uniform_nll"] == pytest.approx(math.log(3 + len(ALPHABET)))
 
 
 def test_a_complete_config_computes_nothing_again(
