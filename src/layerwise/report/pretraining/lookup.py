@@ -57,6 +57,10 @@ COSTS: dict[str, str] = {
     "step_seconds": "step (s)",
     "peak_bytes": "peak memory (MiB)",
     "latency_seconds": "forward pass (ms)",
+    "weight_bytes": "weights (MiB)",
+    "state_bytes": "states alive (MiB)",
+    "activation_bytes": "activations alive (MiB)",
+    "allocated_bytes": "peak of a pass (MiB)",
 }
 _SUBJECT = re.compile(r"(?P<arm>.+)/(?P<seed>\d+)(?P<tuning>\.\d+)?")
 
