@@ -58,9 +58,9 @@ COSTS: dict[str, str] = {
     "peak_bytes": "peak memory (MiB)",
     "latency_seconds": "forward pass (ms)",
     "weight_bytes": "weights (MiB)",
-    "state_bytes": "states alive (MiB)",
-    "activation_bytes": "activations alive (MiB)",
-    "allocated_bytes": "peak of a pass (MiB)",
+    "state_bytes": "states (MiB)",
+    "activation_bytes": "activations (MiB)",
+    "allocated_bytes": "pass peak (MiB)",
 }
 _SUBJECT = re.compile(r"(?P<arm>.+)/(?P<seed>\d+)(?P<tuning>\.\d+)?")
 
