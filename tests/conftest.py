@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,18 @@ def _threads_as_asked() -> None:
     from threads import use_threads
 
     use_threads()
+
+
+@pytest.fixture
+def quiet_transformers() -> Iterator[None]:
+    """No bars and no warnings of transformers: many small models are loaded, one after the other."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    yield
+    logging.enable_progress_bar()
+    logging.set_verbosity_warning()
 
 
 def tiny_llama(depth: int = 6, vocabulary: int = 97, seed: int = 0) -> LlamaForCausalLM:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas
+
 BABYLM = ("cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq", "multirc", "wsc")
 """The tasks of BabyLM 2023."""
 
@@ -99,6 +101,26 @@ def superglue(folder: Path, name: str, *, train: int = 40, valid: int = 10) -> P
     for stem, numbers in (("train", range(train)), ("val", range(100, 100 + valid))):
         lines(place / f"{stem}.jsonl", [_nested(name, number) for number in numbers])
     return place
+
+
+def hub(folder: Path, name: str, *, train: int = 40, valid: int = 10) -> Path:
+    """The files of a task as the hub distributes them, with a test split without labels; returns their folder."""
+    place = folder / name.removesuffix("-mm")
+    part = {"mnli": "_matched", "mnli-mm": "_mismatched"}.get(name, "")
+    start = 200 if part == "_mismatched" else 100
+    parquet_file(place / "train-00000-of-00001.parquet", [example(name, number) for number in range(train)])
+    rows = [example(name, number) for number in range(start, start + valid)]
+    parquet_file(place / f"validation{part}-00000-of-00001.parquet", rows)
+    parquet_file(place / f"test{part}-00000-of-00001.parquet", [{**row, "label": -1} for row in rows])
+    return place
+
+
+def parquet_file(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Rows with the types of the hub: scores of 32 bits, labels of 64."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = pandas.DataFrame(rows)
+    whole["label"] = whole["label"].astype("float32" if whole["label"].dtype.kind == "f" else "int64")
+    whole.to_parquet(path, index=False)
 
 
 def table(path: Path, rows: Sequence[Sequence[str]]) -> None:

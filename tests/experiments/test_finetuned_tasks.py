@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 from transformers import GPT2Config, GPT2LMHeadModel
-from transformers.utils import logging
 
 from data.glue_files import BABYLM, write
 from layerwise.data.suites.classification import Labelled, Task
@@ -43,14 +42,7 @@ from train.tiny_models import rooted
 QUICK = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=8, patience=8)
 ONCE = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=1)
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    yield
-    logging.enable_progress_bar()
-    logging.set_verbosity_warning()
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 @pytest.fixture(scope="module")

@@ -21,3 +21,34 @@ def test_every_item_of_a_paper_has_one_row(page: str) -> None:
     assert sorted(numbers, key=lambda name: int(name[1:])) == [f"{letter}{number}" for number in range(1, count + 1)]
     for names, rest in rows:
         assert all(cell.strip() for cell in rest.split(" | ")), names
+
+
+@pytest.mark.parametrize("page", ITEMS)
+def test_every_item_that_is_built_has_a_command_that_was_run(page: str) -> None:
+    """The table `Run here` names, for each command, the items that it ran and what it printed."""
+    letter, _ = ITEMS[page]
+    described, *closing = re.split(r"^## (?:What is not here|What has its own issue)$", _text(page), flags=re.MULTILINE)
+    described, table = described.split("\n## Run here\n")
+    rows = re.findall(r"^\| `layerwise [^|]*` \| ([^|]*) \| ([^|]*) \|$", table, re.MULTILINE)
+    ran = {number for items, _ in rows for number in _numbers(items, letter)}
+    built = {
+        number
+        for names in re.findall(r"^\| ([A-Z]\d[^|]*) \|", described, re.MULTILINE)
+        for number in _numbers(names, letter)
+    }
+    assert built <= ran
+    assert len(rows) == table.count("\n| `"), "a row has three cells"
+    assert all(printed.strip() for _, printed in rows)
+    assert closing or built
+
+
+def _numbers(items: str, letter: str) -> set[int]:
+    """`P1, P3 to P5` as 1, 3, 4, 5."""
+    found = set()
+    for first, last in re.findall(rf"{letter}(\d+)(?: to {letter}(\d+))?", items):
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _text(page: str) -> str:
+    return (PAPERS / f"{page}.md").read_text("utf-8")

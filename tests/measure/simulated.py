@@ -55,16 +55,17 @@ class SimulatedModel:
 
     def measure(self, layers: Collection[int], pieces: Collection[Piece]) -> list[Loss]:
         """The losses of the model itself and without each of `layers`, on some documents."""
-        keys = skip_keys(self.depth)
+        baseline, keys = self.baseline, skip_keys(self.depth)
+        evaluations = self.depth + sum(self.depth - layer - 1 for layer in layers)
         rows = []
         for piece in pieces:
             task, document, _ = piece
             index, tokens = int(document), self.lengths[piece]
-            rows.append(Loss(self.baseline, task, document, 0, float(self._own[index]), tokens, 0))
+            rows.append(Loss(baseline, task, document, 0, float(self._own[index]), tokens, 0))
             for layer in layers:
                 nll = float(self._own[index] + self._changes[layer, index])
                 rows.append(Loss(keys[layer], task, document, 0, nll, tokens, 0))
-            self.evaluated += tokens * (self.depth + sum(self.depth - layer - 1 for layer in layers))
+            self.evaluated += tokens * evaluations
         return rows
 
     def whole(self) -> list[Loss]:

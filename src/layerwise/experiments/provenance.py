@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.results import Manifest
 from layerwise.results.manifest import this_hardware
 from layerwise.results.model_name import model_name
-from layerwise.results.rows import Score
+from layerwise.results.rows import UNIFORM, Score
 from layerwise.results.run import DATABASE
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of
@@ -50,6 +51,11 @@ def provenance(
 def size_row(stack: Stack) -> Score:
     """The parameters of the model, those that are shared counted once, as a row about the run."""
     return Score("run", "model", "all", "parameters", float(numbers_of(stack.model)))
+
+
+def uniform_row(stack: Stack) -> Score:
+    """The loss of guessing every token of the vocabulary alike, the logarithm of its size, as a row about the run."""
+    return Score("run", "model", "all", UNIFORM, math.log(int(stack.text_config.vocab_size)))
 
 
 def described(stack: Stack, weights: str, *, settings: Mapping[str, object] | None = None, **more: Any) -> Manifest:

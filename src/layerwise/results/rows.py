@@ -16,6 +16,9 @@ BENCHMARK_TASK = "benchmark/"
 continuation is, `benchmark/NAME/METRIC` whether a document was answered right (`hits` of 1 token, `nll` 0)."""
 
 
+UNIFORM = "uniform_nll"
+"""The metric, of measure `run`, that says what guessing every token of the vocabulary alike loses: nats per token."""
+
 NORMALISED = "normalised_"
 """How the metrics begin on the scale from chance, 0, to the model as trained, 1."""
 

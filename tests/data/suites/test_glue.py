@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from data.glue_files import BABYLM, GLUE, SUPERGLUE, TASKS, YEARS, example, names, published, superglue, write
+from data.glue_files import BABYLM, GLUE, SUPERGLUE, TASKS, YEARS, example, hub, names, published, superglue, write
 from data.glue_files import lines as _lines
+from data.glue_files import parquet_file as _parquet
 from data.glue_files import table as _table
 from layerwise.data.suites import glue
 from layerwise.data.suites.classification import Labelled
@@ -99,6 +100,62 @@ def test_the_tables_of_glue_hold_what_the_files_of_babylm_do(name: str, tmp_path
 def test_the_lines_of_superglue_hold_what_the_files_of_babylm_do(name: str, tmp_path: Path) -> None:
     superglue(tmp_path / "published", name)
     _same(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_parquet_files_of_the_hub_hold_what_the_files_of_babylm_do(name: str, tmp_path: Path) -> None:
+    hub(tmp_path / "published", name)
+    _same(name, tmp_path)
+
+
+def test_the_columns_of_rte_on_the_hub_say_which_benchmark_it_is_of(tmp_path: Path) -> None:
+    named = {"sentence1": "premise", "sentence2": "hypothesis"}
+    rows = [{named.get(key, key): value for key, value in example("rte", number).items()} for number in range(110)]
+    _parquet(tmp_path / "published" / "rte" / "train-00000-of-00001.parquet", rows[:40])
+    _parquet(tmp_path / "published" / "rte" / "validation-00000-of-00001.parquet", rows[100:])
+    _same("rte", tmp_path)
+
+
+@pytest.mark.parametrize("stems", [("train-00000-of-00002", "train-00001-of-00002"), ("train/0000", "train/0001")])
+def test_a_split_of_the_hub_may_be_several_files(stems: tuple[str, str], tmp_path: Path) -> None:
+    place = hub(tmp_path / "published", "sst2", train=20)
+    (place / "train-00000-of-00001.parquet").unlink()
+    for stem, start in zip(stems, (0, 20), strict=True):
+        _parquet(place / f"{stem}.parquet", [example("sst2", number) for number in range(start, start + 20)])
+    _same("sst2", tmp_path)
+    (place / f"{stems[1]}.parquet").unlink()
+    if "of" in stems[0]:
+        with pytest.raises(DataError, match=r"holds 1 of the 2 files of the split 'train': fetch train-00001-of-00002"):
+            read_tasks([place])
+
+
+def test_labels_that_are_withheld_on_the_hub_are_never_scored(tmp_path: Path) -> None:
+    place = hub(tmp_path, "cola")
+    test = place / "test-00000-of-00001.parquet"
+    (task,) = read_tasks([place])
+    test.unlink()
+    assert read_tasks([tmp_path]) == [task]
+    assert task.source.endswith("reported on validation-00000-of-00001.parquet")
+    _parquet(place / "validation-00000-of-00001.parquet", [{**example("cola", 100), "label": -1}])
+    with pytest.raises(DataError, match=r"validation-.*parquet, row 1: column 'label' holds -1; it must be one of 0"):
+        read_tasks([tmp_path])
+    (place / "validation-00000-of-00001.parquet").rename(test)
+    with pytest.raises(
+        DataError, match=r"found cola/test-.*, cola/train-.* and it needs .* cola/validation-\*\.parquet"
+    ):
+        read_tasks([tmp_path], ["cola"])
+
+
+def test_parquet_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    path = hub(tmp_path, "qnli") / "train-00000-of-00001.parquet"
+    content = path.read_bytes()
+    for broken in (b"", b"words", content[: len(content) // 2], content[:8] + b"\0" * 200 + content[208:]):
+        path.write_bytes(broken)
+        with pytest.raises(DataError, match=r"train-.* is no parquet file that can be read .*; fetch it again"):
+            read_tasks([tmp_path])
+    _parquet(path, [{**example("qnli", 0), "sentence": None}])
+    with pytest.raises(DataError, match=r"row 1: column 'sentence' holds None"):
+        read_tasks([tmp_path])
 
 
 def test_the_folder_of_a_task_can_be_given_itself_and_test_files_are_passed_over(tmp_path: Path) -> None:

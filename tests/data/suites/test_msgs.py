@@ -105,3 +105,17 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     _write(tmp_path / "main_verb_length" / "test.jsonl", TAUGHT)
     with pytest.raises(DataError, match="has no row whose column 'condition' is 'test'"):
         read_msgs(tmp_path)
+
+
+def test_files_of_other_data_sets_are_passed_over(tmp_path: Path) -> None:
+    """A folder that holds several evaluation sets has other files of these names, with a test file beside it or not."""
+    _write(tmp_path / "gsm8k" / "train.jsonl.gz", [{"question": "1 + 1?", "answer": "2"}])
+    _write(tmp_path / "rte.train.jsonl", [{"sentence1": "a", "sentence2": "b", "label": 0}])
+    with pytest.raises(
+        DataError, match=r"no MSGS task in .* \(rte\.train\.jsonl is there, and its first row has no ling"
+    ):
+        read_msgs(tmp_path)
+    assert len(read_msgs(_suite(tmp_path))) == 3
+    (tmp_path / "main_verb_length" / "train.jsonl").write_text("{no row")
+    with pytest.raises(DataError, match=r"main_verb_length/train\.jsonl, line 1: it is not JSON"):
+        read_msgs(tmp_path)

@@ -82,6 +82,14 @@ def test_a_paragraph_ends_in_its_token_and_a_tab_is_one() -> None:
     assert text.split() == ["The", "dog", "ran.", "He", "hid!", "Did", "he?"]
 
 
+@pytest.mark.parametrize("text", ["\tThe dog ran. He hid!\n\tDid he?", "\tThe dog ran. He hid!\n\n \tDid he?"])
+def test_a_tab_that_begins_a_line_is_its_first_token(text: str) -> None:
+    found = encode(TOKENIZER, [Document("one", text)])
+    first = found.ids[found.sentences[:-1]].tolist()
+    assert [token == TABULATOR for token in first] == [True, False, True]
+    assert found.ids.tolist().count(TABULATOR) == 2
+
+
 def test_parts_of_one_text_are_one_document_and_no_others_are() -> None:
     parts = [Document("a#0", "He ran.", part_of="a"), Document("a#1", "She did.", part_of="a")]
     other = [Document("b#0", "Who?", part_of="b"), Document("c", "Why?"), Document("d", "Did he?")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -67,10 +69,20 @@ def test_the_sums_are_those_of_a_plain_loop_over_tokens(stack: Stack, text: Eval
     assert np.allclose(found.variance.sum(axis=0) / tokens, variance / tokens, rtol=1e-5)
 
 
+def test_documents_of_two_tasks_that_are_called_alike_are_two(stack: Stack, text: EvalData) -> None:
+    plan = Plan.identity(DEPTH)
+    others = [
+        replace(batch, windows=tuple(replace(window, task="other") for window in batch.windows))
+        for batch in text.batches
+    ]
+    once, twice = (plan_states(stack, plan, batches) for batches in (text.batches, [*text.batches, *others]))
+    assert twice.documents == 2 * once.documents
+    assert twice.tokens.sum() == 2 * once.tokens.sum()
+    assert np.allclose(twice.mean_cosine, once.mean_cosine)
+
+
 def _unrolled(plan: Plan) -> tuple:  # type: ignore[type-arg]
     """The stages of a plan one by one, repeats and blocks written out."""
-    from dataclasses import replace
-
     from layerwise.plan.plan import Block
 
     stages = []

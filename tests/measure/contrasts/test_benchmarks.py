@@ -76,6 +76,15 @@ def contrasts(answers: Answers) -> dict[tuple[str, str, str], Score]:
     return {(row.subject, row.task, row.metric): row for row in found}
 
 
+def test_without_all_answers_of_the_model_as_trained_there_is_no_scale_and_the_reason_says_so(
+    rows: dict[str, list[Loss]],
+) -> None:
+    lost = {name: [row for row in own if (row.plan, row.document) != (WHOLE, "0")] for name, own in rows.items()}
+    told = unscaled(Answers.of(lost, PLANS, JUDGED), WHOLE, seed=0)
+    assert len(told) == len(JUDGED)
+    assert all(sentence.endswith("the model as trained has not answered every document") for sentence in told)
+
+
 def at(scores: dict[tuple[str, str], float], strategy: str, size: int, name: str) -> float:
     drawn = [str(member.plan) for member in MEMBERS if (member.strategy, member.affected) == (strategy, size)]
     return fmean(scores[plan, name] for plan in drawn)

@@ -17,21 +17,10 @@ from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss
-from layerwise.stack import Stack, load
-from measure.planted_models import own_text, planted
+from layerwise.stack import Stack
 
 DEPTH = 6
 SET = (2, 3)
-
-
-@pytest.fixture(scope="module")
-def stack() -> Stack:
-    return load(planted(depth=DEPTH, seed=3))
-
-
-@pytest.fixture(scope="module")
-def reading(stack: Stack) -> EvalData:
-    return own_text(stack, windows=24, length=12)
 
 
 def test_the_set_costs_little_one_by_one_and_has_two_layers_at_least() -> None:

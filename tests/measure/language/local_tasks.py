@@ -116,17 +116,20 @@ def write_tasks(folder: Path, documents: int = 10, seed: int = 0) -> tuple[str, 
                 "answer": word(1),
             }
         )
-    questions = folder / "questions.jsonl"
-    questions.write_text("\n".join(map(json.dumps, rows)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     for name, (kind, rest) in TASKS.items():
-        head = HEAD.format(name=name, kind=kind, questions=questions, cache=folder / "cache")
-        (folder / f"{name}.yaml").write_text(head + rest)
+        write_task(folder, name, kind, rest)
     return tuple(TASKS)
+
+
+def write_task(folder: Path, name: str, kind: str, rest: str, questions: Path | None = None) -> None:
+    """Write the file of a benchmark into `folder`, where its questions are if they are nowhere else."""
+    questions = questions or folder / "questions.jsonl"
+    head = HEAD.format(name=name, kind=kind, questions=questions, cache=folder / "cache")
+    (folder / f"{name}.yaml").write_text(head + rest)
 
 
 def write_whole_texts(folder: Path) -> str:
     """Add the benchmark of whole texts to a folder that `write_tasks` has filled; returns its name."""
-    kind, rest = WHOLE_TEXTS
-    head = HEAD.format(name="texts_tiny", kind=kind, questions=folder / "questions.jsonl", cache=folder / "cache")
-    (folder / "texts_tiny.yaml").write_text(head + rest)
+    write_task(folder, "texts_tiny", *WHOLE_TEXTS)
     return "texts_tiny"

@@ -22,25 +22,15 @@ from layerwise.measure.language.benchmarks import Benchmarks, find_benchmarks, t
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
+from measure.language.local_tasks import write_task
 from tier import first_fast
 from tiny_tokenizers import character_tokenizer
 
 DEPTH = 4
 PLANS = [Plan.parse(text) for text in ("0-3", "3-0", "0 2 3", "0 1*2 2 3")]
-TASK_FILE = """
-task: {name}
-dataset_path: json
-dataset_kwargs:
-  data_files: {{test: {questions}}}
-  cache_dir: {cache}
-test_split: test
-output_type: {kind}
-doc_to_text: "{{{{question}}}}"
-num_fewshot: {shots}
-fewshot_split: test
-{rest}
-"""
 CHOICE = """
+doc_to_text: "{{question}}"
+num_fewshot: 2
 doc_to_target: "{{gold}}"
 doc_to_choice: "{{choices}}"
 metric_list:
@@ -48,6 +38,8 @@ metric_list:
   - {metric: acc_norm, aggregation: mean, higher_is_better: true}
 """
 WRITING = """
+doc_to_text: "{{question}}"
+num_fewshot: 0
 doc_to_target: "{{answer}}"
 generation_kwargs: {until: ["z"], max_gen_toks: 5, do_sample: false}
 metric_list:
@@ -56,6 +48,8 @@ filter_list:
   - {name: first, filter: [{function: regex, regex_pattern: "(.)"}, {function: take_first}]}
 """
 LAST_WORD = """
+doc_to_text: "{{question}}"
+num_fewshot: 0
 doc_to_target: "{{answer}}"
 metric_list:
   - {metric: perplexity, aggregation: perplexity, higher_is_better: false}
@@ -104,16 +98,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, first_letters: list[str]) -
             answer = letter if number % 2 else "no"
             row = {"question": f"{number}+1=", "choices": choices, "gold": number % 3, "answer": answer}
             file.write(json.dumps(row) + "\n")
-    kinds = {
-        "tiny_choice": ("multiple_choice", CHOICE, 2),
-        "tiny_writing": ("generate_until", WRITING, 0),
-        "tiny_last_word": ("loglikelihood", LAST_WORD, 0),
-    }
-    for name, (kind, rest, shots) in kinds.items():
-        filled = TASK_FILE.format(
-            name=name, questions=folder / "questions.jsonl", cache=folder / "cache", kind=kind, shots=shots, rest=rest
-        )
-        (folder / f"{name}.yaml").write_text(filled)
+    write_task(folder, "tiny_choice", "multiple_choice", CHOICE)
+    write_task(folder, "tiny_writing", "generate_until", WRITING)
+    write_task(folder, "tiny_last_word", "loglikelihood", LAST_WORD)
     return folder
 
 
@@ -211,12 +198,11 @@ def test_what_a_task_draws_is_fixed_by_the_seed_and_the_caller_s_chance_is_left_
 ) -> None:
     """A task that draws its answers from python's, numpy's and torch's generators, and shuffles its questions."""
     (tmp_path / "chance_utils.py").write_text(CHANCE_UTILS)
-    filled = TASK_FILE.format(
-        name="drawn", questions=folder / "questions.jsonl", cache=tmp_path / "cache", kind="multiple_choice", shots=0,
-        rest=CHOICE.replace('doc_to_choice: "{{choices}}"', "doc_to_choice: !function chance_utils.choices")
-        + "process_docs: !function chance_utils.shuffled",
-    )  # fmt: skip
-    (tmp_path / "drawn.yaml").write_text(filled)
+    drawn = CHOICE.replace("num_fewshot: 2", "num_fewshot: 0").replace(
+        'doc_to_choice: "{{choices}}"', "doc_to_choice: !function chance_utils.choices"
+    )
+    rest = drawn + "process_docs: !function chance_utils.shuffled"
+    write_task(tmp_path, "drawn", "multiple_choice", rest, folder / "questions.jsonl")
 
     def seen(seed: int, luck: int) -> list[list[int]]:
         """The texts that the model was asked about, whatever the caller drew before."""
@@ -295,16 +281,7 @@ def test_a_missing_folder_and_no_names_are_refused(tmp_path: Path) -> None:
 
 def test_data_that_cannot_be_loaded_points_to_the_folder_option(tmp_path: Path) -> None:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
-    (tmp_path / "far.yaml").write_text(
-        TASK_FILE.format(
-            name="far",
-            questions=tmp_path / "nothing.jsonl",
-            cache=tmp_path,
-            kind="multiple_choice",
-            shots=0,
-            rest=CHOICE,
-        )
-    )
+    write_task(tmp_path, "far", "multiple_choice", CHOICE)
     with pytest.raises(MeasureError, match=r"data of far could not be loaded .* --task-folder"):
         find_benchmarks(["far"], tmp_path)
 

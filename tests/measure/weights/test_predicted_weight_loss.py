@@ -27,16 +27,6 @@ DEPTH = 6
 
 
 @pytest.fixture(scope="module")
-def stack() -> Stack:
-    return load(planted(depth=DEPTH, seed=3))
-
-
-@pytest.fixture(scope="module")
-def reading(stack: Stack) -> EvalData:
-    return own_text(stack, windows=24, length=12)
-
-
-@pytest.fixture(scope="module")
 def scores(stack: Stack, reading: EvalData) -> list[Score]:
     return predicted_weight_loss(stack, reading)
 

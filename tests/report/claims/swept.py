@@ -33,6 +33,7 @@ def swept(
     cost: Cost,
     *,
     families: tuple[str, ...] = ("painters",),
+    depth: int = DEPTH,
     documents: int = 24,
     shape: float = 2.0,
     noise: float = 0.1,
@@ -44,11 +45,11 @@ def swept(
     `shape` is that of the documents' gamma factor, `noise` the spread of a plan on a document in nats per token, and
     `draws` that of the draws of a random order, relative to its cost.
     """
-    plans, records = _plans(families)
+    plans, records = _plans(families, depth)
     expected = np.array([cost(records[plan]) if plan in records else 0.0 for plan in plans])
     drawn = np.array([plan in records and records[plan].draw is not None for plan in plans])
     cells = tuple(("text", f"{number:03}", 0) for number in range(documents))
-    every = [record for record in plan_records(DEPTH, families) if record.affected > 1]
+    every = [record for record in plan_records(depth, families) if record.affected > 1]
 
     def truth(run: int) -> list[Score]:
         draw = np.random.default_rng(run)
@@ -58,8 +59,8 @@ def swept(
         error = noise * draw.standard_normal((len(plans), documents)) * (expected != 0)[:, None]
         nll = (1.2 + own[:, None] * factor + error) * tokens
         grid = Grid(plans, cells, nll, np.zeros_like(nll), tokens)
-        strategies = Strategies.of(grid, every, str(Plan.identity(DEPTH)), seed=run, resamples=resamples)
-        return rows(strategies, DEPTH, claims)
+        strategies = Strategies.of(grid, every, str(Plan.identity(depth)), seed=run, resamples=resamples)
+        return rows(strategies, depth, claims)
 
     return truth
 
@@ -73,8 +74,8 @@ def by_strategy(**harm: float) -> Cost:
 
 
 @cache
-def _plans(families: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, PlanRecord]]:
+def _plans(families: tuple[str, ...], depth: int) -> tuple[tuple[str, ...], dict[str, PlanRecord]]:
     """The plans of the families with the model as trained, sorted, and one record of each that changes something."""
-    whole = str(Plan.identity(DEPTH))
-    records = {record.plan: record for record in plan_records(DEPTH, families)[::-1] if record.plan != whole}
+    whole = str(Plan.identity(depth))
+    records = {record.plan: record for record in plan_records(depth, families)[::-1] if record.plan != whole}
     return tuple(sorted({*records, whole})), records

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, BertConfig, BertForMaskedLM, BertForSequenceClassification
-from transformers.utils import logging
 
 from layerwise.checkpoint import save
 from layerwise.data.suites.classification import Labelled, Task
@@ -31,14 +30,7 @@ SETTINGS = FineTuningConfig(learning_rates=(2e-3,), batch_size=16, epochs=2, pat
 SKIP = Plan.parse("0 3")
 GROUPS_AND_LOOPS = ("0 (1|2) 3", "0 (1|2)*3 3", "0 [1 2]*2 3", "0 1*3 2 1 3", "0 (1 2|3):sum 2", "3-0")
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    yield
-    logging.enable_progress_bar()
-    logging.set_verbosity_warning()
+pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 
 def _config(**changes: Any) -> BertConfig:

@@ -1,7 +1,8 @@
 """GLUE and SuperGLUE tasks from local files, each as a `Task` whose reported examples choose nothing.
 
-Four forms are read: the BabyLM evaluation's, with the columns that `FORMS` names and `label`, a number or a name; the
-tables of GLUE and the JSON lines of SuperGLUE as they are published; and the tables of the authors of CoLA and SST-2.
+Five forms are read: the BabyLM evaluation's, with the columns that `FORMS` names and `label`, a number or a name; the
+tables of GLUE and the JSON lines of SuperGLUE as they are published; the parquet files of both on the Hugging Face hub;
+and the tables of the authors of CoLA and SST-2.
 `layerwise.data.suites.glue_layouts` says which files each needs.
 
 Which file does what: a validation file is only reported on, and a tenth of the training file, drawn by a seed with
@@ -29,6 +30,7 @@ from typing import Any
 
 from layerwise.bounded import shown
 from layerwise.data.suites.classification import Labelled, Task, cut, without
+from layerwise.data.suites.folders import below
 from layerwise.data.suites.glue_forms import FORMS, Form
 from layerwise.data.suites.glue_layouts import Files, find_files, needed, present
 from layerwise.data.suites.records import FileRecord
@@ -67,7 +69,7 @@ def find_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 
 
     Raises `DataError` as `read_tasks` does.
     """
-    folders = (folder, *sorted(path for path in folder.rglob("glue*") if path.is_dir()))
+    folders = (folder, *(path for path in below(folder) if path.name.startswith("glue") and path.is_dir()))
     return read_tasks(folders, names, seed=seed)
 
 

@@ -5,9 +5,11 @@
     the authors'        cola: in_domain_train.tsv, in_domain_dev.tsv, out_of_domain_dev.tsv; sst2: train.tsv, dev.tsv
     GLUE                RTE/train.tsv and RTE/dev.tsv; of MNLI, dev_matched.tsv and dev_mismatched.tsv
     SuperGLUE           BoolQ/train.jsonl and BoolQ/val.jsonl
+    the hub             rte/train-00000-of-00001.parquet and rte/validation-00000-of-00001.parquet; of mnli,
+                        validation_matched and validation_mismatched
 
-JSON lines may be packed (`.gz`). Labels of published test files are secret, so these files are passed over; only SST-2
-in its authors' form has a labelled one.
+JSON lines may be packed (`.gz`). Labels of published test files are secret (-1 on the hub), so these files are passed
+over; only SST-2 in its authors' form has a labelled one.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import NamedTuple
 
 from layerwise.bounded import TEXT_SIZE, Unreadable, decoded, read_bytes
 from layerwise.data.suites.glue_forms import FORMS, GLUE_FORMS, SUPERGLUE_FORMS, Form
+from layerwise.data.suites.glue_parquet import form_of, read_parquet, split_file
 from layerwise.data.suites.glue_tables import (
     HEADERLESS,
     Reader,
@@ -36,6 +39,7 @@ _FOLDERS: Mapping[str, str] = {
 """What the folders of tasks are called as published, where that is not the name in capitals."""
 
 _DEV = {"mnli": "dev_matched", _MISMATCHED: "dev_mismatched"}
+_HUB = {"mnli": "validation_matched", _MISMATCHED: "validation_mismatched"}
 _AUTHORS = {"cola": ("in_domain_train", "in_domain_dev", "out_of_domain_dev"), "sst2": ("train", "dev", "test")}
 _MOST_NAMED = 5
 
@@ -56,9 +60,10 @@ def find_files(name: str, folders: Sequence[Path]) -> Files | None:
         if not folder.is_dir():
             raise DataError(f"there is no folder {folder}; give one that holds {needed('TASK')}")
         for path in (folder, *_of_name(folder, name)):
-            files = _babylm(path, name) or _glue(path, name) or _superglue(path, name) or _authors(path, name)
-            if files is not None:
-                return files
+            for layout in (_babylm, _glue, _superglue, _hub, _authors):
+                files = layout(path, name)
+                if files is not None:
+                    return files
     return None
 
 
@@ -74,8 +79,12 @@ def needed(name: str) -> str:
         layouts.append(f"{folder}/train.tsv and {folder}/{_DEV.get(name, 'dev')}.tsv as GLUE publishes them")
     if name in SUPERGLUE_FORMS:
         layouts.append(f"{folder}/train.jsonl and {folder}/val.jsonl as SuperGLUE publishes them")
-    if name not in FORMS:
+    if name in FORMS:
+        whole = name.removesuffix("-mm")
+        layouts.append(f"{whole}/train-*.parquet and {whole}/{_HUB.get(name, 'validation')}-*.parquet of the hub")
+    else:
         layouts.append("the folders that GLUE and SuperGLUE publish, such as RTE with train.tsv and dev.tsv")
+        layouts.append("those of the hub, such as rte with train-00000-of-00001.parquet and validation-*.parquet")
     return "; or ".join(layouts)
 
 
@@ -95,7 +104,7 @@ def present(name: str, folders: Iterable[Path]) -> str:
 
 
 def _squeezed(name: str) -> str:
-    return name.casefold().replace("-", "").replace("_", "")
+    return name.casefold().removesuffix(".fixed").replace("-", "").replace("_", "")  # the hub has wsc and wsc.fixed
 
 
 def _published(name: str) -> str:
@@ -154,6 +163,15 @@ def _superglue(folder: Path, name: str) -> Files | None:
         for stem in ("train", "val")
     )
     return None if train is None or val is None else Files(train, None, (val,), SUPERGLUE_FORMS[name], read_superglue)
+
+
+def _hub(folder: Path, name: str) -> Files | None:
+    if not _is_named(folder, name):
+        return None
+    train, validation = (split_file(folder, split) for split in ("train", _HUB.get(name, "validation")))
+    if train is None or validation is None:
+        return None
+    return Files(train, None, (validation,), form_of(train, name), read_parquet)
 
 
 def _authors(folder: Path, name: str) -> Files | None:

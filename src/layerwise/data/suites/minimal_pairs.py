@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from layerwise.bounded import TEXT_SIZE, Unreadable, check_file
 from layerwise.data.suites import blimp
 from layerwise.data.suites.archives import archived
+from layerwise.data.suites.folders import below
 from layerwise.data.suites.records import FileRecord, kind_of, read_records
 from layerwise.errors import DataError, near_matches
 
@@ -207,11 +208,12 @@ def find_pairs(suite: str, folder: Path, *, password: str | None = None) -> Pair
         raise DataError(f"unknown suite {suite!r}; {near_matches(suite, SUITES)}")
     if not folder.is_dir():
         raise DataError(f"{folder} is no folder; give --data the folder that holds the evaluation sets")
+    there = sorted(path for path in below(folder) if kind_of(path.name) or path.suffix == ".zip")
     for name in _LAYOUTS[suite]:
-        files = sorted(folder.rglob(name), key=lambda path: (len(path.parts), path))
+        files = sorted((path for path in there if path.name == name), key=lambda path: (len(path.parts), path))
         if files:
             return _named_suite(suite, read_pairs(files[:1], password=password), files[0])
-    loose = sorted(path for path in folder.rglob("*") if kind_of(path.name) and _stem(path.name) in _STEMS[suite])
+    loose = [path for path in there if kind_of(path.name) and _stem(path.name) in _STEMS[suite]]
     if loose:
         together = [path for path in loose if path.parent == loose[0].parent]
         return _named_suite(suite, read_pairs(together, password=password), loose[0].parent)

@@ -3,10 +3,11 @@
     main_verb_control/                  train.jsonl, test.jsonl    one feature, can it be learned?
     main_verb_lexical_content_the/      train.jsonl, test.jsonl    two features that agree in training
 
-`FOLDER/NAME.train.jsonl` beside `FOLDER/NAME.test.jsonl` is read too, and each file as `.gz`. Of a row these columns
-are read: `sentence`, `linguistic_feature_label` and `surface_feature_label` (0, 1, or null where a control has none),
-and `condition`. An ambiguous task is taught on the rows of `train` with condition "training", where the two labels are
-the same, and reported on those of `test` with condition "test", where they differ; the other rows of `test` ("control")
+`FOLDER/NAME.train.jsonl` beside `FOLDER/NAME.test.jsonl` is read too, and each file as `.gz`. Files of these names
+whose first row has neither of MSGS's labels are of another data set, and are passed over. Of a row these columns are
+read: `sentence`, `linguistic_feature_label` and `surface_feature_label` (0, 1, or null where a control has none), and
+`condition`. An ambiguous task is taught on the rows of `train` with condition "training", where the two labels are the
+same, and reported on those of `test` with condition "test", where they differ; the other rows of `test` ("control")
 are left out. A control is reported on all of its test rows. A tenth of the training rows selects, so an epoch is never
 chosen by sentences on which the features differ.
 
@@ -21,10 +22,12 @@ Warstadt et al. 2020, "Learning Which Features Matter: RoBERTa Acquires a Prefer
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from layerwise.bounded import shown
+from layerwise.bounded import SETTINGS_SIZE, Unreadable, decoded, parse_json, shown
 from layerwise.data.suites.classification import Labelled, Task, cut, without
 from layerwise.data.suites.records import FileRecord, read_records
 from layerwise.errors import DataError, near_matches
@@ -45,11 +48,12 @@ def read_msgs(folder: Path | str, names: Sequence[str] | None = None, *, seed: i
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}; give one that holds MSGS, a folder a task")
-    available = _tasks_in(folder)
+    available, others = _tasks_in(folder)
     if not available:
+        passed_over = f" ({others[0]} is there, and its first row has no {COLUMNS[0]})" if others else ""
         raise DataError(
-            f"no MSGS task in {folder}; it needs NAME/train.jsonl and NAME/test.jsonl, or NAME.train.jsonl and "
-            "NAME.test.jsonl, for one NAME such as main_verb_control"
+            f"no MSGS task in {folder}{passed_over}; it needs NAME/train.jsonl and NAME/test.jsonl, or "
+            "NAME.train.jsonl and NAME.test.jsonl, for one NAME such as main_verb_control"
         )
     for name in names or ():
         if name not in available:
@@ -57,11 +61,15 @@ def read_msgs(folder: Path | str, names: Sequence[str] | None = None, *, seed: i
     return [_task(name, *available[name], seed) for name in sorted(names or available)]
 
 
-def _tasks_in(folder: Path) -> dict[str, tuple[Path, Path]]:
-    """The training and the test file of every task, by its name."""
+def _tasks_in(folder: Path) -> tuple[dict[str, tuple[Path, Path]], list[str]]:
+    """The training and the test file of every task, by its name; and files of such names that are not of MSGS."""
     tasks: dict[str, tuple[Path, Path]] = {}
+    others: list[str] = []
     for kind in _KINDS:
         for train in sorted((*folder.glob(f"*/train{kind}"), *folder.glob(f"*.train{kind}"))):
+            if not _is_labelled(train):
+                others.append(train.relative_to(folder).as_posix())
+                continue
             inside = train.name == f"train{kind}"
             name = train.parent.name if inside else train.name.removesuffix(f".train{kind}")
             stem = train.parent / ("test" if inside else f"{name}.test")
@@ -69,7 +77,17 @@ def _tasks_in(folder: Path) -> dict[str, tuple[Path, Path]]:
             if test is None:
                 raise DataError(f"{train} has no test file beside it; put {stem.name}.jsonl there")
             tasks.setdefault(name, (train, test))
-    return tasks
+    return tasks, others
+
+
+def _is_labelled(path: Path) -> bool:
+    """Whether the first row of a file has a label of MSGS, or cannot be read: what is wrong with it is said later."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            row = parse_json(decoded(file.readline(SETTINGS_SIZE)))
+    except (OSError, EOFError, zlib.error, Unreadable):
+        return True
+    return isinstance(row, dict) and not row.keys().isdisjoint(COLUMNS)
 
 
 def _task(name: str, train: Path, test: Path, seed: int) -> Task:

@@ -12,7 +12,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from layerwise.bounded import TEXT_SIZE, Unreadable, decoded, parse_json, read_bytes, shown, unpacked
 from layerwise.errors import DataError, near_matches
@@ -23,11 +23,12 @@ KINDS = (".jsonl", ".csv", ".tsv")
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """One row: its columns, and where it stands (`line` counts from 1)."""
+    """One row: its columns, and where it stands (`line` counts from 1; a file that is no text has rows for lines)."""
 
     columns: Mapping[str, Any]
     file: str
     line: int
+    unit: Literal["line", "row"] = "line"
 
     def text(self, column: str) -> str:
         """The text in `column`. Raises `DataError`, with file, line and column, where there is none."""
@@ -46,7 +47,7 @@ class FileRecord:
     @property
     def location(self) -> str:
         """The file and the line, as an error names them."""
-        return f"{self.file}, line {self.line}"
+        return f"{self.file}, {self.unit} {self.line}"
 
 
 def kind_of(name: str) -> str | None:

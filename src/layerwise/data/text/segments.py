@@ -39,7 +39,7 @@ from layerwise.errors import DataError
 AROUND = 2
 """The tokens around every segment: one that begins it, one that ends it."""
 
-_EMPTY_LINES = re.compile(r"\n[^\S\n]*\n\s*")
+_EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _SPACES = re.compile(r"[^\S\t]+")
 _END = re.compile(r"""[.!?]+["')\]]*\s+(?=["'(\[]*[A-Z0-9])""")
 _LAST_WORD = re.compile(r"[\w.]*\Z")
@@ -186,7 +186,7 @@ def cut(text: Encoded, length: int) -> Segments:
 
 
 def paragraphs(text: str) -> list[str]:
-    """The paragraphs of a text, each on one line, without those that hold nothing.
+    """The paragraphs of a text, each on one line, without those that hold nothing; tabs that begin a line stay.
 
     >>> paragraphs("A line\\nand its end.\\n\\nAnother."), paragraphs("One a line.\\nTwo.")
     (['A line and its end.', 'Another.'], ['One a line.', 'Two.'])
@@ -194,10 +194,10 @@ def paragraphs(text: str) -> list[str]:
     >>> paragraphs("Yes.\\nNo.\\nI know who that was at the door.\\nWho?\\n\\nThe end.")
     ['Yes.', 'No.', 'I know who that was at the door.', 'Who?', 'The end.']
     """
-    blocks = _EMPTY_LINES.split(text.strip())
+    blocks = _EMPTY_LINES.split(text.rstrip().lstrip("\n "))
     if len(blocks) == 1 or not _are_wrapped(blocks):
         blocks = text.split("\n")
-    return [joined for joined in (_SPACES.sub(" ", block).strip() for block in blocks) if joined]
+    return [joined for joined in (_stripped(_SPACES.sub(" ", block)) for block in blocks) if joined]
 
 
 def _are_wrapped(blocks: Sequence[str]) -> bool:
@@ -216,9 +216,14 @@ def sentences(paragraph: str) -> list[str]:
     start = 0
     for end in _END.finditer(paragraph):
         if not _is_abbreviation(paragraph, start, end):
-            pieces.append(paragraph[start : end.end()].strip())
+            pieces.append(_stripped(paragraph[start : end.end()]))
             start = end.end()
-    return [*pieces, paragraph[start:].strip()]
+    return [*pieces, _stripped(paragraph[start:])]
+
+
+def _stripped(text: str) -> str:
+    """The text without white space around it; tabs before it stay, unless it is nothing but white space."""
+    return text.rstrip().lstrip(" ")
 
 
 def _is_abbreviation(paragraph: str, start: int, end: re.Match[str]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from layerwise.data.suites.classification import Task
+from layerwise.data.suites.folders import below
 from layerwise.data.suites.generated_msgs import mixed_signals
 from layerwise.data.suites.generated_pairs import SUITE as GENERATED_PAIRS
 from layerwise.data.suites.generated_pairs import generated_pairs
@@ -43,7 +44,8 @@ def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
         wanted = [name.casefold() for name in config.tasks if name.casefold() in FORMS]
         tasks += find_tasks(folder, wanted or None, seed=config.seed)
     if "msgs" in config.suite:
-        tasks += read_msgs(folder / "msgs" if (folder / "msgs").is_dir() else folder, seed=config.seed)
+        named = (path for path in below(folder) if path.name.startswith("msgs") and path.is_dir())
+        tasks += read_msgs(next(named, folder), seed=config.seed)
     if "msgs-ours" in config.suite:
         tasks += mixed_signals(seed=config.seed)
     known = {task.name.casefold(): task for task in tasks}

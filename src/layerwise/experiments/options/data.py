@@ -20,7 +20,7 @@ class CorpusOptions:
     test: Path | None = option(
         None, "Text that is reported; by default half of --validation, or a share of --text.", metavar="PATH"
     )
-    clean: bool = option(False, "Clean files of BabyLM, each as its corpus needs.")
+    clean: bool = option(False, "Clean files of BabyLM, each as its corpus needs (extra: babylm).")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,6 +141,8 @@ def prepare_pretrainings(
     Raises `TrainError` for `TrainingArguments` that transformers does not have, and `DataError` for a text that is
     smaller than a batch, before there is a run folder.
     """
+    if epochs is not None:
+        check_positive("epochs", epochs)
     quiet_transformers()
     arguments = config.trainer_arguments(config.device)
     check_arguments(arguments)
@@ -159,7 +161,6 @@ def prepare_pretrainings(
     text = pretraining_text(tokenizer, name, parts, reporter.progress)
     counts = [len(cut(text.train, length)) for length in recipes[0].lengths]
     if epochs is not None:
-        check_positive("epochs", epochs)
         recipes = tuple(
             replace(each, steps=max(1, math.ceil(epochs * counts[0] / each.batch_size))) for each in recipes
         )

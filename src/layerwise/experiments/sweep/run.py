@@ -15,7 +15,7 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.provenance import provenance, size_row, task_digest
+from layerwise.experiments.provenance import provenance, size_row, task_digest, uniform_row
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model, duration
 from layerwise.experiments.sweep.benchmarks import SweptBenchmarks
@@ -213,7 +213,8 @@ class PreparedSweep(Prepared):
                 raise
             failures = [str(error)]
         seconds = time.perf_counter() - start
-        run.store.replace_scores("run", [size_row(self.stack), *_cost_rows(self.cost, due, spent, seconds)])
+        rows = [size_row(self.stack), uniform_row(self.stack), *_cost_rows(self.cost, due, spent, seconds)]
+        run.store.replace_scores("run", rows)
         busy = (spent.layer_seconds + spent.head_seconds) / seconds
         reporter.log(
             f"sweep: {duration(seconds)}, {busy:.0%} of it in layers and heads; "

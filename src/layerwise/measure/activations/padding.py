@@ -1,4 +1,4 @@
-"""Which positions of a batch are tokens, and means over those alone: what stands at padding says nothing of a text."""
+"""Which positions of a batch are tokens, their states, and means over them: what stands at padding says nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from layerwise.data.batches import AnyBatch
+from layerwise.plan import Plan
+from layerwise.stack import Stack
 
 
 def counted_tokens(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
@@ -19,6 +23,13 @@ def counted_tokens(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
     if mask is None or mask.shape != state.shape[:2]:
         return torch.ones(state.shape[:2], dtype=torch.bool, device=state.device)
     return mask.to(state.device) > 0
+
+
+def counted_states(stack: Stack, plan: Plan, batch: AnyBatch) -> tuple[list[Tensor], Tensor]:
+    """The states of a batch before `plan` and after each of its steps, and which of their tokens are counted."""
+    inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
+    states = list(stack.states(plan, stack.capture(**inputs)))
+    return states, counted_tokens(inputs, states[0])
 
 
 def token_mean(state: Tensor, counted: Tensor) -> Tensor:

@@ -26,13 +26,14 @@ from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.activations.padding import counted_states
 from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.activations.zones import FEWEST_STATES, Zones, beyond_walks, contrast_weights, find_zones
 from layerwise.measure.contrasts.contrast import Contrast, Part, contrast
-from layerwise.measure.stats.float64 import exact_on_cpu, wide
-from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
+from layerwise.measure.stats.float64 import wide
+from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import Numbers, Seed, student_interval
+from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack
@@ -70,29 +71,26 @@ def plan_states(stack: Stack, plan: Plan, batches: Iterable[AnyBatch]) -> PlanSt
     Units are documents, or windows where there are fewer than 8 documents. Raises `MeasureError` for states that are
     not finite, and where no token is left.
     """
-    sums: dict[tuple[str, int], tuple[Numbers, Numbers, int]] = {}
     kept = _ends_of_stages(plan)
+    sums = WindowSums()
     with evaluating(stack.model), torch.inference_mode():
         for batch in batches:
-            inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
-            states = list(stack.states(plan, stack.capture(**inputs)))
-            counted = counted_tokens(inputs, states[0])
+            states, counted = counted_states(stack, plan, batch)
             ends = [states[0], *(states[1 + step] for step in kept)]
             chosen = counted & ~sink_tokens(ends, counted)
-            for row, window in enumerate(batch.windows):
-                if chosen[row].any():
-                    key = (window.document, window.index)
-                    sums[key] = _of_row([state[row][chosen[row]] for state in ends[1:]], plan, window.document)
-    if not sums:
+            read = [(row, window) for row, window in enumerate(batch.windows) if chosen[row].any()]
+            if read:
+                parts = [
+                    _of_row([state[row][chosen[row]] for state in ends[1:]], plan, of.document) for row, of in read
+                ]
+                tokens = chosen.sum(dim=1)[[row for row, _ in read]]
+                sums.add(torch.stack(parts, dim=1), tokens, [window for _, window in read])
+    if not sums.documents:
         raise MeasureError("every token is an attention sink or padding, so that no state is left; give a longer text")
-    documents = len({document for document, _ in sums})
-    units: dict[tuple[str, int], list[tuple[Numbers, Numbers, int]]] = {}
-    for (document, index), each in sums.items():
-        units.setdefault((document, index if resampling_unit(documents) == "window" else -1), []).append(each)
-    cosine, variance, tokens = (
-        np.array([sum(each[at] for each in unit) for unit in units.values()], dtype=np.float64) for at in range(3)
-    )
-    return PlanStates(cosine, variance, tokens, documents)
+    totals, tokens_of_units = sums.units()
+    count = len(kept)
+    cosine, variance = totals[: count * count], totals[count * count :]
+    return PlanStates(cosine.T.reshape(-1, count, count), variance.T, tokens_of_units, sums.documents)
 
 
 def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
@@ -156,8 +154,8 @@ def _contrasts(states: PlanStates, zones: Zones, seed: Seed) -> list[Contrast]:
     ]
 
 
-def _of_row(states: Sequence[Tensor], plan: Plan, document: str) -> tuple[Numbers, Numbers, int]:
-    """Sums over the tokens of one window: cosines (states, states), variances (states,), and the tokens."""
+def _of_row(states: Sequence[Tensor], plan: Plan, document: str) -> Tensor:
+    """Sums over the tokens of one window: the cosines of all pairs of states, row by row, then the variances."""
     vectors = torch.stack([wide(state.flatten(1)) for state in states])
     if not bool(vectors.isfinite().all()):
         raise MeasureError(
@@ -166,8 +164,7 @@ def _of_row(states: Sequence[Tensor], plan: Plan, document: str) -> tuple[Number
     sizes = torch.linalg.vector_norm(vectors, dim=2, keepdim=True)
     by_token = (vectors / sizes.clamp_min(torch.finfo(vectors.dtype).tiny)).transpose(0, 1)
     cosines = (by_token @ by_token.transpose(1, 2)).clamp_(-1, 1).sum(dim=0)
-    variances = vectors.var(dim=2, unbiased=False).sum(dim=1)
-    return exact_on_cpu(cosines).numpy(), exact_on_cpu(variances).numpy(), vectors.shape[1]
+    return torch.cat([cosines.flatten(), vectors.var(dim=2, unbiased=False).sum(dim=1)])
 
 
 def _ends_of_stages(plan: Plan) -> list[int]:

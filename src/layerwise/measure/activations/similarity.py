@@ -33,7 +33,7 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.cka import FEWEST_TOKENS, alignment, unbiased_hsic
-from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.activations.padding import counted_states
 from layerwise.measure.contrasts.space import Cosines, same_space
 from layerwise.measure.stats.float64 import exact_on_cpu, norms, wide
 from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
@@ -71,9 +71,7 @@ def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) ->
     running = SimilaritySums(seed)
     with evaluating(stack.model), torch.inference_mode():
         for batch in batches:
-            inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
-            states = list(stack.states(plan, stack.capture(**inputs)))
-            counted = counted_tokens(inputs, states[0])
+            states, counted = counted_states(stack, plan, batch)
             running.add(states, counted, [window.document for window in batch.windows])
     return running
 

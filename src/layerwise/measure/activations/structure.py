@@ -26,7 +26,7 @@ from transformers import PreTrainedModel
 
 from layerwise.data.batches import AnyBatch, Batch
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.activations.padding import counted_states, counted_tokens
 from layerwise.measure.activations.residual_updates import additions, completing, difference
 from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.gradients.backward import check_finite, some_windows
@@ -181,9 +181,7 @@ def _norm_sinks(stack: Stack, data: EvalData) -> list[Score]:
     plan = Plan.identity(stack.depth)
     sums = WindowSums()
     for batch in data.batches:
-        captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
-        states = list(stack.states(plan, captured))
-        counted = counted_tokens(batch.inputs, states[0])
+        states, counted = counted_states(stack, plan, batch)
         ratios = torch.stack([_first_to_median(norms(state), counted) for state in states[1:]])
         sums.add(ratios, torch.ones(len(batch.windows)), batch.windows)
     return sums.scores(ACTIVATION_STRUCTURE, "sink_norm", [str(layer) for layer in range(stack.depth)])

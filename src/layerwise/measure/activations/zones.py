@@ -199,7 +199,7 @@ class _Measured:
 
     @classmethod
     def of(cls, distances: Numbers) -> _Measured:
-        """From log D2, (many, states, states)."""
+        """From log A, (many, states, states)."""
         states = distances.shape[-1]
         steps = np.diagonal(distances, 1, 1, 2)
         trend = _trend(steps)
@@ -247,7 +247,7 @@ def _trend(steps: Numbers) -> Numbers:
 
 
 def _walks(measured: _Measured, borders: tuple[int, ...], walks: int, chance: np.random.Generator) -> Numbers:
-    """log D2 of walks that have the borders and no other, (walks, states, states)."""
+    """log A of walks that have the borders and no other, (walks, states, states)."""
     states = measured.excess.shape[-1]
     spread = measured.spread(borders)[0]
     steps = spread * chance.standard_normal((walks, states - 1))

@@ -92,7 +92,10 @@ class Scaled:
         values, draws, without = [], [], {}
         names = []
         for number, (name, right) in enumerate(answers.right.items()):
-            if full not in answers.plans or right.shape[1] < FEWEST_UNITS:
+            if full not in answers.plans:
+                without[name] = "the model as trained has not answered every document"
+                continue
+            if right.shape[1] < FEWEST_UNITS:
                 without[name] = f"it has {right.shape[1]} documents, and an interval needs {FEWEST_UNITS}"
                 continue
             top, chance = answers.plans.index(full), answers.chance[name]

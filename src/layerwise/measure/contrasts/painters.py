@@ -17,6 +17,9 @@ A row is of measure `contrast`; its subject is the claim, and its metric says wh
     parallel       skip:parallel, parallel:reverse          d
     looping        parallel:looped_parallel, gain:looped_parallel     d; the gain is 3 in one pass
     loop_count     see `layerwise.measure.contrasts.loops`
+    graceful       STRATEGY_step_M       excess of the step of cost up to M layers over the best parabola, see
+                                         `layerwise.measure.stats.curve_steps`, of the greatest cost of the strategy
+                   skip-STRATEGY_M       what skipping costs more at M layers, of the greatest cost of skipping
     shallowest     HARSHER:MILDER        d of two slopes of cost over the window, corrected over the pairs: random
                                          order and looped parallel against every other strategy
                    STRATEGY              the slope, nats per token for each layer affected
@@ -34,6 +37,7 @@ import numpy as np
 
 from layerwise.measure.contrasts.loops import FEWEST_WINDOWS, LOOP_COUNT, loop_count
 from layerwise.measure.contrasts.strategies import Costs, Curve, Statistic, Strategies, relative, relative_to
+from layerwise.measure.stats.curve_steps import FEWEST_STEPS, excess_weights, step_ends
 from layerwise.measure.stats.grid import arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan import Plan
@@ -87,6 +91,7 @@ def rows(strategies: Strategies, depth: int, claims: Iterable[str] | None = None
         "looping": looping(strategies),
         "ranking": ranking(strategies),
         "shallowest": shallowest(strategies),
+        "graceful": graceful(strategies, depth),
     }
     chosen = tuple(claims or (*named, LOOP_COUNT))
     wanted = {(claim, metric): named[claim][metric] for claim in chosen if claim in named for metric in named[claim]}
@@ -180,6 +185,43 @@ def shallowest(strategies: Strategies) -> Named:
         return {}
     pairs = {f"{b}:{a}": _steeper(b, a, windows) for a in MILDEST for b in STEEPER}
     return pairs | {name: _slope(name, windows) for name in PAINTERS_RANKING}
+
+
+def graceful(strategies: Strategies, depth: int) -> Named:
+    """What every step of the window takes beyond the best parabola, and how far the cost is below that of absence."""
+    sizes = step_ends(strategies.windows(*map(_painters, (*ORDERS, "skip"))), depth)
+    if len(sizes) < FEWEST_STEPS:
+        return {}
+    # Reordering a single layer changes nothing, and skipping one does.
+    starts = {**dict.fromkeys(ORDERS, sizes[0] % 2), "skip": 0}
+    excess = {
+        f"{name}_step_{size}": _of_greatest(name, sizes, weights)
+        for name, start in starts.items()
+        for size, weights in zip(sizes, excess_weights(sizes, start), strict=True)
+    }
+    less = {f"skip-{order}_{size}": _below_absence(order, sizes, size) for order in ORDERS for size in sizes}
+    return excess | less
+
+
+def _of_greatest(name: str, sizes: Sequence[int], weights: Numbers) -> Statistic:
+    """A weighted sum of the costs at `sizes`, over the greatest of them."""
+
+    def share(costs: Costs) -> Numbers:
+        curve = costs(_painters(name), sizes)
+        return np.asarray(curve @ weights / np.maximum(curve.max(axis=-1), SMALLEST))
+
+    return share
+
+
+def _below_absence(order: str, sizes: Sequence[int], size: int) -> Statistic:
+    """What skipping `size` layers costs more than running them in another order, over the greatest cost of skipping."""
+
+    def share(costs: Costs) -> Numbers:
+        greatest = np.maximum(costs(_painters("skip"), sizes).max(axis=-1), SMALLEST)
+        absent, ordered = (costs(_painters(name), [size])[..., 0] for name in ("skip", order))
+        return np.asarray((absent - ordered) / greatest)
+
+    return share
 
 
 def _painters(strategy: str) -> Curve:

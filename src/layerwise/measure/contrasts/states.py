@@ -25,7 +25,7 @@ from scipy import stats
 
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.block_influence import block_influence_sums
-from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.activations.padding import counted_states
 from layerwise.measure.contrasts.contrast import CONTRAST, POWER, Contrast, Part, contrast
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats.statistics import Numbers, Seed
@@ -89,9 +89,7 @@ def turned(stack: Stack, data: EvalData) -> Part:
     plan = Plan.identity(stack.depth)
     with evaluating(stack.model), torch.inference_mode():
         for batch in data.batches:
-            inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
-            states = list(stack.states(plan, stack.capture(**inputs)))
-            counted = counted_tokens(inputs, states[0])
+            states, counted = counted_states(stack, plan, batch)
             sums.add(block_influence_sums(states, counted), counted.sum(dim=1), batch.windows)
     numerators, denominators = sums.units()
     return Part(numerators, denominators, documents=data.documents, tokens=data.tokens)

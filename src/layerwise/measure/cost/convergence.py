@@ -19,16 +19,16 @@ steps: what is compared is this recipe's course, and not the shortest training t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.cost_to_loss import cost_to_loss, descending
+from layerwise.measure.cost.cost_to_loss import cost_to_loss, descending, log_ratio, ratio_row
 from layerwise.measure.cost.frontier import CostPoint
-from layerwise.measure.stats.seeds import over_seeds, seed_difference
-from layerwise.measure.stats.statistics import holm
+from layerwise.measure.stats.seeds import SeedDifference, over_seeds
+from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
 
 CONVERGENCE = "convergence"
@@ -123,28 +123,18 @@ def arm_rows(arm: str, cost: str, spent: Spent) -> list[Score]:
 def ratio_rows(spent: Mapping[str, Spent], reference: str, cost: str) -> list[Score]:
     """The ratios of all arms to the reference, with p corrected over arms."""
     base = spent[reference]
-    rows: dict[str, Score] = {}
+    logs: dict[str, SeedDifference] = {}
     for arm, own in spent.items():
-        shared = sorted(set(own) & set(base))
+        shared = set(own) & set(base)
         if arm == reference or not shared:
             continue
-        subject = f"{arm} - {reference}"
-        logs = [{seed: float(np.log(of[seed][0])) for seed in shared} for of in (own, base)]
-        difference = seed_difference(*logs)
-        value = float(np.exp(difference.value))
-        if any(of[seed][1] for of in (own, base) for seed in shared) or difference.low is None:
-            rows[arm] = Score(CONVERGENCE, subject, cost, "ratio", value)
-        else:
-            low, high = float(np.exp(difference.low)), float(np.exp(difference.high or 0.0))
-            rows[arm] = Score(CONVERGENCE, subject, cost, "ratio", value, low, high, difference.p)
-    return _corrected(list(rows.values()))
-
-
-def _corrected(rows: Sequence[Score]) -> list[Score]:
-    tested = {row.subject: row.p for row in rows if row.p is not None}
-    adjusted = dict(zip(tested, holm(list(tested.values())).tolist(), strict=True)) if tested else {}
+        mean = log_ratio({seed: own[seed][0] for seed in shared}, {seed: base[seed][0] for seed in shared})
+        censored = any(of[seed][1] for of in (own, base) for seed in shared)
+        logs[arm] = SeedDifference(mean.value, mean.seeds) if censored else mean
+    adjusted = holm_by_key({arm: each.p for arm, each in logs.items()})
     return [
-        Score(row.measure, row.subject, row.task, row.metric, row.value, row.low, row.high, row.p,
-              adjusted.get(row.subject))
-        for row in rows
-    ]  # fmt: skip
+        replace(
+            ratio_row(CONVERGENCE, f"{arm} - {reference}", cost, "ratio", each), p=each.p, p_adjusted=adjusted.get(arm)
+        )
+        for arm, each in logs.items()
+    ]

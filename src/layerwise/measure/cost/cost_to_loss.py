@@ -27,9 +27,12 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import Literal
 
+from scipy.optimize import isotonic_regression
+
 from layerwise.errors import MeasureError
 from layerwise.measure.cost.frontier import CostPoint, Points
 from layerwise.measure.stats.seeds import SeedDifference, seed_difference
+from layerwise.results.rows import Score
 
 Censored = Literal["exact", "never", "sooner"]
 """Whether a cost is that of the loss, or the loss was never reached, or sooner than at the first cost."""
@@ -74,19 +77,13 @@ def cost_to_loss(points: Iterable[CostPoint], loss: float, cost: str) -> Reached
 
 
 def descending(losses: Sequence[float]) -> list[float]:
-    """The monotone losses nearest to these, by least squares: neighbours that rise take their mean.
+    """The descending losses nearest to these, by least squares (isotonic regression): losses that rise take their mean.
 
     >>> descending([5.0, 3.0, 4.0, 2.0])
     [5.0, 3.5, 3.5, 2.0]
     """
-    blocks: list[tuple[float, int]] = []
-    for loss in losses:
-        mean, count = loss, 1
-        while blocks and blocks[-1][0] < mean:
-            before, size = blocks.pop()
-            mean, count = (before * size + mean * count) / (size + count), size + count
-        blocks.append((mean, count))
-    return [mean for mean, count in blocks for _ in range(count)]
+    monotone: list[float] = isotonic_regression(losses, increasing=False).x.tolist()
+    return monotone
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +141,9 @@ def log_ratio(values: Mapping[int, float], others: Mapping[int, float]) -> SeedD
     return seed_difference(
         {seed: log(value) for seed, value in values.items()}, {seed: log(value) for seed, value in others.items()}
     )
+
+
+def ratio_row(measure: str, subject: str, task: str, metric: str, logs: SeedDifference) -> Score:
+    """exp of a mean of logarithms (`log_ratio`) and of its interval, as a row without a test."""
+    low, high = (None if bound is None else exp(bound) for bound in (logs.low, logs.high))
+    return Score(measure, subject, task, metric, exp(logs.value), low, high)

@@ -24,7 +24,7 @@ import numpy as np
 
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.seeds import SeedDifference, seed_difference
-from layerwise.measure.stats.statistics import holm
+from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
 
 GROWTH = "growth"
@@ -146,8 +146,7 @@ def equal_rows(arms: Mapping[str, Points], reference: Points, name: str) -> list
 
 def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: str) -> list[Score]:
     """Differences from `name` at one cost as rows; their p corrected together."""
-    tested = {arm: each.p for arm, each in differences.items() if each.p is not None}
-    adjusted = dict(zip(tested, holm(list(tested.values())).tolist(), strict=True)) if tested else {}
+    adjusted = holm_by_key({arm: each.p for arm, each in differences.items()})
     return [
         Score(
             GROWTH, f"{arm} - {name}", cost, "difference", each.value, each.low, each.high, each.p, adjusted.get(arm),

@@ -39,7 +39,7 @@ from scipy import special
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.rank_correlation import rank_correlation
-from layerwise.measure.stats.statistics import Numbers, holm
+from layerwise.measure.stats.statistics import Numbers, holm, holm_by_key
 from layerwise.plan import Edge
 from layerwise.results.rows import Score
 
@@ -167,7 +167,7 @@ def phenomenon_rows(suite: str, edges: Sequence[str], margins: Sequence[EdgeMarg
     adjusted = holm(np.concatenate([each.p() for each in chosen])).reshape(len(margins), len(edges))
     selected = [(at, int(edge)) for at, of in enumerate(adjusted) for edge in np.flatnonzero(of < LEVEL)]
     fresh = {key: float(confirming[key[0]].p()[key[1]]) for key in selected}
-    confirmed = dict(zip(fresh, holm(list(fresh.values())).tolist(), strict=True)) if fresh else {}
+    confirmed = holm_by_key(fresh)
     rows: list[Score] = []
     for at, each in enumerate(margins):
         task = task_of(suite, each.phenomenon.name, label)

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from layerwise.measure.stats.seeds import over_seeds
-from layerwise.measure.stats.statistics import holm, wilson
+from layerwise.measure.stats.statistics import holm_by_key, wilson
 from layerwise.results.rows import Score
 
 STABILITY = "stability"
@@ -109,11 +109,8 @@ def _spreads(losses: Mapping[str, Sequence[float]], backbone: str) -> list[Score
     if base is None or np.std(base) == 0:
         return rows
     ratios = {arm: _ratio(values, base) for arm, values in several.items() if arm != backbone}
-    adjusted = holm([each[3] for each in ratios.values()]).tolist() if ratios else []
-    return rows + [
-        Score(STABILITY, arm, "all", "spread_ratio", *each, p)
-        for (arm, each), p in zip(ratios.items(), adjusted, strict=True)
-    ]
+    adjusted = holm_by_key({arm: p for arm, (*_, p) in ratios.items()})
+    return rows + [Score(STABILITY, arm, "all", "spread_ratio", *each, adjusted[arm]) for arm, each in ratios.items()]
 
 
 def _ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float, float, float]:

@@ -26,8 +26,9 @@ units only, so a plan gets the same interval whatever other plans stand beside i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +38,7 @@ from layerwise.errors import MeasureError
 
 Numbers = NDArray[np.float64]
 Seed = int | Sequence[int]
+Key = TypeVar("Key", bound=Hashable)
 
 _CELLS = 1 << 20
 """Entries of a block of resamples: 8 MiB as float64."""
@@ -101,7 +103,7 @@ def student_interval(numerators: ArrayLike, denominators: ArrayLike, *, level: f
     """
     above, below = _checked(numerators, denominators)
     value, error = ratio(above, below), standard_error(above, below)
-    reach = stats.t(below.size - 1).ppf(0.5 + level / 2) * error
+    reach = special.stdtrit(below.size - 1, 0.5 + level / 2) * error
     return Estimate(value, value - reach, value + reach, error)
 
 
@@ -189,6 +191,16 @@ def holm(p: ArrayLike) -> Numbers:
     return adjusted
 
 
+def holm_by_key(p: Mapping[Key, float | None]) -> dict[Key, float]:
+    """The adjusted p-values (`holm`) of those that have a p-value; the others are left out.
+
+    >>> holm_by_key({"a": 0.01, "b": None, "c": 0.03})
+    {'a': 0.02, 'c': 0.03}
+    """
+    tested = {key: value for key, value in p.items() if value is not None}
+    return dict(zip(tested, holm(list(tested.values())).tolist(), strict=True))
+
+
 def benjamini_hochberg(p: ArrayLike) -> Numbers:
     """Adjusted p-values for the expected share of false discoveries (Benjamini and Hochberg 1995)."""
     return np.asarray(stats.false_discovery_control(np.asarray(p, dtype=np.float64)))
@@ -271,7 +283,7 @@ def expanded_levels(level: float, units: int) -> tuple[float, float]:
 
     The tail is the normal one at Student's quantile times sqrt(n / (n - 1)).
     """
-    student = stats.t(units - 1).ppf(0.5 + level / 2)
+    student = special.stdtrit(units - 1, 0.5 + level / 2)
     tail = float(stats.norm.cdf(-student * np.sqrt(units / (units - 1))))
     return tail, 1 - tail
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from layerwise.measure.language.evaluation_data import Piece
 from layerwise.measure.stats.grid import FEWEST_UNITS, Grid
@@ -80,7 +80,7 @@ class Effect:
         """The two-sided p-value of Student's test against no effect."""
         if self.error == 0:
             return 1.0 if self.value == 0 else 0.0
-        return float(2 * stats.t(self.freedom).sf(abs(self.value) / self.error))
+        return float(2 * stdtr(self.freedom, -abs(self.value) / self.error))
 
 
 def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, level: float) -> list[Effect]:
@@ -104,6 +104,6 @@ def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, 
         variances += variance
         squares += np.square(variance) / (tokens.size - 1)
     freedom = np.divide(np.square(variances), squares, out=np.full(len(plans), 1e6), where=squares > 0)
-    reach = stats.t(freedom).ppf(0.5 + level / 2) * np.sqrt(variances)
+    reach = stdtrit(freedom, 0.5 + level / 2) * np.sqrt(variances)
     columns = (values, values - reach, values + reach, np.sqrt(variances), freedom)
     return [Effect(*(float(column[index]) for column in columns)) for index in range(len(plans))]

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from layerwise.measure.stats.seeds import seed_difference
-from layerwise.measure.stats.statistics import Numbers, holm
+from layerwise.measure.stats.statistics import Numbers, holm_by_key
 from layerwise.results.rows import Score
 
 UNIFORMITY = "uniformity"
@@ -70,7 +70,7 @@ def _rows(arm: str, values: dict[str, tuple[Numbers, float, Numbers]]) -> list[S
     tests = {
         name: (_above(own, MARGIN), _above(own, start, two_sided=True)) for name, (own, start, _) in values.items()
     }
-    adjusted = [_holm({name: pair[at][3] for name, pair in tests.items()}) for at in (0, 1)]
+    adjusted = [holm_by_key({name: pair[at][3] for name, pair in tests.items()}) for at in (0, 1)]
     rows = []
     for name, (own, start, entropy) in values.items():
         (_, low, high, p), (gap, below, above, moved) = tests[name]
@@ -96,11 +96,6 @@ def _above(
         return difference.value, difference.low, difference.high, difference.p
     p = difference.p / 2 if difference.value > 0 else 1 - difference.p / 2
     return difference.value, difference.low + base, difference.high + base, p
-
-
-def _holm(p: dict[str, float | None]) -> dict[str, float]:
-    tested = {name: value for name, value in p.items() if value is not None}
-    return dict(zip(tested, holm(list(tested.values())).tolist(), strict=True)) if tested else {}
 
 
 def _entropies(weights: Numbers) -> Numbers:

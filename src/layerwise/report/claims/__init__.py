@@ -39,6 +39,7 @@ from layerwise.report.claims.layershuffle.switching_off import switching_off
 from layerwise.report.claims.painters.absence import all_needed, same_function
 from layerwise.report.claims.painters.arrangement import any_order, parallel
 from layerwise.report.claims.painters.benchmarks import fragile, order_by_benchmark
+from layerwise.report.claims.painters.graceful import graceful
 from layerwise.report.claims.painters.harm import ranking
 from layerwise.report.claims.painters.loops import loop_count, looping
 from layerwise.report.claims.painters.slopes import repeat_at_chance, shallowest, shallowest_on_benchmarks
@@ -58,6 +59,7 @@ PAINTERS = Paper(
         same_function,
         repeat_at_chance,
         any_order,
+        graceful,
         parallel,
         fragile,
         order,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from layerwise.report.claims import Claim, Judged, Verdict, judged
+from layerwise.report.claims import Claim, Judged, Published, Verdict, judged
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.chapter import Chapter, Heading, folded, lead
 from layerwise.report.page.markup import Safe, element
@@ -55,20 +55,21 @@ def _claim(claim: Claim) -> Safe:
     badge = element("span", claim.verdict, class_=f"badge {BADGES[claim.verdict]}")
     figures = (element("p", claim.figures, class_="measured"),) if claim.figures else ()
     power = (element("p", claim.power, class_="why"),) if claim.power else ()
-    published = claim.published
+    return card(claim.published, badge, *figures, element("p", claim.why, class_="why"), *power)
+
+
+def card(published: Published, *decision: Safe) -> Safe:
+    """An item of a list of claims: the claim as it was published, the `decision`, and the rule that was followed."""
     return element(
         "li",
         element(
             "div",
-            element("h4", claim.name),
+            element("h4", published.name),
             element("p", published.statement, " ", element("cite", published.citation), class_="published"),
         ),
         element(
             "div",
-            badge,
-            *figures,
-            element("p", claim.why, class_="why"),
-            *power,
+            *decision,
             element("details", element("summary", "The rule"), element("p", published.rule), class_="rule"),
         ),
     )

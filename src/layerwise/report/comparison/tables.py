@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
+from layerwise.report.comparison.coincidence import CurveCoincidence, coincidences
 from layerwise.report.comparison.compared import Compared
-from layerwise.report.comparison.overlay import CurveMeasure, at_half, curve_lines, curve_measures, strategies
+from layerwise.report.comparison.overlay import (
+    BENCHMARK,
+    NORMALISED,
+    CurveMeasure,
+    at_half,
+    curve_lines,
+    curve_measures,
+    strategies,
+)
 from layerwise.report.comparison.verdicts import ByPaper, OverModels
 from layerwise.report.comparison.zones import zones
+from layerwise.report.evidence import ALL_TASKS, DELTA
 from layerwise.report.page.markup import join
 from layerwise.report.page.number_format import between
 from layerwise.report.page.table import Table
@@ -83,6 +93,22 @@ def half_rows(compared: Compared, measure: CurveMeasure) -> Table:
     return Table(("strategy", *compared.names), tuple(body))
 
 
+def coincidence_rows(found: Sequence[CurveCoincidence], badge: Badge = str) -> Table:
+    """A row for each strategy and pair of models: whether the curves coincide, and where they are farthest apart.
+
+    Of more than two models a row over all pairs comes first.
+    """
+    body = []
+    for each in found:
+        name = title(each.family, each.strategy)
+        if len(each.pairs) > 1:
+            body.append((name, "all", badge(each.verdict), ABSENT, ABSENT))
+        for pair, verdict in each.pairs:
+            percent, difference = pair.greatest
+            body.append((name, " – ".join(pair.models), badge(verdict), difference.signed, f"{percent:.0f} %"))
+    return Table(("strategy", "models", "curves", "greatest difference", "at"), tuple(body), numeric_from=3)
+
+
 def zone_rows(compared: Compared) -> Table:
     """A row for each model and similarity: layers before, in and after the clearest zone, and its contrast."""
     head = ("model", "similarity", "beginning", "middle", "ending", "contrast")
@@ -98,9 +124,12 @@ def zone_rows(compared: Compared) -> Table:
 
 def comparison_lines(compared: Compared, claims: ByPaper) -> tuple[str, ...]:
     """The comparison as lines of the terminal: the models, the loss at half of the depth, and the claims."""
-    measures = curve_measures(compared)
+    measures, found = curve_measures(compared), coincidences(compared)
     tables = [model_rows(compared), *([half_rows(compared, measures[0])] if measures else [])]
     lines = [line for table in tables for line in (*table.lines(), "")]
+    for measure in dict.fromkeys(each.measure for each in found):
+        lines += [f"Do the curves coincide? {measure_name(measure)}, of the scale from as trained to chance"]
+        lines += [*coincidence_rows([each for each in found if each.measure == measure]).lines(), ""]
     for paper, each in claims:
         measured = [claim for claim in each if claim.measured]
         lines += [paper.title, *claim_rows(compared, measured).lines(), ""]
@@ -110,6 +139,15 @@ def comparison_lines(compared: Compared, claims: ByPaper) -> tuple[str, ...]:
 def title(family: str, strategy: str) -> str:
     """A strategy as it is headed: with its family, unless it is one of the Painters."""
     return label(strategy) if family == PAINTERS else f"{label(strategy)} ({label(family)})"
+
+
+def measure_name(measure: CurveMeasure) -> str:
+    """What the curves show, as a choice: the loss, a task's loss, or a score of a benchmark."""
+    if measure.measure == BENCHMARK:
+        metric = label(measure.metric.removeprefix(NORMALISED))
+        return f"{metric} of the benchmarks" if measure.task == ALL_TASKS else f"{measure.task}, {metric} (normalised)"
+    what = "loss" if measure.metric == DELTA else label(measure.metric)
+    return what if measure.task == ALL_TASKS else f"{what}, {measure.task}"
 
 
 def _standing(claim: OverModels, standing: str | None, badge: Badge) -> str:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
+from typing import Literal, TypeVar
 
 from scipy.special import stdtrit
 
@@ -45,6 +45,8 @@ FEWEST_MODELS = 2
 
 ByPaper = Sequence[tuple[Paper, Sequence["OverModels"]]]
 """The claims of each paper over several models."""
+Key = TypeVar("Key")
+Outcome = TypeVar("Outcome")
 VerdictAt = Callable[[int], Verdict]
 """From a number of comparisons to the verdict of a run whose intervals are widened for so many."""
 
@@ -120,14 +122,14 @@ def _standing(holds: bool, holds_not: bool) -> Standing:
     return "holds" if holds else "does not hold" if holds_not else "not resolvable"
 
 
-def holm(verdicts: Mapping[str, VerdictAt], wanted: Collection[Verdict]) -> tuple[str, ...]:
-    """The models whose verdict is among `wanted` after Holm's correction over all of `verdicts`, in their order.
+def holm(verdicts: Mapping[Key, Callable[[int], Outcome]], wanted: Collection[Outcome]) -> tuple[Key, ...]:
+    """The models, or pairs of them, whose verdict is among `wanted` after Holm's correction over all of `verdicts`.
 
     >>> strong, weak = (lambda comparisons: "supported"), (lambda comparisons: "supported" if comparisons < 2 else "x")
     >>> holm({"a": weak, "b": strong}, ["supported"]), holm({"a": weak, "b": weak}, ["supported"])
     (('a', 'b'), ())
     """
-    confirmed: set[str] = set()
+    confirmed: set[Key] = set()
     alone = {name for name, verdict in verdicts.items() if verdict(1) in wanted}
     while waiting := alone - confirmed:
         comparisons = len(verdicts) - len(confirmed)

@@ -21,11 +21,9 @@ look dearer than a training to that length would show.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import exp
 
-from layerwise.measure.cost.cost_to_loss import CostSaving, log_ratio, saving
+from layerwise.measure.cost.cost_to_loss import CostSaving, log_ratio, ratio_row, saving
 from layerwise.measure.cost.frontier import COSTS, GROWTH, CostPoint, Points
-from layerwise.measure.stats.seeds import SeedDifference
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.schedule import GrowthSchedule, ModelCost
@@ -94,16 +92,11 @@ def loss_ratio_row(
     arm: str, losses: Mapping[int, float], reference: Mapping[int, float], name: str, task: str
 ) -> Score:
     """The reference's loss over the arm's, paired by seed: 2 where the arm's is half of it."""
-    return _ratio_row(f"{arm} - {name}", task, LOSS_RATIO, log_ratio(reference, losses))
+    return ratio_row(GROWTH, f"{arm} - {name}", task, LOSS_RATIO, log_ratio(reference, losses))
 
 
 def time_saved_row(arm: str, seconds: Mapping[int, float], reference: Mapping[int, float], name: str) -> Score:
     """The share of the reference's time that the arm does not take for as many steps."""
-    estimate = _ratio_row(f"{arm} - {name}", "tokens", TIME_SAVED, log_ratio(seconds, reference))
+    estimate = ratio_row(GROWTH, f"{arm} - {name}", "tokens", TIME_SAVED, log_ratio(seconds, reference))
     low, high = (None if bound is None else 1 - bound for bound in (estimate.high, estimate.low))
     return Score(GROWTH, estimate.subject, estimate.task, estimate.metric, 1 - estimate.value, low, high)
-
-
-def _ratio_row(subject: str, task: str, metric: str, estimate: SeedDifference) -> Score:
-    low, high = (None if bound is None else exp(bound) for bound in (estimate.low, estimate.high))
-    return Score(GROWTH, subject, task, metric, exp(estimate.value), low, high)

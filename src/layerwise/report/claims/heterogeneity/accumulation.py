@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_ABOVE, SUPPORTED, Claim, Published
 from layerwise.report.claims.contrasts import CONTRAST, Contrasts, contrasts
+from layerwise.report.claims.heterogeneity.strategies import as_mild, compared, costs
 from layerwise.report.claims.power import needed, on_tokens, seen, widest
 from layerwise.report.diagnosis.lookup import DiagnosisScores
 from layerwise.report.evidence import Evidence
@@ -90,22 +91,30 @@ def joint_manipulation(evidence: Evidence) -> Claim:
     """Do the layers that are redundant one by one survive scaling together, and nothing else of its size?"""
     rows = contrasts(evidence, MANIPULATION.key, "layers")
     scaled = contrasts(evidence, MANIPULATION.key, "joint", "singles", task="scale:0.1")
-    equal, unequal = ([] if rows is None else _rivals(rows, kind) for kind in ("equal:", "unequal:"))
+    equal, unequal = compared(rows)
     if rows is None or scaled is None or not equal:
         return MANIPULATION.unmeasured()
     cost = scaled.span("joint")
     figures = (
         f"Scaling {counted(int(rows.value('layers')), 'layer')} by 0.9 together costs {scaled.shown('joint')} nats per"
         f" token{on_tokens([scaled['joint']])}, one by one {tidy(scaled.value('singles'), signed=True)}; beyond it, at"
-        f" the same size, {_costs(rows, equal)}; at their largest sizes {_costs(rows, unequal)}."
+        f" the same size, {costs(rows, equal)}; at their largest sizes {costs(rows, unequal)}."
     )
     if cost is None:
         return MANIPULATION.undecided(figures, "The text has too few units for an interval: give more.")
     side, positions = cost.against(SURVIVES), rows.positions(*equal, margin=LEAST_COST)
-    naive = set(rows.positions(*unequal, margin=LEAST_COST).values())
-    mild = listed([_name(metric) for metric in equal if positions[metric] in NOT_ABOVE])
+    larger = set(rows.positions(*unequal, margin=LEAST_COST).values())
+    mild = as_mild(rows, equal, LEAST_COST)
     least_known = widest(rows[metric] for metric in equal)
-    boldest, whole = widest(rows[metric] for metric in unequal), side == "below"
+    whole = side == "below"
+    if not whole:
+        more_text = needed(scaled["joint"], abs(cost.value - SURVIVES))
+        why = f"Whether scaling leaves the set whole is not known{more_text}."
+    elif mild:
+        more_text = needed(widest(rows[metric] for metric in unequal), LEAST_COST)
+        why = f"What is as mild at equal size is not shown to cost more when larger{more_text}."
+    else:
+        why = f"The strategies are not distinguished{needed(least_known, LEAST_COST)}."
     return MANIPULATION.decided(
         figures,
         seen(least_known, LEAST_COST, "nats beyond scaling"),
@@ -116,20 +125,16 @@ def joint_manipulation(evidence: Evidence) -> Claim:
             "At equal size scaling alone leaves the set whole.",
         ),
         (
-            whole and bool(mild) and naive == {"above"},
+            whole and bool(mild) and larger == {"above"},
             BY_NULL,
             f"At equal size {mild} cost no more; the published comparison gave the others larger changes.",
         ),
         (
-            whole and bool(mild) and not naive.isdisjoint(NOT_ABOVE),
+            whole and bool(mild) and not larger.isdisjoint(NOT_ABOVE),
             CONTRADICTED,
             f"As mild as scaling at equal size: {mild}.",
         ),
-        otherwise=f"What is as mild at equal size is not shown to cost more when larger{needed(boldest, LEAST_COST)}."
-        if whole and mild
-        else f"The strategies are not distinguished{needed(least_known, LEAST_COST)}."
-        if whole
-        else f"Whether scaling leaves the set whole is not known{needed(scaled['joint'], abs(cost.value - SURVIVES))}.",
+        otherwise=why,
     )
 
 
@@ -156,15 +161,3 @@ def _kind_and_size(task: str) -> tuple[str, float, str]:
         return kind, float(size), ""
     except ValueError:
         return kind, 0.0, size
-
-
-def _rivals(rows: Contrasts, kind: str) -> list[str]:
-    return sorted(metric for metric in rows.scores if metric.startswith(kind))
-
-
-def _name(metric: str) -> str:
-    return label(metric.partition(":")[2])
-
-
-def _costs(rows: Contrasts, metrics: list[str]) -> str:
-    return listed([f"{_name(metric)} {rows.shown(metric)}" for metric in metrics])

@@ -1,13 +1,15 @@
 """The headline claims of growth training: 54 % cheaper, 4.7 times lower loss, 13 % faster.
 
 Each names a figure. A rule that asked for that figure to the digit would be decided by the size of the interval, so the
-interval decides: it must reach the figure, and must lie above half of it. What lies below the figure as a whole does
-not show it.
+interval decides: it must reach the figure, and must lie above half of it, a ratio of losses above its root. What
+lies below the figure as a whole does not show it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, SUPPORTED, Claim, Published
 from layerwise.report.evidence import Evidence
@@ -27,7 +29,7 @@ from layerwise.report.growth.headline import (
     saved_in_words,
 )
 from layerwise.report.growth.lookup import TERMS, GrowthScores
-from layerwise.report.page.number_format import between, tidy
+from layerwise.report.page.number_format import between
 from layerwise.results.rows import Score
 
 CHEAPER, LOWER, FASTER = 0.54, 4.7, 0.13
@@ -78,57 +80,90 @@ TIME = Published(
 
 def growth_cost(evidence: Evidence) -> Claim:
     """Does the schedule reach uniform's loss for 54 % fewer operations?"""
-    run = evidence.growth
-    arm = headline_arm(run)
-    words = {} if arm is None else {terms: saved_in_words(run, arm, terms) for terms in TERMS}
-    if arm is None or words.get("flops", "–") == "–":
-        return COST.unmeasured()
-    figures = (
-        f"To reach uniform's loss {arm} saves {words['flops']} of its operations, {words['tokens']} of its tokens and"
-        f" {words['seconds']} of its seconds, {how_read(run, arm)}. {nulls_in_words(run)}"
-    )
-    return _decided(COST, run, figures, saved(run, arm, "flops"), CHEAPER, CHEAPER / 2, f"{100 * CHEAPER:g} %")
+    figure = _Figure(CHEAPER, f"{100 * CHEAPER:g} %", CHEAPER / 2, "half of that")
+    return _decided(evidence, COST, figure, _saving)
 
 
 def growth_loss(evidence: Evidence) -> Claim:
     """Is the loss 4.7 times lower after as many tokens?"""
-    run = evidence.growth
-    arm = headline_arm(run)
-    ratio = None if arm is None else row(run, arm, "tokens", LOSS_RATIO)
-    if arm is None or ratio is None:
-        return LOSS.unmeasured()
-    figures = f"After as many tokens uniform's loss is {_shown(ratio)} times that of {arm}{_half(run, arm)}."
-    bounds = _bounds(ratio)
-    least = math.sqrt(LOWER)
-    return _decided(LOSS, run, f"{figures} {nulls_in_words(run)}", bounds, LOWER, least, f"{LOWER:g} times")
+    figure = _Figure(LOWER, f"{LOWER:g} times", math.sqrt(LOWER), "the root of that")
+    return _decided(evidence, LOSS, figure, _loss_ratio)
 
 
 def growth_time(evidence: Evidence) -> Claim:
     """Do as many steps take 13 % less time?"""
-    run = evidence.growth
-    arm = headline_arm(run)
-    time = None if arm is None else row(run, arm, "tokens", TIME_SAVED)
-    if arm is None or time is None:
-        return TIME.unmeasured()
-    figures = f"As many steps of {arm} take {percents(time)} % less time than uniform's. {nulls_in_words(run)}"
-    return _decided(TIME, run, figures, _bounds(time), FASTER, FASTER / 2, f"{100 * FASTER:g} %")
+    figure = _Figure(FASTER, f"{100 * FASTER:g} %", FASTER / 2, "half of that")
+    return _decided(evidence, TIME, figure, _time_saved)
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """A published figure, and the least that an interval may hold which reaches it: both as numbers and in words."""
+
+    value: float
+    written: str
+    least: float
+    least_written: str
+
+
+Measured = tuple[str, Bounds | None]
+"""What an arm was measured to reach, in a sentence, and its interval, which one seed does not have."""
 
 
 def _decided(
-    claim: Published, run: GrowthScores, figures: str, bounds: Bounds | None, figure: float, least: float, words: str
+    evidence: Evidence, claim: Published, figure: _Figure, measured: Callable[[GrowthScores, str], Measured | None]
 ) -> Claim:
     """The claim by where the interval lies: below the figure, or up to it and above the least that counts as it."""
+    run = evidence.growth
+    arm = headline_arm(run)
+    result = None if arm is None else measured(run, arm)
+    if result is None:
+        return claim.unmeasured()
+    sentence, bounds = result
+    figures = " ".join(filter(None, (sentence, nulls_in_words(run))))
     if bounds is None:
         return claim.undecided(figures, "One seed has no interval: train with several.")
-    reached = bounds.high >= figure and bounds.low > least
+    reached = bounds.high >= figure.value and bounds.low > figure.least
     return claim.decided(
         figures,
         "",
-        (bounds.high < figure, CONTRADICTED, f"The whole interval lies below {words}."),
-        (reached and has_learned(run), SUPPORTED, f"It reaches {words}, and lies above half of that."),
+        (bounds.high < figure.value, CONTRADICTED, f"The whole interval lies below {figure.written}."),
+        (
+            reached and has_learned(run),
+            SUPPORTED,
+            f"It reaches {figure.written}, and lies above {figure.least_written}.",
+        ),
         (reached, BY_NULL, "But uniform training is not shown to learn what needs layers."),
-        otherwise=f"The interval holds {words} and much less: more seeds, or further lengths, would decide.",
+        otherwise=f"The interval holds {figure.written} and much less: more seeds, or further lengths, would decide.",
     )
+
+
+def _saving(run: GrowthScores, arm: str) -> Measured | None:
+    """The saving of operations; the sentence has those of tokens and of seconds beside it."""
+    words = {terms: saved_in_words(run, arm, terms) for terms in TERMS}
+    if words["flops"] == "–":
+        return None
+    sentence = (
+        f"To reach uniform's loss {arm} saves {words['flops']} of its operations, {words['tokens']} of its tokens and"
+        f" {words['seconds']} of its seconds, {how_read(run, arm)}."
+    )
+    return sentence, saved(run, arm, "flops")
+
+
+def _loss_ratio(run: GrowthScores, arm: str) -> Measured | None:
+    ratio = row(run, arm, "tokens", LOSS_RATIO)
+    if ratio is None:
+        return None
+    times = between(ratio.value, ratio.low, ratio.high)
+    sentence = f"After as many tokens uniform's loss is {times} times that of {arm}{_half(run, arm)}."
+    return sentence, _bounds(ratio)
+
+
+def _time_saved(run: GrowthScores, arm: str) -> Measured | None:
+    time = row(run, arm, "tokens", TIME_SAVED)
+    if time is None:
+        return None
+    return f"As many steps of {arm} take {percents(time)} % less time than uniform's.", _bounds(time)
 
 
 def _bounds(score: Score) -> Bounds | None:
@@ -139,18 +174,13 @@ def _bounds(score: Score) -> Bounds | None:
 
 def _half(run: GrowthScores, arm: str) -> str:
     """The published half budget, where it was trained: uniform's loss with all of its own over that."""
-    halves = {
-        name: score
-        for name in run.lengths
-        if name.startswith(f"{arm}@") and (score := row(run, name, BUDGET, LOSS_RATIO)) is not None
-    }
-    clauses = (
-        f"; with {hundredths(float(name.partition('@')[2]))} % of the steps, {_shown(score)} times beside uniform's"
-        f" whole budget (published: {LOWER_AT_HALF:g})"
-        for name, score in halves.items()
-    )
-    return "".join(clauses)
-
-
-def _shown(score: Score) -> str:
-    return tidy(score.value) if score.low is None else between(score.value, score.low, score.high)
+    clauses = ""
+    for name in run.lengths:
+        score = row(run, name, BUDGET, LOSS_RATIO)
+        if name.startswith(f"{arm}@") and score is not None:
+            share, times = name.partition("@")[2], between(score.value, score.low, score.high)
+            clauses += (
+                f"; with {hundredths(float(share))} % of the steps, {times} times beside uniform's whole budget"
+                f" (published: {LOWER_AT_HALF:g})"
+            )
+    return clauses

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_ABOVE, SUPPORTED, Claim, Published
-from layerwise.report.claims.contrasts import Contrasts, contrasts
+from layerwise.report.claims.contrasts import contrasts
+from layerwise.report.claims.heterogeneity.strategies import as_mild, compared, costs
 from layerwise.report.claims.power import needed, on_tokens, seen, widest
 from layerwise.report.evidence import Evidence
-from layerwise.report.page.wording import label, listed
 
 MARGIN = 0.01
 
@@ -29,40 +29,28 @@ SCALING = Published(
 def scaling(evidence: Evidence) -> Claim:
     """Of all ways to change a layer's weights, is scaling the mildest at one size?"""
     rows = contrasts(evidence, SCALING.key)
-    equal, unequal = ([] if rows is None else _rivals(rows, kind) for kind in ("equal:", "unequal:"))
+    equal, unequal = compared(rows)
     if rows is None or not equal:
         return SCALING.unmeasured()
     positions = rows.positions(*equal, margin=MARGIN)
-    naive = set(rows.positions(*unequal, margin=MARGIN).values())
+    larger = set(rows.positions(*unequal, margin=MARGIN).values())
     least_known = widest(rows[metric] for metric in equal)
-    mild = listed([_name(metric) for metric in equal if positions[metric] in NOT_ABOVE])
+    mild = as_mild(rows, equal, MARGIN)
     size = f"At equal size {mild} cost no more; the published comparison gave the others larger changes."
     return SCALING.decided(
-        f"Beyond scaling by 0.9, at the same ‖ΔW‖/‖W‖ = 0.1 and the median layer: {_costs(rows, equal)} nats per"
-        f" token{on_tokens(rows[metric] for metric in equal)}; at their largest sizes {_costs(rows, unequal)}.",
+        f"Beyond scaling by 0.9, at the same ‖ΔW‖/‖W‖ = 0.1 and the median layer: {costs(rows, equal)} nats per"
+        f" token{on_tokens(rows[metric] for metric in equal)}; at their largest sizes {costs(rows, unequal)}.",
         seen(least_known, MARGIN, "nats beyond scaling"),
         (
             set(positions.values()) == {"above"},
             SUPPORTED,
             "At equal size scaling costs less than each of the others.",
         ),
-        (bool(mild) and naive == {"above"}, BY_NULL, size),
+        (bool(mild) and larger == {"above"}, BY_NULL, size),
         (
-            bool(mild) and not naive.isdisjoint(NOT_ABOVE),
+            bool(mild) and not larger.isdisjoint(NOT_ABOVE),
             CONTRADICTED,
             f"As mild as scaling at equal size: {mild}.",
         ),
         otherwise=f"At equal size the strategies are not distinguished{needed(least_known, MARGIN)}.",
     )
-
-
-def _rivals(rows: Contrasts, kind: str) -> list[str]:
-    return sorted(metric for metric in rows.scores if metric.startswith(kind))
-
-
-def _name(metric: str) -> str:
-    return label(metric.partition(":")[2])
-
-
-def _costs(rows: Contrasts, metrics: list[str]) -> str:
-    return listed([f"{_name(metric)} {rows.shown(metric)}" for metric in metrics])

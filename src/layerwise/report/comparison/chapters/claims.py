@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from layerwise.report.claims import Paper
-from layerwise.report.claims.chapter import BADGES
+from layerwise.report.claims.chapter import BADGES, card
 from layerwise.report.comparison.compared import Compared
 from layerwise.report.comparison.tables import ABSENT, claim_rows, claim_sentence
 from layerwise.report.comparison.verdicts import ByPaper, OverModels
@@ -57,25 +57,11 @@ def _paper(compared: Compared, paper: Paper, claims: Sequence[OverModels]) -> tu
 
 
 def _claim(claim: OverModels) -> Safe:
-    published = claim.published
     lines = (
         spaced(element("p", element("b", name), " ", _badge(each.verdict), f" {each.reasons}", class_="measured"))
         for name, each in claim.claims.items()
     )
-    return element(
-        "li",
-        element(
-            "div",
-            element("h4", published.name),
-            element("p", published.statement, " ", element("cite", published.citation), class_="published"),
-        ),
-        element(
-            "div",
-            element("p", claim_sentence(claim)),
-            *lines,
-            element("details", element("summary", "The rule"), element("p", published.rule), class_="rule"),
-        ),
-    )
+    return card(claim.published, element("p", claim_sentence(claim)), *lines)
 
 
 def _badge(verdict: str) -> str:

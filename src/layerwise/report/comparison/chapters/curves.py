@@ -2,38 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 
+from layerwise.report.comparison.coincidence import LEAST_LOST, MARGIN, coincidences
 from layerwise.report.comparison.compared import Compared
 from layerwise.report.comparison.overlay import (
     BENCHMARK,
-    NORMALISED,
     CurveMeasure,
     curve_lines,
     curve_measures,
     left_out,
     strategies,
 )
-from layerwise.report.comparison.tables import half_rows, title
-from layerwise.report.evidence import ALL_TASKS, DELTA
+from layerwise.report.comparison.tables import coincidence_rows, half_rows, measure_name, title
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import DELTA_AXIS, interval
 from layerwise.report.figures.lines import common_span
 from layerwise.report.figures.overlay import over_depth
 from layerwise.report.page.chapter import Chapter, Heading, cards, lead, legend, note
 from layerwise.report.page.figure_slot import Choice, Picture, led
-from layerwise.report.page.markup import element
+from layerwise.report.page.markup import Safe, element
 from layerwise.report.page.number_format import tidy
 from layerwise.report.page.wording import label, listed
 from layerwise.report.series import Line
 from layerwise.results.rows import Score
 
 HEADING = Heading("curves", "How quality falls with the depth affected", "Curves")
+KINDS = {"coincide": "resolved", "differ": "contradicted", "not resolvable": "unresolved"}
+"""From a verdict on curves to the kind of its badge."""
 HEIGHT = 250
 ACROSS = "layers affected (% of the depth)"
 READ = (
     "A point is what the report of its run shows at so many layers, and its band the interval there; of several plans"
     " of one size it is the mean. All figures have one vertical axis."
+)
+SAME = (
+    "Each curve on the scale of its own model: 0 is the model as trained, 1 chance (for a loss that of guessing every"
+    " token of the vocabulary alike). Curves are compared at the percentages of the one with fewer points; the other is"
+    " read off the line between its neighbouring points. They coincide where the difference lies inside"
+    f" ±{MARGIN:g} of the scale everywhere, and differ where it is on one side of zero somewhere, corrected over the"
+    " percentages; of several pairs also over the pairs (Holm). Where neither loses"
+    f" {LEAST_LOST:g} of its scale, nothing is said. Intervals are joined as if the two were independent, which is"
+    " wider than need be for models on one text."
+)
+UNSCALED = (
+    "Whether curves coincide is asked on a scale from the model as trained to chance, which these runs do not have: the"
+    " loss of guessing is stored since this version, so sweep the models again."
 )
 SCALED = " Benchmark scores are normalised: 0 is chance, 1 (dotted) the model as trained."
 
@@ -56,17 +71,25 @@ def curves(compared: Compared) -> Chapter:
         element("h3", f"At half of the depth: {measure_name(measures[0])}"),
         half_rows(compared, measures[0]).html(),
         note("Each run at its number of layers nearest to half of the depth; the share stands beside the number."),
+        *_coincidence(compared),
     ]
     return HEADING.chapter(body, pictures.values())
 
 
-def measure_name(measure: CurveMeasure) -> str:
-    """What the curves show, as a choice: the loss, a task's loss, or a score of a benchmark."""
-    if measure.measure == BENCHMARK:
-        metric = label(measure.metric.removeprefix(NORMALISED))
-        return f"{metric} of the benchmarks" if measure.task == ALL_TASKS else f"{measure.task}, {metric} (normalised)"
-    what = "loss" if measure.metric == DELTA else label(measure.metric)
-    return what if measure.task == ALL_TASKS else f"{what}, {measure.task}"
+def _coincidence(compared: Compared) -> Iterator[Safe]:
+    """Whether the curves of each strategy coincide, by every measure that has a scale."""
+    found = coincidences(compared)
+    if not found:
+        yield note(UNSCALED)
+        return
+    for measure in dict.fromkeys(each.measure for each in found):
+        yield element("h3", f"Do the curves coincide? {measure_name(measure)}".rstrip())
+        yield coincidence_rows([each for each in found if each.measure == measure], _badge).html()
+    yield note(SAME)
+
+
+def _badge(verdict: str) -> str:
+    return element("span", verdict, class_=f"badge {KINDS[verdict]}")
 
 
 def _pictures(compared: Compared, measures: tuple[CurveMeasure, ...]) -> dict[str, Picture]:
