@@ -8,7 +8,7 @@ from layerwise.report.pretraining.lookup import TRAINING
 from layerwise.report.pretraining.tables import cost_rows
 
 _AT_INFERENCE = (
-    " Peak memory is that of the training process. Weights, states and activations are counted: a pass of the encoder"
+    " Weights, states and activations are counted: a pass of the encoder"
     " over 8 texts of 128 tokens in float32; states are the outputs of layers that are kept at once, activations all"
     " tensors that are alive at once. The pass peak is an accelerator's own, with the weights."
 )
@@ -28,7 +28,8 @@ def costs(evidence: Evidence) -> Chapter:
         note(
             "Means over seeds."
             + (f" In brackets, as a multiple of {against}." if against else "")
-            + " Times are of the machine in the manifest, and of nothing else."
+            + " The peak is the most memory of the training process, a pass one text of 128 tokens."
+            " Times are of the machine in the manifest, and of nothing else."
             + (_AT_INFERENCE if evidence.pretraining.by_arm(TRAINING, "state_bytes") else "")
         ),
     )
