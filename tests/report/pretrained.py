@@ -125,6 +125,7 @@ def _training(draw: random.Random) -> Iterator[Score]:
             costs = {
                 "steps": 2000.0, "seconds": 905.0 * slower, "tokens": 8.2e6, "parameters": 23.8e6 + (arm != "ltg") * 78,
                 "step_seconds": 0.45 * slower, "peak_bytes": 1.9e9 * slower, "latency_seconds": 0.021 * slower,
+                "weight_bytes": 95.2e6, "state_bytes": 1.5e6 * (2 if arm == "ltg" else 13), "activation_bytes": 4.2e7,
             }  # fmt: skip
             for metric, value in costs.items():
                 yield row("training", name, "all", metric, value)

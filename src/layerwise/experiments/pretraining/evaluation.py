@@ -9,7 +9,15 @@ from pathlib import Path
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, evaluate_models
 from layerwise.experiments.pretraining.config import BACKBONE
-from layerwise.experiments.pretraining.rows import ALPHA, HELD_OUT, LATENCY, TRAINING, arm_means, pretrained_rows
+from layerwise.experiments.pretraining.rows import (
+    ALPHA,
+    HELD_OUT,
+    LATENCY,
+    MEMORY,
+    TRAINING,
+    arm_means,
+    pretrained_rows,
+)
 from layerwise.experiments.pretraining.trainings import Pretrainings
 from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
@@ -56,7 +64,7 @@ def _held_out_rows(
 ) -> list[Score]:
     """The rows of each model by itself: stored ones, and those of the models that have none."""
     stored = [row for measure in (HELD_OUT, ALPHA) for row in run.store.scores(measure)]
-    stored += run.store.scores(TRAINING, metric=LATENCY)
+    stored += [row for metric in (LATENCY, *MEMORY) for row in run.store.scores(TRAINING, metric=metric)]
     known = {row.subject for row in stored}
     rows = [row for row in stored if "/" in row.subject]
     recipe = pretrainings.recipes[0]  # all recipes read and mask alike

@@ -4,6 +4,8 @@ masked_lm    nll: nats per masked token on documents that no model has seen, alw
              interval of one model is over documents, that of an arm over its seeds
 alpha        what each reader (a layer, or `out`, the output) takes of each source: 0 is the embedding, n + 1 layer n
 training     latency_seconds: one text of 128 tokens through the model, the median of several passes
+training     weight_bytes, state_bytes, activation_bytes: what is alive at inference (`MEMORY`), counted over a pass of
+             the encoder over 8 texts of 128 tokens in float32; allocated_bytes: an accelerator's own peak of it
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from transformers import AutoTokenizer
 from layerwise.data.batches import IGNORED
 from layerwise.data.text.segments import Encoded, cut
 from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
+from layerwise.measure.cost.inference_memory import inference_memory
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import paired_bootstrap
@@ -34,10 +37,13 @@ from layerwise.train.pretrain.recipe import PretrainingRecipe
 
 HELD_OUT, ALPHA, TRAINING, OUTPUT = "masked_lm", "alpha", "training", "out"
 LATENCY = "latency_seconds"
+MEMORY = ("weight_bytes", "state_bytes", "activation_bytes", "allocated_bytes")
+"""Bytes at inference (`layerwise.measure.cost.inference_memory`)."""
 
 _BATCH = 32
 _LENGTH = 128
 _PASSES = 15
+_TEXTS = 8
 
 
 def pretrained_rows(
@@ -57,9 +63,10 @@ def pretrained_rows(
     with evaluating(model), torch.inference_mode():
         results = [masked_loss(model, subject, examples, Padding(int(tokenizer.pad_token_id)))]
         seconds = _latency(model)
+        memory = _memory(model, subject)
         alpha = model.layer_weights()
     rows = [] if alpha is None else alpha_rows(subject, alpha.float().cpu(), model.config.num_hidden_layers)
-    return [*results, *rows, Score(TRAINING, subject, "all", LATENCY, seconds)]
+    return [*results, *rows, Score(TRAINING, subject, "all", LATENCY, seconds), *memory]
 
 
 def masked_loss(model: ElcForMaskedLM, subject: str, examples: FixedMasks, collate: Padding) -> Score:
@@ -112,6 +119,18 @@ def arm_means(rows: Sequence[Score]) -> list[Score]:
             Score(HELD_OUT, arm, "test", "nll", float(np.mean(values)), low, high, documents=own[0].documents)
         )
     return results
+
+
+def _memory(model: ElcForMaskedLM, subject: str) -> list[Score]:
+    device = device_of(model)
+    ids = torch.arange(_LENGTH, device=device).repeat(_TEXTS, 1) % model.config.vocab_size
+    memory = inference_memory(model, list(model.encoder.layers), lambda: model.encoder(input_ids=ids), device)
+    counted = (memory.weights, memory.states, memory.activations, memory.allocated)
+    return [
+        Score(TRAINING, subject, "all", metric, float(count))
+        for metric, count in zip(MEMORY, counted, strict=True)
+        if count is not None
+    ]
 
 
 def _latency(model: ElcForMaskedLM) -> float:

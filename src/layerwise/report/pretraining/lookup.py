@@ -55,8 +55,12 @@ COSTS: dict[str, str] = {
     "tokens": "tokens",
     "seconds": "training (s)",
     "step_seconds": "step (s)",
-    "peak_bytes": "peak memory (MiB)",
-    "latency_seconds": "forward pass (ms)",
+    "peak_bytes": "peak (MiB)",
+    "latency_seconds": "pass (ms)",
+    "weight_bytes": "weights (MiB)",
+    "state_bytes": "states (MiB)",
+    "activation_bytes": "activations (MiB)",
+    "allocated_bytes": "pass peak (MiB)",
 }
 _SUBJECT = re.compile(r"(?P<arm>.+)/(?P<seed>\d+)(?P<tuning>\.\d+)?")
 

@@ -14,7 +14,8 @@ TEST, OURS = "test", "msgs-ours"
 PHENOMENON, PARADIGM = "phenomenon:", "paradigm:"
 CHANCE = "@chance"
 BASES = {"tokens": "at equal tokens", "seconds": "at equal seconds"}
-SCALES = {"peak_bytes": 1 / 2**20, "latency_seconds": 1000.0}
+MEBIBYTES = ("peak_bytes", "weight_bytes", "state_bytes", "activation_bytes", "allocated_bytes")
+SCALES = {**dict.fromkeys(MEBIBYTES, 1 / 2**20), "latency_seconds": 1000.0}
 
 
 def outcome_rows(run: PretrainingScores) -> Table:

@@ -1,0 +1,126 @@
+"""Memory at inference: the bytes of a model's weights, and those of its activations that are alive at once.
+
+A plain stack needs the output of the last layer alone; a layer that reads the outputs of all layers before it keeps
+them. Bytes are counted, not sampled: of every storage that an operation of a pass returns, until nothing refers to it
+any more. What an operation holds inside while it runs (a kernel's workspace) is no tensor and is not counted; on an
+accelerator the allocator's own peak stands beside the count (`allocated`), and has it, the weights, and the allocator's
+rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from layerwise.stack.inputs import evaluating
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceMemory:
+    """Bytes of `weights` (parameters and buffers, tied ones once); of `states`, the outputs of layers and what the
+    first layer reads, at the end of the layer where most of them are alive; of `activations`, all that a pass makes,
+    where most is alive; and of `allocated`, the accelerator's peak (`None` on a CPU)."""
+
+    weights: int
+    states: int
+    activations: int
+    allocated: int | None = None
+
+
+def inference_memory(
+    model: nn.Module, layers: Sequence[nn.Module], run: Callable[[], object], device: torch.device
+) -> InferenceMemory:
+    """Count one pass: `run` calls the `layers` of `model`, whose first argument and output are states.
+
+    >>> model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    >>> inputs = torch.zeros(1, 4)
+    >>> inference_memory(model, list(model), lambda: model(inputs), torch.device("cpu"))
+    InferenceMemory(weights=160, states=32, activations=32, allocated=None)
+    """
+    with evaluating(model), torch.inference_mode():
+        states = _states(layers, run)
+        with LiveBytes(chain(model.parameters(), model.buffers())) as live:
+            run()
+        allocated = _allocated(run) if device.type == "cuda" else None
+    return InferenceMemory(weight_bytes(model), states, live.most, allocated)
+
+
+def weight_bytes(model: nn.Module) -> int:
+    """Bytes of the distinct storages of parameters and buffers."""
+    storages = (tensor.untyped_storage() for tensor in chain(model.parameters(), model.buffers()))
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts, after every operation within it, the bytes of what operations returned and something still refers to.
+
+    `most` is the largest of these counts. The storages of `known` tensors are left out.
+    """
+
+    def __init__(self, known: Iterable[Tensor] = ()) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.known = {_reference(tensor) for tensor in known}
+        self.alive: dict[StorageWeakRef, int] = {}
+        self.most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation and count."""
+        # What it reads and did not come from an operation within was there before.
+        self.known |= {each for each in map(_reference, _tensors((args, kwargs))) if each not in self.alive}
+        result = func(*args, **(kwargs or {}))
+        for tensor in _tensors(result):
+            reference = _reference(tensor)
+            if reference not in self.known:
+                self.alive[reference] = tensor.untyped_storage().nbytes()
+        self.alive = _still_alive(self.alive)
+        self.most = max(self.most, sum(self.alive.values()))
+        return result
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    return [each for each in tree_leaves(values) if isinstance(each, Tensor)]
+
+
+def _reference(tensor: Tensor) -> StorageWeakRef:
+    return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+
+
+def _still_alive(sizes: dict[StorageWeakRef, int]) -> dict[StorageWeakRef, int]:
+    return {each: size for each, size in sizes.items() if not each.expired()}  # type: ignore[no-untyped-call]
+
+
+def _states(layers: Sequence[nn.Module], run: Callable[[], object]) -> int:
+    """The most bytes of states that are alive at the end of a layer."""
+    alive: dict[StorageWeakRef, int] = {}
+    most = 0
+
+    def note(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        nonlocal most
+        returned = output[0] if isinstance(output, tuple) else output
+        for state in (inputs[0], returned):
+            alive[_reference(state)] = state.untyped_storage().nbytes()
+        most = max(most, sum(_still_alive(alive).values()))
+
+    hooks = [layer.register_forward_hook(note) for layer in layers]
+    try:
+        run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return most
+
+
+def _allocated(run: Callable[[], object]) -> int:
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    run()
+    torch.cuda.synchronize()
+    return int(torch.cuda.max_memory_allocated())

@@ -1,0 +1,72 @@
+"""Bytes at inference: chains whose count is known, and the states that each variant keeps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from layerwise.measure.cost.inference_memory import LiveBytes, inference_memory, weight_bytes
+from layerwise.models import ElcConfig, ElcForMaskedLM
+
+BATCH, LENGTH, WIDTH, DEPTH = 2, 8, 16, 5
+STATE = BATCH * LENGTH * WIDTH * 4
+
+
+@pytest.mark.parametrize(("kept", "most"), [(False, 2), (True, 6)])
+def test_a_chain_has_two_tensors_alive_and_one_that_keeps_all_has_all(kept: bool, most: int) -> None:
+    left: list[Tensor] = []
+    inputs = torch.ones(32)
+    with torch.inference_mode(), LiveBytes() as live:
+        state = inputs
+        for _ in range(6):
+            state = state + 1
+            left += [state] * kept
+    assert live.most == most * 32 * 4
+
+
+def test_views_and_what_was_there_before_count_nothing() -> None:
+    inputs = torch.ones(8, 4)
+    with torch.inference_mode(), LiveBytes() as live:
+        inputs.t()[1:].add_(1)
+    assert live.most == 0
+
+
+@pytest.mark.parametrize(
+    ("variant", "states"), [("ltg", 2), ("elc", DEPTH + 1), ("zero", DEPTH + 1), ("denseformer", DEPTH + 1)]
+)
+def test_layers_that_read_all_before_them_keep_all_states(variant: str, states: int) -> None:
+    """A plain layer has its input and its output; one that mixes, all outputs and the embedding."""
+    model = ElcForMaskedLM(
+        ElcConfig(
+            vocab_size=64, hidden_size=WIDTH, intermediate_size=32, num_hidden_layers=DEPTH, num_attention_heads=2,
+            variant=variant, negligible=0.0, max_position_embeddings=16, position_buckets=4,
+        )
+    )  # fmt: skip
+    for layer in model.encoder.layers if variant != "ltg" else ():
+        nn.init.uniform_(layer.layer_weights.scalars)  # of denseformer all but the last begin at 0, and are not read
+    ids = torch.zeros(BATCH, LENGTH, dtype=torch.long)
+    memory = inference_memory(
+        model, list(model.encoder.layers), lambda: model.encoder(input_ids=ids), torch.device("cpu")
+    )
+    assert memory.states == states * STATE
+    assert memory.activations >= memory.states
+    assert memory.allocated is None
+    assert model.training
+
+
+def test_an_accelerator_says_its_own_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peak is forgotten, the pass is run, and what is read then is of the pass."""
+    called: list[str] = []
+    for name in ("synchronize", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.cuda, name, lambda name=name: called.append(name))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: called.append("peak") or 77)
+    memory = inference_memory(nn.Identity(), [], lambda: called.append("pass"), torch.device("cuda"))
+    assert memory.allocated == 77
+    assert called[2:] == ["synchronize", "reset_peak_memory_stats", "pass", "synchronize", "peak"]
+
+
+def test_tied_weights_count_once() -> None:
+    tied = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    tied[1].weight = tied[0].weight
+    assert weight_bytes(tied) == 64
