@@ -22,8 +22,8 @@ from layerwise.experiments.finetuned_tasks import (
     LEARNING_CURVE,
     PREDICTIONS,
     averaged,
-    benchmark,
     described,
+    fine_tuned,
     rows_of,
     run_benchmarks,
 )
@@ -55,6 +55,13 @@ def run(tmp_path: Path) -> Iterator[Run]:
     manifest = Manifest("models", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("glue",), ("planted",), 7)
     with Run.create(tmp_path / "run", manifest) as found:
         yield found
+
+
+def benchmark(
+    location: Path, task: Task, settings: FineTuningConfig, seed: int, *, label: str, **options: Any
+) -> list[Score]:
+    """The rows of one fine-tuning of the model at `location`."""
+    return rows_of(f"{label}.{seed}", *fine_tuned(location, task, settings, seed, label=label, **options))
 
 
 def _found(rows: list[Score], subject: str, metric: str) -> Score:

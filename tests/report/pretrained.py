@@ -229,6 +229,7 @@ def _stability(depth: int) -> Iterator[Score]:
             yield Score("uniformity", arm, task, "learned", distance - start, 0.0, 0.12, 0.04, 0.2)
             yield Score("uniformity", arm, task, "entropy", 0.9)
     for arm in LOSSES:
+        yield from (Score("stability", f"{arm}/{seed}", "all", "spikes", 0.0) for seed in SEEDS)
         yield Score("stability", arm, "all", "spiked", 0.0, 0.0, 0.6)
         yield Score("stability", arm, "all", "spread", 0.004, 0.002, 0.02)
         yield Score("stability", arm, "all", "gradient_norm", 0.9, 0.7, 1.1)

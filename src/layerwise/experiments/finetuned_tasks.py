@@ -69,44 +69,41 @@ def run_benchmarks(
     """
     result: list[Score] = []
     for task in tasks:
-        rows: dict[str, list[list[Score]]] = {}
-        curves: list[Score] = []
-        for label, location in models:
-            for seed in range(seeds):
-                used, outcome = fine_tuned(
-                    location, task, settings, seed, label=label, keep=run.folder / PREDICTIONS, progress=progress,
-                    device=device,
-                )  # fmt: skip
-                rows.setdefault(label, []).append(rows_of(f"{label}.{seed}", used, outcome))
-                curves += curve_rows(f"{label}.{seed}", used, outcome)
-        own = averaged(rows)
-        store_rows(run, own)
-        _store_curves(run, task.name, curves)
+        result += run_task(models, task, settings, run, seeds=seeds, progress=progress, device=device)
         store_note(run, task.measure, task.name, described(task, settings))
-        result += own
     return result
 
 
-def benchmark(
-    location: Path | str,
+def run_task(
+    models: Sequence[tuple[str, Path | str]],
     task: Task,
     settings: FineTuningConfig,
-    seed: int,
+    run: Run,
     *,
-    label: str,
     plan: Plan | None = None,
-    keep: Path | None = None,
+    seeds: int = 3,
     progress: Progress | None = None,
     device: str = "auto",
 ) -> list[Score]:
-    """One fine-tuning of the model at `location`: its rows, with the subject `LABEL.SEED`, or `PLAN of LABEL.SEED`.
+    """Every model, as (label, folder), fine-tuned on one task under a plan; the rows, which `run` keeps too.
 
-    With a folder to `keep` them in, answers that are there already are read instead of computed.
+    The learning curves, where they are taken, are in the store with them.
     """
-    used, outcome = fine_tuned(
-        location, task, settings, seed, label=label, plan=plan, keep=keep, progress=progress, device=device
-    )
-    return rows_of(under_plan(plan, f"{label}.{seed}"), used, outcome)
+    rows: dict[str, list[list[Score]]] = {}
+    curves: list[Score] = []
+    for label, location in models:
+        for seed in range(seeds):
+            subject = under_plan(plan, f"{label}.{seed}")
+            used, outcome = fine_tuned(
+                location, task, settings, seed, label=label, plan=plan, keep=run.folder / PREDICTIONS,
+                progress=progress, device=device,
+            )  # fmt: skip
+            rows.setdefault(under_plan(plan, label), []).append(rows_of(subject, used, outcome))
+            curves += curve_rows(subject, used, outcome)
+    own = averaged(rows)
+    store_rows(run, own)
+    _store_curves(run, task.name, curves)
+    return own
 
 
 def fine_tuned(
@@ -122,8 +119,9 @@ def fine_tuned(
     device: str = "auto",
     inspect_model: Inspection | None = None,
 ) -> tuple[Task, FineTuningResult]:
-    """The task with as many examples as the settings allow, and what the model answered to it: read or computed.
+    """The task with as many examples as the settings allow, and what the model answered to it.
 
+    With a folder to `keep` them in, answers that are there already are read instead of computed.
     `inspect_model` looks at a model that is fine-tuned here, and is not called where the answers are read.
     """
     task = task.limited(settings.training_limit, settings.test_limit)

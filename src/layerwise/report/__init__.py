@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from layerwise.report.claims import Claim, Judged, claim_lines, judged
 from layerwise.report.claims.markdown_page import claims_page
+from layerwise.report.comparison.coincidence import CurveCoincidence, coincidences
 from layerwise.report.comparison.compared import Compared
 from layerwise.report.comparison.overlay import Overlaid, overlaid
 from layerwise.report.comparison.page import comparison_page
@@ -47,6 +48,7 @@ from layerwise.report.sweep.findings import findings
 __all__ = [
     "Claim",
     "Compared",
+    "CurveCoincidence",
     "Evidence",
     "Finding",
     "Judged",
@@ -55,6 +57,7 @@ __all__ = [
     "ReportData",
     "claim_lines",
     "claims_page",
+    "coincidences",
     "comparison_lines",
     "comparison_page",
     "findings",

@@ -202,8 +202,12 @@ def test_suites_that_edges_cannot_be_cut_for_are_refused(elc: tuple[Path, Path])
     assert "--keep does nothing here" in refused("layer-weights", model, "--suite", "pairs", "--keep", "0.5")
     assert "--text does nothing here" in refused("layer-weights", model, "--suite", "pairs", "--text", text)
     assert "it goes with --suite" in refused("layer-weights", model, "--removal", "zero")
-    shown = refused("layer-weights", model, "--suite", "pairs", "--limit", "4", "--run", model.parent / "few")
-    assert "give 16 or more (--limit)" in shown
+    shown = refused(
+        "layer-weights", model, "--suite", "pairs", "--limit", "4", "--run", model.parent / "few", "--dry-run"
+    )
+    assert "indefinite_article has 8 pairs" in shown
+    assert "use --limit 16 or more" in shown
+    assert not (model.parent / "few").exists()
 
 
 @pytest.mark.slow

@@ -57,3 +57,15 @@ def test_a_node_that_reads_is_worth_replacing() -> None:
         assert 0.75 <= lost < 0.85
         gap = found[f"node replaced {order}", "accuracy_above@node lost"]
         assert gap.value == pytest.approx(whole - lost)
+
+
+def test_models_that_lose_alike_have_no_spread_however_much_their_nodes_differ() -> None:
+    """The nodes of a model are no models: of two that are equal nothing is known of a third."""
+    merged = Stack.with_sources({name: classifier([Idle(), Reader(), Idle(), Idle()]) for name in "ab"})
+    found = {
+        (row.task, row.metric): row for row in node_replacement("arm", merged, ("a", "b"), SPLITS, 0, lambda: None)
+    }
+    lost = found["node lost sequential", "accuracy"]
+    assert found["node lost sequential", "accuracy@spread"].value == 0
+    assert (lost.low, lost.high) == (None, None)
+    assert found["node replaced sequential", "accuracy_above@node lost"].low == pytest.approx(1 - lost.value)

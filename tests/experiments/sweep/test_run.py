@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -30,6 +31,7 @@ from layerwise.measure.language.evaluation_data import pieces, portion, tokenize
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.continuation import CONTINUATION, read_continuations
+from layerwise.results.rows import NORMALISED, Score
 from layerwise.results.store import Store
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
@@ -132,6 +134,7 @@ def test_a_sweep_fills_every_table(whole: Path, stack: Stack, corpus: Corpus) ->
         assert figures["plans"] == len(PLANS)
         assert figures["evaluations_ratio"] == 1
         assert figures["seconds"] >= figures["seconds_in_layers"] > 0
+        assert figures["uniform_nll"] == pytest.approx(math.log(3 + len(ALPHABET)))
 
 
 def test_a_complete_config_computes_nothing_again(
@@ -350,6 +353,23 @@ def test_a_plan_with_broken_benchmarks_is_named_after_the_others(
     assert "benchmarks: 1 of 7 plans gave non-finite losses, first '0 (1|2):gain=1e+39 3'" in str(caught.value)
     with Run.open(tmp_path / "run") as run:
         assert {score.subject for score in run.store.scores("benchmark")} == PLANS | {"chance"}
+
+
+def test_a_plan_that_cannot_be_judged_again_leaves_the_comparison_of_the_others(
+    stack: Stack, corpus: Corpus, tmp_path: Path, benchmark: Sweep
+) -> None:
+    config = replace(benchmark, plan=("0 (1|2):gain=1e39 3", *benchmark.plan))
+    with pytest.raises(MeasureError):
+        measure(stack, corpus, tmp_path / "run", config)
+    with Run.resume_or_create(tmp_path / "run", prepared(stack, corpus, config).manifest) as run:
+        assert run.store.notes("benchmark"), "one benchmark has no scale"
+        other = Score("benchmark", "0-3", "another that has one", f"{NORMALISED}acc", 1.0)
+        compared = [*run.store.scores("benchmark"), other]
+        run.store.replace_scores("benchmark", compared)
+    with pytest.raises(MeasureError):
+        measure(stack, corpus, tmp_path / "run", config)
+    with Run.open(tmp_path / "run") as run:
+        assert run.store.scores("benchmark") == compared
 
 
 @pytest.mark.slow

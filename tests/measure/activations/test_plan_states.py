@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -23,9 +24,10 @@ from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
 from layerwise.report.claims.painters import zones as claims
+from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
 from measure.activations.planted_states import TOKENS, walked, zoned
-from report.claims.truths import POWER, WRONG, claim_of, concluded, share
+from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
 from tier import by_tier
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -167,3 +169,39 @@ def test_a_border_that_documents_do_not_bear_out_decides_nothing() -> None:
     claim = claim_of(claims.three_zones, three_zones(few), 12)
     assert claim.verdict == "not resolvable"
     assert claim_of(claims.three_zones, [], 12).verdict == "not measured"
+
+
+ENDINGS = {
+    SUPPORTED: lambda draw: zoned(draw, (3, 8, 1)),
+    CONTRADICTED: lambda draw: zoned(draw, (3, 6, 3)),
+    NULL: lambda draw: zoned(draw, (12,)),
+}
+
+
+def zone_truth(world: Callable[[np.random.Generator], np.ndarray]) -> Truth:  # type: ignore[type-arg]
+    def truth(run: int) -> list[Score]:
+        states = world(np.random.default_rng(run))
+        found = planted(states)
+        plan = Plan.identity(states.shape[1])
+        return [*three_zones(found, seed=run), *zone_rows(found, plan, seed=run), *plan_state_rows(found, plan)]
+
+    return truth
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("kind", ENDINGS)
+def test_ending_layers_are_counted_as_planted(kind: str) -> None:
+    """That there are no zones is hard to show, and takes more than 200 tokens; it is rarely taken for zones."""
+    counts = concluded(claims.one_ending, zone_truth(ENDINGS[kind]), 12, runs=by_tier(fast=1, full=100))
+    if kind == NULL:
+        assert share(counts, SUPPORTED, CONTRADICTED) <= WRONG, counts
+    else:
+        assert share(counts, kind) >= 0.95, counts
+
+
+def test_the_middle_is_the_longest_zone() -> None:
+    claim = claim_of(claims.one_ending, zone_truth(ENDINGS[CONTRADICTED])(0), 12)
+    assert "3 zones (1–3 | 4–9 | 10–12)" in claim.figures
+    assert "3 beginning, 6 middle and 3 ending (200 tokens)" in claim.figures
+    assert claim.why == "3 layers come after the middle zone."
+    assert claim_of(claims.one_ending, [], 12).verdict == "not measured"

@@ -69,6 +69,15 @@ def test_equals_a_loop_over_tokens() -> None:
             assert found["angular" + suffix, f"{i},{j}"] == pytest.approx(sum(angles) / len(angles), abs=1e-7)
             assert found["cosine_null" + suffix, f"{i},{j}"] == pytest.approx(sum(null) / len(null))
 
+    for i, j in [(0, 0), (0, 2), (1, 2)]:
+        flattened = [
+            cosine(states[i][row][counted[row]].flatten(), states[j][row][counted[row]].flatten())
+            for states, counted, _ in batches
+            for row in range(2)
+        ]
+        assert found["cosine_flattened", f"{i},{j}"] == pytest.approx(sum(flattened) / 4)
+    assert not any(metric == "cosine_flattened_no_sink" for metric, _ in found)
+
 
 def test_layers_that_change_nothing_are_the_same() -> None:
     state = random(0, 3, 8, 16)
@@ -97,6 +106,7 @@ def test_a_planted_sink_makes_the_zone_and_its_removal_unmakes_it() -> None:
         state[:, 0, 7] = state[:, 5, 7] = 1000.0
     found = values(states)
     assert found["cosine", "1,3"] > 0.15
+    assert found["cosine_flattened", "1,3"] > 0.99  # two tokens of ten outweigh the others
     assert abs(found["cosine_no_sink", "1,3"]) < 0.1
     assert found["cka", "1,3"] > 0.9
     assert found["cka_no_sink", "1,3"] < 0.3

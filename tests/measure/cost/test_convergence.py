@@ -53,6 +53,16 @@ def test_a_training_that_never_reaches_it_leaves_a_bound() -> None:
     assert (bound.low, bound.high, bound.p) == (None, None, None)
 
 
+def test_a_training_that_is_below_it_at_its_first_note_leaves_a_bound_the_other_way() -> None:
+    curves = trainings(1.0, 0)
+    fast = ValidationCurve((20, 1_000), (3.0, 2.0), 0.6)
+    rows = convergence_rows({**curves, "elc": {**curves["elc"], 0: fast}}, "ltg", 3.6)
+    cost, ratio = row(rows, "elc", "steps", "cost"), row(rows, "elc - ltg", "steps", "ratio")
+    assert (cost.low, cost.high) == (None, None)
+    assert (ratio.low, ratio.high, ratio.p) == (None, None, None)
+    assert not [each for each in rows if (each.subject, each.metric) == ("elc", "censored")], "it was reached"
+
+
 def test_what_is_no_curve_is_refused_and_without_a_reference_nothing_is_compared() -> None:
     with pytest.raises(MeasureError, match="found 0 steps"):
         ValidationCurve((), ())

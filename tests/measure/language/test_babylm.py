@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from layerwise.data.suites.blimp import PHENOMENA
@@ -60,6 +62,9 @@ def test_files_count_alike_and_pairs_within_a_file() -> None:
     ]
     values = found(rows)
     assert (values["m/0", "blimp", "part"], values["m/0", "blimp", "files"]) == (50.0, 2.0), "s-selection is merged"
+    fewer = [replace(row, subject="m/1", documents=5) for row in rows]
+    examples = {row.subject: row.documents for row in babylm_rows([*rows, *fewer], OF) if row.metric == "part"}
+    assert examples == {"m/0": 60, "m/1": 20, "m": 20}
     assert ("m/0", "all", "aggregate") not in values, "no aggregate without GLUE and MSGS"
 
 

@@ -35,6 +35,8 @@ def test_a_loss_that_is_not_finite_is_a_spike() -> None:
     losses = curve(0)
     losses[40] = math.nan
     assert spikes(losses) == (1, math.inf)
+    losses[40:42] = math.inf
+    assert spikes(losses) == (1, math.inf)
 
 
 @pytest.mark.simulated

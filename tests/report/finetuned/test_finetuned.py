@@ -92,6 +92,12 @@ def test_rows_are_looked_up_by_arm_plan_and_task() -> None:
     assert found.level("glue", "bert", "rte", "accuracy") == (pytest.approx(0.7), 0.5)
 
 
+def test_the_main_metric_is_none_from_chance_in_whichever_order_rows_are_stored() -> None:
+    data = _data()
+    turned = replace(data, scores=tuple(sorted(data.scores, key=lambda row: not row.metric.startswith("normalised_"))))
+    assert columns(_found(turned), "glue", "bert") == columns(_found(data), "glue", "bert")
+
+
 def test_a_curve_a_strategy_by_the_layers_affected() -> None:
     curves = strategy_curves(_found(_data()), "glue", "bert", "painters", ("all", "normalised_mean"))
     assert [curve.strategy for curve in curves] == list(dict.fromkeys(member.strategy for member in MEMBERS[1:-1]))

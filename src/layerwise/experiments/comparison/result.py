@@ -12,7 +12,7 @@ from layerwise.results import Run
 if TYPE_CHECKING:
     import pandas
 
-    from layerwise.report import Compared, Overlaid, OverModels
+    from layerwise.report import Compared, CurveCoincidence, Overlaid, OverModels
 
 PAGE = Path("compare.html")
 """Where the page of a comparison is written, in the working folder: it belongs to no run."""
@@ -52,6 +52,13 @@ class ComparisonResult:
         from layerwise.report import over_models
 
         return [claim for _, claims in over_models(self.compared) for claim in claims if claim.measured]
+
+    @property
+    def coincidences(self) -> list[CurveCoincidence]:
+        """Every strategy whose curves have a scale from as trained to chance: whether those of the models coincide."""
+        from layerwise.report import coincidences
+
+        return list(coincidences(self.compared))
 
     @property
     def summary(self) -> str:

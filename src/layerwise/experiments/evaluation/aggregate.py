@@ -20,7 +20,7 @@ def store_aggregate(run: Run) -> None:
 
 
 def aggregate_lines(run: Run) -> str:
-    """The aggregate of every arm with its parts; of a part that is not whole how many of its files are there."""
+    """The aggregate of every arm with its parts, each with its examples and, where it is not whole, its files."""
     rows = {(row.subject, row.task, row.metric): row for row in run.store.scores(BABYLM) if "/" not in row.subject}
     weights = " + ".join(f"{weight:g} {part}" for part, weight in WEIGHTS.items())
     lines = [f"BabyLM's aggregate of 2023, {weights}, in points:"]
@@ -30,7 +30,9 @@ def aggregate_lines(run: Run) -> str:
             own = rows.get((arm, part, "part"))
             files = 0 if own is None else round(rows[arm, part, "files"].value)
             value = "none" if own is None else f"{own.value:.1f}"
-            parts.append(value if files == count else f"{value} ({files} of {count} files)")
+            counted = [] if files == count else [f"{files} of {count} files"]
+            counted += [] if own is None or own.documents is None else [f"{own.documents:,} examples"]
+            parts.append(f"{value} ({', '.join(counted)})" if counted else value)
         total = rows.get((arm, "all", "aggregate"))
         if total is None:
             shown = "none, for want of a part"

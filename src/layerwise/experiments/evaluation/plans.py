@@ -18,15 +18,7 @@ from pathlib import Path
 
 from layerwise.data.suites.classification import Task
 from layerwise.errors import DataError
-from layerwise.experiments.finetuned_tasks import (
-    CHANCE,
-    PREDICTIONS,
-    Progress,
-    averaged,
-    benchmark,
-    store_note,
-    store_rows,
-)
+from layerwise.experiments.finetuned_tasks import CHANCE, Progress, averaged, run_task, store_note, store_rows
 from layerwise.measure.interventions.sweep import plan_records, runnable
 from layerwise.measure.language.task_summary import (
     ALL,
@@ -95,18 +87,8 @@ def run_plans(
     """
     for task in tasks:
         for plan in dict.fromkeys(plan for model in models for plan in model.plans):
-            rows = {
-                under_plan(plan, model.label): [
-                    benchmark(
-                        model.location, task, settings, seed, label=model.label, plan=plan,
-                        keep=run.folder / PREDICTIONS, progress=progress, device=device,
-                    )
-                    for seed in range(seeds)
-                ]
-                for model in models
-                if plan in model.plans
-            }  # fmt: skip
-            store_rows(run, averaged(rows))
+            under = [(model.label, model.location) for model in models if plan in model.plans]
+            run_task(under, task, settings, run, plan=plan, seeds=seeds, progress=progress, device=device)
             # Plans stand in the run once one of them has a row: a run of plans without rows is a sweep that waits.
             run.store.add_plans(plan_records(member for model in models for member in model.members))
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from math import ceil
 from pathlib import Path
 
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.minimal_pairs import PairSet
-from layerwise.errors import ModelError, RunError
+from layerwise.errors import DataError, ModelError, RunError
 from layerwise.experiments.evaluation.config import Evaluation
 from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
 from layerwise.experiments.experiment import Prepared
@@ -35,6 +36,7 @@ from layerwise.plan import Edge
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.run import is_run
+from layerwise.results.units import FEWEST_UNITS
 from layerwise.stack import weight_hash
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, fine_tune
 
@@ -55,6 +57,7 @@ class PreparedEdgePhenomena(Prepared):
     def __init__(self, config: LayerWeightAnalysis, reporter: Reporter) -> None:
         self.config = config
         self.pairs, self.tasks = _suites(config)
+        _check_units(self.pairs, self.tasks)
         path = Path(config.model).expanduser()
         self._models: dict[str, Callable[[], WeightedModel]]
         if is_run(path):
@@ -173,6 +176,24 @@ def _suites(config: LayerWeightAnalysis) -> tuple[tuple[PairSet, ...], tuple[Tas
         read = fine_tuned_tasks(Evaluation(model=config.model, suite=tuned, seed=config.seed, **more))
         tasks = tuple(task.limited(test=config.limit or SENTENCES, seed=config.seed) for task in read)
     return sets, tasks
+
+
+def _check_units(pairs: Sequence[PairSet], tasks: Sequence[Task]) -> None:
+    """Raise `DataError` where a phenomenon has too few pairs, or a task too few sentences, for two intervals."""
+    needed = 2 * FEWEST_UNITS
+    units = [(each.phenomenon, each.paradigm, "pairs") for suite in pairs for each in suite.pairs]
+    units += [(task.name, task.name, "sentences") for task in tasks for _ in task.test]
+    paradigms: dict[tuple[str, str], list[str]] = {}
+    for phenomenon, paradigm, unit in units:
+        paradigms.setdefault((phenomenon, unit), []).append(paradigm)
+    few = {key: names for key, names in paradigms.items() if len(names) < needed}
+    if few:
+        (phenomenon, unit), names = next(iter(few.items()))
+        limit = max(ceil(needed / len(set(each))) for each in few.values())
+        raise DataError(
+            f"{phenomenon} has {len(names)} {unit}; one half chooses edges, the other confirms them, and an interval "
+            f"needs {FEWEST_UNITS} in each: use --limit {limit} or more, or leave out what has fewer"
+        )
 
 
 def _edges(wired: Wired) -> list[Edge]:

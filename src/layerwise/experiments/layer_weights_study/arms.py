@@ -38,7 +38,7 @@ from layerwise.data.suites.glue import GLUE
 from layerwise.data.suites.glue_forms import FORMS
 from layerwise.measure.cost.overhead import Overhead, ratio
 from layerwise.measure.stats.seeds import SeedDifference, seed_difference
-from layerwise.measure.stats.statistics import holm
+from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
 from layerwise.train.pretrain.recipe import PretrainingRecipe, pretraining_recipe
 
@@ -202,8 +202,7 @@ def _against(other: str, task: str, values: Mapping[str, Mapping[int, float]], a
     """The rows of the arms against another, seed by seed; none where they have no seed in common."""
     seeds = set(values.get(other, {}))
     differences = {arm: seed_difference(values[arm], values[other]) for arm in arms if seeds & set(values.get(arm, {}))}
-    tested = {arm: each.p for arm, each in differences.items() if each.p is not None}
-    adjusted = dict(zip(tested, holm(list(tested.values())).tolist(), strict=True)) if tested else {}
+    adjusted = holm_by_key({arm: each.p for arm, each in differences.items()})
     return [_difference_row(arm, other, task, each, adjusted.get(arm)) for arm, each in differences.items()]
 
 

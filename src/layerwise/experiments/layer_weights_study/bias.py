@@ -23,7 +23,7 @@ from scipy import stats
 
 from layerwise.experiments.layer_weights_study.arms import answers
 from layerwise.measure.stats.seeds import over_seeds, seed_difference
-from layerwise.measure.stats.statistics import Numbers, holm
+from layerwise.measure.stats.statistics import Numbers, holm_by_key
 from layerwise.results.rows import Score
 
 INITIAL_BIAS = "initial_bias"
@@ -77,7 +77,5 @@ def _differ(question: str, table: Numbers) -> Score:
 
 
 def _corrected(rows: list[Score]) -> list[Score]:
-    tested = [row for row in rows if row.p is not None]
-    adjusted = holm([row.p for row in tested if row.p is not None]).tolist() if tested else []
-    by_task = {row.task: p for row, p in zip(tested, adjusted, strict=True)}
-    return [replace(row, p_adjusted=by_task.get(row.task)) for row in rows]
+    adjusted = holm_by_key({row.task: row.p for row in rows})
+    return [replace(row, p_adjusted=adjusted.get(row.task)) for row in rows]

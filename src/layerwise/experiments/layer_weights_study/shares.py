@@ -23,7 +23,7 @@ from layerwise.data.text.documents import Document
 from layerwise.data.text.segments import PretrainingText, digest_of, encode
 from layerwise.experiments.layer_weights_study.arms import BACKBONE, TIMED, by_arm, share_arm, share_of
 from layerwise.measure.stats.seeds import over_seeds, seed_difference
-from layerwise.measure.stats.statistics import holm
+from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
 from layerwise.train.pretrain.recipe import PretrainingRecipe
 
@@ -97,8 +97,7 @@ def _of_metric(metric: str, values: Values, shares: Sequence[float]) -> Iterator
     backbone, timed = ({share: values.get(share_arm(arm, share), {}) for share in shares} for arm in ARMS)
     both = [share for share in shares if set(backbone[share]) & set(timed[share])]
     gaps = {share: seed_difference(timed[share], backbone[share]) for share in both}
-    tested = {share: gap.p for share, gap in gaps.items() if gap.p is not None}
-    adjusted = dict(zip(tested, holm(list(tested.values())).tolist(), strict=True)) if tested else {}
+    adjusted = holm_by_key({share: gap.p for share, gap in gaps.items()})
     subject = f"{TIMED} - {BACKBONE}"
     for share, gap in gaps.items():
         yield Score(

@@ -8,13 +8,16 @@ similar (not the same) node"). Every node of every model is lost once, and the n
     node replaced    with those of the other model, at the same positions
 
 in order and in a random order of all layers, which is the same for both. Rows are of measure `merging`; of the task
-`node replaced ...` the metrics `accuracy_above@node lost` and `nll_above@node lost` are the paired differences.
+`node replaced ...` the metrics `accuracy_above@node lost` and `nll_above@node lost` are the paired differences. A model
+counts once, with the mean over its nodes, and intervals are over models.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
 
 from layerwise.data.splits import Splits
 from layerwise.experiments.merging.spread import MEASURE, spread
@@ -40,13 +43,28 @@ def node_replacement(
         for lost, replaced in replacements(models, merged.depth, order, seed):
             for name, plan in (("node lost", lost), ("node replaced", replaced)):
                 outcomes[name].append(evaluate(merged, plan, splits.test, splits.collate))
-        for name, each in outcomes.items():
+        by_model = {name: _by_model(each, len(models)) for name, each in outcomes.items()}
+        for name, each in by_model.items():
             yield from spread(arm, f"{name} {order}", each)
-        pairs = list(zip(outcomes["node replaced"], outcomes["node lost"], strict=True))
+        pairs = list(zip(by_model["node replaced"], by_model["node lost"], strict=True))
         for metric, values in (("accuracy", "hits"), ("nll", "nll")):
             gap = paired(pairs, values)
             yield Score(MEASURE, arm, f"node replaced {order}", f"{metric}_above@node lost", *gap)
         step()
+
+
+def _by_model(outcomes: Sequence[Predictions], models: int) -> list[Predictions]:
+    """The outcomes of each model, its nodes one after the other, as their mean example by example."""
+    nodes = len(outcomes) // models
+    return [_mean(outcomes[first : first + nodes]) for first in range(0, len(outcomes), nodes)]
+
+
+def _mean(outcomes: Sequence[Predictions]) -> Predictions:
+    top5 = [each.hits_top5 for each in outcomes if each.hits_top5 is not None]
+    hits, nll, scored = (
+        np.mean([getattr(each, name) for each in outcomes], axis=0) for name in ("hits", "nll", "scored")
+    )
+    return Predictions(hits, np.mean(top5, axis=0) if top5 else None, nll, scored)
 
 
 def replacements(models: Sequence[str], depth: int, order: str, seed: int) -> Iterator[tuple[Plan, Plan]]:

@@ -42,6 +42,6 @@ def whole_range(flag: str, text: str, least: int = 0) -> tuple[int, int]:
     if not least <= first <= last <= MOST:
         raise OptionError(
             f"{flag} takes ascending numbers from {least} to {MOST:,}, and {named(repr(text.strip()))} was given; "
-            f"write the smaller one first, such as {least}-{least + 4}"
+            f"write a range such as {least}-{least + 4}"
         )
     return first, last

@@ -131,7 +131,8 @@ class SweptBenchmarks:
             raw += scores
             if self.requests.written:  # what took long is not to be lost
                 store.replace_scores(BENCHMARK, raw)
-        store.replace_scores(BENCHMARK, raw)
+        if len(raw) > before:  # else the comparison that is stored stands
+            store.replace_scores(BENCHMARK, raw)
         return len(raw) > before
 
     def _compare(self, run: Run, reporter: Reporter) -> None:

@@ -95,18 +95,22 @@ def embedding(
     flat = UMAP(n_neighbors=NEIGHBOURS, random_state=seed, n_jobs=1, init="pca").fit_transform(
         states.reshape(points, -1)
     )
-    plane = flat.reshape(*states.shape[:3], 2)
     facts = {"images": images, "layers": len(layers), "points": points}
     rows = [Score(EMBEDDING, "all", arm, metric, float(count)) for metric, count in facts.items()]
     rows += _neighbours(arm, states, seed)
-    shown = max(1, min(images, DRAWN // (stack.depth * len(layers))))
+    rows += _points(arm, layers, flat.reshape(*states.shape[:3], 2))
+    return rows, []
+
+
+def _points(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iterator[Score]:
+    """The points that are drawn, of images spread evenly over all of them; `plane` is (layers, depth, images, 2)."""
+    _, depth, images, _ = plane.shape
+    shown = max(1, min(images, DRAWN // (depth * len(layers))))
     for image in np.linspace(0, images - 1, shown).round().astype(int).tolist():
         for at, layer in enumerate(layers):
-            for position in range(stack.depth):
-                subject = f"{image},{layer},{position}"
-                pair = plane[at, position, image]
-                rows += [Score(EMBEDDING, subject, arm, axis, float(pair[n])) for n, axis in enumerate("xy")]
-    return rows, []
+            for position in range(depth):
+                for axis, value in zip("xy", plane[at, position, image].tolist(), strict=True):
+                    yield Score(EMBEDDING, f"{image},{layer},{position}", arm, axis, float(value))
 
 
 def umap_installed() -> bool:

@@ -17,6 +17,9 @@ layer j - 1, before any final norm):
     angular   mean over tokens of arccos(cos(x_i, x_j)) / pi, in 0..1; a distance (Gromov et al. 2024,
               arXiv 2403.17887, section 3.2, there at the last token only)
     cka       unbiased minibatch CKA, see `layerwise.measure.activations.cka`
+    cosine_flattened   mean over windows of the cosine of all states of a window as one vector, one token after the
+              other, sinks included: that of the Painters' own figures, in which tokens count by their norms, so that a
+              sink may outweigh all others. (Theirs holds the padding too; here it would depend on the batch.)
 
 Cosines and angles carry Student intervals over documents, or over windows where there are fewer than 8 documents.
 """
@@ -96,7 +99,7 @@ class SimilaritySums:
 
     def __init__(self, seed: int = 0) -> None:
         self._draw = torch.Generator().manual_seed(seed)
-        self._every = _Tokens()
+        self._every = _Tokens(flattened=True)
         self._no_sink = _Tokens()
 
     def add(self, states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
@@ -128,11 +131,16 @@ class SimilaritySums:
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums over the tokens of a window or a document: cosines and angles of all pairs, (layers, layers)."""
+    """Sums over the tokens of a window or a document: cosines and angles of all pairs, (layers, layers).
+
+    `flattened` is the sum over its `windows` of the cosines of their flattened states.
+    """
 
     cosine: Tensor
     angle: Tensor
     tokens: int
+    flattened: Tensor
+    windows: int = 1
 
 
 @dataclass(slots=True)
@@ -144,10 +152,11 @@ class _Tally:
 
 
 class _Tokens:
-    """The sums of one choice of tokens: all of them, or those that are no sinks."""
+    """The sums of one choice of tokens: all, with the cosines of flattened states, or those that are no sinks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, flattened: bool = False) -> None:
         self.minibatches = 0
+        self._is_flattened = flattened
         self._tallies: dict[str, _Tally] = {}
         self._windows: list[_Sums] = []
         """Every window's sums, while there are too few documents for an interval."""
@@ -167,6 +176,7 @@ class _Tokens:
                 exact_on_cpu(cosines.sum(dim=0)),
                 exact_on_cpu((cosines.arccos() / math.pi).sum(dim=0)),
                 len(cosines),
+                _flattened_cosines(vectors) if self._is_flattened else torch.zeros(()),
             )
             new = _Tally(sums, exact_on_cpu(units.sum(dim=1)))
             old = self._tallies.get(document)
@@ -217,6 +227,9 @@ class _Tokens:
         tokens = torch.tensor([each.tokens for each in units], dtype=torch.float64)
         yield from self._means("cosine" + suffix, torch.stack([each.cosine for each in units]), tokens, -1.0)
         yield from self._means("angular" + suffix, torch.stack([each.angle for each in units]), tokens, 0.0)
+        if self._is_flattened:
+            windows = torch.tensor([each.windows for each in units], dtype=torch.float64)
+            yield from self._means("cosine_flattened", torch.stack([each.flattened for each in units]), windows, -1.0)
         yield from self._values("cosine_null" + suffix, _null(list(self._tallies.values())))
         if self.minibatches:
             yield from self._values("cka" + suffix, alignment(self._hsic))
@@ -254,7 +267,13 @@ class _Tokens:
 
 def _added(left: _Tally, right: _Tally) -> _Tally:
     one, other = left.sums, right.sums
-    sums = _Sums(one.cosine + other.cosine, one.angle + other.angle, one.tokens + other.tokens)
+    sums = _Sums(
+        one.cosine + other.cosine,
+        one.angle + other.angle,
+        one.tokens + other.tokens,
+        one.flattened + other.flattened,
+        one.windows + other.windows,
+    )
     return _Tally(sums, left.direction + right.direction)
 
 
@@ -275,6 +294,13 @@ def _null(tallies: Sequence[_Tally]) -> Tensor:
     counts = [tally.sums.tokens for tally in tallies]
     pairs = sum(counts) ** 2 - sum(count**2 for count in counts)
     return (total @ total.T - within) / pairs if pairs else torch.full_like(within, torch.nan)
+
+
+def _flattened_cosines(vectors: Tensor) -> Tensor:
+    """The cosines (layers, layers) of `vectors` (layers, tokens, width), those of a layer taken as one vector."""
+    whole = vectors.flatten(1)
+    units = whole / torch.linalg.vector_norm(whole, dim=1, keepdim=True).clamp_min(torch.finfo(whole.dtype).tiny)
+    return exact_on_cpu((units @ units.T).clamp_(-1, 1))
 
 
 def _symmetric(values: Tensor) -> Tensor:

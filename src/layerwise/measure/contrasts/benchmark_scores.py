@@ -99,7 +99,7 @@ class Scaled:
                 without[name] = f"it has {right.shape[1]} documents, and an interval needs {FEWEST_UNITS}"
                 continue
             top, chance = answers.plans.index(full), answers.chance[name]
-            drawn = _resampled(right, (*_many(seed), number), resamples)
+            drawn = _resampled(right, (*_seeds(seed), number), resamples)
             low = float(np.quantile(drawn[:, top], expanded_levels(0.95, right.shape[1])[0]))
             if low <= chance:
                 without[name] = (
@@ -212,5 +212,5 @@ def _mean(draws: Numbers, plans: NDArray[np.intp], chance: np.random.Generator) 
     return np.asarray(np.take_along_axis(draws, again[:, None, :], axis=2).mean(axis=2))
 
 
-def _many(seed: Seed) -> tuple[int, ...]:
+def _seeds(seed: Seed) -> tuple[int, ...]:
     return tuple(seed) if isinstance(seed, Sequence) else (seed,)

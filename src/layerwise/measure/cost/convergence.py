@@ -3,13 +3,14 @@
 The curve is that of the validation losses that were noted, and the steps to the target are read off it as
 `layerwise.measure.cost.cost_to_loss` does: losses made monotone, between two notes a line in the logarithm of the cost.
 A training that never reaches the target is censored: it counts with all that it spent, so that the mean over seeds is a
-lower bound, which has no interval, and the share of censored trainings stands beside it. Rows of measure `convergence`,
-with the task `steps` or `seconds`:
+lower bound, which has no interval, and the share of censored trainings stands beside it. One that is below the target
+at its first note counts with the cost of that note, an upper bound, which has no interval either. Rows of measure
+`convergence`, with the task `steps` or `seconds`:
 
     ARM          cost       the mean over seeds, Student's interval
     ARM          censored   the share of seeds that never reached the target, where there is one
     ARM - OTHER  ratio      exp of the mean over seeds of log cost(ARM) - log cost(OTHER), Student's interval on the
-                            logarithms, p, Holm over arms; a bound without an interval where a training is censored
+                            logarithms, p, Holm over arms; a bound without an interval where a cost is one
     target       loss       (task `all`) the loss itself, in nats
 
 The target is the same for all seeds and arms. By default it is the highest of the reference's lowest losses, so that
@@ -25,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.cost_to_loss import cost_to_loss, descending, log_ratio, ratio_row
+from layerwise.measure.cost.cost_to_loss import Reached, cost_to_loss, descending, log_ratio, ratio_row
 from layerwise.measure.cost.frontier import CostPoint
 from layerwise.measure.stats.seeds import SeedDifference, over_seeds
 from layerwise.measure.stats.statistics import holm_by_key
@@ -55,18 +56,15 @@ class ValidationCurve:
         """The lowest loss that is reached, of the losses made monotone."""
         return descending(self.losses)[-1]
 
-    def reached(self, target: float) -> tuple[float, bool]:
-        """The steps to the target, and whether it was never reached: then they are all that were taken.
+    def reached(self, target: float) -> Reached:
+        """The steps to the target; where it was never reached, all that were taken, and the first where it was sooner.
 
-        >>> steps, censored = ValidationCurve((10, 100), (4.0, 2.0)).reached(3.0)
-        >>> round(steps, 3), censored
-        (31.623, False)
-        >>> ValidationCurve((10, 100), (4.0, 2.0)).reached(1.0)
-        (100.0, True)
+        >>> curve = ValidationCurve((10, 100), (4.0, 2.0))
+        >>> round(curve.reached(3.0).cost, 3), curve.reached(1.0), curve.reached(5.0)
+        (31.623, Reached(cost=100.0, censored='never'), Reached(cost=10.0, censored='sooner'))
         """
         points = [CostPoint(loss, {"steps": float(step)}) for step, loss in zip(self.steps, self.losses, strict=True)]
-        reached = cost_to_loss(points, target, "steps")
-        return reached.cost, reached.censored == "never"
+        return cost_to_loss(points, target, "steps")
 
 
 Curves = Mapping[str, Mapping[int, ValidationCurve]]
@@ -94,43 +92,47 @@ def convergence_rows(curves: Curves, reference: str, target: float | None = None
     return rows
 
 
-Spent = Mapping[int, tuple[float, bool]]
-"""By seed what was spent to the target, and whether the training was censored."""
+Spent = Mapping[int, Reached]
+"""By seed what was spent to the target."""
 
 
 def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> Spent:
     """What each training spent to the target; seconds only of those whose step was timed."""
-    spent = {}
-    for seed, curve in curves.items():
-        steps, censored = curve.reached(target)
-        if cost == "steps":
-            spent[seed] = (steps, censored)
-        elif curve.step_seconds is not None:
-            spent[seed] = (steps * curve.step_seconds, censored)
-    return spent
+    steps = {seed: curve.reached(target) for seed, curve in curves.items()}
+    if cost == "steps":
+        return steps
+    return {
+        seed: replace(steps[seed], cost=steps[seed].cost * curve.step_seconds)
+        for seed, curve in curves.items()
+        if curve.step_seconds is not None
+    }
 
 
 def arm_rows(arm: str, cost: str, spent: Spent) -> list[Score]:
     """The mean over seeds, and the share that is censored."""
-    values, censored = zip(*spent.values(), strict=True)
-    low, high = over_seeds(values) if len(values) > 1 and not any(censored) else (None, None)
+    values, never = [each.cost for each in spent.values()], [each.censored == "never" for each in spent.values()]
+    low, high = over_seeds(values) if len(values) > 1 and _are_exact(spent) else (None, None)
     rows = [Score(CONVERGENCE, arm, cost, "cost", float(np.mean(values)), low, high)]
-    if any(censored):
-        rows.append(Score(CONVERGENCE, arm, cost, "censored", float(np.mean(censored))))
+    if any(never):
+        rows.append(Score(CONVERGENCE, arm, cost, "censored", float(np.mean(never))))
     return rows
+
+
+def _are_exact(spent: Spent) -> bool:
+    """Whether every cost is that of the target, and none a bound."""
+    return all(each.censored == "exact" for each in spent.values())
 
 
 def ratio_rows(spent: Mapping[str, Spent], reference: str, cost: str) -> list[Score]:
     """The ratios of all arms to the reference, with p corrected over arms."""
-    base = spent[reference]
     logs: dict[str, SeedDifference] = {}
-    for arm, own in spent.items():
-        shared = set(own) & set(base)
-        if arm == reference or not shared:
-            continue
-        mean = log_ratio({seed: own[seed][0] for seed in shared}, {seed: base[seed][0] for seed in shared})
-        censored = any(of[seed][1] for of in (own, base) for seed in shared)
-        logs[arm] = SeedDifference(mean.value, mean.seeds) if censored else mean
+    for arm, of in spent.items():
+        shared = set(of) & set(spent[reference])
+        if arm != reference and shared:
+            own, base = ({seed: spent[name][seed] for seed in shared} for name in (arm, reference))
+            mean = log_ratio(*({seed: each.cost for seed, each in costs.items()} for costs in (own, base)))
+            exact = _are_exact(own) and _are_exact(base)
+            logs[arm] = mean if exact else SeedDifference(mean.value, mean.seeds)
     adjusted = holm_by_key({arm: each.p for arm, each in logs.items()})
     return [
         replace(

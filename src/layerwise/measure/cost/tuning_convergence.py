@@ -32,6 +32,7 @@ from layerwise.measure.cost.convergence import (
     ratio_rows,
     spent_to,
 )
+from layerwise.measure.cost.cost_to_loss import Censored, Reached
 from layerwise.results.rows import Score
 
 TUNING_CONVERGENCE = "tuning_convergence"
@@ -80,8 +81,12 @@ def _over_tasks(curves: Mapping[str, Curves], reference: str, targets: Mapping[s
 
 
 def _pooled(tasks: Sequence[Spent]) -> Spent:
-    """The geometric mean over tasks for each seed that has all of them; censored where one of them is."""
-    return {
-        seed: (exp(fmean(log(of[seed][0]) for of in tasks)), any(of[seed][1] for of in tasks))
-        for seed in sorted(set.intersection(*(set(of) for of in tasks)))
-    }
+    """The geometric mean over tasks for each seed that has all of them; a bound where one of them is."""
+    seeds = sorted(set.intersection(*(set(of) for of in tasks)))
+    return {seed: _geometric_mean([of[seed] for of in tasks]) for seed in seeds}
+
+
+def _geometric_mean(costs: Sequence[Reached]) -> Reached:
+    kinds = {each.censored for each in costs}
+    censored: Censored = "never" if "never" in kinds else "sooner" if "sooner" in kinds else "exact"
+    return Reached(exp(fmean(log(each.cost) for each in costs)), censored)

@@ -8,9 +8,10 @@
     MSGS    the mean of Matthews' correlation over 11 tasks, 5 controls and 6 ambiguous ones
 
 A part of which files are missing is a mean over those that are there, and says how many they are; where a whole part is
-missing there is no aggregate. Rows of measure `babylm`, for each model and for each arm (the mean over its models, with
-Student's interval over seeds): task `blimp`, `glue` and `msgs` with the metrics `part` and `files`, and task `all` with
-the metric `aggregate`. MSGS of our own and minimal pairs of our own are no part of it.
+missing there is no aggregate. The rows of a part count its examples, of an arm those of the model with the fewest, so
+that a score of a few of them is not taken for one of all. Rows of measure `babylm`, for each model and for each arm
+(the mean over its models, with Student's interval over seeds): task `blimp`, `glue` and `msgs` with the metrics `part`
+and `files`, and task `all` with the metric `aggregate`. MSGS of our own and minimal pairs of our own are no part of it.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def _of_model(subject: str, parts: Mapping[str, Mapping[str, list[tuple[float, i
         if part in parts:
             means = [np.average([value for value, _ in of], weights=[n for _, n in of]) for of in parts[part].values()]
             points[part] = 100 * float(np.mean(means))
-            rows.append(Score(BABYLM, subject, part, "part", points[part]))
+            examples = sum(n for of in parts[part].values() for _, n in of)
+            rows.append(Score(BABYLM, subject, part, "part", points[part], documents=examples))
             rows.append(Score(BABYLM, subject, part, "files", float(len(means))))
     if set(points) == set(WEIGHTS):
         rows.append(Score(BABYLM, subject, "all", "aggregate", aggregate(points)))
@@ -96,11 +98,13 @@ def _of_model(subject: str, parts: Mapping[str, Mapping[str, list[tuple[float, i
 
 
 def _of_arms(rows: Iterable[Score]) -> list[Score]:
-    arms: dict[tuple[str, str, str], list[float]] = {}
+    arms: dict[tuple[str, str, str], list[Score]] = {}
     for row in rows:
-        arms.setdefault((row.subject.rpartition("/")[0], row.task, row.metric), []).append(row.value)
+        arms.setdefault((row.subject.rpartition("/")[0], row.task, row.metric), []).append(row)
     means = []
-    for (arm, task, metric), values in arms.items():
+    for (arm, task, metric), models in arms.items():
+        values = [row.value for row in models]
         low, high = over_seeds(values) if len(values) > 1 and metric != "files" else (None, None)
-        means.append(Score(BABYLM, arm, task, metric, float(np.mean(values)), low, high))
+        fewest = min((row.documents for row in models if row.documents is not None), default=None)
+        means.append(Score(BABYLM, arm, task, metric, float(np.mean(values)), low, high, documents=fewest))
     return means

@@ -56,6 +56,7 @@ def spikes(losses: ArrayLike) -> tuple[int, float] | None:
     values = np.asarray(losses, dtype=np.float64)
     if len(values) < BEFORE + FEWEST:
         return None
+    values = np.where(np.isfinite(values), values, np.nan)  # the difference of two infinite losses is none
     windows = np.lib.stride_tricks.sliding_window_view(values, BEFORE)[:-1]
     rises = values[BEFORE:] - np.median(windows, axis=1)
     bends = np.abs(values[1:-1] - (values[:-2] + values[2:]) / 2)

@@ -44,7 +44,7 @@ from layerwise.report.claims.painters.harm import ranking
 from layerwise.report.claims.painters.loops import loop_count, looping
 from layerwise.report.claims.painters.slopes import repeat_at_chance, shallowest, shallowest_on_benchmarks
 from layerwise.report.claims.painters.space import same_space
-from layerwise.report.claims.painters.zones import three_zones
+from layerwise.report.claims.painters.zones import one_ending, three_zones
 from layerwise.report.claims.paper import Judged, Paper, Rule
 from layerwise.report.evidence import Evidence, ReportData
 
@@ -54,6 +54,7 @@ PAINTERS = Paper(
     (
         same_space,
         three_zones,
+        one_ending,
         middle,
         all_needed,
         same_function,

@@ -9,8 +9,7 @@ between its two neighbouring points there. The 95 % intervals of the two are joi
 than need be for models on one text; the interval of the loss as trained is added to the first whole.
 
     coincide         at every percentage the interval of the difference lies inside +-`MARGIN` of the scale
-    differ           at some percentage, corrected over them (Bonferroni), it lies on one side of zero, and they are
-                     not shown to coincide
+    differ           at some percentage it lies outside, above or below, corrected over them (Bonferroni)
     not resolvable   anything else, and curves neither of which loses `LEAST_LOST` of its scale anywhere
 
 Over more than two models every pair is judged, and what is said of one among them is corrected over the pairs by Holm's
@@ -82,8 +81,8 @@ class Pair:
         spans = self.differences.values()
         if all(each.widened(everywhere).position(MARGIN) == "within" for each in spans):
             return COINCIDE
-        apart = any(each.widened(somewhere).position(MARGIN) in ("above", "below") for each in spans)
-        return DIFFER if apart else OPEN
+        wide = [each.widened(somewhere) for each in spans]
+        return DIFFER if any(each.low > MARGIN or each.high < -MARGIN for each in wide) else OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +100,13 @@ class CurveCoincidence:
 
 def coincidences(compared: Compared) -> tuple[CurveCoincidence, ...]:
     """Every strategy that two models or more have a curve of on a scale from trained to chance."""
-    found = (
+    every = (
         _over_pairs(measure, family, strategy, _pairs(compared, measure, family, strategy))
         for measure in curve_measures(compared)
         if measure.task == ALL_TASKS and (measure.metric == DELTA or measure.measure == BENCHMARK)
         for family, strategy in strategies(compared)
     )
-    return tuple(each for each in found if each.pairs)
+    return tuple(each for each in every if each.pairs)
 
 
 def _pairs(compared: Compared, measure: CurveMeasure, family: str, strategy: str) -> tuple[Pair, ...]:
@@ -190,10 +189,10 @@ def _at(curve: Shares, percent: float) -> Span:
     a mean of two.
     """
     known = sorted(curve)
-    place = bisect_left(known, percent)
-    if place < len(known) and known[place] == percent:
+    index = bisect_left(known, percent)
+    if index < len(known) and known[index] == percent:
         return curve[percent]
-    left, right = known[place - 1], known[place]
+    left, right = known[index - 1], known[index]
     weight = (percent - left) / (right - left)
     one, other = curve[left], curve[right]
     ends = ((one.value, other.value), (one.low, other.low), (one.high, other.high))

@@ -17,13 +17,14 @@ from layerwise.report.comparison.overlay import (
     strategies,
 )
 from layerwise.report.comparison.verdicts import ByPaper, OverModels
-from layerwise.report.comparison.zones import zones
+from layerwise.report.comparison.zones import partitions, zones
 from layerwise.report.evidence import ALL_TASKS, DELTA
 from layerwise.report.page.markup import join
-from layerwise.report.page.number_format import between
+from layerwise.report.page.number_format import between, probability
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import label, listed
 from layerwise.report.sweep.chapters.similarity import MAPS
+from layerwise.report.sweep.zones import borders_in_words
 from layerwise.results.rows import Score
 
 ABSENT = "–"
@@ -93,13 +94,13 @@ def half_rows(compared: Compared, measure: CurveMeasure) -> Table:
     return Table(("strategy", *compared.names), tuple(body))
 
 
-def coincidence_rows(found: Sequence[CurveCoincidence], badge: Badge = str) -> Table:
+def coincidence_rows(every: Sequence[CurveCoincidence], badge: Badge = str) -> Table:
     """A row for each strategy and pair of models: whether the curves coincide, and where they are farthest apart.
 
     Of more than two models a row over all pairs comes first.
     """
     body = []
-    for each in found:
+    for each in every:
         name = title(each.family, each.strategy)
         if len(each.pairs) > 1:
             body.append((name, "all", badge(each.verdict), ABSENT, ABSENT))
@@ -122,14 +123,38 @@ def zone_rows(compared: Compared) -> Table:
     return Table(head, tuple(body), numeric_from=2)
 
 
+def partition_rows(compared: Compared) -> Table:
+    """A row a model: its zones as ranges of layers, how many layers come before, in and after the longest, and the
+    borders.
+    """
+    head = ("model", "zones", "layers of each", "beginning", "middle", "ending", "contrast of the borders", "p of more")
+    body = tuple(
+        (
+            name,
+            f"{len(each.ranges)}",
+            " | ".join(f"{first - 1}–{last - 1}" if last > first else f"{last - 1}" for first, last in each.ranges),
+            *(
+                f"{count} ({100 * count / len(each.cosine):.0f} %)"
+                for count in (each.beginning, each.middle, each.ending)
+            ),
+            borders_in_words(each),
+            probability(each.p),
+        )
+        for name, each in partitions(compared).items()
+    )
+    return Table(head, body, numeric_from=3)
+
+
 def comparison_lines(compared: Compared, claims: ByPaper) -> tuple[str, ...]:
     """The comparison as lines of the terminal: the models, the loss at half of the depth, and the claims."""
-    measures, found = curve_measures(compared), coincidences(compared)
+    measures, every = curve_measures(compared), coincidences(compared)
     tables = [model_rows(compared), *([half_rows(compared, measures[0])] if measures else [])]
     lines = [line for table in tables for line in (*table.lines(), "")]
-    for measure in dict.fromkeys(each.measure for each in found):
+    for measure in dict.fromkeys(each.measure for each in every):
         lines += [f"Do the curves coincide? {measure_name(measure)}, of the scale from as trained to chance"]
-        lines += [*coincidence_rows([each for each in found if each.measure == measure]).lines(), ""]
+        lines += [*coincidence_rows([each for each in every if each.measure == measure]).lines(), ""]
+    if zones_of_depth := partition_rows(compared).lines():
+        lines += ["The zones of the depth", *zones_of_depth, ""]
     for paper, each in claims:
         measured = [claim for claim in each if claim.measured]
         lines += [paper.title, *claim_rows(compared, measured).lines(), ""]

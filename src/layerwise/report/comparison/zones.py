@@ -1,7 +1,9 @@
-"""The clearest zone of similar hidden states of each model, and how many layers lie before and after it.
+"""The zones of the depth of each model, and the clearest zone of similar hidden states with what lies around it.
 
 State j is what layer j - 1 passes on. The layers that write the states of the zone are the middle, those before it the
-beginning and those after it the ending (figures 3 and 14 of the Painters, which count them by eye).
+beginning and those after it the ending (figures 3 and 14 of the Painters, which count them by eye). A sweep of 10
+layers and more also divides the depth into zones, with a test of how many (`layerwise.report.sweep.zones`); there the
+longest zone is the middle.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 
 from layerwise.report.comparison.compared import Compared, ComparedRun
 from layerwise.report.sweep.similarity import Zone, clearest_zone, contrast_bounds, matrix
+from layerwise.report.sweep.zones import PlanZones, trained_zones
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +54,9 @@ def _zone(run: ComparedRun, metric: str) -> ModelZone | None:
         return None
     bounds = contrast_bounds(lows, highs, zone.first, zone.last) if lows is not None and highs is not None else None
     return ModelZone(run.name, metric, zone, bounds, len(values) - 1)
+
+
+def partitions(compared: Compared) -> dict[str, PlanZones]:
+    """The zones of every model as trained, of those that are deep enough and whose states were compared."""
+    every = {run.name: trained_zones(run.evidence) for run in compared.runs}
+    return {name: zones for name, zones in every.items() if zones is not None}

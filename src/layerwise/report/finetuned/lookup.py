@@ -72,9 +72,12 @@ class FineTunedPlans:
         return (*(task for task in owned if task != ALL), *((ALL,) if ALL in owned else ()))
 
     def metric(self, suite: str, task: str) -> str:
-        """The main metric of a task, which its rows begin with; of `ALL` the mean."""
-        metrics = (metric for measure, _, of, metric in self._rows if (measure, of) == (suite, task))
-        return MEAN if task == ALL else next(metrics)
+        """The main metric of a task, with which the rows of every plan begin; of `ALL` the mean."""
+        if task == ALL:
+            return MEAN
+        metrics = [metric for measure, _, of, metric in self._rows if (measure, of) == (suite, task)]
+        # Scores from chance stand before the others while an evaluation that was killed is resumed.
+        return next((metric for metric in metrics if not metric.startswith(NORMALISED)), metrics[0])
 
     def score(self, suite: str, arm: str, plan: str, task: str, metric: str) -> Score | None:
         """The score of an arm under a plan, or `None` where it was not measured.

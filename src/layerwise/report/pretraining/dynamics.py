@@ -103,16 +103,25 @@ def _convergence(run: PretrainingScores, cost: str) -> Finding:
     pieces: Pieces = []
     settled = True
     for subject, ratio in run.subjects(CONVERGENCE, "ratio", cost).items():
-        arm = subject.partition(" - ")[0]
-        censored = run.score(CONVERGENCE, "censored", arm, cost)
+        arm, _, reference = subject.partition(" - ")
+        shares = {name: run.score(CONVERGENCE, "censored", name, cost) for name in (arm, reference)}
+        never = {name: f"{fixed(100 * share.value, 0)} %" for name, share in shares.items() if share is not None}
+        known = not never and is_resolved(ratio, run.level)
+        settled = settled and known
         pieces += ["; " if pieces else "", f"{arm} "]
-        if censored is not None:
-            never = f" ({fixed(100 * censored.value, 0)} % of its trainings never reach it)"
-            pieces += ["at least ", Number(f"×{fixed(ratio.value, 2)}"), never]
-            settled = False
+        if len(never) > 1:
+            pieces.append(f"not known: trainings of {arm} and of {reference} never reach it")
+        elif arm in never:
+            bound = f"×{fixed(ratio.value, 2)}"
+            pieces += ["at least ", Number(bound), f" ({never[arm]} of its trainings never reach it)"]
+        elif reference in never:
+            bound = f"×{fixed(ratio.value, 2)}"
+            pieces += [
+                "at most ",
+                Number(bound),
+                f" ({never[reference]} of the trainings of {reference} never reach it)",
+            ]
         else:
-            known = is_resolved(ratio, run.level)
-            settled = settled and known
             pieces.append(Number(f"×{between(ratio.value, ratio.low, ratio.high)}"))
             pieces.append("" if known else f", not distinguishable (p {probability(ratio.p_adjusted)})")
     reach = "" if target is None else f" (validation loss {fixed(target.value, 3)})"

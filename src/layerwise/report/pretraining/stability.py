@@ -62,8 +62,11 @@ def _stable(run: PretrainingScores) -> Finding:
         pieces.append("; " if pieces else "")
         pieces.append(f"{arm} ")
         if spiked is not None:
-            trainings = max(1, len(run.seeds.get(arm, ())))
-            pieces.append(f"{round(spiked.value * trainings)} of {counted(trainings, 'training')} with a spike")
+            spikes = run.by_seed(
+                STABILITY, "spikes", arm
+            ).values()  # of the trainings that had enough notes to be judged
+            unstable = sum(score.value > 0 for score in spikes)
+            pieces.append(f"{unstable} of {counted(len(spikes), 'training')} with a spike")
         if spread is not None:
             pieces += [", " if spiked is not None else "", "seeds stray by ", Number(_shown(spread)), " nats"]
         if ratio is not None:

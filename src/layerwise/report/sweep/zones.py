@@ -45,6 +45,32 @@ class PlanZones:
         edges = (1, *self.borders, len(self.cosine) + 1)
         return tuple((first, stop - 1) for first, stop in pairwise(edges))
 
+    @property
+    def longest(self) -> tuple[int, int]:
+        """The first and the last state of the longest zone, which is the middle of the depth; the first of equal
+        ones. State j is what stage j of the plan passes on.
+        """
+        return max(self.ranges, key=lambda zone: (zone[1] - zone[0], -zone[0]))
+
+    def part(self, zone: tuple[int, int]) -> str:
+        """Whether one of the zones is of the beginning, the middle or the ending."""
+        return "beginning" if zone < self.longest else "middle" if zone == self.longest else "ending"
+
+    @property
+    def beginning(self) -> int:
+        """The layers before the middle."""
+        return self.longest[0] - 1
+
+    @property
+    def middle(self) -> int:
+        """The layers of the middle."""
+        return 1 + self.longest[1] - self.longest[0]
+
+    @property
+    def ending(self) -> int:
+        """The layers after the middle."""
+        return self.ranges[-1][1] - self.longest[1]
+
 
 def plan_zones(evidence: Evidence) -> tuple[PlanZones, ...]:
     """Every plan whose states were compared, in the order of the rows."""
@@ -55,10 +81,15 @@ def plan_zones(evidence: Evidence) -> tuple[PlanZones, ...]:
     return tuple(_of_plan(plan, scores) for plan, scores in rows.items())
 
 
+def trained_zones(evidence: Evidence) -> PlanZones | None:
+    """The zones of the model as trained; `None` where its states were not compared, or are too few to be cut."""
+    trained = str(Plan.identity(evidence.depth)) if evidence.depth else ""
+    return next((each for each in plan_zones(evidence) if each.plan == trained and each.ranges), None)
+
+
 def zones_finding(evidence: Evidence) -> Finding | None:
     """Into how many zones does the depth of the model as trained fall?"""
-    trained = str(Plan.identity(evidence.depth)) if evidence.depth else ""
-    own = next((each for each in plan_zones(evidence) if each.plan == trained and each.ranges), None)
+    own = trained_zones(evidence)
     if own is None:
         return None
     question = "Into how many zones does the depth fall?"
@@ -85,8 +116,7 @@ def zone_table(evidence: Evidence) -> Table:
     for each in plan_zones(evidence):
         record = evidence.records.get(each.plan)
         strategy = "–" if record is None else "as trained" if record.family == "identity" else label(record.strategy)
-        worth = listed([_shown(score) for score in each.contrasts]) or "–"
-        body.append((each.plan, strategy, in_words(each), worth, probability(each.p)))
+        body.append((each.plan, strategy, in_words(each), borders_in_words(each), probability(each.p)))
     return Table(("plan", "strategy", "zones", "contrast of the borders", "p of more"), tuple(body), numeric_from=3)
 
 
@@ -114,6 +144,11 @@ def _of_plan(plan: str, scores: Mapping[str, Score]) -> PlanZones:
     return PlanZones(
         plan, matrix, dict(sorted(numbered["variance"].items())), borders, contrasts, None if p is None else p.value
     )
+
+
+def borders_in_words(each: PlanZones) -> str:
+    """What the borders are worth, in units of cosine."""
+    return listed([_shown(score) for score in each.contrasts]) or "–"
 
 
 def _shown(score: Score) -> str:

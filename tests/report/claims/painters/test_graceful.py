@@ -10,7 +10,7 @@ import pytest
 from layerwise.report.claims.painters.graceful import graceful
 from layerwise.results.rows import PlanRecord
 from report.claims.swept import Cost, swept
-from report.claims.truths import WRONG, Truth, claim_of, concluded, share
+from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
 from tier import by_tier
 
 DEPTH = 12  # windows of 3, 5, 7, 9 and 11 layers
@@ -87,6 +87,20 @@ def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(
     counts = concluded(graceful, truth(cost, **settings), DEPTH, by_tier(fast=20, full=200))
     wrong = {verdict: share(counts, verdict) for verdict in (SUPPORTED, NULL, CONTRADICTED) if verdict != kind}
     assert max(wrong.values()) <= WRONG, counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [MUCH, {"draws": 0.02}], ids=["much", "some"])
+def test_an_abrupt_step_of_the_printed_size_is_seen(settings: dict[str, float]) -> None:
+    """A step up to 7 of 11 layers that takes a share of the whole has 0.768 of it beyond the parabola."""
+    size = 0.4
+    for _ in range(2):  # the noise depends on the size a little
+        pilot = truth(orders(abrupt(7, size / 0.768), smooth(1, 0.5)), **settings)
+        printed = [claim_of(graceful, pilot(run), DEPTH).power.split()[7] for run in range(1000, 1010)]
+        size = sum(map(float, printed)) / len(printed)
+    world = truth(orders(abrupt(7, size / 0.768), smooth(1, 0.5)), **settings)
+    counts = concluded(graceful, world, DEPTH, by_tier(fast=20, full=200))
+    assert share(counts, CONTRADICTED) >= POWER, (size, counts)
 
 
 def test_too_few_steps_and_no_intervals_decide_nothing() -> None:

@@ -107,14 +107,6 @@ def joint_manipulation(evidence: Evidence) -> Claim:
     mild = as_mild(rows, equal, LEAST_COST)
     least_known = widest(rows[metric] for metric in equal)
     whole = side == "below"
-    if not whole:
-        more_text = needed(scaled["joint"], abs(cost.value - SURVIVES))
-        why = f"Whether scaling leaves the set whole is not known{more_text}."
-    elif mild:
-        more_text = needed(widest(rows[metric] for metric in unequal), LEAST_COST)
-        why = f"What is as mild at equal size is not shown to cost more when larger{more_text}."
-    else:
-        why = f"The strategies are not distinguished{needed(least_known, LEAST_COST)}."
     return MANIPULATION.decided(
         figures,
         seen(least_known, LEAST_COST, "nats beyond scaling"),
@@ -134,8 +126,18 @@ def joint_manipulation(evidence: Evidence) -> Claim:
             CONTRADICTED,
             f"As mild as scaling at equal size: {mild}.",
         ),
-        otherwise=why,
+        otherwise=_why_open(rows, equal, unequal, bool(mild))
+        if whole
+        else f"Whether scaling leaves the set whole is not known{needed(scaled['joint'], abs(cost.value - SURVIVES))}.",
     )
+
+
+def _why_open(rows: Contrasts, equal: list[str], unequal: list[str], mild: bool) -> str:
+    """Why a set that scaling leaves whole decides nothing: the sizes, or the strategies, are not distinguished."""
+    if mild:
+        more_text = needed(widest(rows[metric] for metric in unequal), LEAST_COST)
+        return f"What is as mild at equal size is not shown to cost more when larger{more_text}."
+    return f"The strategies are not distinguished{needed(widest(rows[metric] for metric in equal), LEAST_COST)}."
 
 
 def accumulated(run: DiagnosisScores) -> list[str]:

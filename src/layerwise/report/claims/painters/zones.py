@@ -1,11 +1,13 @@
-"""The claim that the depth falls into three zones: a beginning, a middle and an end."""
+"""Two claims about the zones of the depth: there are three, and a single layer comes after the middle."""
 
 from __future__ import annotations
 
-from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_ABOVE, SUPPORTED, Claim, Published
-from layerwise.report.claims.contrasts import contrasts
+from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, SUPPORTED, Claim, Published, span
+from layerwise.report.claims.contrasts import Contrasts, contrasts
 from layerwise.report.evidence import Evidence
+from layerwise.report.page.number_format import between
 from layerwise.report.page.wording import counted
+from layerwise.report.sweep.zones import in_words, trained_zones
 
 CLEARER = 0.05
 LEAST_CONTRAST = 0.02
@@ -34,7 +36,6 @@ def three_zones(evidence: Evidence) -> Claim:
         return THREE_ZONES.unmeasured()
     count = int(rows.value("zones"))
     clear = "least" in rows and rows.position("least", LEAST_CONTRAST) == "above"
-    walks = rows.position("beyond_walks", CLEARER)
     borders = f", whose least border is worth {rows.shown('least')} of cosine" if "least" in rows else ""
     return THREE_ZONES.decided(
         f"The states fall into {counted(count, 'zone')}{borders}; the least border of the best three zones is worth"
@@ -42,12 +43,53 @@ def three_zones(evidence: Evidence) -> Claim:
         "",
         (count == PUBLISHED_ZONES and clear, SUPPORTED, "Three zones, clearer than a walk gives."),
         (count > 1 and count != PUBLISHED_ZONES and clear, CONTRADICTED, f"There are {counted(count, 'zone')}."),
-        (count == 1 and walks in NOT_ABOVE, BY_NULL, "The best three zones are no clearer than those of a walk."),
+        (count == 1 and _is_no_clearer(rows), BY_NULL, "The best three zones are no clearer than those of a walk."),
         otherwise=_open(count),
     )
+
+
+def _is_no_clearer(rows: Contrasts) -> bool:
+    """Whether the best three zones are shown not to be clearer than those of walks by what counts."""
+    bounds = rows.span("beyond_walks")
+    return bounds is not None and bounds.against(CLEARER) == "below"
 
 
 def _open(count: int) -> str:
     if count == 1:
         return "No border is clearer than a walk gives, and it is not shown that there is none."
     return "The intervals of the borders hold zero, or there are none: it takes more documents."
+
+
+ONE_ENDING = Published(
+    "one_ending",
+    "One ending layer",
+    "Whatever the size of the model, exactly one layer belongs to the last zone.",
+    "arXiv 2407.09298, appendix A.3, figure 14",
+    "The depth is cut into zones as for the claim of three. The middle is the longest zone (the first of equal ones),"
+    " and the layers after it are the ending ones. Supported: several zones, each border clear of zero over documents,"
+    " and one ending layer. Contradicted: several such zones, and another number of ending layers, or none. Explained"
+    " by the null: one zone, and the best three are shown to be no clearer than those of walks by 0.05 of cosine.",
+    "It needs the hidden states of 10 layers and more: layerwise sweep MODEL.",
+)
+
+
+def one_ending(evidence: Evidence) -> Claim:
+    """Does a single layer come after the middle zone?"""
+    rows = contrasts(evidence, THREE_ZONES.key, "zones", "beyond_walks")
+    own = trained_zones(evidence)
+    if rows is None or own is None:
+        return ONE_ENDING.unmeasured()
+    spans = [span(score) for score in own.contrasts]
+    clear = bool(spans) and all(each is not None and each.position(LEAST_CONTRAST) == "above" for each in spans)
+    worth = "".join(f" {between(each.value, each.low, each.high, signed=True)}" for each in own.contrasts)
+    borders = f", whose borders are worth{worth} of cosine" if worth else ""
+    ending = counted(own.ending, "layer")
+    return ONE_ENDING.decided(
+        f"The states fall into {counted(len(own.ranges), 'zone')} ({in_words(own)}){borders}; layers:"
+        f" {own.beginning} beginning, {own.middle} middle and {own.ending} ending{rows.tokens}.",
+        "",
+        (clear and own.ending == 1, SUPPORTED, "One layer comes after the middle zone."),
+        (clear, CONTRADICTED, f"{ending.capitalize()} come after the middle zone."),
+        (len(own.ranges) == 1 and _is_no_clearer(rows), BY_NULL, "The best three are no clearer than those of a walk."),
+        otherwise=_open(len(own.ranges)),
+    )

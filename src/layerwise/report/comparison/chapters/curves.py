@@ -41,7 +41,7 @@ SAME = (
     "Each curve on the scale of its own model: 0 is the model as trained, 1 chance (for a loss that of guessing every"
     " token of the vocabulary alike). Curves are compared at the percentages of the one with fewer points; the other is"
     " read off the line between its neighbouring points. They coincide where the difference lies inside"
-    f" ±{MARGIN:g} of the scale everywhere, and differ where it is on one side of zero somewhere, corrected over the"
+    f" ±{MARGIN:g} of the scale everywhere, and differ where it is shown to lie outside somewhere, corrected over the"
     " percentages; of several pairs also over the pairs (Holm). Where neither loses"
     f" {LEAST_LOST:g} of its scale, nothing is said. Intervals are joined as if the two were independent, which is"
     " wider than need be for models on one text."
@@ -78,13 +78,13 @@ def curves(compared: Compared) -> Chapter:
 
 def _coincidence(compared: Compared) -> Iterator[Safe]:
     """Whether the curves of each strategy coincide, by every measure that has a scale."""
-    found = coincidences(compared)
-    if not found:
+    every = coincidences(compared)
+    if not every:
         yield note(UNSCALED)
         return
-    for measure in dict.fromkeys(each.measure for each in found):
+    for measure in dict.fromkeys(each.measure for each in every):
         yield element("h3", f"Do the curves coincide? {measure_name(measure)}".rstrip())
-        yield coincidence_rows([each for each in found if each.measure == measure], _badge).html()
+        yield coincidence_rows([each for each in every if each.measure == measure], _badge).html()
     yield note(SAME)
 
 

@@ -14,7 +14,8 @@ from layerwise.results.units import FEWEST_UNITS
 HEADING = Heading("runs", "The runs, and how they are compared", "Runs")
 METHOD = (
     "Effects are paired differences to the model as trained on the same text, in nats per scored token of that model.",
-    "Percent of the depth is the number of layers affected over all layers. Nothing is interpolated.",
+    "Percent of the depth is the number of layers affected over all layers. Nothing is interpolated, but one of two"
+    " curves where it is asked whether they coincide.",
     "A claim holds in every model if it is supported in each: each run errs in 5 % at most, and so do all together.",
     "A claim holds in any model if it is supported in one after Holm's correction over the models that were measured:"
     " its interval is widened from 95 % to 1 − 0.05 / K, for K models at the first step and fewer at the next ones.",

@@ -34,36 +34,24 @@ HEIGHT = 380
 SLOTS = {BLOCKS: 0, ROUND_ROBIN: 1, SCATTERED: 2, SINGLE: 3}
 KINDS = tuple(SLOTS)
 
+Drawn = Mapping[tuple[str, int, int], list[Line]]
+"""The lines of a figure, by the order, the number of the arm and that of the count of nodes."""
+
 
 def nodes(evidence: Evidence) -> Chapter:
     """Two figures, the orders; choices, the arm and the number of nodes; a sentence for each arm."""
     run = evidence.robustness
     counts = node_counts(run)
     arms = run.arms_with("nodes")
-    if not counts or not arms:
-        return absent(evidence, HEADING, "No node was lost in this run (nodes).")
-    scale, axis = axis_of(run)
-    choices = (Choice("Arm", arms), Choice("Nodes", tuple(map(str, counts))))
     drawn = {
-        (order, at, by): _lines(run, arm, count, order, scale)
+        (order, at, by): _lines(run, arm, count, order)
         for order in CONDITIONS
         for at, arm in enumerate(arms)
         for by, count in enumerate(counts)
     }
-    span = common_span([line.rows for lines in drawn.values() for line in lines])
-    describe = hover_text("{} of the nodes lost", axis, run.level)
-    pictures: list[Picture] = []
-    for order, words in CONDITIONS.items():
-        variants: Mapping[tuple[int, ...], Figure] = {
-            (at, by): lined(
-                lines, across="nodes lost", upwards=axis, describe=describe, height=HEIGHT, span=span, reference=0.0
-            )
-            for (where, at, by), lines in drawn.items()
-            if where == order and lines
-        }
-        if variants:
-            leader = pictures[0].name if pictures else None
-            pictures.append(Picture(f"nodes-{order}", f"What is left runs {words}", variants, choices, leader=leader))
+    pictures = _pictures(run, drawn, (Choice("Arm", arms), Choice("Nodes", tuple(map(str, counts)))))
+    if not pictures:
+        return absent(evidence, HEADING, "No node was lost in this run (nodes).")
     present = {line.name for lines in drawn.values() for line in lines}
     chips = legend(
         {kind: slot for kind, slot in SLOTS.items() if kind in present},
@@ -91,7 +79,28 @@ def nodes(evidence: Evidence) -> Chapter:
     return HEADING.chapter(body, pictures)
 
 
-def _lines(run: RobustnessScores, arm: str, count: int, order: str, scale: float) -> list[Line]:
+def _pictures(run: RobustnessScores, drawn: Drawn, choices: tuple[Choice, ...]) -> list[Picture]:
+    """A figure for each order that was measured, all with one vertical axis."""
+    _, axis = axis_of(run)
+    span = common_span([line.rows for lines in drawn.values() for line in lines])
+    describe = hover_text("{} of the nodes lost", axis, run.level)
+    pictures: list[Picture] = []
+    for order, words in CONDITIONS.items():
+        variants: dict[tuple[int, ...], Figure] = {
+            (at, by): lined(
+                lines, across="nodes lost", upwards=axis, describe=describe, height=HEIGHT, span=span, reference=0.0
+            )
+            for (where, at, by), lines in drawn.items()
+            if where == order and lines
+        }
+        if variants:
+            leader = pictures[0].name if pictures else None
+            pictures.append(Picture(f"nodes-{order}", f"What is left runs {words}", variants, choices, leader=leader))
+    return pictures
+
+
+def _lines(run: RobustnessScores, arm: str, count: int, order: str) -> list[Line]:
+    scale, _ = axis_of(run)
     lines = []
     for kind in KINDS:
         rows: dict[int, Score] = {}

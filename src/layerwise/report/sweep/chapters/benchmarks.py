@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from layerwise.report.evidence import ALL_TASKS, Evidence
 from layerwise.report.figures.benchmark_curves import benchmark_degradation
 from layerwise.report.figures.figure import Figure
@@ -20,35 +22,26 @@ HEADING = Heading("benchmark", "How benchmarks fall to chance", "Benchmarks")
 def benchmarks(evidence: Evidence) -> Chapter:
     """A figure for the mean and one for the median of the benchmarks, one for each of them, and how fast they fall."""
     scores = BenchmarkScores.of(evidence)
-    middles = [picture for name in MIDDLES if (picture := _picture(evidence, scores, ALL_TASKS, name, MIDDLE))]
+    middles = {
+        f"{name} of the benchmarks": picture
+        for name in MIDDLES
+        if (picture := _picture(evidence, scores, ALL_TASKS, name, MIDDLE))
+    }
     single = {
-        task: picture
+        f"{task} ({metric})": picture
         for task, metric in scores.metrics.items()
         if (picture := _picture(evidence, scores, task, metric, SMALL))
     }
     table = benchmark_falls(evidence, scores)
     if not middles and not single and not table.body:
         return HEADING.missing("No benchmark that the model answers better than chance was measured (--tasks).")
-    figures = (*middles, *single.values())
-    body: list[Safe] = [
+    body = [
         lead(
             "Scores are on one scale: 0 is what guessing scores (dotted), 1 what the model as trained scores (dashed)."
             " To the right a strategy touches more layers."
-        )
+        ),
+        *_drawn(evidence, middles, single),
     ]
-    if figures:
-        shown = {record.strategy for record in evidence.data.plans if record.family == PUBLISHED_FAMILY}
-        slots = {name: slot for name, slot in series_slots(evidence.strategies).items() if name in shown}
-        body += [
-            legend(slots, tuple(picture.name for picture in figures)),
-            cards({f"{name} of the benchmarks": each for name, each in zip(MIDDLES, middles, strict=False)}),
-            element("h3", "Benchmark by benchmark"),
-            cards({f"{task} ({scores.metrics[task]})": picture for task, picture in single.items()}),
-            note(
-                "Bands are 95 % intervals, paired over the documents of a benchmark; the error of the model as trained"
-                " is in them. A median of few benchmarks hides the one that collapsed."
-            ),
-        ]
     if table.body:
         body += [
             element("h3", "How fast each falls"),
@@ -58,7 +51,24 @@ def benchmarks(evidence: Evidence) -> Chapter:
                 " than one layer: what is lost of the scale for each tenth of the depth that is affected."
             ),
         ]
-    return HEADING.chapter(tuple(body), figures)
+    return HEADING.chapter(tuple(body), (*middles.values(), *single.values()))
+
+
+def _drawn(evidence: Evidence, middles: Mapping[str, Picture], single: Mapping[str, Picture]) -> Iterator[Safe]:
+    """The figures under their legend: those over the benchmarks first, then each benchmark; nothing without any."""
+    figures = (*middles.values(), *single.values())
+    if not figures:
+        return
+    strategies = {record.strategy for record in evidence.data.plans if record.family == PUBLISHED_FAMILY}
+    slots = {name: slot for name, slot in series_slots(evidence.strategies).items() if name in strategies}
+    yield legend(slots, tuple(picture.name for picture in figures))
+    yield cards(middles)
+    yield element("h3", "Benchmark by benchmark")
+    yield cards(single)
+    yield note(
+        "Bands are 95 % intervals, paired over the documents of a benchmark; the error of the model as trained is in"
+        " them. A median of few benchmarks hides the one that collapsed."
+    )
 
 
 def _picture(evidence: Evidence, scores: BenchmarkScores, task: str, metric: str, height: int) -> Picture | None:

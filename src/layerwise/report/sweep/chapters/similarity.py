@@ -14,7 +14,12 @@ MAPS = {
     "cosine": "Cosine, all tokens",
     "cosine_no_sink": "Cosine, without the sink token",
     "cka": "CKA, unbiased",
+    "cosine_flattened": "Cosine of flattened states, as published",
 }
+FLATTENED = (
+    " The published cosine takes all states of a window as one vector, sinks included, and the mean is over windows:"
+    " tokens count by their norms there, and alike in the others."
+)
 HEADING = Heading("similarity", "How alike hidden states are", "Similarity")
 
 
@@ -30,7 +35,7 @@ def similarity(evidence: Evidence) -> Chapter:
         edge = _largest(gap)
         picture = Picture("map-difference", "Cosine difference", {(): similarity_map(gap, -edge, edge, diverging=True)})
         cards["difference"] = ("Difference: what the sink adds", picture)
-    order = [name for name in ("cosine", "cosine_no_sink", "difference", "cka") if name in cards]
+    order = [name for name in ("cosine", "cosine_no_sink", "difference", "cka", "cosine_flattened") if name in cards]
     profile = Picture(
         "profile", "Similarity of neighbouring hidden states", {(): adjacent({MAPS[n]: v for n, v in matrices.items()})}
     )
@@ -42,7 +47,8 @@ def similarity(evidence: Evidence) -> Chapter:
         note(
             f"Cosine and CKA share one scale, {low:.2g} to {high:.2g}; the difference has its own, symmetric"
             " about zero."
-            f" Values are means over tokens (CKA: over minibatches).{_widest(evidence)}"
+            f" Values are means over tokens (CKA: over minibatches).{FLATTENED if 'cosine_flattened' in cards else ''}"
+            f"{_widest(evidence)}"
         ),
     )
     return HEADING.chapter(body, (*(cards[name][1] for name in order), profile))
