@@ -114,7 +114,7 @@ def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: 
     asked = {"ltg", "elc-seconds", "ltg-rewired", "elc-kept", *others}
     assert {(arm, task) for arm in asked for task in arms.TASKS} <= mixed, "no arm has an empty cell"
     assert asked <= on_glue
-    assert {subject for subject, task in tuned if task == "rte seconds"} == {
+    assert {subject for subject, task in tuned if task == "rte steps"} == {
         f"{arm} - ltg" for arm in asked - {"ltg", "elc-seconds"}
     }
     assert ("elc-kept - ltg", "all steps") in tuned

@@ -31,17 +31,19 @@ def test_the_table_has_a_row_for_each_task_and_arm() -> None:
     assert len(rows) == 8
 
 
-def test_where_the_backbone_does_not_always_reach_the_score_a_ratio_is_no_bound() -> None:
+def test_where_the_backbone_does_not_always_reach_the_score_a_ratio_is_an_upper_bound_or_none() -> None:
     never = [
         pretrained.row("tuning_convergence", "ltg", f"rte {cost}", "censored", 0.33) for cost in ("steps", "seconds")
     ]
     run = PretrainingScores.of([*pretrained.tuning(), *never])
     (finding,) = fine_tuning_findings(run)
     assert "at least" not in finding.text
-    assert "weights in both: steps ×0.80 (no bound, as ltg does not always reach it)" in finding.text
+    assert "weights in both: steps at most ×0.80, seconds at most ×0.80" in finding.text
+    assert "weights in pretraining only: steps not known, as neither always reaches it" in finding.text
     rows = fine_tuning_rows(run, WEIGHTS_IN).body
     assert rows[0][4:6] == ("≥ 240", "–")
-    assert rows[3][5] == "–"
+    assert rows[1][5] == "–"
+    assert rows[3][5].startswith("≤ ×0.80")
 
 
 def test_a_run_without_learning_curves_says_what_takes_them() -> None:

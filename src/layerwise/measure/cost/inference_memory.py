@@ -42,8 +42,8 @@ def inference_memory(
 
     >>> model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     >>> inputs = torch.zeros(1, 4)
-    >>> inference_memory(model, list(model), lambda: model(inputs), torch.device("cpu"))
-    InferenceMemory(weights=160, states=32, activations=32, allocated=None)
+    >>> inference_memory(model, list(model), lambda: model(inputs), torch.device("cpu"))  # `inputs` is kept too
+    InferenceMemory(weights=160, states=48, activations=32, allocated=None)
     """
     with evaluating(model), torch.inference_mode():
         states = _states(layers, run)

@@ -86,8 +86,11 @@ def _costs(run: PretrainingScores, arm: str, task: str) -> Iterator[str]:
         spent, ratio = run.score(TUNING_CONVERGENCE, "cost", arm, f"{task} {cost}"), _ratio(run, arm, task, cost)
         bound = "≥ " if run.score(TUNING_CONVERGENCE, "censored", arm, f"{task} {cost}") is not None else ""
         yield "–" if spent is None else f"{bound}{tidy(spent.value)}"
-        known = run.score(TUNING_CONVERGENCE, "censored", BACKBONE, f"{task} {cost}") is None
-        yield "–" if ratio is None or not known else f"{bound}×{between(ratio.value, ratio.low, ratio.high)}"
+        never = run.score(TUNING_CONVERGENCE, "censored", BACKBONE, f"{task} {cost}") is not None
+        if ratio is None or (never and bound):
+            yield "–"
+        else:
+            yield f"{'≤ ' if never else bound}×{between(ratio.value, ratio.low, ratio.high)}"
 
 
 def _ratio(run: PretrainingScores, arm: str, task: str, cost: str) -> Score | None:
@@ -97,10 +100,15 @@ def _ratio(run: PretrainingScores, arm: str, task: str, cost: str) -> Score | No
 def _judged(run: PretrainingScores, arm: str, task: str, cost: str, ratio: Score) -> tuple[Pieces, bool]:
     """A ratio in words, and whether it is distinguished from 1."""
     tasks = [f"{name} {cost}" for name in targeted(run)] if task == ALL_TASKS else [f"{task} {cost}"]
-    if any(run.score(TUNING_CONVERGENCE, "censored", BACKBONE, name) is not None for name in tasks):
-        return [Number(f"×{fixed(ratio.value, 2)}"), f" (no bound, as {BACKBONE} does not always reach it)"], False
-    if any(run.score(TUNING_CONVERGENCE, "censored", arm, name) is not None for name in tasks):
-        return ["at least ", Number(f"×{fixed(ratio.value, 2)}")], False
+    never = [
+        name
+        for name in (arm, BACKBONE)
+        if any(run.score(TUNING_CONVERGENCE, "censored", name, of) is not None for of in tasks)
+    ]
+    if len(never) > 1:
+        return ["not known, as neither always reaches it"], False
+    if never:
+        return ["at least " if arm in never else "at most ", Number(f"×{fixed(ratio.value, 2)}")], False
     number = Number(f"×{between(ratio.value, ratio.low, ratio.high)}")
     known = is_resolved(ratio, run.level)
     p = "" if ratio.p_adjusted is None else f", p {probability(ratio.p_adjusted)}"
