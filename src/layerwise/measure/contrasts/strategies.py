@@ -155,9 +155,10 @@ def _strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:
     The difference is taken window by window before anything is summed, which keeps small effects exact.
     """
     changes = grid.nll - baseline
+    by_window = grid.unit() == "window"
     lengths: dict[tuple[str, str, int], int] = defaultdict(int)
     for (task, document, window), tokens in zip(grid.cells, grid.tokens, strict=True):
-        lengths[task, document, window if grid.unit() == "window" else -1] += int(tokens)
+        lengths[task, document, window if by_window else -1] += int(tokens)
     strata = Strata.of(lengths)
     owners = np.array([strata.of_task[task] for task, _, _ in grid.cells])
     parts = []
