@@ -94,8 +94,8 @@ ORDER = Published(
     " (WinoGrande, HellaSwag) do.",
     "arXiv 2407.09298, section 3.6",
     "Order is what reverse, random order and parallel cost, in equal parts, on the scale from chance to the model as"
-    " trained, and absence what skipping the same windows costs; a window counts only where skipping leaves a quarter"
-    " of every benchmark's scale, since beyond it nothing is left to lose. Two contrasts: the cost of order on"
+    " trained, and absence what skipping the same windows costs; a window counts only where skipping leaves each of"
+    " them a quarter of its scale, since beyond it nothing is left to lose. Two contrasts: the cost of order on"
     " reasoning less that on semantic benchmarks, and the ratio of order to absence on reasoning by that on semantic"
     " ones. Supported: both lie above their nulls, 0 and 1. Explained by the null: the first does, and the ratio lies"
     " inside 1/1.25 to 1.25, or below 1: the benchmarks are fragile, whatever the damage. Contradicted: order costs"
