@@ -15,6 +15,13 @@ from layerwise.experiments.robustness.config import RobustTraining
 
 VERBS = [verb for verbs in CATALOGUE.values() for verb in verbs]
 
+GLUE_OF_BABYLM = {
+    "glue_learning_rate": (5e-5, "BabyLM 2023, evaluation pipeline"),
+    "glue_batch_size": (64, "BabyLM 2023, evaluation pipeline"),
+    "glue_epochs": (10, "BabyLM 2023, evaluation pipeline"),
+    "glue_patience": (10, "BabyLM 2023, evaluation pipeline"),
+    "glue_max_length": (128, "BabyLM 2023, evaluation pipeline"),
+}
 DOCUMENTS = {
     ("train robust", "paper"): {
         "seeds": (5, "LayerShuffle, section 4: we train 5 networks"),
@@ -90,8 +97,8 @@ DOCUMENTS = {
         "steps": (656, "Heterogeneity, proof of concept: 656 steps"),
         "shorter": (416 / 656, "Heterogeneity, proof of concept: 416 of 656 steps"),
     },
-    ("study layer-weights", "paper"): {"size": ("small", "ELC-BERT, table 5: strict-small")},
-    ("study layer-weights", "strict"): {"size": ("base", "ELC-BERT, table 5: strict")},
+    ("study layer-weights", "paper"): {"size": ("small", "ELC-BERT, table 5: strict-small"), **GLUE_OF_BABYLM},
+    ("study layer-weights", "strict"): {"size": ("base", "ELC-BERT, table 5: strict"), **GLUE_OF_BABYLM},
     ("train elc", "paper"): {"size": ("small", "ELC-BERT, table 5: strict-small")},
     ("train elc", "strict"): {"size": ("base", "ELC-BERT, table 5: strict")},
 }
@@ -111,7 +118,7 @@ def test_a_preset_makes_a_configuration(verb: str, name: str) -> None:
     """Every setting is an option of the verb, in bounds, and read; the manifest then holds the settings."""
     kind = configuration(verb)
     needed = {each: _some(each) for each, (field, _) in options_of(kind).items() if _is_required(kind, each)}
-    beside = {"data": "a-folder"} if verb == "evaluate" else {}
+    beside = {"evaluate": {"data": "a-folder"}, "study layer-weights": {"glue": "a-folder"}}.get(verb, {})
     config = configured(kind, {**needed, **beside, "preset": name}, "here")
     for option, value in kind.PRESETS[name].items():
         assert getattr(config, option) == value

@@ -39,7 +39,10 @@ class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
     )
     READS: ClassVar = (GlueOptions.READ_BY_GLUE,)
 
-    PRESETS: ClassVar = {"paper": {"size": "small"}, "strict": {"size": "base"}}
+    PRESETS: ClassVar = {
+        "paper": {"size": "small", **GlueOptions.BABYLM},
+        "strict": {"size": "base", **GlueOptions.BABYLM},
+    }
 
     seeds: int = seeds_option(3)
     bias: tuple[float, ...] = option(

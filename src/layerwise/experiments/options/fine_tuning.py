@@ -69,6 +69,12 @@ class GlueOptions:
         lambda config: config.glue is not None, "tasks of GLUE read it, and there is no --glue FOLDER",
     )  # fmt: skip
 
+    BABYLM: ClassVar = {
+        "glue_learning_rate": 5e-5, "glue_batch_size": 64, "glue_epochs": 10, "glue_patience": 10,
+        "glue_max_length": 128,
+    }  # fmt: skip
+    """BabyLM's own settings of fine-tuning (2023), for presets."""
+
     def check_glue(self) -> None:
         """Raise `TrainError` for a learning rate that is not above 0."""
         if self.glue_learning_rate is not None and self.glue_learning_rate <= 0:
