@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from layerwise.plan.samplers import SeededSampler
 from layerwise.results.training_record import MODEL, TrainingRecord
+from once import made_once
 from threads import threaded
 from train.distributed_script import DEPTH, SAMPLERS, train_watched
 
@@ -50,10 +51,12 @@ def launched(script: str, argument: str) -> None:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders of all trainings as two processes held them."""
-    root = tmp_path_factory.mktemp("two")
-    trainings = [{"folder": str(root / name), **options} for name, options in {**TRAININGS, "stopped": STOPPED}.items()]
-    launched("distributed_script.py", json.dumps(trainings))
-    return root
+
+    def train(root: Path) -> None:
+        every = {**TRAININGS, "stopped": STOPPED}
+        launched("distributed_script.py", json.dumps([{"folder": str(root / n), **o} for n, o in every.items()]))
+
+    return made_once(tmp_path_factory, "distributed", train)
 
 
 def _read(folder: Path, what: str) -> list[list[Any]]:

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from layerwise.results.training_record import MODEL, TrainingRecord
+from once import made_once
 from train.phases.growth_script import WATCHED, train_watched
 from train.phases.test_runner import STEPS, untimed
 from train.test_distributed import launched
@@ -28,12 +29,12 @@ TRAININGS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders of all trainings as two processes held them."""
-    root = tmp_path_factory.mktemp("two")
-    launched(
-        "phases/growth_script.py",
-        json.dumps([{"folder": str(root / name), **options} for name, options in TRAININGS.items()]),
-    )
-    return root
+
+    def train(root: Path) -> None:
+        trainings = [{"folder": str(root / name), **options} for name, options in TRAININGS.items()]
+        launched("phases/growth_script.py", json.dumps(trainings))
+
+    return made_once(tmp_path_factory, "growth-distributed", train)
 
 
 def _read(folder: Path, what: str) -> list[Any]:

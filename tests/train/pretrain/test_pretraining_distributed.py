@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from layerwise.results.training_record import MODEL, TrainingRecord
+from once import made_once
 from train.pretrain.test_pretraining import STEPS
 from train.pretraining_script import train_watched
 from train.test_distributed import launched
@@ -27,10 +28,12 @@ TRAININGS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders of all trainings as two processes held them."""
-    root = tmp_path_factory.mktemp("two")
-    trainings = [{"folder": str(root / name), **options} for name, options in TRAININGS.items()]
-    launched("pretraining_script.py", json.dumps(trainings))
-    return root
+
+    def train(root: Path) -> None:
+        trainings = [{"folder": str(root / name), **options} for name, options in TRAININGS.items()]
+        launched("pretraining_script.py", json.dumps(trainings))
+
+    return made_once(tmp_path_factory, "pretraining-distributed", train)
 
 
 def _losses(folder: Path) -> list[list[float]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from layerwise.report.page.markup import Safe, element, join, measured
 from layerwise.report.page.plain_markdown import escaped
 
-WIDEST = 24  # characters of the first cell of a row in the terminal
+WIDEST = 32  # characters of the first cell of a row in the terminal
 GAP = "  "
 
 

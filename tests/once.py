@@ -1,0 +1,27 @@
+"""What several test processes need, made by one of them: the others wait for it and read it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """The folder `name` of this session of tests, which `make` fills; nothing may be changed in it.
+
+    The processes of one session share the folder above their own. Where `make` fails the next process tries again, in
+    an empty folder.
+    """
+    base = factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = shared / name
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            fresh = factory.mktemp(name)
+            make(fresh)
+            fresh.rename(folder)
+    return folder
