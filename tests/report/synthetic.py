@@ -80,6 +80,7 @@ def _looped_cost(record: PlanRecord) -> float:
     return (0.3 if kind == "loops" else 0.5) + 0.05 * (int(number) - best) ** 2 if number else 0.0
 
 
+@cache
 def plan_records(depth: int, families: tuple[str, ...]) -> tuple[PlanRecord, ...]:
     """The records of the real families, one for each family and plan."""
     found: dict[tuple[str, str], PlanRecord] = {}

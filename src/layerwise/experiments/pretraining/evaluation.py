@@ -64,7 +64,7 @@ def _held_out_rows(
 ) -> list[Score]:
     """The rows of each model by itself: stored ones, and those of the models that have none."""
     stored = [row for measure in (HELD_OUT, ALPHA) for row in run.store.scores(measure)]
-    stored += [row for metric in (LATENCY, *MEMORY) for row in run.store.scores(TRAINING, metric=metric)]
+    stored += [row for row in run.store.scores(TRAINING) if row.metric in (LATENCY, *MEMORY)]
     known = {row.subject for row in stored}
     rows = [row for row in stored if "/" in row.subject]
     recipe = pretrainings.recipes[0]  # all recipes read and mask alike

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -150,7 +151,9 @@ def _least_contrasts(cosine: Numbers, measured: _Measured, count: int) -> Number
     return np.array([min(contrasts(own, edges)) for own, edges in zip(cosine, borders.tolist(), strict=True)])
 
 
+@lru_cache(maxsize=256)
 def _weights(states: int, first: int, border: int, stop: int) -> Numbers:
+    """Those of one border, kept: every simulated walk asks for them again."""
     rows, columns = np.triu_indices(stop - first, 1)
     across = (rows < border - first) & (columns >= border - first)
     weights = np.zeros((states, states))
@@ -163,7 +166,9 @@ def _weights(states: int, first: int, border: int, stop: int) -> Numbers:
         shared += 1
         for pairs, sign in ((inside, 1.0), (outside, -1.0)):
             weights[first + rows[pairs], first + columns[pairs]] += sign / np.count_nonzero(pairs)
-    return weights / max(1, shared)
+    weights /= max(1, shared)
+    weights.flags.writeable = False
+    return weights
 
 
 def best_borders(excess: Numbers, count: int) -> tuple[int, ...] | None:

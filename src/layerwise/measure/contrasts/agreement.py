@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from scipy import stats
+from scipy.special import stdtrit
 
 from layerwise.measure.contrasts.contrast import CONTRAST, POWER
 from layerwise.measure.stats.rankings import rankings
@@ -93,10 +94,9 @@ def _row(metric: str, values: Numbers, pairs: Sequence[tuple[int, int]]) -> Scor
     jackknife = slope * np.sqrt((layers - 1) / layers * np.square(left_out - left_out.mean()).sum())
     independent = np.sqrt((1 + mean**2 / 2) / ((layers - 3) * len(pairs)))
     error = float(max(jackknife, independent))
-    student = stats.t(layers - 1)
-    reach = student.ppf(0.975) * error
+    reach = stdtrit(layers - 1, 0.975) * error
     low, high = float(np.tanh(middle - reach)), float(np.tanh(middle + reach))
-    seen = float(np.tanh(reach + student.ppf(POWER) * error))
+    seen = float(np.tanh(reach + stdtrit(layers - 1, POWER) * error))
     return Score(CONTRAST, CLAIM, "all", metric, mean, min(low, mean), max(high, mean), mde=seen)
 
 

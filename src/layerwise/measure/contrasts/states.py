@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy.special import stdtrit
 
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.block_influence import block_influence_sums
@@ -106,10 +106,11 @@ def _beyond(own: Contrast, untrained: Numbers) -> Score:
     freedoms = np.array([own.units - 1, count - 1])
     error = float(np.sqrt(variances.sum()))
     spread = float((variances**2 / freedoms).sum())
-    student = stats.t(variances.sum() ** 2 / spread if spread > 0 else 1e6)
-    reach = float(student.ppf(0.5 + own.level / 2)) * error
+    freedom = variances.sum() ** 2 / spread if spread > 0 else 1e6
+    widest = float(stdtrit(freedom, 0.5 + own.level / 2))
+    reach = widest * error
     return Score(
         CONTRAST, MIDDLE, "all", "beyond_twins", value, value - reach, value + reach,
-        mde=float(student.ppf(0.5 + own.level / 2) + student.ppf(POWER)) * error,
+        mde=(widest + float(stdtrit(freedom, POWER))) * error,
         documents=own.documents, tokens=own.tokens,
     )  # fmt: skip

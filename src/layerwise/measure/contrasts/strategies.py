@@ -174,7 +174,9 @@ def _mean(costs: Numbers, draws: NDArray[np.intp], chance: np.random.Generator) 
 
     One less is drawn than there are, which makes the variance of the mean the unbiased one.
     """
-    if costs.ndim == 1 or len(draws) == 1:
+    if len(draws) == 1:
+        return np.asarray(costs[..., draws[0]])
+    if costs.ndim == 1:
         return np.asarray(costs[..., draws].mean(axis=-1))
     resamples = len(costs)
     again = draws[chance.integers(0, len(draws), size=(resamples, len(draws) - 1))]

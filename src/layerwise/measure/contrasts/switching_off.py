@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
+from scipy.special import stdtrit
 
 from layerwise.measure.contrasts.shuffled import NULLS, SHUFFLED
 from layerwise.measure.contrasts.trainings import TrainingEstimate, over_trainings
@@ -68,7 +69,7 @@ def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
         if len(values) > 1:
             low, high = over_seeds(values)
         else:
-            reach = float(stats.t(len(each[0].pulls) - 1).ppf(0.975)) * each[0].error
+            reach = float(stdtrit(len(each[0].pulls) - 1, 0.975)) * each[0].error
             low, high = values[0] - reach, values[0] + reach
         p, band = shuffled_positions(tables)
         yield Score("worth", "all", arm, RELATION, float(np.mean(values)), max(-1.0, low), min(1.0, high), p=p)

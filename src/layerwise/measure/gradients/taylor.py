@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy.special import stdtrit
 from torch import Tensor
 
 from layerwise.measure.stats.float64 import exact_on_cpu, widest
@@ -87,7 +87,7 @@ class Taylor:
         without = [[other for other in groups if other != group] for group in groups]
         left = np.array([sample.importance(some) / sum(self._tokens[group] for group in some) for some in without])
         error = math.sqrt((len(groups) - 1) * float(left.var()))
-        return float(stats.t(len(groups) - 1).ppf(0.975)) * error / whole
+        return float(stdtrit(len(groups) - 1, 0.975)) * error / whole
 
 
 class _Sample:

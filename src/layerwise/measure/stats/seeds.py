@@ -36,7 +36,7 @@ def over_seeds(values: Sequence[float], metric: str = "") -> tuple[float, float]
     [0.826, 1.0]
     """
     mean, error = float(np.mean(values)), float(stats.sem(values))
-    reach = float(stats.t(len(values) - 1).ppf(0.975)) * error
+    reach = float(special.stdtrit(len(values) - 1, 0.975)) * error
     least, most = RANGES.get(metric, (-np.inf, np.inf))
     return max(least, mean - reach), min(most, mean + reach)
 

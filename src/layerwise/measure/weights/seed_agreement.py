@@ -216,18 +216,16 @@ def _ranked(weights: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
 
 def _agreement(ranks: Numbers, read: NDArray[np.bool_]) -> Numbers:
     """(draws, seeds, readers, sources) -> (draws,): mean correlation over pairs of seeds and rows they share."""
-    _, seeds, _, _ = ranks.shape
-    pairs = []
-    for left in range(seeds):
-        for right in range(left):
-            shared = read[:, left] & read[:, right]
-            first, second = ranks[:, left] * shared, ranks[:, right] * shared
-            norms = np.sqrt(np.square(first).sum(axis=2) * np.square(second).sum(axis=2))
-            products = (first * second).sum(axis=2)
-            correlations = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0.0)
-            enough = shared.sum(axis=2) >= FEWEST
-            pairs.append((correlations * enough).sum(axis=1) / np.maximum(enough.sum(axis=1), 1))
-    return np.mean(pairs, axis=0)
+    mask = np.moveaxis(read, 1, 2).astype(ranks.dtype)  # (draws, readers, seeds, sources)
+    values = np.moveaxis(ranks, 1, 2) * mask
+    others = mask.swapaxes(2, 3)
+    squares = np.square(values) @ others  # of a seed's ranks, over what it shares with another
+    norms = np.sqrt(squares * squares.swapaxes(2, 3))
+    products = values @ values.swapaxes(2, 3)
+    correlations = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0.0)
+    enough = mask @ others >= FEWEST
+    pairs = (correlations * enough).sum(axis=1) / np.maximum(enough.sum(axis=1), 1)
+    return np.asarray(pairs[:, *np.tril_indices(ranks.shape[1], -1)].mean(axis=1))
 
 
 def _permuted(
