@@ -372,13 +372,6 @@ def test_a_plan_that_cannot_be_judged_again_leaves_the_comparison_of_the_others(
         assert run.store.scores("benchmark") == compared
 
 
-@pytest.mark.slow
-def test_a_benchmark_that_is_unknown_is_refused_before_a_run_begins(stack: Stack, corpus: Corpus) -> None:
-    pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
-    with pytest.raises(MeasureError, match="unknown benchmark 'winogrand'"):
-        prepared(stack, corpus, replace(SWEEP, tasks=("winogrand",)))
-
-
 # The folder
 
 
