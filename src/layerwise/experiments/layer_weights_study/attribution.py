@@ -73,7 +73,7 @@ def model_rows(subject: str, task: str, shares: FeatureShares, end: str = "") ->
         values |= {f"{name}@tokens": of for name, of in tokens.items()}
     rows = []
     for metric, of in values.items():
-        low, high = over_seeds(of.tolist()) if len(of) > 1 else (None, None)
+        low, high = over_seeds(of.tolist()) if len(of) > 1 else (None, None)  # Student's interval, here over sentences
         rows.append(Score(ATTRIBUTION, subject, task, f"{metric}{end}", float(of.mean()), low, high, documents=len(of)))
     return [*rows, Score(ATTRIBUTION, subject, task, f"gap{end}", shares.gap)]
 
@@ -92,13 +92,16 @@ def with_arms(rows: Sequence[Score]) -> list[Score]:
 
 
 def shuffled(task: Task) -> Task:
-    """The task with the labels of its training and of its selection sentences dealt out anew; the test set stays."""
+    """The task with the labels of its training and of its selection sentences permuted; the test set stays."""
     return replace(
-        task, name=f"{task.name} shuffled", train=_dealt(task.train, "train"), selection=_dealt(task.selection, "sel"),
-    )  # fmt: skip
+        task,
+        name=f"{task.name} shuffled",
+        train=_permuted(task.train, "train"),
+        selection=_permuted(task.selection, "sel"),
+    )
 
 
-def _dealt(examples: Sequence[Labelled], seed: str) -> tuple[Labelled, ...]:
+def _permuted(examples: Sequence[Labelled], seed: str) -> tuple[Labelled, ...]:
     labels = [example.label for example in examples]
     Random(seed).shuffle(labels)
     return tuple(example._replace(label=label) for example, label in zip(examples, labels, strict=True))
