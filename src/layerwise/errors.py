@@ -8,6 +8,9 @@
     ├── DataError              texts that are missing, empty, binary, or too short
     ├── RunError               a run folder that is locked, read-only, full, or of another run
     ├── MeasureError           a measurement that has no honest answer: non-finite values, unknown tasks
+    ├── SwarmError             a swarm that cannot be gathered, or cannot answer
+    │   ├── BelowQuorum        too few layers are left to answer
+    │   └── Overloaded         more requests than the swarm may hold
     ├── OptionError            an option of the command line that nothing reads, or whose value no command takes
     └── TrainError             a training that cannot begin, or that must not go on: a loss that is not finite
 
@@ -64,6 +67,22 @@ class RunError(LayerwiseError):
 
 class MeasureError(LayerwiseError):
     """A measurement that has no honest answer: non-finite values, unknown tasks, too little data."""
+
+
+class SwarmError(LayerwiseError):
+    """A swarm that cannot be gathered, or a request that it cannot answer."""
+
+
+class BelowQuorum(SwarmError):
+    """Fewer layers are left than the quorum asks for, so that a request is refused rather than answered badly."""
+
+
+class Overloaded(SwarmError):
+    """More requests than the swarm may hold at a time; a client tries again after `retry_after` seconds."""
+
+    def __init__(self, message: str, retry_after: float = 1.0) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)
 
 
 class OptionError(LayerwiseError):

@@ -7,6 +7,7 @@ independently of the sweep graph, whose count must be the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import comb
 
 import pytest
 from hypothesis import given
@@ -83,6 +84,21 @@ def test_every_window_skips_every_run_once() -> None:
     skipped = {tuple(sorted(set(range(7)) - member.plan.layers())) for member in families.every_window(7)}
     assert skipped == {tuple(range(a, b)) for a in range(7) for b in range(a + 1, 8)} - {tuple(range(7))}
     assert len(families.every_window(7)) == len(skipped)
+
+
+@pytest.mark.parametrize(("depth", "plans"), [(2, 2), (3, 3), (4, 10), (7, 63), (12, 480), (33, 480)])
+def test_random_subsets_are_spread_over_the_numbers_of_layers_left_out(depth: int, plans: int) -> None:
+    members = families.random_subsets(depth)
+    skipped = [frozenset(range(depth)) - member.plan.layers() for member in members]
+    assert len(set(skipped)) == len(members) == plans
+    whole = Plan.identity(depth)
+    assert [member.plan for member in members] == [edits.skip(whole, *missing) for missing in skipped]
+    sizes = [len(missing) for missing in skipped]
+    assert sizes == [member.affected for member in members]
+    counts = [sizes.count(size) for size in range(1, depth // 2 + 1)]
+    assert sum(counts) == plans
+    assert all(count >= min(480 // len(counts), comb(depth, size)) for size, count in enumerate(counts, start=1))
+    assert families.random_subsets(33, seed=1) != families.random_subsets(33)
 
 
 def test_repeat_blocks_is_the_published_scan() -> None:

@@ -6,7 +6,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from layerwise.errors import PlanError
@@ -73,7 +73,12 @@ def test_the_schedule_gives_every_layer_its_share_at_the_end(importance: list[Im
     assert found.spent == pytest.approx(learning_of_all)
 
 
+FAINT = [Importance(value, value, value) for value in (0.0, 4.6875, 4.7031, 0.5)]
+"""With 7 phases and 9 of 28 parts to spend the last layer learns in one, and its share by the rule is below 1e-300."""
+
+
 @given(importances, levels_of, spends)
+@example(FAINT, 7, 9 / 28)
 def test_a_spend_is_kept_and_no_milder_rule_would_keep_it(
     importance: list[Importance], levels: int, spend: float
 ) -> None:
@@ -85,8 +90,12 @@ def test_a_spend_is_kept_and_no_milder_rule_would_keep_it(
         assert all(parts in (0, levels) for parts in found.parts)
     else:
         milder = found.sharpness * (1 - 1e-9)
-        parts = [max(1, round(levels * share ** (milder / found.sharpness))) if share else 0 for share in found.shares]
-        assert sum(parts) / (levels * len(parts)) > spend
+        largest = max(each.value for each, parts in zip(importance, found.parts, strict=True) if parts)
+        milder_parts = [
+            max(1, round(levels * (each.value / largest) ** milder)) if parts else 0
+            for each, parts in zip(importance, found.parts, strict=True)
+        ]
+        assert sum(milder_parts) / (levels * len(milder_parts)) > spend
 
 
 @given(importances, st.integers(0, 1000), st.one_of(st.none(), spends))
@@ -142,6 +151,12 @@ def test_the_explanation_has_every_layer_the_rule_and_the_budget() -> None:
     # Layer 0 learns throughout, 1 in half the steps, all four pass gradients on: (3 + 2.5 + 2 + 2) / 12.
     assert "cost: 0.792 of" in told
     assert "exaggerated" not in told
+
+
+def test_a_layer_whose_share_is_too_small_for_a_number_is_not_told_that_it_never_learns() -> None:
+    found = allocation(FAINT, phases=7, max_share=9 / 28)
+    assert (found.parts, found.shares[-1]) == ((0, 1, 7, 1), 0.0)
+    assert re.search(r"3 +\+0\.5000 .* 0\.000  in the last 1/7 of the steps", explain_allocation(found))
 
 
 def test_an_exaggeration_is_called_one() -> None:

@@ -44,7 +44,7 @@ def skip(plan: Plan | str, *layers: int) -> Plan:
     plan = Plan.parse(plan)
     _check_visited(plan, *layers)
     dropped = frozenset(layers)
-    kept = _changed(plan, lambda visit: None if visit.layer in dropped else visit)
+    kept = map_visits(plan, lambda visit: None if visit.layer in dropped else visit)
     if kept is None:
         raise PlanError("that skips every layer of the plan; a plan runs at least one")
     return kept
@@ -92,7 +92,7 @@ def without_branch(plan: Plan | str, layer: int, sublayer: Sublayer) -> Plan:
         return changed(visit, sublayer=remaining) if visit.sublayer is None else None
 
     _check_visited(plan, layer)
-    kept = _changed(plan, silenced)
+    kept = map_visits(plan, silenced)
     if kept is None:
         raise PlanError(f"{named(layer, sublayer)} is all that the plan runs; a plan runs at least one layer")
     if kept == plan:
@@ -214,26 +214,29 @@ def _check_visited(plan: Plan, *layers: int) -> None:
 
 
 def _renamed(plan: Plan, names: Mapping[int, int]) -> Plan:
-    renamed = _changed(plan, lambda visit: changed(visit, layer=names.get(visit.layer, visit.layer)))
+    renamed = map_visits(plan, lambda visit: changed(visit, layer=names.get(visit.layer, visit.layer)))
     assert renamed is not None, "a visit that becomes a visit leaves no stage empty"
     return renamed
 
 
-def _changed(plan: Plan, onto: Callable[[Visit], Visit | None]) -> Plan | None:
-    """The plan with every visit v made `onto(v)`, or dropped; `None` if nothing is left."""
-    stages = (_changed_stage(stage, onto) for stage in plan.stages)
+def map_visits(plan: Plan, onto: Callable[[Visit], Visit | None]) -> Plan | None:
+    """The plan with every visit `v` made `onto(v)`, or dropped where that is `None`; `None` if nothing is left.
+
+    A branch, block or group with no visit left goes with them.
+    """
+    stages = (_map_stage(stage, onto) for stage in plan.stages)
     kept = tuple(stage for stage in stages if stage is not None)
     return Plan(kept) if kept else None
 
 
-def _changed_stage(stage: Stage, onto: Callable[[Visit], Visit | None]) -> Stage | None:
+def _map_stage(stage: Stage, onto: Callable[[Visit], Visit | None]) -> Stage | None:
     match stage:
         case Visit():
             return onto(stage)
         case Block():
-            inside = _changed(stage.plan, onto)
+            inside = map_visits(stage.plan, onto)
             return None if inside is None else changed(stage, plan=inside)
         case Group():
-            branches = (_changed(branch, onto) for branch in stage.branches)
+            branches = (map_visits(branch, onto) for branch in stage.branches)
             kept = tuple(branch for branch in branches if branch is not None)
             return changed(stage, branches=kept) if kept else None

@@ -187,7 +187,8 @@ def explain_allocation(allocation: Allocation) -> str:
     lines = [f"layer  {title:<{width}}  share  learns"]
     for layer, share in enumerate(allocation.shares):
         words = _learns(allocation.importance[layer], allocation.parts[layer], allocation)
-        lines.append(f"{layer:>5}  {effects[layer]:<{width}}  {f'{share:.3f}' if share else '0':>5}  {words}")
+        rule = f"{share:.3f}" if allocation.parts[layer] else "0"
+        lines.append(f"{layer:>5}  {effects[layer]:<{width}}  {rule:>5}  {words}")
     return "\n".join([*lines, *_terms(allocation)])
 
 

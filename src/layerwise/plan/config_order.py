@@ -1,0 +1,61 @@
+"""What a configuration says layer by layer, in the order of a plan's visits.
+
+Configurations count their layers (`num_hidden_layers`) and list what differs between them (`layer_types`, one entry a
+layer). A model of the visits has as many layers as there are visits, and its lists are gathered in visit order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+COUNTS = frozenset(
+    {
+        "num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth", "encoder_layers", "decoder_layers",
+        "num_encoder_layers", "num_decoder_layers",
+    }
+)  # fmt: skip
+"""The names under which configurations count their layers."""
+
+# Lists that number the layers one entry each; lists of layer *indices* (`..._ids`, `..._idxs`) are another thing.
+_PER_LAYER = re.compile(r"layer|block|types|pattern|kv_source|intermediate_size")
+_INDEX_LISTS = re.compile(r"(ids|idxs|indices|indexes)$")
+
+
+def in_visit_order(values: Mapping[str, Any], path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
+    """Those of `values` that have to do with the `depth` layers at `path`, as a model of the visits `order` has them.
+
+    >>> in_visit_order({"n_layer": 3, "layer_types": ["a", "b", "c"], "n_head": 3}, "h", (2, 0), 3)
+    {'n_layer': 2, 'layer_types': ['c', 'a']}
+    """
+    changed = {name: _in_order(name, value, path, order, depth) for name, value in values.items()}
+    return {name: value for name, value in changed.items() if value is not None}
+
+
+def is_count(name: str, value: Any, path: str, depth: int) -> bool:
+    """Whether an entry of a configuration counts the `depth` layers at `path`."""
+    return name in COUNTS and type(value) is int and value == depth and not _other_side(name, path)
+
+
+@cache
+def computed_per_layer(kind: Any) -> tuple[str, ...]:
+    """The properties of a class of configurations that speak of layers."""
+    names = (name for name in dir(kind) if isinstance(getattr(kind, name, None), property))
+    return tuple(name for name in names if _PER_LAYER.search(name))
+
+
+def _in_order(name: str, value: Any, path: str, order: Sequence[int], depth: int) -> Any | None:
+    """What the entry is for a model of the visits, or `None` where it has nothing to do with layers."""
+    if is_count(name, value, path, depth):
+        return len(order)
+    per_layer = isinstance(value, list | tuple) and len(value) == depth
+    if per_layer and _PER_LAYER.search(name) and not _INDEX_LISTS.search(name):
+        return type(value)(value[layer] for layer in order)
+    return None
+
+
+def _other_side(name: str, path: str) -> bool:
+    """Whether the count belongs to the other half of an encoder-decoder."""
+    return ("encoder" in name and "decoder" in path) or ("decoder" in name and "encoder" in path)

@@ -1,0 +1,140 @@
+"""YAML of which every value knows its line, so that a refusal can say where.
+
+Values are read when they are looked at, and no further than they are looked at: anchors and aliases are allowed, since
+what is written once is here once, however often it is referred to.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import yaml
+
+from layerwise.bounded import SETTINGS_SIZE, Unreadable, check_size, shown
+from layerwise.errors import PlanError
+
+SIZE = min(2**18, SETTINGS_SIZE)
+"""Characters of the longest YAML text: the parser is slow."""
+
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
+_NUMBER = re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][+-]?[0-9]{1,3})?")
+_PREFIX = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True, slots=True)
+class YamlValue:
+    """A value of a YAML text. `anchor` is the name that stands before it, as in `&a org/name`."""
+
+    node: yaml.Node
+    loader: _Loader
+
+    @property
+    def line(self) -> int:
+        """The line on which it begins, counted from 1."""
+        return int(self.node.start_mark.line) + 1
+
+    @property
+    def anchor(self) -> str | None:
+        """The name before it, if it has one."""
+        return self.loader.anchor_names.get(id(self.node))
+
+    @property
+    def is_null(self) -> bool:
+        """Whether nothing is written, or `null`."""
+        return bool(self.node.tag == f"{_PREFIX}null")
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether it has keys."""
+        return isinstance(self.node, yaml.MappingNode)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list."""
+        return isinstance(self.node, yaml.SequenceNode)
+
+    def refuse(self, message: str) -> NoReturn:
+        """Raise `PlanError` with the line."""
+        raise PlanError(f"line {self.line}: {message}")
+
+    def mapping(self, what: str) -> dict[str, YamlValue]:
+        """Its values by their keys; `what` begins the refusal of anything else."""
+        if not isinstance(self.node, yaml.MappingNode):
+            self.refuse(f"{what} is a mapping of keys to values, not {self.described()}")
+        values: dict[str, YamlValue] = {}
+        for key, value in self.node.value:
+            name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
+            if name in values:
+                YamlValue(key, self.loader).refuse(f"the key {shown(name)} stands twice; write it once")
+            values[name] = YamlValue(value, self.loader)
+        return values
+
+    def items(self, what: str) -> list[YamlValue]:
+        """Its items, if it is a list."""
+        if not isinstance(self.node, yaml.SequenceNode):
+            self.refuse(f"{what} is a list, not {self.described()}")
+        return [YamlValue(node, self.loader) for node in self.node.value]
+
+    def text(self, what: str) -> str:
+        """Its text, which is not empty."""
+        if not isinstance(self.node, yaml.ScalarNode) or self.node.tag != f"{_PREFIX}str" or not self.node.value:
+            self.refuse(f"{what} is a text, not {self.described()}")
+        return str(self.node.value)
+
+    def whole(self, what: str) -> int:
+        """Its number, if it is a whole one that is written with the digits of the decimal system."""
+        if not isinstance(self.node, yaml.ScalarNode) or _WHOLE.fullmatch(self.node.value) is None:
+            self.refuse(f"{what} is a whole number such as 12, not {self.described()}")
+        return int(self.node.value)
+
+    def number(self, what: str) -> float:
+        """Its number, whole or not."""
+        is_number = isinstance(self.node, yaml.ScalarNode) and self.node.tag in (f"{_PREFIX}int", f"{_PREFIX}float")
+        if not is_number or _NUMBER.fullmatch(self.node.value) is None:
+            self.refuse(f"{what} is a number such as 1 or 0.5, not {self.described()}")
+        return float(self.node.value)
+
+    def described(self) -> str:
+        """What it is, for a refusal."""
+        if self.is_null:
+            return "nothing"
+        if isinstance(self.node, yaml.ScalarNode):
+            return shown(str(self.node.value))
+        return "a list" if self.is_list else "a mapping"
+
+
+def parse_located(text: str) -> YamlValue:
+    """The value of a YAML text. Raises `PlanError` for a text that is no YAML, too long, or nested too deeply."""
+    try:
+        check_size(len(text), SIZE)
+        loader = _Loader(text)
+        node = loader.get_single_node()
+    except Unreadable as fault:
+        raise PlanError(f"the text {fault}") from None
+    except RecursionError:
+        raise PlanError("the text is nested too deeply; a merge configuration has a few levels") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark is not None else ""
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise PlanError(f"{line}this is not YAML: {problem}") from None
+    if node is None:
+        raise PlanError("the text is empty; a merge configuration has the keys slices and merge_method")
+    return YamlValue(node, loader)
+
+
+class _Loader(yaml.SafeLoader):
+    """Makes nodes and no values; it keeps the names of anchors, which nodes do not."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.anchor_names: dict[int, str] = {}
+
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        """A text or a number, and the name before it."""
+        node: yaml.ScalarNode = super().compose_scalar_node(anchor)
+        if anchor is not None:
+            self.anchor_names[id(node)] = str(anchor)
+        return node

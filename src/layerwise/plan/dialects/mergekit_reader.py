@@ -1,0 +1,268 @@
+"""mergekit's YAML of merge method `passthrough`: which layers of which models, written one after another.
+
+    merge_method: passthrough
+    dtype: bfloat16
+    slices:
+    - sources:
+      - model: &a org/one          the name before the location is that of the model in the plan
+        layer_range: [0, 8]        half-open: layers 0 to 7
+    - sources:
+      - model: &b org/two
+        layer_range: [6, 12]
+
+is the plan `a:0-7 b:6-11`. mergekit takes what lies before the layers (the embedding) from the model of the first
+slice, and what lies behind them (the last norm, the head) from that of the last one; a slice of no layers, such as
+`[0, 0]`, therefore says whose they are. A file of one model is a plan without names. In files whose models have no
+anchors they are called a, b, c, ... in the order in which they stand.
+
+What mergekit reads and a plan cannot say is refused with its line: other merge methods, scaled weights, slices of
+several sources, vocabularies that are put together. What has no effect on a passthrough is noted. Read against mergekit
+0.1.5 (`config.py`, `plan.py`, `merge.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from layerwise.plan.checks import LAYER_LIMIT, STEP_LIMIT
+from layerwise.plan.dialects.located import YamlValue, parse_located
+from layerwise.plan.dialects.recipe import MergeRecipe
+from layerwise.plan.plan import Plan, Visit
+from layerwise.plan.source import LONGEST_SOURCE, SOURCE, source_name
+
+DTYPES = ("float32", "float16", "bfloat16")
+"""The data types that mergekit writes, of those that weights have."""
+
+# What mergekit reads at the top of a file; it reads over any other key.
+_READ = ("slices", "merge_method", "base_model", "dtype", "out_dtype", "tokenizer_source", "parameters")
+_REFUSED = {
+    "models": "it merges whole models, whose depth the file does not say: write slices, each with its layer_range",
+    "modules": "it merges models of several stacks of layers: write the slices of one stack at the top of the file",
+    "tokenizer": "vocabularies are not put together here: leave it out for the tokenizer of the first slice's model",
+    "chat_template": "the tokenizer keeps its own template: leave it out, and set it on the tokenizer that is written",
+}
+
+
+def read_mergekit(text: str) -> MergeRecipe:
+    """The recipe in a YAML text. Raises `PlanError` with the line of what is no passthrough of whole layers.
+
+    >>> recipe = read_mergekit('''
+    ... merge_method: passthrough
+    ... slices:
+    ... - sources: [{model: org/one, layer_range: [0, 8]}]
+    ... - sources: [{model: org/two, layer_range: [6, 12]}]
+    ... ''')
+    >>> recipe.plan, dict(recipe.models), recipe.head
+    (Plan('a:0-7 b:6-11'), {'a': 'org/one', 'b': 'org/two'}, 'b')
+    """
+    document = parse_located(text)
+    top = document.mapping("a merge configuration")
+    for key in ("merge_method", "slices"):
+        if key not in top and not any(other in top for other in _REFUSED):
+            document.refuse(f"the key {key} is missing: a merge configuration has slices and a merge_method")
+    for key, value in top.items():
+        if key in _REFUSED and not value.is_null:
+            value.refuse(f"{key}: {_REFUSED[key]}")
+    _check_method(top["merge_method"])
+    slices = [_slice(each) for each in top["slices"].items("slices")]
+    if not slices:
+        top["slices"].refuse("slices are empty: a model has at least one layer")
+    names = _names(slices)
+    visits = [
+        Visit(layer, source=names[each.location]) for each in slices for layer in range(each.start, each.stop)
+    ]  # fmt: skip
+    if not visits:
+        top["slices"].refuse("the slices have no layers: a layer_range is half-open, and [0, 8] are layers 0 to 7")
+    if len(visits) > STEP_LIMIT:
+        top["slices"].refuse(f"the slices have more than {STEP_LIMIT:,} layers")
+    _check_parameters(top.get("parameters"))
+    _check_donors(top, list(names), {each.location: each.stated for each in slices})
+    return MergeRecipe(
+        Plan(tuple(visits)),
+        {name: location for location, name in names.items()},
+        names[slices[-1].location],
+        _dtype(top),
+        tuple(_notes(top)),
+    )
+
+
+def split_revision(location: str) -> tuple[str, str | None]:
+    """A location of mergekit's, and the revision behind its @.
+
+    >>> split_revision("org/name@main"), split_revision("org/name")
+    (('org/name', 'main'), ('org/name', None))
+    """
+    path, _, revision = location.partition("@")
+    return path, revision or None
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    location: str
+    anchor: str | None
+    start: int
+    stop: int
+    stated: YamlValue
+
+
+def _slice(value: YamlValue) -> _Slice:
+    keys = value.mapping("a slice")
+    if "sources" not in keys:
+        value.refuse("a slice has the key sources, a list of one model with its layer_range")
+    sources = keys["sources"].items("sources")
+    if len(sources) != 1:
+        keys["sources"].refuse(
+            f"a layer is taken from one model, and this slice has {len(sources)} sources: write one in each slice"
+        )
+    source = sources[0].mapping("a source")
+    for key in ("model", "layer_range"):
+        if key not in source:
+            sources[0].refuse(f"a source has a model and a layer_range, and {key} is missing")
+    _check_parameters(keys.get("parameters"))
+    _check_parameters(source.get("parameters"))
+    start, stop = _range(source["layer_range"])
+    location = _location(source["model"])
+    return _Slice(location, source["model"].anchor, start, stop, source["model"])
+
+
+def _range(value: YamlValue) -> tuple[int, int]:
+    ends = [each.whole("an end of a layer_range") for each in value.items("a layer_range")]
+    if len(ends) != 2:
+        value.refuse(f"a layer_range has two ends, as in [0, 8] for layers 0 to 7, not {len(ends)}")
+    start, stop = ends
+    if start > stop:
+        backwards = f"[{start}, {start + 1}]" + ("" if start == stop + 1 else f", then [{start - 1}, {start}], ...")
+        value.refuse(f"a layer_range goes up, and [{start}, {stop}] goes down: write one slice for each, {backwards}")
+    if stop > LAYER_LIMIT:
+        value.refuse(f"layers are numbered from 0 to {LAYER_LIMIT - 1}, and this range ends at {stop - 1}")
+    return start, stop
+
+
+def _location(value: YamlValue) -> str:
+    if value.is_mapping:
+        keys = value.mapping("a model")
+        for key in ("lora", "override_architecture"):
+            if key in keys and not keys[key].is_null:
+                keys[key].refuse(f"{key} is not applied here: apply it first, and name the folder of the result")
+        if "model" not in keys:
+            value.refuse("a model is a hub id or a folder, as in model: org/name")
+        inner = keys["model"]
+        if not inner.is_mapping:
+            return _location(inner)
+        parts = inner.mapping("a model")
+        if "path" not in parts:
+            inner.refuse("a model has a path, a hub id or a folder")
+        revision = parts.get("revision")
+        stated = "" if revision is None or revision.is_null else f"@{revision.text('a revision')}"
+        return parts["path"].text("a path") + stated
+    location = value.text("a model")
+    if "+" in location:
+        value.refuse(f"{location} adds an adapter to a model: merge the adapter first, and name the folder")
+    if location.count("@") > 1:
+        value.refuse(f"{location} has more than one @, which stands before a revision")
+    return location
+
+
+def _names(slices: list[_Slice]) -> dict[str, str | None]:
+    """From each location to the name of its model, in the order in which they stand."""
+    anchors: dict[str, str | None] = {}
+    for each in slices:
+        usable = each.anchor if each.anchor is not None and _can_name(each.anchor) else None
+        anchors[each.location] = anchors.get(each.location) or usable
+    if len(anchors) == 1:
+        return anchors
+    letters = (name for number in range(LAYER_LIMIT) if (name := source_name(number)) not in anchors.values())
+    return {location: anchor or next(letters) for location, anchor in anchors.items()}
+
+
+def _can_name(anchor: str) -> bool:
+    return SOURCE.fullmatch(anchor) is not None and len(anchor) <= LONGEST_SOURCE
+
+
+def _check_method(value: YamlValue) -> None:
+    method = value.text("merge_method")
+    if method != "passthrough":
+        value.refuse(
+            f"the merge method {method} computes new weights, and a plan takes layers as they are: write "
+            "passthrough, or let mergekit do this merge and plan with its result"
+        )
+
+
+def _check_parameters(value: YamlValue | None) -> None:
+    """Refuse a `scale` other than 1, in any of the forms in which mergekit reads it."""
+    if value is None or value.is_null:
+        return
+    scale = value.mapping("parameters").get("scale")
+    for each in () if scale is None else _values(scale):
+        number = each.number("a scale")
+        if number != 1:
+            each.refuse(
+                f"a scale of {number:g} multiplies weights, and a plan takes layers as they are: write 1, or leave "
+                "scale out; what a plan scales is the update of a layer, as in (15):gain=0.5"
+            )
+
+
+def _values(setting: YamlValue) -> Iterator[YamlValue]:
+    """The numbers of a setting: one, a gradient of them, or those of a list of filters."""
+    if setting.is_list:
+        for each in setting.items("a scale"):
+            yield from _values(each)
+    elif setting.is_mapping:
+        conditional = setting.mapping("a scale")
+        if "value" not in conditional:
+            setting.refuse("a filter of a scale has a value")
+        yield from _values(conditional["value"])
+    else:
+        yield setting
+
+
+def _check_donors(top: Mapping[str, YamlValue], locations: list[str], stated: Mapping[str, YamlValue]) -> None:
+    """Refuse configurations and tokenizers of another model than the first slice's, which is the one that is taken."""
+    first = locations[0]
+    base = top.get("base_model")
+    if base is not None and not base.is_null and _location(base) != first:
+        base.refuse(
+            f"the configuration and the tokenizer are those of the first slice's model, {first}, and not of "
+            f"{_location(base)}: leave base_model out"
+        )
+    source = top.get("tokenizer_source")
+    if source is None or source.is_null:
+        return
+    wanted = _location(source)
+    if wanted == "union" and len(locations) > 1:
+        source.refuse(
+            "vocabularies are not put together here: write tokenizer_source: base for the tokenizer of "
+            f"the first slice's model, {first}"
+        )
+    if wanted not in ("union", "base", first):
+        source.refuse(f"the tokenizer is that of the first slice's model, {first}: write base, or leave it out")
+
+
+def _dtype(top: Mapping[str, YamlValue]) -> str | None:
+    """The data type that is written: `out_dtype`, or else `dtype`, in which mergekit also computes."""
+    types: dict[str, str] = {}
+    for key in ("dtype", "out_dtype"):
+        value = top.get(key)
+        if value is None or value.is_null:
+            continue
+        types[key] = value.text(key).removeprefix("torch.")
+        if types[key] not in DTYPES:
+            value.refuse(f"{key} is one of {', '.join(DTYPES)}, not {types[key]}")
+    written = types.get("out_dtype", types.get("dtype"))
+    if types.get("dtype", "float32") not in ("float32", written):
+        top["dtype"].refuse(
+            f"weights would be rounded to {types['dtype']} and then written as {written}: write one data type"
+        )
+    return written
+
+
+def _notes(top: Mapping[str, YamlValue]) -> Iterator[str]:
+    for key, value in top.items():
+        if key not in (*_READ, *_REFUSED):
+            yield f"line {value.line}: mergekit reads no key {key}, and it has no effect here either"
+    parameters = top.get("parameters")
+    if parameters is not None and not parameters.is_null:
+        for key, value in parameters.mapping("parameters").items():
+            if key != "scale":
+                yield f"line {value.line}: the parameter {key} has no effect on a passthrough"

@@ -1,0 +1,223 @@
+"""mergekit's YAML: what is read, what is refused and with which line, and what is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from layerwise.errors import PlanError
+from layerwise.plan.dialects import dialect_of, read_mergekit, write_mergekit
+
+ONE = """\
+merge_method: passthrough
+dtype: bfloat16
+slices:
+  - sources:
+      - model: org/name
+        layer_range: [0, 8]
+  - sources:
+      - model: org/name
+        layer_range: [6, 12]
+"""
+
+
+def edited(old: str, new: str) -> str:
+    assert old in ONE
+    return ONE.replace(old, new)
+
+
+def added(lines: str) -> str:
+    return f"{ONE}{lines}\n"
+
+
+def test_slices_of_one_model_are_a_plan_without_names() -> None:
+    recipe = read_mergekit(ONE)
+    assert dialect_of(ONE) == "mergekit"
+    assert (str(recipe.plan), dict(recipe.models), recipe.head) == ("0-7 6-11", {None: "org/name"}, None)
+    assert (recipe.dtype, recipe.notes) == ("bfloat16", ())
+
+
+def test_several_models_are_called_by_their_anchors_or_by_letters() -> None:
+    text = """
+slices:
+- sources: [{model: org/one, layer_range: [0, 8]}]
+- sources: [{model: &b org/two, layer_range: [4, 12]}]
+- sources: [{model: org/three, layer_range: [12, 14]}]
+- sources: [{model: *b, layer_range: ["14", 16]}]
+merge_method: "passthrough"
+"""
+    recipe = read_mergekit(text)
+    assert str(recipe.plan) == "a:0-7 b:4-11 c:12 c:13 b:14 b:15"
+    assert dict(recipe.models) == {"a": "org/one", "b": "org/two", "c": "org/three"}
+    assert (recipe.host, recipe.head) == ("a", "b")
+
+
+def test_a_slice_of_no_layers_says_whose_embedding_and_head_are_taken() -> None:
+    text = "merge_method: passthrough\nslices:\n" + "".join(
+        f"- sources: [{{model: {model}, layer_range: {layers}}}]\n"
+        for model, layers in (("one/x", "[0, 0]"), ("two/x", "[0, 4]"), ("one/x", "[5, 5]"))
+    )
+    recipe = read_mergekit(text)
+    assert str(recipe.plan) == "b:0-3"
+    assert (recipe.host, recipe.head, dict(recipe.models)) == ("a", "a", {"a": "one/x", "b": "two/x"})
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "parameters: {scale: 1}",
+        "parameters: {scale: [1.0, 1]}",
+        "parameters:\n  scale:\n  - {filter: o_proj, value: 1.0}\n  - value: 1",
+        "base_model: org/name",
+        "base_model: {model: {path: org/name}}",
+        "tokenizer_source: base",
+        "tokenizer_source: union",
+        "tokenizer_source: org/name",
+        "tokenizer_source:",
+        "out_dtype: bfloat16",
+        "chat_template: ~",
+    ],
+)
+def test_what_changes_nothing_is_read(lines: str) -> None:
+    assert read_mergekit(added(lines)) == read_mergekit(ONE)
+
+
+def test_what_has_no_effect_is_noted() -> None:
+    recipe = read_mergekit(added("tag: &factor 0.5\nparameters: {t: *factor}"))
+    assert recipe.plan == read_mergekit(ONE).plan
+    assert recipe.notes == (
+        "line 10: mergekit reads no key tag, and it has no effect here either",
+        "line 10: the parameter t has no effect on a passthrough",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        (edited("passthrough", "slerp"), 1, "the merge method slerp computes new weights"),
+        (edited("[6, 12]", "[12, 6]"), 9, "goes down: write one slice for each, [12, 13], then [11, 12], ..."),
+        (edited("[6, 12]", "[6, 7, 8]"), 9, "a layer_range has two ends"),
+        (edited("[6, 12]", "[6, 010]"), 9, "a whole number such as 12, not '010'"),
+        (edited("[6, 12]", "[6, 2.5]"), 9, "a whole number"),
+        (edited("[6, 12]", "[6, -1]"), 9, "a whole number"),
+        (edited("[6, 12]", "6"), 9, "a layer_range is a list, not '6'"),
+        (edited("[6, 12]", "[6, 20000]"), 9, "numbered from 0 to 9999"),
+        (edited("        layer_range: [6, 12]\n", ""), 8, "layer_range is missing"),
+        (edited("[6, 12]", "[6, 12]\n      - {model: org/two, layer_range: [6, 12]}"), 8, "has 2 sources"),
+        (edited("[6, 12]", "[6, 12]\n        parameters: {scale: 0.5}"), 10, "a scale of 0.5 multiplies weights"),
+        (added("parameters:\n  scale:\n  - filter: o_proj\n    value: 0.0\n  - value: 1.0"), 13, "a scale of 0"),
+        (added("parameters: {scale: [1, 0.9]}"), 10, "as in (15):gain=0.5"),
+        (added("parameters: {scale: fast}"), 10, "a scale is a number"),
+        (added("models: [{model: org/name}]"), 10, "models: it merges whole models"),
+        (added("modules: {text: {}}"), 10, "modules: it merges models of several stacks"),
+        (added("tokenizer: {source: union}"), 10, "tokenizer: vocabularies are not put together here"),
+        (added("chat_template: chatml"), 10, "chat_template: the tokenizer keeps its own"),
+        (added("base_model: org/other"), 10, "and not of org/other: leave base_model out"),
+        (added("tokenizer_source: org/other"), 10, "write base, or leave it out"),
+        (edited("bfloat16", "int64"), 2, "dtype is one of float32, float16, bfloat16, not int64"),
+        (added("out_dtype: float32"), 2, "rounded to bfloat16 and then written as float32"),
+        (added("dtype: float16"), 10, "the key 'dtype' stands twice"),
+        (
+            edited(
+                "model: org/name\n        layer_range: [0, 8]", "model: org/name+adapter\n        layer_range: [0, 8]"
+            ),
+            5,
+            "merge the adapter first",
+        ),
+        (
+            edited("model: org/name\n        layer_range: [0, 8]", "model: 12\n        layer_range: [0, 8]"),
+            5,
+            "a model is a text",
+        ),
+        ("slices:\n- sources: [{model: a/b, layer_range: [0, 1]}]\n", 1, "the key merge_method is missing"),
+        ("merge_method: passthrough\nslices: []\n", 2, "slices are empty"),
+        ("merge_method: passthrough\nslices:\n- sources: [{model: a/b, layer_range: [3, 3]}]\n", 3, "have no layers"),
+        ("- a\n- b\n", 1, "a merge configuration is a mapping of keys to values, not a list"),
+        ("a: [1\nb: 2\n", 2, "this is not YAML"),
+        ("a: &x 1\nb: *y\n", 2, "this is not YAML: found undefined alias"),
+    ],
+)
+def test_what_a_plan_cannot_say_is_refused_with_its_line(text: str, line: int, reason: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        read_mergekit(text)
+    assert str(refused.value).startswith(f"line {line}: "), refused.value
+    assert reason in str(refused.value)
+
+
+def test_vocabularies_of_several_models_are_not_put_together() -> None:
+    text = write_mergekit("a:0-3 b:4", {"a": "org/one", "b": "org/two"}) + "tokenizer_source: union\n"
+    with pytest.raises(
+        PlanError, match="write tokenizer_source: base for the tokenizer of the first slice's model, org/one"
+    ):
+        read_mergekit(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "the text is empty"),
+        ("[" * 5_000, "nested too deeply"),
+        ("a: &x [*x]\nslices: *x\nmerge_method: passthrough", "a slice is a mapping"),
+        ("x" * 300_000, "at most 262 kB are read"),
+        ("a: !!python/object/apply:os.system [ls]", "the key merge_method is missing"),
+        ("a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nslices: *c\nmerge_method: passthrough", "a slice is a mapping"),
+        (
+            "merge_method: passthrough\nslices:\n" + "- sources: [{model: a/b, layer_range: [0, 9999]}]\n" * 2,
+            "more than 10,000 layers",
+        ),
+    ],
+)
+def test_hostile_texts_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(PlanError, match=reason):
+        read_mergekit(text)
+
+
+def test_runs_of_layers_that_go_up_become_slices_and_the_rest_slices_of_one() -> None:
+    text = write_mergekit("0-7 6-11 3-1 5*2", "org/name", dtype="float16")
+    ranges = [line.partition(": ")[2] for line in text.splitlines() if "layer_range" in line]
+    assert ranges == ["[0, 8]", "[6, 12]", "[3, 4]", "[2, 3]", "[1, 2]", "[5, 6]", "[5, 6]"]
+    assert text.startswith("merge_method: passthrough\ndtype: float16\nslices:\n- sources:\n  - model: org/name\n")
+
+
+def test_names_become_anchors_and_the_first_model_stays_the_one_around_the_layers() -> None:
+    text = write_mergekit("b:0-3 a:4-7", {"a": "./one", "b": "two words"})
+    assert [line.strip() for line in text.splitlines()[2:]] == [
+        "- sources:", "- model: &a ./one", "layer_range: [0, 0]",
+        "- sources:", '- model: &b "two words"', "layer_range: [0, 4]",
+        "- sources:", "- model: ./one", "layer_range: [4, 8]",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("plan", "models", "reason"),
+    [
+        ("0 (1|2)", "org/name", "stage 2 of the plan, .* runs layers side by side, and mergekit's YAML says"),
+        ("a:0 1", {"a": "x/y"}, "some layers of the plan have no name"),
+        ("a:0 b:1", {"a": "x/y"}, "nothing says where the layers of 'b' lie"),
+        ("0", {"a": "x/y"}, "nothing says where the layers lie"),
+        ("0", "x/y+z", r"reads \+ and @ in the location"),
+    ],
+)
+def test_what_the_yaml_cannot_say_is_refused(plan: str, models: dict[str | None, str] | str, reason: str) -> None:
+    with pytest.raises(PlanError, match=reason):
+        write_mergekit(plan, models)
+
+
+def test_a_location_is_written_so_that_it_stays_a_text() -> None:
+    for location in (
+        "org/name",
+        "1e3",
+        "true",
+        "~",
+        "a: b",
+        "#x",
+        '"',
+        "'",
+        "\\",
+        "é/ü",
+        "C:\\x",
+        "name",
+        "1/2",
+        "-",
+        "x/",
+    ):
+        assert read_mergekit(write_mergekit("0", location)).models == {None: location}
