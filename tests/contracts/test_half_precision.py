@@ -22,7 +22,7 @@ from contracts import specimen
 from contracts.specimen import Specimen
 from contracts.tiers import EXHAUSTIVE, every_type
 from contracts.zoo import REFUSED
-from layerwise.checkpoint import save, write
+from layerwise.checkpoint import proof, save, write
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, branches, load, verify
@@ -97,7 +97,7 @@ def _no_type_is_judged_by_its_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Laws about decoding are asked of a few tokens.
     """
-    for module in (requirements, branches, laws, write):
+    for module in (requirements, branches, laws, proof):
         monkeypatch.setattr(module, "in_float32", _computing_once(module.in_float32))
     monkeypatch.setattr(laws, "NEW_TOKENS", 3)
 

@@ -45,10 +45,10 @@ def test_a_module_is_used_as_it_is() -> None:
     assert load(model).model is model
 
 
-@pytest.mark.parametrize("dtype", ["auto", "float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["auto", "stored", "float32", "bfloat16"])
 def test_half_precision_becomes_single_on_a_cpu_unless_asked_for(tmp_path: Path, dtype: str) -> None:
     tiny_llama().to(torch.bfloat16).save_pretrained(tmp_path)
-    expected = torch.bfloat16 if dtype == "bfloat16" else torch.float32
+    expected = torch.bfloat16 if dtype in ("stored", "bfloat16") else torch.float32
     assert load(tmp_path, dtype=dtype, device="cpu").dtype == expected
 
 

@@ -48,7 +48,7 @@ def test_a_vision_model_has_no_decoding_to_verify() -> None:
 def test_slots_that_collide_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The deliberate wrong answer: twins that keep the slot of their block, as naive layer repetition does."""
     stack = load(tiny_llama())
-    monkeypatch.setattr(in_place, "_slots_per_block", lambda blocks: 0)
+    monkeypatch.setattr(in_place, "slots_per_block", lambda blocks: 0)
     broken = [law.name for law in verify(stack, Plan.parse("0 1 1 3")) if law.holds is False]
     assert "cached decoding = recomputation (greedy)" in broken
 

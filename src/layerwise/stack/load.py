@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from importlib import resources
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,17 +17,16 @@ import torch
 import transformers
 from torch import nn
 
-from layerwise.bounded import kind_of, named, shortened
+from layerwise.bounded import shortened, shown
+from layerwise.data.model_location import location_of
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
+from layerwise.plan import Plan
 from layerwise.stack.blocks import find_blocks
 from layerwise.stack.checks.checkpoint_files import check_folder, check_size
 from layerwise.stack.checks.completeness import check_complete, check_types
 from layerwise.stack.inputs import example_inputs
 from layerwise.stack.stack import ModelOrigin, Stack
-
-# Models that come with the package, by the name a user types.
-EMBEDDED = {"demo": "models/demo", "demo-vit": "models/demo_vit"}
 
 # Model types whose blocks look independent and are not.
 REFUSED_TYPES = {
@@ -46,7 +45,7 @@ ADDED_PARTS = {
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")
 _WHEREABOUTS = frozenset({"_name_or_path", "_commit_hash", "transformers_version"})
 
-DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
+DTYPES = ("auto", "stored", "float32", "float16", "bfloat16", "float64")
 
 
 def load(
@@ -63,9 +62,12 @@ def load(
     """A `Stack` over `model`: a hub id, a folder, `demo`, or any `torch.nn.Module`.
 
     `layers` names the `nn.ModuleList` of blocks where it cannot be found (`"encoder.blocks"`). `device="auto"` takes an
-    accelerator where there is one; `dtype="auto"` takes the checkpoint's, but float32 instead of a half type on a CPU.
+    accelerator where there is one; `dtype="auto"` takes the checkpoint's, but float32 instead of a half type on a CPU,
+    and `"stored"` the checkpoint's everywhere.
     A module is used as it is, on its own device and in its own dtype. `adding` names what the caller will add to the
     model itself: a checkpoint whose layers were trained with something that is not added is refused.
+
+    A compact checkpoint (`layerwise save --compact`) opens running its plan: `stack.plan`, until `stack.leave()`.
 
     Raises `CheckpointError` for files that cannot be read, `UnsupportedModel` (with the reason) for a model whose
     layers cannot be re-planned.
@@ -89,7 +91,20 @@ def load(
     inputs = example_inputs(module)
     if inputs is not None:
         stack.inspect(**inputs)
+    record = getattr(getattr(module, "config", None), "layerwise", None)
+    if isinstance(record, dict) and not isinstance(model, nn.Module):
+        stack.enter(_plan_of(name, record))
     return stack
+
+
+def _plan_of(name: str, record: Mapping[str, Any]) -> Plan:
+    """The plan of a compact checkpoint, by the entry `layerwise` of its configuration."""
+    if record.get("format") != 1 or not isinstance(record.get("plan"), str):
+        raise CheckpointError(
+            f"{name} holds a plan of a format that this version of layerwise does not know ({shown(record)}); write it "
+            "again with layerwise save --compact"
+        )
+    return Plan.parse(record["plan"])
 
 
 def weight_hash(model: nn.Module) -> str:
@@ -100,11 +115,23 @@ def weight_hash(model: nn.Module) -> str:
         # Where it was loaded from and by which version is not what it is.
         written = {name: value for name, value in config.to_dict().items() if name not in _WHEREABOUTS}
         digest.update(json.dumps(written, sort_keys=True, default=str).encode())
+    _add_tensors(digest, model)
+    return digest.hexdigest()
+
+
+def tensor_hash(model: nn.Module) -> str:
+    """SHA-256 over the class of a model and every tensor it saves; writing and reading it may complete its
+    configuration, and leaves these as they are."""
+    digest = hashlib.sha256(type(model).__name__.encode())
+    _add_tensors(digest, model)
+    return digest.hexdigest()
+
+
+def _add_tensors(digest: Any, model: nn.Module) -> None:
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         digest.update(memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else b"")
-    return digest.hexdigest()
 
 
 def resolve_device(device: str) -> torch.device:
@@ -128,30 +155,6 @@ def resolve_device(device: str) -> torch.device:
         ) from error
 
 
-def location_of(name: str) -> str:
-    """What transformers should load for a user's name."""
-    """What transformers loads for the name of a model: the folder of a demo model, a folder, or a hub id.
-
-    Raises `ModelError` or `CheckpointError` for a path at which no folder lies.
-    """
-    if name in EMBEDDED:
-        return str(resources.files("layerwise") / EMBEDDED[name])
-    try:
-        folder = Path(name).expanduser()
-    except RuntimeError as error:
-        raise ModelError(f"there is no model at {named(name)}: {error}") from error
-    kind = kind_of(folder)
-    if kind == "folder":
-        return str(folder)
-    if kind != "nothing":
-        raise CheckpointError(f"{name} is a {kind}; give the folder that holds config.json and model.safetensors")
-    if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise CheckpointError(
-            f"there is no folder {named(name)}; give a folder, a hub id such as owner/name, or `demo`"
-        )
-    return name
-
-
 def _pretrained(
     location: str, device: str, dtype: str, revision: str | None, trust_remote_code: bool, adding: tuple[str, ...]
 ) -> transformers.PreTrainedModel:
@@ -163,13 +166,13 @@ def _pretrained(
     try:
         config = transformers.AutoConfig.from_pretrained(location, **options)
         _refuse_quantised(config)
-        kind = _model_class(config, trust_remote_code)
+        kind = model_class(config, trust_remote_code)
         if kind is None:
             raise ModelError(f"{location}: transformers {transformers.__version__} has no model for its configuration")
         if saved is not None:
             check_size(location, kind, config, saved)
         loaded, report = kind.from_pretrained(
-            location, dtype=dtype if dtype == "auto" else getattr(torch, dtype), use_safetensors=True,
+            location, dtype="auto" if dtype in ("auto", "stored") else getattr(torch, dtype), use_safetensors=True,
             output_loading_info=True, ignore_mismatched_sizes=True, config=config, **options,
         )  # fmt: skip
     except ModelError:
@@ -186,7 +189,7 @@ def _pretrained(
     return module.to(where).eval()
 
 
-def _model_class(config: Any, trust_remote_code: bool) -> Any | None:
+def model_class(config: Any, trust_remote_code: bool) -> Any | None:
     """The class that the configuration names, else the automatic one for its head.
 
     Raises `CheckpointError` for a name of transformers that is no model, or one of another configuration.

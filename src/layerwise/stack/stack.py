@@ -33,6 +33,9 @@ from layerwise.stack.history.tracker import KEYWORD, HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 from layerwise.stack.placement import device_of, dtype_of
 
+# The attribute of a model that holds the plan it runs until it is told otherwise.
+_ENTERED = "_layerwise_entered"
+
 
 @dataclass(frozen=True)
 class ModelOrigin:
@@ -47,6 +50,8 @@ class Stack:
 
     `head_by_token` says whether norm and head were seen to act on every token alone, so that a loss needs no others.
     `sources` are the models that plans may take layers from by name: none, unless `with_sources` made the Stack.
+
+    `plan` is what the model runs from `enter` until `leave`: that of a compact checkpoint, else `None`.
 
     `model` is any `torch.nn.Module` whose blocks stand in the `nn.ModuleList` at `path`; `layerwise.load` finds the
     path and makes a Stack. A Stack changes nothing in the model outside the `under` context.
@@ -67,6 +72,7 @@ class Stack:
         self._recorded: HistoryTracker | None = None
         self._branches: Branches | None = None
         self._unsplit: str | None = None
+        self.plan: Plan | None = None
 
     def __repr__(self) -> str:
         return f"Stack({self.source.name}: {type(self.model).__name__}, {self.depth} layers at {self.path})"
@@ -163,6 +169,34 @@ class Stack:
         if self._recorded is not None:
             self._recorded.begin(captured.state)
         return captured
+
+    def capture_pass(self, inputs: Mapping[str, Any]) -> Capture:
+        """`capture` of one pass of cached decoding: the inputs are taken as they are, with the cache among them.
+
+        The calls of the blocks hold that cache; whoever runs the blocks elsewhere puts another in its place. Needs a
+        Stack that was inspected before, by a first `capture`.
+        """
+        trace = self._inspected("capture a pass")
+        with occupancy.capturing(self.model, self.path, self.source.name, "capture a pass"):
+            return capture.capture(self.model, self._blocks, trace, inputs)
+
+    def finish_pass(self, state: Tensor, inputs: Mapping[str, Any]) -> Any:
+        """`finish` of one pass of cached decoding: what the model returns when its blocks arrive at `state`."""
+        trace = self._inspected("finish a pass")
+        with occupancy.capturing(self.model, self.path, self.source.name, "finish a pass"):
+            return capture.finish(self.model, self._blocks, trace, inputs, state)
+
+    def _inspected(self, wish: str) -> BlockTrace:
+        """What `inspect` found; raises `ModelError` before it, and for layers that read all earlier states."""
+        self._refuse_while_in_place(wish)
+        if self._trace is None:
+            raise ModelError(f"cannot {wish} of {self.source.name} yet: call stack.inspect(**inputs) first")
+        if self._recorded is not None:
+            raise UnsupportedModel(
+                f"cannot {wish} of {type(self.model).__name__}: its layers read what each of the earlier ones left "
+                "behind, which passes of single layers do not carry; use stack.capture and stack.run"
+            )
+        return self._trace
 
     def check(self, plan: Plan | str) -> None:
         """Raise `PlanError` unless this Stack has the layers, and the sources, that `plan` names.
@@ -324,6 +358,26 @@ class Stack:
         branches = self.branches() if plan.has_sublayers() else None
         with in_place.in_place(self, plan, branches, single_pass=single_pass):
             yield self
+
+    def enter(self, plan: Plan | str) -> None:
+        """From now on the model itself runs `plan`, as it does in `under`, until `leave`.
+
+        That is how a compact checkpoint opens: `layerwise.load(folder).model.generate(...)` runs the plan beside the
+        weights. The layers are those that are stored; another plan over them needs `leave` first.
+        """
+        plan = Plan.parse(plan)
+        context = self.under(plan)
+        context.__enter__()
+        # The model holds it, so that the plan stays as long as the model, whatever becomes of the Stack.
+        vars(self.model)[_ENTERED] = context
+        self.plan = plan
+
+    def leave(self) -> None:
+        """Leave the plan that was entered by `enter`: the model runs its layers in their order again."""
+        context = vars(self.model).pop(_ENTERED, None)
+        self.plan = None
+        if context is not None:
+            context.__exit__(None, None, None)
 
     def _refuse_while_in_place(self, wish: str) -> None:
         for stack in (self, *self.sources.values()):

@@ -35,6 +35,11 @@ _SHARED = (
 )  # fmt: skip
 
 
+# Values of these types are a clone's as they are the module's.
+_CONSTANTS = frozenset({bool, float, str, type(None)})
+_MISSING = object()
+
+
 @dataclass(slots=True)
 class _Own:
     """What a clone has of its own: the module it is a clone of, and in what it differs."""
@@ -90,9 +95,10 @@ def _differs(module: nn.Module) -> bool:
 
 def _rebound(value: Any, module: nn.Module, made: nn.Module) -> Any:
     """A method, or a partial call, of `module` as one of its clone; any other value as it is."""
-    if isinstance(value, types.MethodType) and value.__self__ is module:
+    kind = type(value)  # asked for its class, a configuration would look through its settings
+    if kind is types.MethodType and value.__self__ is module:
         return types.MethodType(value.__func__, made)
-    if isinstance(value, partial) and any(argument is module for argument in value.args):
+    if issubclass(kind, partial) and any(argument is module for argument in value.args):
         return partial(value.func, *(made if each is module else each for each in value.args), **value.keywords)
     return value
 
@@ -123,13 +129,16 @@ def _kind(kind: Any) -> Any:
         return output if then is None else then(args, kwargs, output)
 
     def __getattr__(self: Any, name: str) -> Any:
+        # A forward asks some 25 times, so that what is mostly asked for comes first, and without another call.
         own: _Own = self._own
-        state = vars(own.module)
-        if name in state:
-            return _looked_up(self, name, state[name])
+        state = own.module.__dict__
+        value = state.get(name, _MISSING)
+        if value is not _MISSING:
+            return value if type(value) in _CONSTANTS else _looked_up(self, name, value)
         module = state["_modules"].get(name)
         if module is not None:
-            return own.child(name, module)
+            known = own.children.get(name)
+            return known[1] if known is not None and known[0] is module else own.child(name, module)
         if name in state["_buffers"]:
             return state["_buffers"][name]
         return kind.__getattr__(self, name)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import copyreg
-import re
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,18 +18,7 @@ from typing import Any, cast
 
 from torch import nn
 
-# The names under which configurations count their layers.
-_COUNTS = frozenset(
-    {
-        "num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth", "encoder_layers", "decoder_layers",
-        "num_encoder_layers", "num_decoder_layers",
-    }
-)  # fmt: skip
-
-# Lists that number the layers one entry each; lists of layer *indices* (`..._ids`, `..._idxs`) are another thing.
-_PER_LAYER = re.compile(r"layer|block|types|pattern|kv_source|intermediate_size")
-_INDEX_LISTS = re.compile(r"(ids|idxs|indices|indexes)$")
-
+from layerwise.plan.config_order import computed_per_layer, in_visit_order
 
 # What each holder answers at the moment, by its identity and the class that answers.
 _ANSWERS: dict[tuple[int, type], dict[str, Any]] = {}
@@ -54,7 +42,7 @@ def visit_order(
     holders = _holders(model, path)
     # All are read before any answers otherwise: a computed list may have the length of a count that changes.
     read = [
-        {**_reordered(vars(holder), path, order, depth), **_reordered_properties(holder, path, order, depth)}
+        {**in_visit_order(vars(holder), path, order, depth), **_reordered_properties(holder, path, order, depth)}
         for holder in holders
     ]
     owner = model.get_submodule(path.rpartition(".")[0])
@@ -177,33 +165,5 @@ def _reordered_properties(holder: Any, path: str, order: Sequence[int], depth: i
     """The per-layer lists that a configuration computes, in visit order."""
     if isinstance(holder, nn.Module):
         return {}  # what a module computes, it computes from what it holds
-    per_layer = {name: getattr(holder, name, None) for name in _computed_per_layer(cast(Hashable, type(holder)))}
-    return _reordered(per_layer, path, order, depth)
-
-
-@cache
-def _computed_per_layer(kind: Any) -> tuple[str, ...]:
-    """The properties of a class of configurations that speak of layers."""
-    names = (name for name in dir(kind) if isinstance(getattr(kind, name, None), property))
-    return tuple(name for name in names if _PER_LAYER.search(name))
-
-
-def _reordered(values: Mapping[str, Any], path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
-    """Those of `values` that have to do with layers, as they should read while the plan is in place."""
-    changed = {name: _in_order(name, value, path, order, depth) for name, value in values.items()}
-    return {name: value for name, value in changed.items() if value is not None}
-
-
-def _in_order(name: str, value: Any, path: str, order: Sequence[int], depth: int) -> Any | None:
-    """What the attribute should read while the plan is in place, or `None` when it has nothing to do with layers."""
-    if name in _COUNTS and type(value) is int and value == depth and not _other_side(name, path):
-        return len(order)
-    per_layer = isinstance(value, list | tuple) and len(value) == depth and not isinstance(value, str)
-    if per_layer and _PER_LAYER.search(name) and not _INDEX_LISTS.search(name):
-        return type(value)(value[layer] for layer in order)
-    return None
-
-
-def _other_side(name: str, path: str) -> bool:
-    """Whether the count belongs to the other half of an encoder-decoder."""
-    return ("encoder" in name and "decoder" in path) or ("decoder" in name and "encoder" in path)
+    per_layer = {name: getattr(holder, name, None) for name in computed_per_layer(cast(Hashable, type(holder)))}
+    return in_visit_order(per_layer, path, order, depth)

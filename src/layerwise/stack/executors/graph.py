@@ -75,31 +75,51 @@ class Graph:
 
 def build(plans: Iterable[Plan]) -> Graph:
     """The hash-consed graph of `plans`; equal plans count once."""
-    nodes: dict[Node, int] = {Root(): 0}
-    ends: dict[Plan, int] = {}
-    naive = 0
+    lowering = Lowering()
     for plan in plans:
-        if plan not in ends:
-            ends[plan] = _lower(plan, nodes)
-            naive += len(plan.steps())
-    return Graph(tuple(nodes), ends, naive)
+        lowering.add(plan)
+    return Graph(tuple(lowering.nodes), lowering.ends, lowering.naive)
 
 
-def _lower(plan: Plan, nodes: dict[Node, int]) -> int:
-    current = 0
-    groups: list[tuple[int, list[int]]] = []
-    for step in plan.steps():
-        groups.extend((current, []) for _ in range(step.opens))
-        current = nodes.setdefault(Apply(step.layer, current, step.sublayer, step.source), len(nodes))
-        for close in step.closes:
-            base, branches = groups[-1]
-            branches.append(current)
-            if close is None:
-                current = base
-            else:
-                groups.pop()
-                current = nodes.setdefault(MergeNode(close, base, tuple(branches)), len(nodes))
-    return current
+@dataclass(slots=True)
+class Lowering:
+    """A graph that grows plan by plan, and what it costs so far: `evaluations` layer evaluations, `heads` heads."""
+
+    nodes: dict[Node, int] = field(default_factory=lambda: {Root(): 0})
+    ends: dict[Plan, int] = field(default_factory=dict)
+    naive: int = 0
+    evaluations: int = 0
+    _final: set[int] = field(default_factory=set)
+
+    @property
+    def heads(self) -> int:
+        """The number of distinct final states."""
+        return len(self._final)
+
+    def add(self, plan: Plan) -> None:
+        """Add the nodes that a plan needs and that are not there yet; an equal plan adds nothing."""
+        if plan not in self.ends:
+            self.ends[plan] = self._lower(plan)
+            self._final.add(self.ends[plan])
+            self.naive += len(plan.steps())
+
+    def _lower(self, plan: Plan) -> int:
+        nodes, current = self.nodes, 0
+        groups: list[tuple[int, list[int]]] = []
+        for step in plan.steps():
+            groups.extend((current, []) for _ in range(step.opens))
+            before = len(nodes)
+            current = nodes.setdefault(Apply(step.layer, current, step.sublayer, step.source), before)
+            self.evaluations += len(nodes) - before
+            for close in step.closes:
+                base, branches = groups[-1]
+                branches.append(current)
+                if close is None:
+                    current = base
+                else:
+                    groups.pop()
+                    current = nodes.setdefault(MergeNode(close, base, tuple(branches)), len(nodes))
+        return current
 
 
 def inputs(node: Node) -> tuple[int, ...]:

@@ -58,7 +58,7 @@ def in_place(
         entered.enter_context(occupancy.in_place(model, path, stack.source.name, plan))
         own = own_blocks(blocks)
         once = _visited_once(steps) if single_pass else frozenset()
-        stride = _slots_per_block(own) if len(once) < len(steps) else 1
+        stride = slots_per_block(own) if len(once) < len(steps) else 1
         listed = [
             own[step.layer]
             if slot in once
@@ -106,6 +106,17 @@ def _running(kind: Any) -> Any:
 
     named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     return type(kind.__name__, (kind,), {**named, **REFUSED_COPIES, "__call__": __call__})
+
+
+@contextmanager
+def outside_passes(module: nn.Module) -> Iterator[None]:
+    """Within the context calls of `module` are no passes of a plan in place: its caller answers for its blocks."""
+    counted = vars(module).pop(_PASSES, None)
+    try:
+        yield
+    finally:
+        if counted is not None:
+            vars(module)[_PASSES] = counted
 
 
 def _refuse_cache(kwargs: Mapping[str, Any]) -> None:
@@ -160,7 +171,7 @@ def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
     )
 
 
-def _slots_per_block(blocks: Sequence[nn.Module]) -> int:
+def slots_per_block(blocks: Sequence[nn.Module]) -> int:
     """How many cache slots a block owns: one, except where a block holds several attentions that number on."""
     first = [min(indices(block), default=0) for block in blocks[:2]]
     return max(1, first[-1] - first[0])

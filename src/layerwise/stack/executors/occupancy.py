@@ -48,8 +48,8 @@ def refuse_while_running(blocks: nn.ModuleList, name: str, wish: str) -> None:
     plan = running(blocks)
     if plan is not None:
         raise ModelError(
-            f"cannot {wish}: {name} is running {plan} in place; leave that `with stack.under(...)` first, or use "
-            "another copy of the model"
+            f"cannot {wish}: {name} is running {plan} in place; leave that `with stack.under(...)` first (or "
+            "stack.leave(), for a compact checkpoint), or use another copy of the model"
         )
 
 
