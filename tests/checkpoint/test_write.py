@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from conftest import tiny_llama
 from contracts.specimen import Specimen, build, inputs
 from contracts.zoo import SUPPORTED
-from layerwise.checkpoint import Origin, save, write
+from layerwise.checkpoint import Origin, proof, save, write
 from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, weight_hash
@@ -173,7 +173,7 @@ def test_other_modules_have_no_checkpoint_and_other_inputs_are_wanted(
     with pytest.raises(UnsupportedModel, match="not a transformers model"):
         save(load(Plain()), Plan.parse("0"), tmp_path / "m")
     stack = load(tiny_llama())
-    monkeypatch.setattr(write, "example_inputs", lambda model: None)
+    monkeypatch.setattr(proof, "example_inputs", lambda model: None)
     with pytest.raises(ModelError, match="pass a batch"):
         save(stack, Plan.parse("0"), tmp_path / "m")
 

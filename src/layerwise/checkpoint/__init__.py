@@ -1,5 +1,12 @@
-"""A plan as an ordinary checkpoint, of one model or of layers of several, proved before it gets its name."""
+"""A plan as a checkpoint, of one model or of layers of several: streamed from file to file, or written from memory.
 
-from layerwise.checkpoint.write import Origin, save
+layer_names, tensor_files, stored_model   a checkpoint on the disk: names, ranges of bytes, small files
+stored_config, config_process, kinds      its configuration for the visits of a plan
+expectation, proof                        what transformers expects of it, and its logits
+stream, write                             the two ways to write one
+"""
+
+from layerwise.checkpoint.origin import Origin
+from layerwise.checkpoint.save import save
 
 __all__ = ["Origin", "save"]

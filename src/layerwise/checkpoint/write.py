@@ -1,4 +1,4 @@
-"""A plan written out as an ordinary checkpoint, which plain transformers loads to the same logits.
+"""A model in memory, written under a plan as an ordinary checkpoint, which plain transformers loads to the same logits.
 
 Block slot i of the new model gets the weights of the plan's i-th visit, whichever model they are from; everything else
 is that of the model at hand. The configuration is the one the model shows while the plan is in place: layer counts
@@ -11,161 +11,103 @@ that a folder which is there is right.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import reduce
-from itertools import chain
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
-from layerwise.errors import CheckpointError, LayerwiseError, ModelError, PlanError, UnsupportedModel
+from layerwise.checkpoint.compact import stored_layers
+from layerwise.checkpoint.compact_code import add_own_code, add_plan
+from layerwise.checkpoint.expressible import refuse_inexpressible
+from layerwise.checkpoint.folder import draft_of, refuse_in_the_way
+from layerwise.checkpoint.kinds import fitting_config, kinds_of, positional_traits
+from layerwise.checkpoint.origin import FILE, Origin
+from layerwise.checkpoint.proof import parameters_of, proof_inputs, prove_compact, prove_logits, reason_of
+from layerwise.checkpoint.quiet import quiet_transformers
+from layerwise.checkpoint.stored_config import remade
+from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.executors.config_view import configuration_in_order
-from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
-from layerwise.stack.precision import in_float32
-from layerwise.stack.rounding import Agreement, compare
 
-FILE = "plan.json"
-"""What the plan was, and whose weights, beside the weights."""
+__all__ = ["FILE", "origin_of", "save_stack"]
 
 # What says how inputs become tensors; the tokenizer writes its own files.
 PREPROCESSING = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 
-# What configurations of backbones derive from the number of their layers, and would contradict with another number.
-STAGES = frozenset({"stage_names", "out_features", "out_indices"})
 
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a written model comes from: its plan, and the weight hash of each model by its name in the plan.
-
-    The model at hand, which lent all that is not a layer, is called `shell`. `parameters` counts the new model's, and
-    `gap` is how far its logits are from those of the plan, over the batch it was checked on: the largest difference of
-    a token's logits by its norm, beside the norm of its logits.
-    """
-
-    plan: str
-    models: Mapping[str, str]
-    weights: Mapping[str, str]
-    parameters: int
-    gap: float
-
-
-def save(
+def save_stack(
     stack: Stack,
     plan: Plan | str,
     folder: Path | str,
     *,
     inputs: Mapping[str, Tensor] | None = None,
     overwrite: bool = False,
+    compact: bool = False,
+    remote_code: bool = False,
+    note: str = "",
+    head: str | None = None,
 ) -> Origin:
     """Write `stack` under `plan` to `folder` as a Hugging Face model, and prove that it loads to the same logits.
 
     The proof is run on `inputs`, by default on a small seeded batch. The folder appears whole or not at all; one that
     is there is replaced only if `overwrite` is set and it holds a model. The tokenizer goes along where the stack has
-    one, and so does the configuration of an image processor where its files are at hand.
+    one, and so does the configuration of an image processor where its files are at hand. `note` and `head` are written
+    into the record (see `Origin`).
 
     Raises `PlanError` for a plan with groups or halves, `UnsupportedModel` for a model that is not of transformers or
     whose configuration cannot say what the plan does, and `CheckpointError` for a folder that is in the way.
     """
     plan = Plan.parse(plan)
     stack.check(plan)
-    _refuse_inexpressible(plan)
+    stored = stored_layers(plan) if compact else plan
+    refuse_inexpressible(stored)
     if not isinstance(stack.model, PreTrainedModel):
         raise UnsupportedModel(
             f"{type(stack.model).__name__} is not a transformers model, so there is no checkpoint that could hold it"
         )
-    batch = example_inputs(stack.model) if inputs is None else dict(inputs)
-    if batch is None:
-        raise ModelError(
-            f"{type(stack.model).__name__} takes inputs that layerwise cannot make up; pass a batch to check the "
-            "checkpoint on: save(stack, plan, folder, inputs=...)"
-        )
+    batch = proof_inputs(stack, inputs)
     folder = Path(folder)
-    _refuse_in_the_way(folder, overwrite)
-    with _draft(folder) as draft:
-        written = _assembled(stack, plan)
-        written.save_pretrained(draft)
-        gap = _proved(stack, plan, written, draft, batch)
-        origin = _origin(stack, plan, written.num_parameters(), gap)
-        (draft / FILE).write_text(json.dumps(asdict(origin), indent=1) + "\n", encoding="utf-8")
+    refuse_in_the_way(folder, overwrite)
+    with draft_of(folder) as draft:
+        written = _assembled(stack, stored)
+        with quiet_transformers():
+            written.save_pretrained(draft)
+        if compact:
+            add_plan(draft, plan, type(written), written.config, stack.path, stack, remote_code)
+        elif remote_code:
+            add_own_code(draft, type(written))
+        gap = (prove_compact if compact else prove_logits)(stack, plan, draft, batch)
+        origin = replace(origin_of(stack, plan, gap, note, compact=compact), head=head)
+        origin.write(draft)
         _bring_along(stack, draft)
     return origin
-
-
-def _refuse_inexpressible(plan: Plan) -> None:
-    steps = plan.steps()
-    if plan.has_sublayers():
-        half = next(step.name for step in steps if step.sublayer is not None)
-        raise PlanError(
-            f"a checkpoint holds whole layers, and the plan runs {half}: run it in place with stack.under, or leave "
-            "the halves out"
-        )
-    if any(step.opens or step.closes for step in steps):
-        flat = " ".join(step.name for step in steps)
-        raise PlanError(
-            "a checkpoint runs its layers one after another, and the plan has a group: run it in place with "
-            f"stack.under, or write its layers in turn, as in {Plan.parse(flat)}"
-        )
-
-
-def _refuse_in_the_way(folder: Path, overwrite: bool) -> None:
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return
-    if not (folder / "config.json").is_file():
-        raise CheckpointError(f"{folder} is there and is not a model, so it stays; choose another folder")
-    if not overwrite:
-        raise CheckpointError(f"{folder} holds a model already; choose another folder, or replace it with --overwrite")
-
-
-@contextmanager
-def _draft(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` that takes its name if all goes well, and is gone if not."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise CheckpointError(
-            f"cannot write to {folder.parent} ({error.strerror}); choose a folder on a disk that can be written"
-        ) from error
-    try:
-        yield draft
-        draft.chmod(0o755)
-        old = draft.with_name(f"{draft.name}-old")
-        if folder.exists():
-            os.replace(folder, old)
-        os.replace(draft, folder)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _assembled(stack: Stack, plan: Plan) -> PreTrainedModel:
     """The model of the plan, sharing every weight that it can share."""
     model = stack.model
     assert isinstance(model, PreTrainedModel)
-    settings = configuration_in_order(model, stack.path, plan.order(), stack.depth).to_dict()
+    kind, blocks = type(model), [stack.block(layer) for layer in range(stack.depth)]
     try:
-        config = type(model.config).from_dict({key: settings[key] for key in settings.keys() - STAGES})
+        config = remade(configuration_in_order(model, stack.path, plan.order(), stack.depth), type(model.config))
+        positional = positional_traits(blocks)
+        kinds = kinds_of(blocks, positional)
+        wanted = [kinds[layer] for layer in plan.order()]
+        config = fitting_config(kind, config, stack.path, wanted, plan.order(), positional)
         config._attn_implementation = model.config._attn_implementation
         with torch.device("meta"):
-            made = type(model)(config)
+            made = kind(config)
         made.to(stack.dtype).load_state_dict(_weights(stack, plan), assign=True)
     except Exception as error:  # a model may refuse a configuration in any way
         raise UnsupportedModel(
             f"the configuration of {type(model).__name__} cannot say what {plan} does, so no checkpoint can hold it "
-            f"({_reason(error)}); run the plan in place with stack.under"
+            f"({reason_of(error)}); run the plan in place with stack.under"
         ) from error
     made.tie_weights()
     if model.can_generate():
@@ -186,83 +128,8 @@ def _weights(stack: Stack, plan: Plan) -> dict[str, Tensor]:
     return weights
 
 
-def _proved(stack: Stack, plan: Plan, written: PreTrainedModel, draft: Path, inputs: Mapping[str, Tensor]) -> float:
-    """How far the logits of the folder are from those of the plan, which is refused if it is not rounding.
-
-    The folder is loaded as a user would load it, and must hold as many parameters as were written. Half precision
-    rounds too much to decide: the logits are those of both models in float32.
-    """
-    try:
-        agreement, parameters = _compared(stack, plan, written, draft, inputs)
-    except LayerwiseError:
-        raise
-    except Exception as error:  # a model may fail in any way under a configuration that nobody had in mind
-        raise UnsupportedModel(
-            f"{type(written).__name__} was written, and does not run when it is loaded again ({_reason(error)}): its "
-            f"configuration cannot say what {plan} does; run it in place with stack.under"
-        ) from error
-    if parameters != written.num_parameters() or not agreement.holds:
-        raise UnsupportedModel(
-            f"{type(written).__name__} was written and loaded again, and its logits and the plan's are {agreement}: "
-            "its configuration cannot say what the plan does; run it in place with stack.under"
-        )
-    return agreement.gap
-
-
-def _compared(
-    stack: Stack, plan: Plan, written: PreTrainedModel, draft: Path, inputs: Mapping[str, Tensor]
-) -> tuple[Agreement, int]:
-    """How the logits of the folder agree with those of the plan, and how many parameters it holds."""
-    loaded = _loaded(stack, plan, written, draft)
-    copy = Stack(loaded, stack.path)
-
-    def both(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, int]:
-        captured = stack.capture(**inputs)
-        expected = main_tensor(stack.finish(stack.run(plan, captured), captured.inputs))
-        return main_tensor(loaded(**inputs)), expected, captured.state.shape[-1]
-
-    with evaluating(stack.model), torch.inference_mode():
-        actual, expected, width = in_float32(stack, inputs, both, copy)
-    return compare(actual, expected, width, len(plan.steps())), loaded.num_parameters()
-
-
-def _reason(error: Exception) -> str:
-    lines = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
-    return f"{type(error).__name__}: {lines}"
-
-
-def _loaded(stack: Stack, plan: Plan, written: PreTrainedModel, draft: Path) -> PreTrainedModel:
-    """The model of the folder, each tensor in the dtype in which the stack holds it.
-
-    Some tensors are in no checkpoint (rotary frequencies), and are rounded only in a model that was rounded whole.
-    """
-    dtypes = _dtypes(stack, plan)
-    loaded: PreTrainedModel = type(written).from_pretrained(
-        draft,
-        dtype=reduce(torch.promote_types, (dtypes[name] for name, _ in written.named_parameters())),
-        use_safetensors=True,
-        attn_implementation=written.config._attn_implementation,
-    )
-    for name, tensor in _stored_tensors(loaded):
-        tensor.data = tensor.data.to(dtypes.get(name, tensor.dtype))
-    return loaded.to(stack.device).eval()
-
-
-def _dtypes(stack: Stack, plan: Plan) -> dict[str, torch.dtype]:
-    """The dtype in which the stack holds every parameter and buffer of the model of the plan, by its name there."""
-    prefix = f"{stack.path}."
-    dtypes = {name: tensor.dtype for name, tensor in _stored_tensors(stack.model) if not name.startswith(prefix)}
-    for slot, step in enumerate(plan.steps()):
-        block = stack.block(step.layer, step.source)
-        dtypes.update({f"{prefix}{slot}.{name}": tensor.dtype for name, tensor in _stored_tensors(block)})
-    return dtypes
-
-
-def _stored_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    return chain(module.named_parameters(), module.named_buffers())
-
-
-def _origin(stack: Stack, plan: Plan, parameters: int, gap: float) -> Origin:
+def origin_of(stack: Stack, plan: Plan, gap: float, note: str = "", *, compact: bool = False) -> Origin:
+    """The origin of a checkpoint that was proved to be `stack` under `plan`."""
     host = next(iter(stack.sources.values()), stack)
     models = {"shell": host} | {name: stack.sources[name] for name in sorted(plan.sources())}
     hashes: dict[int, str] = {}
@@ -272,8 +139,10 @@ def _origin(stack: Stack, plan: Plan, parameters: int, gap: float) -> Origin:
         str(plan),
         {name: each.source.name for name, each in models.items()},
         {name: hashes[id(each.model)] for name, each in models.items()},
-        parameters,
+        parameters_of(stack, stored_layers(plan) if compact else plan),
         gap,
+        compact=compact,
+        note=note,
     )
 
 

@@ -1,0 +1,243 @@
+"""The card of a written checkpoint: the `README.md` that the hub shows, made of what is in the folder.
+
+The plan as text, in words and as a picture; the models that it is made of and their licences; how it was made, by which
+versions, and what was proved; the hash of every file of weights. What was measured stands in tables that are handed in,
+each line of which is a row of a run: without a row the card claims nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from layerwise.bounded import Unreadable, read_json
+from layerwise.checkpoint.base_models import CARD, BaseModelInfo, base_model_info
+from layerwise.checkpoint.origin import FILE
+from layerwise.errors import CheckpointError
+from layerwise.plan import Plan
+from layerwise.plan.explain import explain
+from layerwise.plan.picture import LEGEND, picture
+
+CELLS = 32
+"""Cells of the picture in each direction: the hub shows lines of about eighty characters whole."""
+
+HOST = "shell"
+"""The name under which the record of a checkpoint has the model whose parts that are no layers were taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardTable:
+    """A table of what was measured: sentences before it, the heads of its columns, and its cells."""
+
+    title: str
+    sentences: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def write_card(
+    folder: Path, *, name: str, command: str, versions: Mapping[str, str], tables: Sequence[CardTable] = ()
+) -> str:
+    """Write the card of the checkpoint in `folder`, and return its text.
+
+    `name` heads it, `command` is what wrote the folder. Raises `CheckpointError` for a folder that layerwise did not
+    write.
+    """
+    text = card_text(folder, name=name, command=command, versions=versions, tables=tables)
+    (folder / CARD).write_text(text, encoding="utf-8")
+    return text
+
+
+def card_text(
+    folder: Path, *, name: str, command: str, versions: Mapping[str, str], tables: Sequence[CardTable] = ()
+) -> str:
+    """The text of a card; see `write_card`."""
+    from huggingface_hub import ModelCardData
+
+    origin = _record(folder)
+    plan = Plan.parse(str(origin["plan"]))
+    bases = _bases(origin["models"], plan)
+    metadata = ModelCardData(**_metadata(plan, bases)).to_yaml()
+    body = [
+        f"# {name}",
+        _opening(plan, bases),
+        *_plan_section(plan),
+        *_base_section(bases, origin["weights"], origin.get("head")),
+        *_evidence_section(tables),
+        *_making_section(origin, command, versions),
+        *_file_section(folder),
+    ]
+    return f"---\n{metadata}\n---\n\n" + "\n\n".join(body) + "\n"
+
+
+def _record(folder: Path) -> Mapping[str, Any]:
+    try:
+        record = read_json(folder / FILE)
+    except Unreadable as fault:
+        raise CheckpointError(
+            f"{folder / FILE} {fault}, so nothing says what the model is made of; write it with layerwise save"
+        ) from None
+    keys = {"plan", "models", "weights", "parameters", "gap"}
+    if not isinstance(record, dict) or not keys <= record.keys():
+        raise CheckpointError(f"{folder / FILE} is no record of a checkpoint; write it with layerwise save")
+    return record
+
+
+def _bases(models: Mapping[str, str], plan: Plan) -> list[BaseModelInfo]:
+    """The models that the plan names or, where it names none, the one that it is about."""
+    named = [name for name in models if name != HOST] if plan.sources() else [HOST]
+    bases = [base_model_info(None if name == HOST else name, models[name]) for name in named]
+    if models[HOST] not in {base.location for base in bases}:
+        bases.insert(0, base_model_info(None, models[HOST]))
+    return bases
+
+
+def _metadata(plan: Plan, bases: Sequence[BaseModelInfo]) -> dict[str, Any]:
+    """What the hub reads. An entry that the models do not share is left out."""
+    shared = {
+        key: value
+        for key, value in bases[0].metadata.items()
+        if all(base.metadata.get(key) == value for base in bases[1:])
+    }
+    hub_ids = list(dict.fromkeys(each for base in bases for each in base.hub_ids))
+    return {
+        **({"base_model": hub_ids} if hub_ids else {}),
+        **({"base_model_relation": "merge"} if hub_ids and len(bases) > 1 else {}),
+        **shared,
+        "library_name": "transformers",
+        "tags": _tags(plan, len(bases)),
+    }
+
+
+def _tags(plan: Plan, models: int) -> list[str]:
+    """The terms under which such models are looked for."""
+    order = [(step.source, step.layer) for step in plan.steps()]
+    tags = ["layerwise"]
+    if len(order) > len(set(order)):
+        tags.append("frankenmerge")
+    elif models == 1 and _skips(plan):
+        tags.append("pruned")
+    return [*tags, "merge"] if models > 1 else tags
+
+
+def _skips(plan: Plan) -> bool:
+    """Whether a layer below the deepest one does not run; that deeper ones do not run, a plan alone does not show."""
+    layers = plan.layers()
+    return len(layers) <= max(layers)
+
+
+def _opening(plan: Plan, bases: Sequence[BaseModelInfo]) -> str:
+    count = len(plan.steps())
+    whose = f"of {_link(bases[0])}" if len(bases) == 1 else f"of {len(bases)} models"
+    return (
+        f"{count} layer{'s' * (count != 1)} {whose}, written as an ordinary checkpoint by layerwise. No weight was "
+        "trained or averaged in writing it: every layer is one of those that the plan names."
+    )
+
+
+def _plan_section(plan: Plan) -> Iterator[str]:
+    cost = plan.cost()
+    yield "## Plan"
+    yield f"    {plan}"
+    yield "Layers count from 0, and ranges include both ends. In words:"
+    yield "\n".join(f"- {line}" for line in explain(plan).splitlines())
+    yield (
+        f"It evaluates {cost.evaluations} layers for each token in {cost.stages} sequential stages, {cost.weights} of "
+        f"them distinct, and has {cost.slots} slots of the key-value cache. What each step reads:"
+    )
+    yield f"```text\n{picture(plan, CELLS)}\n\n{LEGEND}\n```"
+
+
+def _base_section(
+    bases: Sequence[BaseModelInfo], weights: Mapping[str, str], head: str | None
+) -> Iterator[str]:  # fmt: skip
+    yield f"## Base model{'s' * (len(bases) > 1)}"
+    heads = ("in the plan", "model", "licence", "SHA-256 of its weights and configuration")
+    rows = [
+        (
+            base.name or "(all layers)" if len(bases) == 1 else base.name or "(all but the layers)",
+            _link(base),
+            base.license or "not known",
+            _code(weights.get(base.name or HOST, "")),
+        )
+        for base in bases
+    ]
+    yield _table(heads, rows)
+    if len(bases) > 1:
+        yield (
+            f"What lies before the layers (the embedding) is that of {_link(bases[0])}, and what lies behind them (the "
+            f"last norm, the head) that of {_link(next((each for each in bases if each.name == head), bases[0]))}."
+        )
+    unknown = [base for base in bases if base.license is None]
+    if unknown:
+        yield (
+            f"**The licence of {' and '.join(map(_link, unknown))} is not known**: no card beside the weights states "
+            "one. Find it out before you share this model."
+        )
+    elif len({base.license for base in bases}) > 1:
+        yield "The licences differ: what is made of all of them has to keep each."
+
+
+def _evidence_section(tables: Sequence[CardTable]) -> Iterator[str]:
+    yield "## Evidence"
+    if not tables:
+        yield "Nothing was measured for this card, and it claims nothing of what the model can do."
+    for table in tables:
+        yield f"### {table.title}"
+        if table.sentences:
+            yield "\n".join(table.sentences)
+        yield _table(table.columns, table.rows)
+
+
+def _making_section(origin: Mapping[str, Any], command: str, versions: Mapping[str, str]) -> Iterator[str]:
+    yield "## How it was made"
+    yield f"```sh\n{command}\n```"
+    yield "Versions: " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) + "."
+    gap = origin["gap"]
+    if gap is not None:
+        close = "equal to" if gap == 0 else f"within {gap:.2g} of the size of"
+        yield f"The files were loaded again with plain transformers, and their logits are {close} those of the plan."
+    elif origin.get("proof") == "keys":
+        yield "The names and the shapes of all tensors are those that transformers expects; no logits were compared."
+    else:
+        yield "The weights were copied from file to file; no logits were compared."
+    if origin.get("note"):
+        yield f"Note: {origin['note']}."
+
+
+def _file_section(folder: Path) -> Iterator[str]:
+    files = sorted(folder.glob("*.safetensors"))
+    yield "## Files"
+    yield _table(
+        ("file", "bytes", "SHA-256"), [(each.name, f"{each.stat().st_size:,}", _code(_hash(each))) for each in files]
+    )
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _link(base: BaseModelInfo) -> str:
+    if base.hub_ids == (base.location,):
+        return f"[{base.location}](https://huggingface.co/{base.location})"
+    local = _escaped(Path(base.location).name or base.location)
+    made_of = ", ".join(f"[{each}](https://huggingface.co/{each})" for each in base.hub_ids)
+    return f"{local} (made of {made_of})" if made_of else local
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else "not computed"
+
+
+def _escaped(text: str) -> str:
+    """A name from anywhere, which is no markup: letters, digits and a few signs are left as they are."""
+    return "".join(sign if sign.isalnum() or sign in " ._-/" else f"&#{ord(sign)};" for sign in text)

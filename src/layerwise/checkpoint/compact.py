@@ -1,0 +1,68 @@
+"""Compact checkpoints: every layer once, and a plan that says how they run, with repeats, groups and halves.
+
+The stored layers are an ordinary checkpoint. Its `config.json` holds under `layerwise` the plan over them, which
+`layerwise.load` runs. Layers that the plan never visits are left out, so that the stored ones have other numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from layerwise.plan import Block, Group, Plan, Stage, Visit
+
+CONFIG = "config.json"
+RECORD = "layerwise"
+FORMAT = 1
+
+Numbers = Mapping[tuple[str | None, int], int]
+
+
+def stored_layers(plan: Plan) -> Plan:
+    """The layers that `plan` visits, each once, in the order of their numbers.
+
+    >>> stored_layers(Plan.parse("0 (4|5)*2 2.mlp"))
+    Plan('0 2 4 5')
+    """
+    visited = sorted(plan.weights(), key=lambda pair: (pair[1], pair[0] or ""))
+    return Plan(tuple(Visit(layer, source=source) for source, layer in visited))
+
+
+def over_stored(plan: Plan) -> Plan:
+    """`plan` over the layers as `stored_layers` numbers them.
+
+    >>> over_stored(Plan.parse("0 (4|5)*2 2.mlp"))
+    Plan('0 (2|3)*2 1.mlp')
+    """
+    numbers = {(step.source, step.layer): slot for slot, step in enumerate(stored_layers(plan).steps())}
+    return _renumbered(plan, numbers)
+
+
+def _renumbered(plan: Plan, numbers: Numbers) -> Plan:
+    return Plan(tuple(_stage(stage, numbers) for stage in plan.stages))
+
+
+def _stage(stage: Stage, numbers: Numbers) -> Stage:
+    match stage:
+        case Visit():
+            return replace(stage, layer=numbers[stage.source, stage.layer], source=None)
+        case Group():
+            return replace(stage, branches=tuple(_renumbered(branch, numbers) for branch in stage.branches))
+        case Block():
+            return replace(stage, plan=_renumbered(stage.plan, numbers))
+
+
+def write_record(
+    folder: Path, plan: Plan | None, remote: Mapping[str, Any] | None = None, auto_map: Mapping[str, str] | None = None
+) -> None:
+    """Add to `config.json` the plan over the stored layers, what remote code reads, and where it lies."""
+    settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    if plan is not None:
+        settings[RECORD] = {"format": FORMAT, "plan": str(plan), **(remote or {})}
+    if auto_map:
+        settings["auto_map"] = dict(auto_map)
+    text = json.dumps(settings, indent=2, sort_keys=True)
+    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,125 @@
+"""What transformers expects in the folder of a configuration: proved on the device `meta`, where tensors weigh nothing.
+
+The names and shapes on the disk go through transformers' own loading (`from_pretrained` with a state dictionary), its
+renamings and its fusing of experts included. What is missing, left over or of another shape then, and was not in the
+model itself, is a mistake.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from layerwise.checkpoint.kinds import difference, fitting_config, kinds_of, on_meta, positional_traits
+from layerwise.checkpoint.layer_names import UnresolvedNames
+from layerwise.checkpoint.quiet import quiet_transformers
+from layerwise.checkpoint.stored_config import config_text, remade
+from layerwise.checkpoint.tensor_files import Tensors
+from layerwise.errors import LayerwiseError, UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.stack.blocks import block_list, find_blocks
+from layerwise.stack.checks.layer_types import refuse_loss_of_a_kind
+from layerwise.stack.executors.config_view import configuration_in_order
+from layerwise.stack.load import model_class
+
+_DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
+    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The class and the configuration of a checkpoint, before and under a plan; `text` is its `config.json`."""
+
+    kind: Any
+    own: Any
+    config: Any
+    text: str
+    blocks: str
+
+    @classmethod
+    def of(
+        cls, settings: Mapping[str, Any], order: Sequence[int], path: str | None, quantisation: Any | None = None
+    ) -> Expectation:
+        """What transformers expects of the model of `settings`, and of that of the visits `order` of its layers.
+
+        `quantisation` is that of the new model, which its text is to say. Raises `UnsupportedModel` where no values of
+        its configuration give the layers their kinds, and `UnresolvedNames` where the model cannot be drawn up.
+        """
+        plain = {name: value for name, value in settings.items() if name != "quantization_config"}
+        try:
+            own = CONFIG_MAPPING[settings["model_type"]].from_dict(plain)
+            kind: Any = model_class(own, False)
+            model = on_meta(kind, own)
+            blocks = find_blocks(model, path)
+            refuse_loss_of_a_kind(model, blocks, Plan.of(order))
+            own_blocks = list(block_list(model, blocks))
+            positional = positional_traits(own_blocks)
+            own_kinds = kinds_of(own_blocks, positional)
+            config = remade(configuration_in_order(model, blocks, order, len(own_kinds)), type(own))
+            wanted = [own_kinds[layer] for layer in order]
+            config = fitting_config(kind, config, blocks, wanted, order, positional)
+            kinds = kinds_of(block_list(on_meta(kind, config), blocks), positional)
+        except LayerwiseError:
+            raise
+        except Exception as error:
+            raise UnresolvedNames(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from error
+        unlike = difference(wanted, kinds) if len(wanted) == len(kinds) else f"it would have {len(kinds)} layers"
+        if unlike is not None:
+            raise UnsupportedModel(
+                f"the configuration of {kind.__name__} cannot say what the plan does ({unlike}): no values of its "
+                "settings give every layer its kind; run the plan in place with stack.under"
+            )
+        config._attn_implementation = own._attn_implementation
+        whole = copy.deepcopy(config)
+        if quantisation is not None:
+            whole.quantization_config = quantisation
+        return cls(kind, own, config, config_text(whole), blocks)
+
+    def prove(self, own: Tensors, planned: Tensors, quantised: bool) -> None:
+        """Raise `UnresolvedNames` unless `planned` fits the plan's configuration as well as `own` fits the model's.
+
+        The tensors of a quantised checkpoint have other names and shapes than their modules; of them only the modules
+        are compared.
+        """
+        before, after = self._misfits(self.own, own, quantised), self._misfits(self.config, planned, quantised)
+        known = {_template(misfit) for misfit in before}
+        new = sorted(misfit for misfit in after if _template(misfit) not in known)
+        if new:
+            raise UnresolvedNames(
+                f"transformers would not load it: {new[0]}" + f", and {len(new) - 1} more" * (len(new) > 1)
+            )
+
+    def _misfits(self, config: Any, tensors: Tensors, quantised: bool) -> set[str]:
+        state = {
+            name: torch.empty(each.shape, dtype=_DTYPES.get(each.dtype, torch.float32), device="meta")
+            for name, each in tensors.items()
+        }
+        with quiet_transformers():
+            model, report = self.kind.from_pretrained(
+                None, config=config, state_dict=state, device_map={"": "meta"}, output_loading_info=True,
+                ignore_mismatched_sizes=True,
+            )  # fmt: skip
+        missing, unexpected = set(report["missing_keys"]), set(report["unexpected_keys"])
+        shapes = {f"{name} is {tuple(have)}, not {tuple(want)}" for name, have, want in report["mismatched_keys"]}
+        if quantised:
+            stored = {name.rpartition(".")[0] for name in tensors}
+            modules = {name for name, _ in model.named_modules()}
+            missing = {name for name in missing if name.rpartition(".")[0] not in stored}
+            unexpected = {name for name in unexpected if name.rpartition(".")[0] not in modules}
+            shapes = set()
+        errors = {f"an error: {text}" for text in report["error_msgs"]}
+        return {f"{n} is missing" for n in missing} | {f"{n} is left over" for n in unexpected} | shapes | errors
+
+
+def _template(misfit: str) -> str:
+    """A misfit without the numbers of layers, which differ before and under a plan."""
+    return re.sub(r"\.\d+(?=[. ]|$)", ".N", misfit)

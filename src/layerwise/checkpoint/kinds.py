@@ -1,0 +1,147 @@
+"""Of which kind each block of a model is, and the configuration under which a model has the blocks that a plan needs.
+
+Some configurations say by the number of a layer of which kind it is: "the first k layers are dense", "every fourth one
+has full attention". In another order they need other values, and may have none that fits. Models are drawn up on the
+device `meta`, where nothing has content, and their blocks are compared: modules, shapes, and the settings that each
+module keeps (a window, a flag for rotary embeddings).
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+from transformers.initialization import no_init_weights
+
+from layerwise.checkpoint.stored_config import INDEX_CODED
+from layerwise.stack.blocks import block_list
+from layerwise.stack.executors.clone import INDEX_NAMES
+
+Kind: TypeAlias = frozenset[tuple[str, ...]]
+"""What a block consists of, as pairs and triples of texts that can be compared."""
+
+MOST_DRAFTS = 2_000
+"""Models that are drawn up on `meta`, at most, to find the values of one group of settings."""
+
+# What modules keep that matters in training alone.
+_NO_KIND = re.compile(r"^_|drop|^training$|^config$")
+
+
+def on_meta(kind: Any, config: Any) -> nn.Module:
+    """The model of class `kind` and this configuration, without content."""
+    with warnings.catch_warnings(), torch.device("meta"), no_init_weights():
+        warnings.simplefilter("ignore")
+        model = kind(copy.deepcopy(config)) if issubclass(kind, nn.Module) else kind.from_config(copy.deepcopy(config))
+    assert isinstance(model, nn.Module)
+    return model.eval()
+
+
+def positional_traits(blocks: Sequence[nn.Module]) -> frozenset[tuple[str, str]]:
+    """The attributes, as (path of the module, name), that count the blocks: in every one its own position."""
+    counting = [
+        {(path, name) for path, module in block.named_modules() for name, value in vars(module).items()
+         if type(value) is int and value in (position, position + 1)}
+        for position, block in enumerate(blocks)
+    ]  # fmt: skip
+    return frozenset.intersection(*map(frozenset, counting)) if len(counting) > 1 else frozenset()
+
+
+def kinds_of(blocks: Iterable[nn.Module], positional: frozenset[tuple[str, str]]) -> list[Kind]:
+    """The kind of each block, without the attributes that are `positional`."""
+    return [frozenset(trait for trait in _traits(block) if trait[:2] not in positional) for block in blocks]
+
+
+def _traits(block: nn.Module) -> Iterator[tuple[str, ...]]:
+    for path, module in block.named_modules():
+        if "drop" in path:
+            continue
+        yield path, type(module).__name__
+        for name, value in vars(module).items():
+            if name not in INDEX_NAMES and _NO_KIND.search(name) is None and _is_plain(value):
+                yield path, name, repr(value)
+    for name, tensor in (*block.named_parameters(), *block.named_buffers()):
+        yield name, "shape", repr(tuple(tensor.shape))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def difference(wanted: Sequence[Kind], kinds: Sequence[Kind]) -> str | None:
+    """The first slot whose block is of another kind than the plan needs, in words."""
+    for slot, (want, have) in enumerate(zip(wanted, kinds, strict=True)):
+        if want != have:
+            first = min(want - have, default=None) or min(have - want)
+            there = next((trait for trait in have if trait[:-1] == first[:-1]), None)
+            what = " ".join(part for part in first[:-1] if part) or "the block"
+            return f"in slot {slot}, {what} would be {there[-1] if there else 'missing'} instead of {first[-1]}"
+    return None
+
+
+def fitting_config(
+    kind: Any, config: Any, path: str, wanted: Sequence[Kind], order: Sequence[int],
+    positional: frozenset[tuple[str, str]],
+) -> Any:  # fmt: skip
+    """`config`, or a copy with other values of index-coded settings, under which the blocks are those `wanted`.
+
+    Groups of settings that belong together (`attn_layer_period`, `attn_layer_offset`) are chosen one after another, the
+    values of each so that most blocks are as wanted, and then all together; among equals the model's own value stays,
+    then the smallest is taken. Where no values fit, `config` is returned as it is.
+    """
+
+    def fit(trial: Any) -> int:
+        with suppress(Exception):  # a class may refuse a configuration in any way
+            kinds = kinds_of(block_list(on_meta(kind, trial), path), positional)
+            return sum(len(want & have) for want, have in zip(wanted, kinds, strict=True))
+        return -1
+
+    most = sum(map(len, wanted))
+    best, score = config, fit(config)
+    groups = _groups(_owner(config))
+    # One group after another, and where that leads nowhere all at once.
+    for names in [*groups, [name for group in groups for name in group]] if score < most else ():
+        domains = [_values(getattr(_owner(config), name), wanted, order) for name in names]
+        for values in itertools.islice(itertools.product(*domains), MOST_DRAFTS):
+            trial = copy.deepcopy(best)
+            vars(_owner(trial)).update(zip(names, values, strict=True))
+            if (now := fit(trial)) > score:
+                best, score = trial, now
+            if score == most:
+                return best
+    return best if score == most else config
+
+
+def _owner(config: Any) -> Any:
+    """The part of a configuration that describes its layers."""
+    return config.get_text_config()
+
+
+def _groups(config: Any) -> list[list[str]]:
+    """The index-coded settings of a configuration, those of one stem together: `attn_layer` of a period and offset."""
+    groups: dict[str, list[str]] = {}
+    for name, value in vars(config).items():
+        numbers = value if isinstance(value, list | tuple) else [value]
+        if INDEX_CODED.search(name) and all(type(each) is int for each in numbers):
+            groups.setdefault(re.sub(r"_(period|offset|start\w*|end\w*)$", "", name), []).append(name)
+    return list(groups.values())
+
+
+def _values(own: Any, wanted: Sequence[Kind], order: Sequence[int]) -> list[Any]:
+    """What a setting may be: a number up to the count of the slots, or a list of slots."""
+    slots = range(len(wanted))
+    if type(own) is int:
+        return [own, *(number for number in range(len(wanted) + 1) if number != own)]
+    lists = [[slot for slot in slots if order[slot] in own], []]
+    for kind in dict.fromkeys(wanted):
+        lists.append([slot for slot in slots if wanted[slot] == kind])
+        lists.append([slot for slot in slots if wanted[slot] != kind])
+    return [type(own)(each) for each in lists]

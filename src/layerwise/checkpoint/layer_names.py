@@ -1,0 +1,92 @@
+"""The names of a checkpoint's tensors on the disk, layer by layer, without a model that would know them.
+
+The names of a stack's tensors differ in one number: `model.layers.0.mlp.up_proj.weight`, `model.layers.1.mlp...`. The
+first number of a name is that of its layer; what stands before it is the prefix of the stack. Experts are numbered
+inside of a layer, so they go with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from layerwise.errors import CheckpointError
+
+_NUMBERED = re.compile(r"(?P<prefix>(?:[^.]*\.)*?)(?P<number>\d+)(?P<rest>\..*)?")
+
+
+class UnresolvedNames(CheckpointError):
+    """A checkpoint that cannot be taken apart on the disk, so that its model has to be built."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNames:
+    """The tensors of a stack: for each layer from what stands behind its number to the whole name, and all others.
+
+    >>> names = LayerNames.of(["h.0.w", "h.1.w", "wte"], "h.", 2)
+    >>> names.layers, names.others
+    (({'.w': 'h.0.w'}, {'.w': 'h.1.w'}), ('wte',))
+    >>> names.renamed(".w", 7)
+    'h.7.w'
+    """
+
+    prefix: str
+    layers: tuple[Mapping[str, str], ...]
+    others: tuple[str, ...]
+
+    @classmethod
+    def of(cls, names: Iterable[str], prefix: str, depth: int) -> LayerNames:
+        """The names under `prefix`; those of layers from `depth` on, which no plan reaches, are left out."""
+        layers: list[dict[str, str]] = [{} for _ in range(depth)]
+        others = []
+        for name in names:
+            match = _NUMBERED.fullmatch(name)
+            if match is None or match["prefix"] != prefix:
+                others.append(name)
+            elif int(match["number"]) < depth:
+                layers[int(match["number"])][match["rest"] or ""] = name
+        return cls(prefix, tuple(layers), tuple(others))
+
+    def renamed(self, rest: str, slot: int) -> str:
+        """The name of the tensor `rest` of the layer in this slot of the new model."""
+        return f"{self.prefix}{slot}{rest}"
+
+
+def layer_groups(names: Iterable[str]) -> dict[str, int]:
+    """The prefixes under which names are numbered from 0 without a gap, each with the count of its numbers.
+
+    >>> layer_groups(["h.0.w", "h.1.w", "h.1.experts.0.w", "blocks.3.w"])
+    {'h.': 2}
+    """
+    numbers: dict[str, set[int]] = {}
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        if match is not None:
+            numbers.setdefault(match["prefix"], set()).add(int(match["number"]))
+    return {prefix: len(group) for prefix, group in numbers.items() if group == set(range(len(group)))}
+
+
+def stack_prefix(groups: Mapping[str, int], depths: Sequence[int], path: str | None) -> tuple[str, int]:
+    """The prefix of the one stack as deep as a configuration says (`depths`), and that depth.
+
+    `path` is the module path of the blocks, where a user named it. A stack may have more layers on the disk than its
+    configuration counts (heads that predict further tokens). Raises `UnresolvedNames` for none, and for several.
+    """
+    suits = [prefix for prefix in groups if path is None or f"{path}.".endswith(prefix) or prefix.endswith(f"{path}.")]
+    exact = [(prefix, groups[prefix]) for prefix in suits if groups[prefix] in depths]
+    longer = [(prefix, depth) for prefix in suits for depth in depths if groups[prefix] == depth + 1]
+    chosen = exact or longer
+    if len(chosen) != 1:
+        listing = ", ".join(f"{prefix}N ({count})" for prefix, count in groups.items()) or "no numbered names"
+        raise UnresolvedNames(
+            f"the stack of layers cannot be told from the names on the disk: {listing}, and the configuration counts "
+            f"{', '.join(map(str, depths)) or 'none'}"
+        )
+    return chosen[0]
+
+
+def unlike_layers(names: LayerNames, shapes: Mapping[str, object]) -> bool:
+    """Whether the layers of a stack differ in what they consist of; `shapes` are those of the tensors by name."""
+    first, *others = names.layers
+    return any({r: shapes[n] for r, n in each.items()} != {r: shapes[n] for r, n in first.items()} for each in others)

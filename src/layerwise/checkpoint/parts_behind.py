@@ -1,0 +1,124 @@
+"""What of a model lies behind its layers, for merges that take it from another model than what lies before them.
+
+mergekit takes the embedding from the model of the first slice, and the last norm and the head from that of the last
+one. Which parts those are is seen when the model runs: a part lies behind the layers if it is computed with only after
+the last of them. A weight that is also used before them, such as an embedding that is the head too, lies before.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from layerwise.checkpoint.kinds import on_meta
+from layerwise.checkpoint.layer_names import UnresolvedNames
+from layerwise.checkpoint.stored_model import StoredModel
+from layerwise.errors import LayerwiseError, UnsupportedModel
+from layerwise.stack import Stack
+from layerwise.stack.blocks import block_list, find_blocks
+from layerwise.stack.inputs import accepted, evaluating, example_inputs
+from layerwise.stack.load import model_class
+
+
+def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | None = None) -> frozenset[str]:
+    """The names of the parameters and buffers that `model` computes with only after the last block at `path`.
+
+    `inputs` are by default a small batch; on the device `meta` nothing is computed. Raises `UnsupportedModel` for a
+    model that does not run.
+    """
+    batch = example_inputs(model) if inputs is None else dict(inputs)
+    blocks = block_list(model, path)
+    inside = {id(module) for module in blocks.modules()}
+    called: dict[bool, list[tuple[str, nn.Module]]] = {False: [], True: []}
+    passed = False
+
+    def note(name: str, module: nn.Module) -> None:
+        called[passed].append((name, module))
+
+    def pass_on(*_: Any) -> None:
+        nonlocal passed
+        passed = True
+
+    hooks = [
+        module.register_forward_pre_hook(lambda module, _, name=name: note(name, module))
+        for name, module in model.named_modules()
+        if id(module) not in inside
+    ]
+    hooks.append(blocks[-1].register_forward_hook(pass_on))
+    try:
+        if batch is None:
+            raise UnsupportedModel(f"{type(model).__name__} takes inputs that layerwise cannot make up")
+        with evaluating(model), torch.no_grad(), _WithoutContent():  # type: ignore[no-untyped-call]
+            model(**accepted(model, batch))
+    except LayerwiseError:
+        raise
+    except Exception as error:  # a model may fail in any way where nothing is computed
+        raise UnsupportedModel(f"{type(model).__name__} does not run ({type(error).__name__})") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    before = {id(tensor) for _, module in called[False] for tensor in _own(module).values()}
+    return frozenset(
+        f"{name}.{leaf}" if name else leaf
+        for name, module in called[True]
+        for leaf, tensor in _own(module).items()
+        if id(tensor) not in before
+    )
+
+
+def stored_parts_behind(model: StoredModel, path: str | None) -> frozenset[str]:
+    """The names in the files of a checkpoint of what lies behind its layers; no weight is read.
+
+    Raises `UnresolvedNames` where the model does not run without its weights, or its files have other names.
+    """
+    try:
+        config = CONFIG_MAPPING[model.settings["model_type"]].from_dict(dict(model.settings))
+        drawn: Any = on_meta(model_class(config, False), config)
+        drawn.tie_weights()
+        names = parts_behind(drawn, find_blocks(drawn, path)) & drawn.state_dict().keys()
+    except Exception as error:  # whoever opens the model in memory says why in its own words
+        raise UnresolvedNames(
+            f"what lies behind the layers of {model.name} is not seen without its weights ({type(error).__name__})"
+        ) from error
+    unknown = sorted(names - model.tensors.keys())
+    if unknown:
+        raise UnresolvedNames(f"{model.name} has no tensor {unknown[0]}, which lies behind its layers")
+    return names
+
+
+def with_head(stack: Stack, name: str, inputs: Mapping[str, Tensor] | None = None) -> Stack:
+    """`stack`, a Stack over several models, with what lies behind the layers from the one called `name`.
+
+    No weight is copied, and none of the models changes.
+    """
+    host, other = next(iter(stack.sources.values())), stack.sources[name]
+    shared = {id(tensor): tensor for tensor in chain(host.model.parameters(), host.model.buffers())}
+    model = copy.deepcopy(host.model, shared)
+    for each in parts_behind(host.model, host.path, inputs):
+        module, _, leaf = each.rpartition(".")
+        setattr(model.get_submodule(module), leaf, getattr(other.model.get_submodule(module), leaf))
+    merged = Stack(model, host.path, tokenizer=host.tokenizer, source=stack.source)
+    merged.sources = stack.sources
+    return merged
+
+
+class _WithoutContent(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """On the device `meta`, where tensors have no content, models that look at one find 1, or true."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Answer what cannot be computed, and leave everything else as it is."""
+        if func is torch.ops.aten._local_scalar_dense.default and args[0].is_meta:
+            return True if args[0].dtype == torch.bool else 1
+        return func(*args, **(kwargs or {}))
+
+
+def _own(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters and buffers of a module that are not those of a submodule."""
+    return dict(chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False)))

@@ -1,0 +1,188 @@
+"""The last proof of a written checkpoint: it is loaded again, and its logits are compared with those of the plan."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import reduce
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from layerwise.checkpoint.compact import over_stored, stored_layers
+from layerwise.checkpoint.quiet import quiet_transformers
+from layerwise.checkpoint.remote_code import MODULE
+from layerwise.errors import LayerwiseError, ModelError, UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
+from layerwise.stack.precision import in_float32
+from layerwise.stack.rounding import Agreement, compare
+
+
+def proof_inputs(stack: Stack, inputs: Mapping[str, Tensor] | None) -> Mapping[str, Tensor]:
+    """The batch that logits are compared on, by default a small seeded one. Raises `ModelError` where there is none."""
+    batch = example_inputs(stack.model) if inputs is None else dict(inputs)
+    if batch is None:
+        raise ModelError(
+            f"{type(stack.model).__name__} takes inputs that layerwise cannot make up; pass a batch to check the "
+            "checkpoint on: save(stack, plan, folder, inputs=...)"
+        )
+    return batch
+
+
+def prove_logits(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor]) -> float:
+    """How far the logits of the folder are from those of the plan, which is refused if it is not rounding.
+
+    The folder is loaded as a user would load it, and must hold as many parameters as the plan visits. Half precision
+    rounds too much to decide: the logits are those of both models in float32.
+    """
+    kind = type(stack.model).__name__
+    with explained(kind, plan):
+        loaded = _loaded(stack, plan, draft)
+        agreement = agreement_with(stack, plan, loaded, inputs)
+    if loaded.num_parameters() != parameters_of(stack, plan) or not agreement.holds:
+        raise _refusal(kind, agreement)
+    return agreement.gap
+
+
+def prove_compact(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor]) -> float:
+    """How far the logits of a compact folder are from those of the plan, which is refused if it is not rounding.
+
+    The stored layers run their plan, and so does the code in the folder, where there is some.
+    """
+    kind = type(stack.model).__name__
+    stored = stored_layers(plan)
+    with explained(kind, plan):
+        copy = Stack(_loaded(stack, stored, draft), stack.path)
+        agreements = [_agreement(stack, plan, copy, over_stored(plan), inputs)]
+        own_code = _class_beside(draft, kind)
+        if own_code is not None:
+            loaded = _loaded(stack, stored, draft, own_code)
+            agreements.append(agreement_with(stack, plan, loaded, inputs))
+    worst = max(agreements, key=lambda each: each.gap)
+    if not worst.holds or copy.model.num_parameters() != parameters_of(stack, stored):  # type: ignore[operator]
+        raise _refusal(kind, worst)
+    return worst.gap
+
+
+def _agreement(stack: Stack, plan: Plan, copy: Stack, again: Plan, inputs: Mapping[str, Tensor]) -> Agreement:
+    """How the logits of `copy` under the plan `again` agree with those of `stack` under `plan`."""
+
+    def both(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, int]:
+        width = stack.capture(**inputs).state.shape[-1]
+        return copy.logits(again, **inputs), stack.logits(plan, **inputs), width
+
+    with evaluating(stack.model), torch.inference_mode():
+        actual, expected, width = in_float32(stack, inputs, both, copy)
+    return compare(actual, expected, width, len(plan.steps()))
+
+
+def _class_beside(draft: Path, name: str) -> Any | None:
+    """The class `name` of the code that was written into the folder."""
+    file = draft / f"{MODULE}.py"
+    if not file.is_file():
+        return None
+    module = types.ModuleType(f"{MODULE}_{draft.name.strip('.')}")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    try:
+        exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), vars(module))
+    finally:
+        del sys.modules[module.__name__]
+    return getattr(module, name)
+
+
+def agreement_with(stack: Stack, plan: Plan, loaded: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Agreement:
+    """How the logits of `loaded` agree with those of the plan."""
+    copy = Stack(loaded, stack.path)
+
+    def both(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, int]:
+        captured = stack.capture(**inputs)
+        expected = main_tensor(stack.finish(stack.run(plan, captured), captured.inputs))
+        return main_tensor(loaded(**inputs)), expected, captured.state.shape[-1]
+
+    with evaluating(stack.model), torch.inference_mode():
+        actual, expected, width = in_float32(stack, inputs, both, copy)
+    return compare(actual, expected, width, len(plan.steps()))
+
+
+def parameters_of(stack: Stack, plan: Plan) -> int:
+    """The parameters of the model of the plan, in which every visit has its own, and shared ones count once."""
+    inside = {
+        id(parameter) for block in stack.model.get_submodule(stack.path).children() for parameter in block.parameters()
+    }
+    outside = sum(each.numel() for each in stack.model.parameters() if id(each) not in inside)
+    sizes = (sum(each.numel() for each in stack.block(s.layer, s.source).parameters()) for s in plan.steps())
+    return outside + sum(sizes)
+
+
+@contextmanager
+def explained(kind: str, plan: Plan) -> Iterator[None]:
+    """Within the context every failure that layerwise did not raise becomes an `UnsupportedModel` that explains it."""
+    try:
+        yield
+    except LayerwiseError:
+        raise
+    except Exception as error:  # a model may fail in any way under a configuration that nobody had in mind
+        raise UnsupportedModel(
+            f"{kind} was written, and does not run when it is loaded again ({reason_of(error)}): its configuration "
+            f"cannot say what {plan} does; run it in place with stack.under"
+        ) from error
+
+
+def _refusal(kind: str, agreement: Agreement) -> UnsupportedModel:
+    return UnsupportedModel(
+        f"{kind} was written and loaded again, and its logits and the plan's are {agreement}: "
+        "its configuration cannot say what the plan does; run it in place with stack.under"
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """The first two lines of an error, with its class."""
+    lines = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
+    return f"{type(error).__name__}: {lines}"
+
+
+def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrainedModel:
+    """The model of the folder, each tensor in the dtype in which the stack holds it.
+
+    Some tensors are in no checkpoint (rotary frequencies), and are rounded only in a model that was rounded whole.
+    """
+    dtypes, parameters = _dtypes(stack, plan)
+    kind = kind or type(stack.model)
+    with quiet_transformers():
+        loaded: PreTrainedModel = kind.from_pretrained(
+            draft, dtype=reduce(torch.promote_types, parameters), use_safetensors=True,
+            attn_implementation=_attention(stack.model),
+        )  # fmt: skip
+    for name, tensor in _stored_tensors(loaded):
+        tensor.data = tensor.data.to(dtypes.get(name, tensor.dtype))
+    return loaded.to(stack.device).eval()
+
+
+def _attention(model: nn.Module) -> Any:
+    return getattr(getattr(model, "config", None), "_attn_implementation", None)
+
+
+def _dtypes(stack: Stack, plan: Plan) -> tuple[dict[str, torch.dtype], list[torch.dtype]]:
+    """The dtype in which the stack holds every parameter and buffer of the model of the plan, by its name there; and
+    those of the parameters alone.
+    """
+    prefix = f"{stack.path}."
+    modules = {f"{prefix}{slot}.": stack.block(step.layer, step.source) for slot, step in enumerate(plan.steps())}
+    outside = [(name, tensor) for name, tensor in _stored_tensors(stack.model) if not name.startswith(prefix)]
+    inside = [(f"{slot}{name}", tensor) for slot, block in modules.items() for name, tensor in _stored_tensors(block)]
+    tensors = dict([*outside, *inside])
+    return {name: t.dtype for name, t in tensors.items()}, [
+        t.dtype for t in tensors.values() if isinstance(t, nn.Parameter)
+    ]
+
+
+def _stored_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    return chain(module.named_parameters(), module.named_buffers())

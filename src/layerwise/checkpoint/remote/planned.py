@@ -1,0 +1,139 @@
+"""A model of transformers whose layers run by a plan: repeated, side by side, by halves, with the weights stored once.
+
+The folder holds an ordinary model, and in its configuration, under `layerwise`, the visits of the plan. The model's
+list of blocks becomes a list of visits: the first visit of a layer is its block, and each further one a twin that
+shares the block's weights and has a cache slot of its own. The first member of a group notes its input, each member
+starts from it, and the last one returns the merge. Written by layerwise, https://pypi.org/project/layerwise; it needs
+torch and transformers alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from functools import partial
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import nn
+
+INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_num")
+TWIN = re.compile(r"\.\d+_\d+\.")
+
+
+class PlannedModel:
+    """What makes a model of transformers, the next class in the order of resolution, run the plan of its folder."""
+
+    def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
+        self._stored_config = copy.deepcopy(config)
+        super().__init__(config, *args, **kwargs)  # type: ignore[call-arg]
+        plan = getattr(config, "layerwise", None)
+        if plan is not None and "visits" in plan:
+            self._run_by(plan)
+
+    def _run_by(self: Any, plan: dict[str, Any]) -> None:
+        prefix = self.base_model_prefix
+        path = plan["blocks"] if hasattr(self, prefix) else plan["blocks"].removeprefix(f"{prefix}.")
+        blocks, frames = self.get_submodule(path), dict[int, list[Any]]()
+        if any("_" in name for name in blocks._modules):
+            return  # a part of this model has done it
+        own, visited = list(blocks), dict[str, nn.Module]()
+        for slot, visit in enumerate(plan["visits"]):
+            name = str(visit["layer"])
+            visited[f"{name}_{slot}" if name in visited else name] = (
+                twin(own[visit["layer"]]) if name in visited else own[visit["layer"]]
+            )
+        for slot, (visit, block) in enumerate(zip(plan["visits"], visited.values(), strict=True)):
+            for module in block.modules():
+                for name in INDEX_NAMES:
+                    if type(vars(module).get(name)) is int:
+                        vars(module)[name] += (slot - visit["layer"]) * plan["slots"]
+            if visit.get("silent"):
+                block.get_submodule(visit["silent"]).register_forward_hook(silence)
+            if visit.get("opens") or visit.get("closes") or slot == 0:
+                block.register_forward_hook(partial(hand_on, frames, slot == 0, visit), with_kwargs=True)
+            if visit.get("opens"):
+                self.supports_gradient_checkpointing = False
+        blocks._modules = visited
+        blocks.register_state_dict_post_hook(leave_out_twins)
+        blocks.register_load_state_dict_post_hook(lambda _, keys: forget_twins(keys.missing_keys))
+        owner = self.get_submodule(path.rpartition(".")[0])
+        vars(owner).update(plan["owner"])
+        change(self.config, plan["config"])
+
+    def save_pretrained(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Write the model as it was stored: each layer once, and the plan."""
+        planned, self.config = self.config, self._stored_config
+        try:
+            return super().save_pretrained(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            self.config = planned
+
+    @classmethod
+    def is_custom_code(cls) -> bool:
+        """The names of its tensors are those of the model in transformers, and are converted as those."""
+        return False
+
+
+def twin(block: nn.Module) -> nn.Module:
+    """A copy of `block` that shares its parameters, its buffers and its configuration, now and later."""
+    shared = [*block.parameters(), *block.buffers(), *(getattr(each, "config", None) for each in block.modules())]
+    made = copy.deepcopy(block, {id(each): each for each in shared})
+    for module, other in zip(block.modules(), made.modules(), strict=True):
+        vars(other).update(_parameters=module._parameters, _buffers=module._buffers)
+    return made
+
+
+def silence(module: nn.Module, args: Any, output: Any) -> Any:
+    """What the branch that does not run returns: zeros."""
+    if isinstance(output, tuple):
+        return (torch.zeros_like(output[0]), *output[1:])
+    return torch.zeros_like(output)
+
+
+def hand_on(
+    frames: dict[int, list[Any]], first: bool, visit: dict[str, Any], module: nn.Module, args: Any, kwargs: Any,
+    output: Any,
+) -> Any:  # fmt: skip
+    """What a visit hands to the next: its output, what the next branch starts from, or the merge of a group.
+
+    With x the input of a group and d the sum of the updates of its branches, the merge is x + scale * d.
+    """
+    state = args[0] if args else kwargs["hidden_states"]
+    current = output[0] if isinstance(output, tuple) else output
+    opened = frames.setdefault(get_ident(), [])
+    if first:
+        opened.clear()
+    opened.extend([state, None] for _ in range(visit.get("opens", 0)))
+    for scale in visit.get("closes", ()):
+        base, total = opened[-1]
+        wide = torch.promote_types(current.dtype, torch.float32)
+        update = current.to(wide) - base.to(wide)
+        opened[-1][1] = total = update if total is None else total + update
+        current = base
+        if scale is not None:
+            opened.pop()
+            current = (base.to(wide) + scale * total).to(base.dtype)
+    return (current, *output[1:]) if isinstance(output, tuple) else current
+
+
+def leave_out_twins(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
+    """Take the names of twins out of a state dictionary."""
+    for name in [name for name in state if TWIN.search(name)]:
+        del state[name]
+
+
+def forget_twins(missing: list[str]) -> None:
+    """Take the names of twins, whose weights are those of their blocks, from a list of missing names."""
+    missing[:] = [name for name in missing if not TWIN.search(name)]
+
+
+def change(config: Any, values: dict[str, Any]) -> None:
+    """Set `values` in a configuration, those of configurations inside in theirs."""
+    for name, value in values.items():
+        inner = vars(config).get(name)
+        if hasattr(inner, "to_diff_dict"):
+            change(inner, value)
+        else:
+            vars(config)[name] = value

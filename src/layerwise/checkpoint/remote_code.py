@@ -1,0 +1,144 @@
+"""The code that transformers runs with `trust_remote_code`, where layerwise is not installed: one file in the folder.
+
+For a plan it is `remote/planned.py` and a class or two that derive from those of transformers. Models of layerwise's
+own (`layerwise-elc`) bring their modules along, joined to one file.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from transformers.models.auto import modeling_auto
+
+from layerwise.checkpoint.kinds import on_meta
+from layerwise.plan import Plan, Sublayer
+from layerwise.plan.config_order import in_visit_order
+from layerwise.plan.sublayer import other_sublayer
+from layerwise.stack.blocks import block_list
+from layerwise.stack.executors.config_view import configuration_in_order
+from layerwise.stack.executors.in_place import slots_per_block
+
+MODULE = "modeling_layerwise"
+
+OWN = "layerwise."
+"""How the modules begin whose models transformers does not have."""
+
+
+def plan_record(
+    kind: Any, config: Any, path: str, plan: Plan, halves: Sequence[Mapping[Sublayer, str]] | None
+) -> dict[str, Any]:
+    """What `remote/planned.py` reads of a plan over the stored layers: its visits, and what changes for them.
+
+    `halves` are the paths of the two branches of each stored layer, for a plan that runs halves.
+    """
+    model = on_meta(kind, config)
+    blocks = list(block_list(model, path))
+    order = plan.order()
+    planned = configuration_in_order(model, path, order, len(blocks))
+    owner = {
+        name: value
+        for name, value in vars(model.get_submodule(path.rpartition(".")[0])).items()
+        if isinstance(value, int | list | tuple)
+    }
+    return {
+        "blocks": path,
+        "slots": slots_per_block(blocks),
+        "visits": list(_visits(plan, halves)),
+        "owner": in_visit_order(owner, path, order, len(blocks)),
+        "config": _changed(model.config.to_dict(), planned.to_dict()),  # type: ignore[union-attr, operator]
+    }
+
+
+def _visits(plan: Plan, halves: Sequence[Mapping[Sublayer, str]] | None) -> Iterator[dict[str, Any]]:
+    """Each visit as plain values: the silent branch beside a half, the scale of the sum at the end of a group."""
+    branches: list[int] = []
+    for step in plan.steps():
+        visit: dict[str, Any] = {"layer": step.layer}
+        branches += [0] * step.opens
+        closes: list[float | None] = []
+        for close in step.closes:
+            branches[-1] += 1
+            closes.append(None if close is None else close.weight(branches.pop()))
+        if step.sublayer is not None:
+            assert halves is not None, "whoever writes a plan with halves has found them"
+            visit["silent"] = halves[step.layer][other_sublayer(step.sublayer)]
+        yield visit | ({"opens": step.opens} if step.opens else {}) | ({"closes": closes} if closes else {})
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries that differ, those of configurations inside alone."""
+    changed = {}
+    for name, value in after.items():
+        old = before.get(name)
+        if value != old:
+            nested = isinstance(value, dict) and isinstance(old, dict)
+            changed[name] = _changed(old, value) if nested else value  # type: ignore[arg-type]
+    return changed
+
+
+def write_code(folder: Path, kind: Any, planned: bool) -> dict[str, str]:
+    """Write the file for models of class `kind` into `folder`; returns its `auto_map`."""
+    automatic = automatic_classes(kind)
+    own = kind.__module__.startswith(OWN)
+    names = sorted(set(automatic.values()))
+    parts = [joined_modules(kind.__module__)] if own else []
+    if planned:
+        parts.append((resources.files("layerwise.checkpoint.remote") / "planned.py").read_text(encoding="utf-8"))
+        parts.append("" if own else f"from transformers import {', '.join(names)}  # noqa: E402")
+        parts += [f"\nclass {name}(PlannedModel, {name}):\n    pass\n" for name in names]
+    (folder / f"{MODULE}.py").write_text(_one_future("\n".join(parts)), encoding="utf-8")
+    classes = {automatic_name: f"{MODULE}.{name}" for automatic_name, name in automatic.items()}
+    return classes | ({"AutoConfig": f"{MODULE}.{kind.config_class.__name__}"} if own else {})
+
+
+def automatic_classes(kind: Any) -> dict[str, str]:
+    """The automatic classes of transformers that open a model of class `kind`, or its base, by what they open.
+
+    >>> from transformers import GPT2LMHeadModel
+    >>> automatic_classes(GPT2LMHeadModel)
+    {'AutoModel': 'GPT2Model', 'AutoModelForCausalLM': 'GPT2LMHeadModel'}
+    """
+    opened, own = {}, kind.__module__.startswith(OWN)
+    for name in sorted(vars(modeling_auto)):
+        mapping = getattr(getattr(modeling_auto, name), "_model_mapping", None)
+        if name.startswith("AutoModel") and name != "AutoModelForPreTraining" and mapping is not None:
+            known = mapping.get(kind.config_class, None)
+            each = next((one for one in (known if isinstance(known, tuple) else (known,)) if one is not None), None)
+            if each is kind or ((own or name == "AutoModel") and each is not None):
+                opened[name] = each.__name__
+    return opened
+
+
+# -- modules of layerwise's own, joined to one file -------------------------------------------------------------------
+
+
+def joined_modules(root: str) -> str:
+    """The source of the module `root`, behind that of the modules of layerwise that it imports."""
+    ordered: dict[str, str] = {}
+    _collect(root, ordered)
+    return "\n\n".join(ordered.values()) + "\n"
+
+
+def _collect(module: str, ordered: dict[str, str]) -> None:
+    if module in ordered:
+        return
+    spec = find_spec(module)
+    assert spec is not None, f"{module} is a module of layerwise"
+    lines = Path(str(spec.origin)).read_text(encoding="utf-8").splitlines()
+    for node in ast.walk(ast.parse("\n".join(lines))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OWN):
+            _collect(str(node.module), ordered)
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = " " * node.col_offset + "pass" if number == node.lineno - 1 and node.col_offset else ""
+    ordered[module] = f"# -- {module}\n" + "\n".join(lines)
+
+
+def _one_future(source: str) -> str:
+    """The source with its `from __future__` imports at the top, where Python wants them."""
+    future = "from __future__ import annotations"
+    return f"{future}\n\n{source.replace(future, '')}"

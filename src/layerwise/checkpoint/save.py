@@ -1,0 +1,116 @@
+"""`save`: a plan as a checkpoint, of a model that is on the disk or in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layerwise.checkpoint.layer_names import UnresolvedNames
+from layerwise.checkpoint.origin import Origin
+from layerwise.checkpoint.stored_model import StoredModel
+from layerwise.checkpoint.stream import Writing, save_stored
+from layerwise.errors import OptionError, PlanError, near_matches
+from layerwise.plan import Plan
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from layerwise.stack import Stack
+
+
+def save(
+    model: Stack | str | Path | Mapping[str, str | Path],
+    plan: Plan | str,
+    folder: Path | str,
+    *,
+    inputs: Mapping[str, Tensor] | None = None,
+    overwrite: bool = False,
+    prove: bool | None = None,
+    compact: bool = False,
+    remote_code: bool = False,
+    max_shard_size: int = 50 * 10**9,
+    head: str | None = None,
+) -> Origin:
+    """Write `model` under `plan` to `folder` as a Hugging Face model that plain transformers opens.
+
+    A model that is named (a folder, a hub id, or several by their names in the plan) is streamed: its tensors go from
+    file to file as they are, in shards of at most `max_shard_size` bytes, and no model is built but for the proof. With
+    `prove` logits are compared with those of the plan, on `inputs` or a small seeded batch; that is the default below 2
+    GB. Above, keys and shapes are compared with what transformers expects; `prove=False` leaves both out where the
+    configuration does not need them. A checkpoint that cannot be taken apart on the disk is built in memory, and the
+    `note` of what is returned says why. A `Stack` is written as it is in memory, and always proved.
+
+    Of several models, the first gives what is not a layer. `head` names another one for what lies behind the layers
+    (the last norm, the head), as mergekit takes it from the model of its last slice.
+
+    A `compact` checkpoint stores each layer once and the plan beside them, which may have groups and halves, and which
+    `layerwise.load(folder)` runs. With `remote_code` the folder brings code with which transformers runs the plan, or a
+    model of layerwise's own, where layerwise is not installed (`trust_remote_code=True`).
+
+    The folder appears whole or not at all; one that is there is replaced only with `overwrite`, and if it holds a
+    model. Raises `PlanError` for a plan with groups or halves, `UnsupportedModel` for a model whose configuration
+    cannot say what the plan does, and `CheckpointError` for a folder that is in the way.
+    """
+    plan = Plan.parse(plan)
+    if not isinstance(model, str | Path | Mapping):
+        from layerwise.checkpoint.write import save_stack
+
+        if head is not None:
+            raise OptionError("a Stack has a head of its own: name the models in place of a Stack, or leave head out")
+        return save_stack(
+            model, plan, folder, inputs=inputs, overwrite=overwrite, compact=compact, remote_code=remote_code
+        )
+    names = {name: str(each) for name, each in model.items()} if isinstance(model, Mapping) else {"": str(model)}
+    writing = Writing(
+        folder=Path(folder), overwrite=overwrite, prove=prove, max_shard_size=max_shard_size, inputs=inputs,
+        compact=compact, remote_code=remote_code, head=head,
+    )  # fmt: skip
+    return save_named(names, plan, writing, lambda: _opened(names))
+
+
+def save_named(
+    names: Mapping[str, str], plan: Plan, writing: Writing, open_stack: Callable[[], Stack],
+    revision: str | None = None, in_memory: str = "",
+) -> Origin:  # fmt: skip
+    """Write the plan over the models called `names`: streamed, or built in memory by `open_stack` where it cannot be.
+
+    `in_memory` says why nothing is to be streamed, if so.
+    """
+    if writing.head == next(iter(names)):
+        writing = replace(writing, head=None)
+    if writing.head is not None and writing.head not in names:
+        raise PlanError(
+            f"there is no model {writing.head!r} whose head could be taken; {near_matches(writing.head, names)}"
+        )
+
+    def opened() -> Stack:
+        if writing.head is None:
+            return open_stack()
+        from layerwise.checkpoint.parts_behind import with_head
+
+        return with_head(open_stack(), writing.head, writing.inputs)
+
+    try:
+        if in_memory:
+            raise UnresolvedNames(in_memory)
+        models = {name: StoredModel.open(location, revision) for name, location in names.items()}
+        return save_stored(models, plan, writing, opened)
+    except UnresolvedNames as reason:
+        from layerwise.checkpoint.write import save_stack
+
+        return save_stack(
+            opened(), plan, writing.folder, inputs=writing.inputs, overwrite=writing.overwrite,
+            compact=writing.compact, remote_code=writing.remote_code, note=str(reason), head=writing.head,
+        )  # fmt: skip
+
+
+def _opened(names: Mapping[str, str]) -> Stack:
+    """The models in memory, in the dtype in which they are stored."""
+    from layerwise.checkpoint.quiet import quiet_transformers
+    from layerwise.stack import Stack, load
+
+    with quiet_transformers():
+        stacks = {name: load(location, dtype="stored") for name, location in names.items()}
+    return stacks[""] if list(stacks) == [""] else Stack.with_sources(stacks)

@@ -1,0 +1,97 @@
+"""A checkpoint on the disk: its settings, its tensors as ranges of bytes, and the small files beside them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from layerwise.bounded import Unreadable, read_json
+from layerwise.checkpoint.layer_names import UnresolvedNames
+from layerwise.checkpoint.tensor_files import Tensors, stored_tensors
+from layerwise.data.model_location import location_of
+from layerwise.errors import CheckpointError
+
+CONFIG = "config.json"
+
+# What belongs to a model beside its weights: how texts and images become tensors, how it generates, its own code.
+BESIDE = re.compile(
+    r"tokenizer.*|vocab.*|merges\.txt|special_tokens_map\.json|added_tokens\.json|.*\.(spm|tiktoken|jinja|py)"
+    r"|(sentencepiece|spiece|source|target)[^/]*\.model|chat_template\.json|generation_config\.json"
+    r"|(video_)?preprocessor_config\.json|processor_config\.json"
+)
+_WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py", "*.tiktoken", "*.spm")
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """The checkpoint in `folder`, which the user called `name`."""
+
+    name: str
+    folder: Path
+    settings: Mapping[str, Any]
+    tensors: Tensors
+
+    @classmethod
+    def open(cls, name: str, revision: str | None = None) -> StoredModel:
+        """Read the headers of a model: a folder, a hub id, or one that comes with the package.
+
+        Raises `CheckpointError` for files that are malformed, and `UnresolvedNames` for a hub id that is not to be had.
+        """
+        folder = Path(location_of(name))
+        if not folder.is_dir():
+            folder = _fetched(name, revision)
+        if not (folder / CONFIG).is_file():
+            raise UnresolvedNames(f"{folder} has no {CONFIG}")
+        try:
+            settings = read_json(folder / CONFIG)
+        except Unreadable as fault:
+            raise CheckpointError(f"{folder / CONFIG} {fault}; restore the file, or save the model again") from fault
+        if not isinstance(settings, dict):
+            raise CheckpointError(f"{folder / CONFIG} is not an object; restore it, or save the model again")
+        if settings.get("transformers_weights") is not None:
+            raise UnresolvedNames(f"{CONFIG} names other weights than those of model.safetensors")
+        return cls(name, folder, _with_floats(settings), stored_tensors(folder))
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes of its tensors."""
+        return sum(each.size for each in self.tensors.values())
+
+    @property
+    def quantised(self) -> bool:
+        """Whether its tensors are stored in another form than that in which they compute."""
+        return self.settings.get("quantization_config") is not None
+
+    def copy_beside(self, folder: Path) -> None:
+        """Copy what belongs to the model beside its weights and its configuration."""
+        for path in sorted(self.folder.iterdir()):
+            if path.is_file() and BESIDE.fullmatch(path.name):
+                shutil.copyfile(path, folder / path.name)
+
+    def has_tokenizer(self) -> bool:
+        """Whether a tokenizer lies beside the weights."""
+        return any(path.name.startswith(("tokenizer", "vocab")) for path in self.folder.iterdir())
+
+
+def _with_floats(value: Any) -> Any:
+    """A value of a configuration, the numbers that JSON has no word for as numbers: `{"__float__": "Infinity"}`."""
+    if isinstance(value, dict):
+        if value.keys() == {"__float__"}:
+            return float(value["__float__"])
+        return {key: _with_floats(each) for key, each in value.items()}
+    return [_with_floats(each) for each in value] if isinstance(value, list) else value
+
+
+def _fetched(name: str, revision: str | None) -> Path:
+    """The folder of a hub model in the cache, fetched where it is not there."""
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(_WANTED)))
+    except Exception as error:  # whoever opens the model in memory says why in its own words
+        raise UnresolvedNames(f"{name} could not be fetched: {type(error).__name__}") from error

@@ -1,0 +1,194 @@
+"""A plan written out from safetensors to safetensors: no model is built, and no tensor is held in memory.
+
+The names on the disk stay, per-expert tensors and the scales of quantised ones included; only the number of the layer
+changes. Tensors of any dtype are bytes. The configuration is that of the visits. How much is proved depends on the size
+of the model: below `PROVED_SIZE` its logits are compared with those of the plan, and above that its keys and shapes
+with what transformers expects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from layerwise.checkpoint.compact import over_stored, stored_layers, write_record
+from layerwise.checkpoint.config_process import without_torch
+from layerwise.checkpoint.expressible import refuse_inexpressible
+from layerwise.checkpoint.folder import draft_of, refuse_in_the_way
+from layerwise.checkpoint.layer_names import LayerNames, UnresolvedNames, layer_groups, unlike_layers
+from layerwise.checkpoint.origin import Origin, Proof
+from layerwise.checkpoint.stored_config import VisitConfig, visit_config
+from layerwise.checkpoint.stored_model import CONFIG, StoredModel
+from layerwise.checkpoint.tensor_files import StoredTensor, Tensors, write_checkpoint
+from layerwise.errors import OptionError
+from layerwise.plan import Plan
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from layerwise.stack import Stack
+
+PROVED_SIZE = 2 * 10**9
+"""Bytes of the largest model whose logits are compared without being asked for: two of them are held in memory."""
+
+# Settings in which models may differ whose layers run in one another: names, vocabularies, and what training reads.
+_OF_THE_HOST = re.compile(
+    r"^_|version|architectures|label|vocab|token_id|problem_type|dropout|drop_|pdrop|use_cache|initializer|classifier"
+    r"|output_|return_dict|task_specific_params|tie_word_embeddings"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """How a checkpoint is written: `prove` is `None` for what suits its size.
+
+    A `compact` one stores each layer once. `head` is the name of the model whose parts behind the layers are taken, if
+    that is not the first one. With `remote_code` it brings the code with which transformers runs it.
+    """
+
+    folder: Path
+    overwrite: bool = False
+    prove: bool | None = None
+    max_shard_size: int = 50 * 10**9
+    layers: str | None = None
+    compact: bool = False
+    remote_code: bool = False
+    head: str | None = None
+    inputs: Mapping[str, Tensor] | None = field(default=None)
+
+
+def save_stored(
+    models: Mapping[str, StoredModel], plan: Plan, writing: Writing, open_stack: Callable[[], Stack]
+) -> Origin:
+    """Write the plan over the layers of `models`, of which the first is the model at hand; returns what was written.
+
+    `open_stack` opens them in memory, which is done where logits are compared. Raises `UnresolvedNames` where the
+    checkpoint cannot be taken apart on the disk, `PlanError` for a plan that no checkpoint holds, `UnsupportedModel`
+    where the configuration cannot say what the plan does, and `CheckpointError` for files that are in the way.
+    """
+    stored = stored_layers(plan) if writing.compact else plan
+    refuse_inexpressible(stored)
+    refuse_in_the_way(writing.folder, writing.overwrite)
+    host = next(iter(models.values()))
+    _refuse_unlike(models)
+    _refuse_idle_code(host, writing)
+    proof = _proof(host, writing.prove)
+    if writing.remote_code and proof == "none":
+        proof = "keys"  # what the code reads comes from the model's class
+    config, names, proof = _resolved(host, stored, writing.layers, proof)
+    plan.check(config.depth, models if len(models) > 1 else ())
+    tensors = planned_tensors(models, names, stored)
+    if writing.head is not None:
+        from layerwise.checkpoint.parts_behind import stored_parts_behind
+
+        tensors |= {name: models[writing.head].tensors[name] for name in stored_parts_behind(host, writing.layers)}
+    text, expected = config.text, None
+    if proof != "none":
+        from layerwise.checkpoint.expectation import Expectation
+
+        expected = Expectation.of(host.settings, stored.order(), writing.layers, config.quantisation)
+        expected.prove(host.tensors, tensors, host.quantised)
+        text = expected.text
+    needs_stack = proof == "logits" or (writing.remote_code and plan.has_sublayers())
+    with draft_of(writing.folder) as draft:
+        write_checkpoint(draft, tensors, writing.max_shard_size)
+        (draft / CONFIG).write_text(text, encoding="utf-8")
+        host.copy_beside(draft)
+        stack = open_stack() if needs_stack else None
+        if writing.compact and (writing.remote_code or stack is not None):
+            from layerwise.checkpoint.compact_code import add_plan
+
+            assert expected is not None
+            add_plan(draft, plan, expected.kind, expected.config, expected.blocks, stack, writing.remote_code)
+        elif writing.compact:
+            write_record(draft, over_stored(plan))
+        elif writing.remote_code:
+            from layerwise.checkpoint.compact_code import add_own_code
+
+            assert expected is not None
+            add_own_code(draft, expected.kind)
+        if proof == "logits" and stack is not None:
+            origin = _proved(stack, plan, draft, writing)
+        else:
+            origin = _origin(models, plan, tensors, proof, writing.compact)
+        origin = replace(origin, head=writing.head)
+        origin.write(draft)
+    return origin
+
+
+def _refuse_idle_code(host: StoredModel, writing: Writing) -> None:
+    """Raise `OptionError` for code that would say nothing: transformers opens an ordinary checkpoint without it."""
+    own = str(host.settings.get("model_type", "")).startswith("layerwise-")
+    if writing.remote_code and not writing.compact and not own:
+        raise OptionError(
+            f"--remote-code does nothing here: transformers opens an ordinary checkpoint of {host.name} without it; "
+            "leave it out, or add --compact"
+        )
+
+
+def _proof(host: StoredModel, prove: bool | None) -> Proof:
+    if prove is None:
+        return "logits" if host.size < PROVED_SIZE and not host.quantised else "keys"
+    return "logits" if prove else "none"
+
+
+def _resolved(host: StoredModel, plan: Plan, layers: str | None, proof: Proof) -> tuple[VisitConfig, LayerNames, Proof]:
+    """The configuration of the visits, the names of the layers, and what has to be proved.
+
+    Without a proof nothing needs torch, unless a layer's kind may depend on its number: then the keys are proved.
+    """
+    task = (host.settings, layer_groups(host.tensors), plan.order(), layers)
+    config = without_torch(*task) if proof == "none" else visit_config(*task)
+    names = LayerNames.of(host.tensors, config.prefix, config.depth)
+    shapes = {name: (each.dtype, each.shape) for name, each in host.tensors.items()}
+    if proof == "none" and (config.index_coded or (unlike_layers(names, shapes) and not config.listed)):
+        proof = "keys"
+    return config, names, proof
+
+
+def planned_tensors(models: Mapping[str, StoredModel], names: LayerNames, plan: Plan) -> dict[str, StoredTensor]:
+    """The tensors of the model of the plan by their names there, in the order of their numbers."""
+    host = next(iter(models.values()))
+    tensors = {name: host.tensors[name] for name in names.others}
+    for slot, step in enumerate(plan.steps()):
+        source = host if step.source is None else models[step.source]
+        for rest, name in names.layers[step.layer].items():
+            tensors[names.renamed(rest, slot)] = source.tensors[name]
+    return dict(sorted(tensors.items(), key=lambda item: _natural(item[0])))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _refuse_unlike(models: Mapping[str, StoredModel]) -> None:
+    """Raise `UnresolvedNames` for models that differ where layers of one might not run in another."""
+    (_, host), *others = models.items()
+    for _, other in others:
+        shapes = [{name: (each.dtype, each.shape) for name, each in m.tensors.items()} for m in (host, other)]
+        settings = [{k: v for k, v in m.settings.items() if not _OF_THE_HOST.search(k)} for m in (host, other)]
+        if settings[0] != settings[1] or shapes[0] != shapes[1]:
+            raise UnresolvedNames(f"{other.name} has other settings, or tensors of other shapes, than {host.name}")
+
+
+def _proved(stack: Stack, plan: Plan, draft: Path, writing: Writing) -> Origin:
+    """What was written, its logits compared with the plan's."""
+    from layerwise.checkpoint.proof import proof_inputs, prove_compact, prove_logits
+    from layerwise.checkpoint.write import origin_of
+
+    stack.check(plan)
+    prove = prove_compact if writing.compact else prove_logits
+    gap = prove(stack, plan, draft, proof_inputs(stack, writing.inputs))
+    return origin_of(stack, plan, gap, compact=writing.compact)
+
+
+def _origin(models: Mapping[str, StoredModel], plan: Plan, tensors: Tensors, proof: Proof, compact: bool) -> Origin:
+    """What was written, of which no logits were compared."""
+    host = next(iter(models.values()))
+    named = {"shell": host.name} | {name: models[name].name for name in sorted(plan.sources())}
+    parameters = sum(prod(each.shape) for each in tensors.values())
+    return Origin(str(plan), named, {}, parameters, None, proof, compact)

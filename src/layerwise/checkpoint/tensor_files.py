@@ -1,0 +1,217 @@
+"""Safetensors files as ranges of bytes: headers are read, and the data is copied by the kernel, never held in memory.
+
+A file is 8 bytes with the length of its header, the header as JSON (each tensor's dtype, shape and range), and the
+data. What is written equals what the library safetensors writes for the same tensors, byte for byte: tensors of the
+widest dtype first, then by name.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from layerwise.bounded import Unreadable, check_file, read_json, shown
+from layerwise.errors import CheckpointError
+
+WEIGHTS = "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"
+
+LONGEST_HEADER = 100_000_000
+"""Bytes of the longest header, as in safetensors."""
+
+# The order in which safetensors declares its dtypes, which is the reverse of that in a file.
+_DTYPES = (
+    "BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
+    "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64", "I64", "U64",
+)  # fmt: skip
+
+# The kernel cannot copy between these files; they are read and written instead, so many bytes at a time.
+_NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
+_PIECE = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor on the disk: its dtype as safetensors spells it, its shape, and its bytes `begin` to `end` of a file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+    begin: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.end - self.begin
+
+
+Tensors = Mapping[str, StoredTensor]
+
+
+def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
+    """The tensors of a checkpoint by name: those of `model.safetensors`, or of the files that its index names.
+
+    Raises `CheckpointError` for a folder without safetensors, and for files that are malformed, or cut short.
+    """
+    if (folder / WEIGHTS).exists():
+        return read_header(folder / WEIGHTS)
+    if not (folder / INDEX).exists():
+        raise CheckpointError(f"{folder} has no {WEIGHTS} and no {INDEX}; save the model with save_pretrained")
+    index = _read_json(folder / INDEX)
+    placed = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(placed, dict) or not placed or not all(map(_is_beside, placed.values())):
+        raise CheckpointError(
+            f"{folder / INDEX} should map tensors to safetensors files beside it, and its weight_map is "
+            f"{shown(placed)}; save the model again"
+        )
+    headers = {file: read_header(folder / file) for file in sorted(set(placed.values()))}
+    missing = next((name for name, file in placed.items() if name not in headers[file]), None)
+    if missing is not None:
+        raise CheckpointError(
+            f"{folder / INDEX} names {missing}, which {placed[missing]} does not hold; fetch it again"
+        )
+    return {name: headers[file][name] for name, file in placed.items()}
+
+
+def _is_beside(file: object) -> bool:
+    return isinstance(file, str) and file.endswith(".safetensors") and "/" not in file and "\\" not in file
+
+
+def _read_json(file: Path) -> Any:
+    try:
+        return read_json(file)
+    except Unreadable as fault:
+        raise CheckpointError(f"{file} {fault}; restore the file, or save the model again") from fault
+
+
+def read_header(file: Path) -> dict[str, StoredTensor]:
+    """The tensors of one safetensors file. Raises `CheckpointError` for a file that is not whole."""
+    try:
+        check_file(file)
+        with file.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            length = int.from_bytes(stream.read(8), "little")
+            if not 2 <= length <= min(LONGEST_HEADER, size - 8):
+                raise ValueError(f"its header would have {length} bytes")
+            header = json.loads(stream.read(length))
+        header.pop("__metadata__", None)
+        tensors = {name: _stored(entry, file, 8 + length) for name, entry in header.items()}
+        if any(not 8 + length <= each.begin <= each.end <= size for each in tensors.values()):
+            raise ValueError("its tensors reach beyond its end")
+    except (Unreadable, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{file} is not a whole safetensors file ({error}); fetch or save it again") from error
+    return tensors
+
+
+def _stored(entry: Any, file: Path, offset: int) -> StoredTensor:
+    begin, end = map(int, entry["data_offsets"])
+    return StoredTensor(str(entry["dtype"]), tuple(map(int, entry["shape"])), file, begin + offset, end + offset)
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+
+def write_checkpoint(folder: Path, tensors: Tensors, max_shard_size: int) -> None:
+    """Write `tensors` to `folder`: as one file, or as shards of at most `max_shard_size` bytes and their index."""
+    shards = list(_shards(tensors, max_shard_size))
+    if len(shards) == 1:
+        write_file(folder / WEIGHTS, tensors)
+        return
+    placed = {}
+    for number, names in enumerate(shards, start=1):
+        file = f"model-{number:05}-of-{len(shards):05}.safetensors"
+        write_file(folder / file, {name: tensors[name] for name in names})
+        placed.update(dict.fromkeys(names, file))
+    index = {"metadata": {"total_size": sum(each.size for each in tensors.values())}, "weight_map": placed}
+    (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _shards(tensors: Tensors, most: int) -> Iterator[list[str]]:
+    """The names of each shard, in the order of the tensors; one that is larger than `most` has a shard of its own."""
+    shard: list[str] = []
+    size = 0
+    for name, tensor in tensors.items():
+        if shard and size + tensor.size > most:
+            yield shard
+            shard, size = [], 0
+        shard.append(name)
+        size += tensor.size
+    yield shard
+
+
+def write_file(file: Path, tensors: Tensors) -> None:
+    """Write one safetensors file whose data is copied from where `tensors` lie.
+
+    Raises `CheckpointError` where the disk is full, and where a file of the source has changed meanwhile.
+    """
+    ordered = sorted(tensors, key=lambda name: (-_rank(tensors[name].dtype), name))
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name in ordered:
+        begin, end = end, end + tensors[name].size
+        header[name] = {"dtype": tensors[name].dtype, "shape": tensors[name].shape, "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    try:
+        with file.open("wb") as target, ExitStack() as opened:
+            target.write(len(text).to_bytes(8, "little") + text)
+            target.flush()
+            sources: dict[Path, BinaryIO] = {}
+            for path, begin, size in _runs(tensors[name] for name in ordered):
+                if path not in sources:
+                    sources[path] = opened.enter_context(path.open("rb"))
+                _copy(sources[path], begin, target, size)
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write {file} ({error.strerror}); free the disk, or choose another one"
+        ) from error
+
+
+def _rank(dtype: str) -> int:
+    return _DTYPES.index(dtype) if dtype in _DTYPES else -1
+
+
+def _runs(tensors: Iterable[StoredTensor]) -> Iterator[tuple[Path, int, int]]:
+    """The ranges to copy, (file, begin, size); neighbours in one file are one range."""
+    file, begin, end = Path(), 0, 0
+    for each in tensors:
+        if each.file == file and each.begin == end:
+            end = each.end
+            continue
+        if end > begin:
+            yield file, begin, end - begin
+        file, begin, end = each.file, each.begin, each.end
+    if end > begin:
+        yield file, begin, end - begin
+
+
+def _copy(source: BinaryIO, begin: int, target: BinaryIO, size: int) -> None:
+    """Append `size` bytes of `source` from `begin` on to `target`; both are at their positions in the kernel."""
+    end = begin + size
+    while begin < end:
+        copied = _copied_by_kernel(source, begin, target, end - begin)
+        if copied is None:
+            piece = os.pread(source.fileno(), min(_PIECE, end - begin), begin)
+            copied = os.write(target.fileno(), piece) if piece else 0
+        if not copied:
+            raise CheckpointError(f"{source.name} became shorter while it was read; fetch or save it again")
+        begin += copied
+
+
+def _copied_by_kernel(source: BinaryIO, begin: int, target: BinaryIO, size: int) -> int | None:
+    """The bytes that `copy_file_range` copied, or shared on a disk that can; `None` where it cannot serve."""
+    if not hasattr(os, "copy_file_range"):
+        return None
+    try:
+        return os.copy_file_range(source.fileno(), target.fileno(), size, begin)
+    except OSError as error:
+        if error.errno in _NO_KERNEL_COPY:
+            return None
+        raise

@@ -1,0 +1,131 @@
+"""The card of a written checkpoint: what it says, and that it says nothing that is not in the folder or in a row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+
+from conftest import tiny_llama
+from layerwise.checkpoint import save
+from layerwise.checkpoint.base_models import base_model_info, is_hub_id
+from layerwise.checkpoint.card import CardTable, card_text, write_card
+from layerwise.errors import CheckpointError
+from layerwise.stack import Stack, load
+
+VERSIONS = {"layerwise": "0", "torch": "1"}
+CARD = "---\nlicense: mit\nlanguage: en\npipeline_tag: text-generation\nbase_model: org/root\n---\n# It\n"
+
+
+def folder_of(home: Path, name: str, card: str | None, seed: int = 0) -> Path:
+    tiny_llama(4, seed=seed).save_pretrained(home / name)
+    if card is not None:
+        (home / name / "README.md").write_text(card)
+    return home / name
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("cards")
+    one, two = folder_of(home, "one", CARD), folder_of(home, "two", "no metadata", seed=1)
+    save(load(one), "0-2 2", home / "deep")
+    save(load(one), "0 2-3", home / "pruned")
+    save(Stack.with_sources({"a": load(one), "b": load(two)}), "a:0-1 b:2", home / "merged")
+    return home
+
+
+def text_of(folder: Path, *tables: CardTable) -> str:
+    return card_text(folder, name="it", command="layerwise save x", versions=VERSIONS, tables=tables)
+
+
+def test_the_hub_reads_its_metadata(home: Path) -> None:
+    card = ModelCard(text_of(home / "pruned"))
+    assert card.data.to_dict() == {
+        "base_model": ["org/root"], "license": "mit", "language": "en", "pipeline_tag": "text-generation",
+        "library_name": "transformers", "tags": ["layerwise", "pruned"],
+    }  # fmt: skip
+    assert ModelCard(text_of(home / "deep")).data.tags == ["layerwise", "frankenmerge"]
+    assert card.text.startswith(
+        "\n# it\n\n3 layers of one (made of [org/root](https://huggingface.co/org/root)), written"
+    )
+
+
+def test_it_has_the_plan_as_text_in_words_and_as_a_picture(home: Path) -> None:
+    text = text_of(home / "deep")
+    assert "    0-2 2\n" in text
+    assert "- layers 0 to 2, in order\n- layer 2\n" in text
+    assert "```text\n  0  ██\n  1  ████\n  2  ██████\n  2  ████████\nout  ██████████\n" in text
+    assert "layerwise 0, torch 1." in text
+
+
+def test_it_has_the_hash_of_every_file_of_weights(home: Path) -> None:
+    (file,) = (home / "pruned").glob("*.safetensors")
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in text_of(home / "pruned")
+
+
+def test_without_a_measurement_it_claims_nothing_and_with_one_it_has_its_rows(home: Path) -> None:
+    assert "Nothing was measured for this card" in text_of(home / "pruned")
+    table = CardTable("Measured", ("On a text.",), ("what", "value"), (("this | plan", "0.5"),))
+    text = text_of(home / "pruned", table)
+    assert "Nothing was measured" not in text
+    assert "### Measured\n\nOn a text.\n\n| what | value |\n| --- | --- |\n| this \\| plan | 0.5 |\n" in text
+
+
+def test_a_licence_that_no_card_states_is_not_known(home: Path) -> None:
+    text = text_of(home / "merged")
+    assert "**The licence of two is not known**" in text
+    assert "| b | two | not known |" in text
+    data = ModelCard(text).data.to_dict()
+    assert data["tags"] == ["layerwise", "merge"]
+    assert data["base_model_relation"] == "merge"
+    assert "license" not in data
+
+
+def test_the_card_is_written_beside_the_weights(home: Path) -> None:
+    text = write_card(home / "pruned", name="it", command="x", versions=VERSIONS)
+    assert (home / "pruned" / "README.md").read_text() == text
+    assert base_model_info(None, str(home / "pruned")).hub_ids == ("org/root",)
+
+
+def test_a_name_is_no_markup(home: Path, tmp_path: Path) -> None:
+    strange = folder_of(tmp_path, "<b>[x](y)|", None)
+    save(load(strange), "0 1", tmp_path / "m")
+    text = text_of(tmp_path / "m")
+    assert "<b>" not in text
+    assert "[x]" not in text
+    assert "&#60;b&#62;" in text
+
+
+@pytest.mark.parametrize("content", [None, "[]", '{"plan": "0"}', "no JSON"])
+def test_a_folder_that_layerwise_did_not_write_is_refused(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "plan.json").write_text(content)
+    with pytest.raises(CheckpointError, match="write it with layerwise save"):
+        text_of(tmp_path)
+
+
+def test_what_was_proved_is_said(home: Path, tmp_path: Path) -> None:
+    record = json.loads((home / "pruned" / "plan.json").read_text())
+    assert "their logits are equal to those of the plan" in text_of(home / "pruned")
+    for gap, proof, expected in (
+        (None, "keys", "no logits were compared"),
+        (1e-6, "logits", "within 1e-06 of the size"),
+    ):
+        (tmp_path / "plan.json").write_text(json.dumps(record | {"gap": gap, "proof": proof, "weights": {}}))
+        text = text_of(tmp_path)
+        assert expected in text
+        assert "| not computed |" in text
+
+
+def test_ids_of_the_hub_are_told_from_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org" / "here").mkdir()
+    assert [is_hub_id(text) for text in ("org/name", "gpt2", "org/here", "/a/b", "a/b/c", "demo")] == [
+        True, True, False, False, False, False,
+    ]  # fmt: skip
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert base_model_info("a", "org/name-that-is-not-there").license is None

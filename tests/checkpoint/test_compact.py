@@ -1,0 +1,229 @@
+"""Compact checkpoints: layers once and a plan, run by layerwise, and by transformers where there is no layerwise."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from conftest import tiny_llama
+from contracts.specimen import build, inputs
+from contracts.zoo import SUPPORTED
+from layerwise.checkpoint import compact, compact_code, save
+from layerwise.checkpoint.remote_code import automatic_classes
+from layerwise.data.model_location import location_of
+from layerwise.errors import CheckpointError, ModelError, OptionError, UnsupportedModel
+from layerwise.models import ElcConfig, ElcForMaskedLM
+from layerwise.plan import Plan
+from layerwise.stack import Stack, load
+from tier import first_fast
+
+IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
+MASK = torch.ones_like(IDS).index_put((torch.tensor([0, 0]), torch.tensor([0, 1])), torch.tensor(0))
+PLAN = "0 [1-2]*2 (2|3|5)*2 5.attn (1 2|0):sum"
+OPTIONS = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+
+
+def generated(model: object) -> list[list[int]]:
+    return model.generate(IDS, attention_mask=MASK, **OPTIONS).tolist()  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    tiny_llama().save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "stored", "renumbered"),
+    [
+        ("0-5", "0-5", "0-5"),
+        ("0 4*3 2", "0 2 4", "0 2*3 1"),
+        ("1 (3|5 1.mlp):gain=2 [5-3]*2", "1 3-5", "0 (1|3 0.mlp):gain=2 [3-1]*2"),
+        ("a:0-2 b:1 a:1", "a:0 a:1 b:1 a:2", "0 1 3 2 1"),
+    ],
+)
+def test_layers_are_stored_once_and_renumbered(text: str, stored: str, renumbered: str) -> None:
+    plan = Plan.parse(text)
+    assert compact.stored_layers(plan) == Plan.parse(stored)
+    assert compact.over_stored(plan) == Plan.parse(renumbered)
+
+
+@pytest.mark.parametrize("from_memory", first_fast([False, True]))
+def test_a_compact_folder_opens_running_its_plan(home: Path, tmp_path: Path, from_memory: bool) -> None:
+    stack = load(home)
+    origin = save(stack if from_memory else home, PLAN, tmp_path / "m", compact=True, remote_code=True)
+    assert (origin.compact, origin.gap) == (True, 0.0)
+    opened = load(tmp_path / "m")
+    assert opened.plan == opened.running == compact.over_stored(Plan.parse(PLAN))
+    assert opened.depth == 5
+    with stack.under(PLAN):
+        expected = generated(stack.model)
+        assert torch.equal(opened.model(IDS).logits, stack.model(IDS).logits)
+    assert generated(opened.model) == expected
+    with pytest.raises(ModelError, match=r"is running .* in place; .* stack\.leave\(\)"):
+        opened.capture(input_ids=IDS)
+    opened.leave()
+    assert opened.plan is opened.running is None
+    assert opened.model.config.num_hidden_layers == 5
+    opened.capture(input_ids=IDS)
+
+
+def test_the_plan_stays_as_long_as_the_model(home: Path, tmp_path: Path) -> None:
+    save(home, "0 1*3", tmp_path / "m", compact=True, prove=True)
+    model = load(tmp_path / "m").model
+    gc.collect()
+    assert len(model(IDS, use_cache=True).past_key_values.layers) == 4
+
+
+def test_repeats_cost_less_than_a_percent(tmp_path: Path) -> None:
+    save("demo", "0-7 [2-8]*3 9-11", tmp_path / "m", compact=True, remote_code=True)
+    folders = (Path(location_of("demo")), tmp_path / "m")
+    sizes = [sum(file.stat().st_size for file in each.iterdir() if file.suffix != ".md") for each in folders]
+    assert sizes[1] < 1.01 * sizes[0]
+
+
+def test_several_models_become_one_folder(tmp_path: Path) -> None:
+    for seed, name in enumerate("ab"):
+        tiny_llama(seed=seed).save_pretrained(tmp_path / name)
+    names = {name: tmp_path / name for name in "ab"}
+    origin = save(names, "a:0-2 (a:3|b:3)*2", tmp_path / "m", compact=True)
+    assert (origin.gap, origin.note) == (0.0, "")
+    stack = Stack.with_sources({name: load(folder) for name, folder in names.items()})
+    with stack.under("a:0-2 (a:3|b:3)*2"):
+        assert torch.equal(load(tmp_path / "m").model(IDS).logits, stack.model(IDS).logits)
+
+
+def test_a_wrong_visit_in_the_code_is_noticed(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deliberate wrong answer: the code in the folder runs another layer than the plan."""
+    record = compact_code.plan_record
+
+    def wrong(*task: object) -> dict[str, object]:
+        written = record(*task)  # type: ignore[arg-type]
+        written["visits"][1]["layer"] = 2
+        return written
+
+    monkeypatch.setattr(compact_code, "plan_record", wrong)
+    with pytest.raises(UnsupportedModel, match="and the plan's are apart by"):
+        save(home, "0 1 2*2", tmp_path / "m", compact=True, remote_code=True)
+    assert not (tmp_path / "m").exists()
+
+
+def test_plain_transformers_opens_the_stored_layers(home: Path, tmp_path: Path) -> None:
+    save(home, "0 (3|4)*2", tmp_path / "m", compact=True)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "m").eval()
+    with torch.inference_mode():
+        assert torch.equal(loaded(IDS).logits, load(home).logits("0 3 4", input_ids=IDS))
+
+
+def test_a_plan_of_another_format_is_refused(home: Path, tmp_path: Path) -> None:
+    save(home, "0 1", tmp_path / "m", compact=True)
+    settings = json.loads((tmp_path / "m" / "config.json").read_text())
+    settings["layerwise"]["format"] = 2
+    (tmp_path / "m" / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(CheckpointError, match="a format that this version of layerwise does not know"):
+        load(tmp_path / "m")
+
+
+def test_code_for_an_ordinary_checkpoint_is_refused(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="--remote-code does nothing here"):
+        save(home, "0 1", tmp_path / "m", remote_code=True)
+
+
+OTHERS = ("gpt2", "mixtral", "gemma3_text", "falcon", "mamba", "bert", "vit", "deepseek_v3", "gptj", "opt", "bloom")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", OTHERS)
+def test_the_code_runs_the_plan_of_other_kinds(kind: str, tmp_path: Path) -> None:
+    """The proof compares the logits of layerwise and of the code in the folder with the plan's."""
+    one = next(one for one in SUPPORTED if one.model_type == kind)
+    model = build(one)
+    model.save_pretrained(tmp_path / "home")
+    origin = save(
+        tmp_path / "home",
+        "0 1*2 (2|3)*2 4 0",
+        tmp_path / "m",
+        compact=True,
+        remote_code=True,
+        inputs=inputs(one, model),
+    )
+    assert (origin.proof, origin.note) == ("logits", "")
+
+
+def test_automatic_classes_of_a_head_and_its_base() -> None:
+    assert automatic_classes(ElcForMaskedLM)["AutoModelForSequenceClassification"] == "ElcForSequenceClassification"
+
+
+# Where layerwise is not installed
+
+WITHOUT = """
+import sys
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "layerwise":
+            raise ModuleNotFoundError("layerwise is not installed here")
+sys.meta_path.insert(0, Without())
+import json, torch, transformers
+kind, folder, ids, mask = json.loads(sys.argv[1])
+model = getattr(transformers, kind).from_pretrained(folder, trust_remote_code=True).eval()
+ids, mask = torch.tensor(ids), torch.tensor(mask)
+options = dict(max_new_tokens=6, do_sample=False, pad_token_id=0)
+runs = [{}, {"use_cache": False}, {"cache_implementation": "static"}] if model.can_generate() else []
+texts = [model.generate(ids, attention_mask=mask, **options, **run).tolist() for run in runs]
+with torch.inference_mode():
+    logits = model(ids).logits
+    model.save_pretrained(folder + "-again")
+    again = getattr(transformers, kind).from_pretrained(folder + "-again", trust_remote_code=True).eval()
+    same = torch.equal(again(ids).logits, logits)
+torch.save(logits, folder + ".pt")
+assert not [name for name in sys.modules if name.partition(".")[0] == "layerwise"]
+print(json.dumps({"texts": texts, "same": same, "states": len(model(ids, output_hidden_states=True).hidden_states)}))
+"""
+
+
+def without_layerwise(kind: str, folder: Path) -> tuple[dict[str, object], torch.Tensor]:
+    """What a process that cannot import layerwise makes of a folder: texts and so on, and logits."""
+    task = json.dumps([kind, str(folder), IDS.tolist(), MASK.tolist()])
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["HF_MODULES_CACHE"] = str(folder.parent / "modules")
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT, task], capture_output=True, text=True, check=False, env=environment
+    )
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout.splitlines()[-1]), torch.load(f"{folder}.pt", weights_only=True)
+
+
+@pytest.mark.slow
+def test_transformers_runs_the_plan_where_layerwise_is_not_installed(home: Path, tmp_path: Path) -> None:
+    save(home, PLAN, tmp_path / "m", compact=True, remote_code=True)
+    result, logits = without_layerwise("AutoModelForCausalLM", tmp_path / "m")
+    stack = load(home)
+    with stack.under(PLAN), torch.inference_mode():
+        assert result["texts"] == [generated(stack.model)] * 3
+        assert torch.equal(logits, stack.model(IDS).logits)
+    assert result["same"]
+    assert result["states"] == len(Plan.parse(PLAN).steps()) + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("plan", "is_compact"), [("0-5", False), ("0-2 [2-3]*2 (4|5)", True)])
+def test_elc_models_open_where_layerwise_is_not_installed(plan: str, is_compact: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    variant = "ltg" if is_compact else "elc"
+    model = ElcForMaskedLM(ElcConfig.of_size("tiny", variant=variant, vocab_size=100)).eval()
+    model.save_pretrained(tmp_path / "home")
+    save(tmp_path / "home", plan, tmp_path / "m", compact=is_compact, remote_code=True)
+    result, logits = without_layerwise("AutoModelForMaskedLM", tmp_path / "m")
+    stack = load(model)
+    with stack.under(plan), torch.inference_mode():
+        assert torch.equal(logits, stack.model(IDS).logits)
+    assert result["same"]

@@ -1,0 +1,99 @@
+"""Towards llama.cpp: layerwise writes no GGUF, and what it writes is what llama.cpp's converter reads.
+
+The package `gguf` has the parts of that converter that are not its command: the names of tensors for each architecture
+and number of blocks, the metadata that is taken from a model card, and the writer and reader of files. The converter
+itself comes with llama.cpp and not with the package, so architecture-specific steps (permuted queries, vocabularies)
+are not tested here.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file
+
+from contracts.specimen import build
+from contracts.zoo import SUPPORTED
+from layerwise.checkpoint import save
+from layerwise.checkpoint.card import write_card
+from layerwise.plan import Plan
+from layerwise.stack import load
+
+gguf: Any = pytest.importorskip(
+    "gguf", reason="needs the package gguf, which no extra of layerwise installs: pip install gguf"
+)
+
+ARCHITECTURES = {"llama": "LLAMA", "qwen3": "QWEN3", "gemma2": "GEMMA2", "gpt2": "GPT2", "smollm3": "SMOLLM3"}
+WEIGHTS = "model.safetensors"
+PLANS = ("0-4 3-4", "0 2 4")
+
+
+@pytest.fixture(scope="module", params=[f"{kind} {plan}" for kind in ARCHITECTURES for plan in PLANS])
+def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Plan, Path]:
+    """A tiny model of one architecture under a plan, saved."""
+    tmp_path = tmp_path_factory.mktemp("gguf")
+    kind, _, text = request.param.partition(" ")
+    one = next(one for one in SUPPORTED if one.model_type == kind)
+    build(one).save_pretrained(tmp_path / "base")
+    save(load(tmp_path / "base"), text, tmp_path / "m")
+    return kind, Plan.parse(text), tmp_path / "m"
+
+
+def mapped(kind: str, blocks: int, folder: Path) -> dict[str, str | None]:
+    """From each tensor of a checkpoint to its name in a GGUF of so many blocks."""
+    names = gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, ARCHITECTURES[kind]), blocks)
+    return {name: names.get_name(name, try_suffixes=(".weight", ".bias")) for name in load_file(folder / WEIGHTS)}
+
+
+def test_every_tensor_has_a_name_among_as_many_blocks_as_the_plan_has(checkpoint: tuple[str, Plan, Path]) -> None:
+    kind, plan, folder = checkpoint
+    blocks = json.loads((folder / "config.json").read_text())
+    count = blocks.get("num_hidden_layers", blocks.get("n_layer"))
+    assert count == len(plan.steps())
+    names = mapped(kind, count, folder)
+    assert None not in names.values(), [name for name, found in names.items() if found is None]
+    assert len(set(names.values())) == len(names)
+    assert {int(str(name).split(".")[1]) for name in names.values() if str(name).startswith("blk.")} == set(
+        range(count)
+    )
+    fewer = mapped(kind, count - 1, folder)  # the deliberate wrong answer: a configuration that kept another depth
+    assert None in fewer.values()
+
+
+def test_a_file_of_the_checkpoint_is_read_back_and_lists_have_an_entry_for_each_layer(
+    checkpoint: tuple[str, Plan, Path], tmp_path: Path
+) -> None:
+    kind, plan, folder = checkpoint
+    tensors = load_file(folder / WEIGHTS)
+    count = len(plan.steps())
+    config = json.loads((folder / "config.json").read_text())
+    names = mapped(kind, count, folder)
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", kind)
+    writer.add_block_count(count)
+    types = [each == "sliding_attention" for each in config.get("layer_types") or [False] * count]
+    writer.add_array(f"{kind}.attention.sliding_window_pattern", types)
+    for name, tensor in tensors.items():
+        writer.add_tensor(names[name], tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    reader = gguf.GGUFReader(tmp_path / "m.gguf")
+    assert int(reader.fields[f"{kind}.block_count"].contents()) == count
+    assert len(reader.fields[f"{kind}.attention.sliding_window_pattern"].contents()) == count
+    read = {tensor.name: tensor.data for tensor in reader.tensors}
+    for name, tensor in tensors.items():
+        assert (read[names[name]].reshape(tensor.shape) == tensor).all(), name
+
+
+def test_the_card_gives_the_converter_its_metadata(checkpoint: tuple[str, Plan, Path]) -> None:
+    *_, folder = checkpoint
+    (folder.parent / "base" / "README.md").write_text("---\nlicense: mit\nbase_model: org/root\n---\n")
+    write_card(folder, name="it", command="x", versions={})
+    metadata = gguf.Metadata.load(None, folder)
+    assert metadata.license == "mit"
+    assert "layerwise" in metadata.tags
+    assert [base["repo_url"] for base in metadata.base_models] == ["https://huggingface.co/org/root"]

@@ -1,0 +1,142 @@
+"""Pushing to the hub, by a double of its client: what is asked of it, and what its refusals become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError
+
+from layerwise.checkpoint.push import check_push, check_repository, push
+from layerwise.errors import CheckpointError
+
+
+@dataclass
+class FakeHub:
+    """The calls that are made of `huggingface_hub.HfApi`; `files` are those of repositories that are there."""
+
+    files: dict[str, set[str]] = field(default_factory=dict)
+    fault: Exception | None = None
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def whoami(self) -> dict[str, str]:
+        self._raise()
+        return {"name": "org"}
+
+    def repo_exists(self, repo_id: str) -> bool:
+        return repo_id in self.files
+
+    def file_exists(self, repo_id: str, filename: str) -> bool:
+        return filename in self.files[repo_id]
+
+    def create_repo(self, repo_id: str, **options: Any) -> str:
+        self._raise()
+        self.calls.append(("create_repo", {"repo_id": repo_id, **options}))
+        self.files.setdefault(repo_id, set())
+        return f"https://huggingface.co/{repo_id}"
+
+    def upload_folder(self, **options: Any) -> None:
+        self.calls.append(("upload_folder", options))
+        self.files[options["repo_id"]] |= {path.name for path in Path(options["folder_path"]).iterdir()}
+
+    def _raise(self) -> None:
+        if self.fault is not None:
+            raise self.fault
+
+
+@pytest.fixture(autouse=True)
+def online(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("config.json", "model.safetensors", "README.md"):
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+def http_error(status: int) -> HfHubHTTPError:
+    import huggingface_hub.errors as errors
+
+    request = httpx.Request("GET", "https://huggingface.co")
+    return errors.HfHubHTTPError("it failed", response=httpx.Response(status, request=request))  # type: ignore[arg-type]
+
+
+def test_a_folder_becomes_a_repository(folder: Path) -> None:
+    hub = FakeHub()
+    check_push("org/it", api=hub)  # type: ignore[arg-type]
+    assert push(folder, "org/it", private=True, api=hub) == "https://huggingface.co/org/it"  # type: ignore[arg-type]
+    (create, options), (upload, sent) = hub.calls
+    assert (create, options) == ("create_repo", {"repo_id": "org/it", "private": True, "exist_ok": True})
+    assert (upload, sent["folder_path"], sent["delete_patterns"]) == ("upload_folder", folder, None)
+    assert hub.files["org/it"] == {"config.json", "model.safetensors", "README.md"}
+
+
+def test_the_double_has_the_methods_of_the_client() -> None:
+    for name in ("whoami", "repo_exists", "file_exists", "create_repo", "upload_folder"):
+        assert callable(getattr(HfApi, name))
+        assert callable(getattr(FakeHub, name))
+
+
+def test_a_repository_with_a_model_is_replaced_only_when_asked(folder: Path) -> None:
+    hub = FakeHub({"org/it": {"config.json"}, "org/empty": set()})
+    with pytest.raises(
+        CheckpointError, match="org/it holds a model already; choose another name, or replace it with --ov"
+    ):
+        check_push("org/it", api=hub)  # type: ignore[arg-type]
+    check_push("org/empty", api=hub)  # type: ignore[arg-type]
+    check_push("org/it", overwrite=True, api=hub)  # type: ignore[arg-type]
+    push(folder, "org/it", overwrite=True, api=hub)  # type: ignore[arg-type]
+    assert hub.calls[-1][1]["delete_patterns"] == ["*.safetensors", "*.safetensors.index.json"]
+
+
+@pytest.mark.parametrize(
+    "name", ["it", "a/b/c", "/it", "org/", "org/..", "org/a--b", "org/it.git", "https://x/y", "", "o rg/it"]
+)
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(CheckpointError, match="a repository of the hub is ORG/NAME"):
+        check_repository(name)
+
+
+@pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_nothing_is_pushed_offline(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(CheckpointError, match="while HF_HUB_OFFLINE is set"):
+        check_push("org/it", api=FakeHub())  # type: ignore[arg-type]
+
+
+def test_without_a_token_nothing_is_asked_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    with pytest.raises(
+        CheckpointError, match="no token for the Hugging Face hub: run `hf auth login`, or set HF_TOKEN"
+    ):
+        check_push("org/it")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (http_error(401), r"the hub refuses to write to org/it \(401\): use a token that may write there"),
+        (http_error(403), r"the hub refuses to write to org/it \(403\)"),
+        (http_error(500), r"the hub did not take org/it \(500\): it failed"),
+        (httpx.ConnectError("no route"), r"the hub could not be reached for org/it \(ConnectError\): push the folder"),
+        (ConnectionError("no route"), r"could not be reached for org/it \(ConnectionError\)"),
+    ],
+)
+def test_refusals_say_what_to_do(fault: Exception, reason: str, folder: Path) -> None:
+    hub = FakeHub(fault=fault)
+    with pytest.raises(CheckpointError, match=reason):
+        check_push("org/it", api=hub)  # type: ignore[arg-type]
+    with pytest.raises(CheckpointError, match=reason):
+        push(folder, "org/it", api=hub)  # type: ignore[arg-type]
+
+
+def test_a_defect_keeps_its_traceback(folder: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        push(folder, "org/it", api=FakeHub(fault=ZeroDivisionError()))  # type: ignore[arg-type]
