@@ -20,7 +20,8 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.demo_corpus import demo_corpus
 from layerwise.data.text.division import divided, division
 from layerwise.data.text.documents import Document
-from layerwise.data.text.tokens import Objective, Window, windows
+from layerwise.data.text.tokenizer import masking_id
+from layerwise.data.text.tokens import Objective, Window, masked, windows
 from layerwise.errors import DataError
 
 DEMO_TEXTS, DEMO_QUESTIONS = 300, 300
@@ -40,6 +41,34 @@ class TokenWindows(Examples):
         window = self.windows[index]
         ids = torch.tensor(window.ids)
         return {"input_ids": ids, "labels": _labels(ids, window)}
+
+
+class MaskedWindows(Examples):
+    """Windows of tokens, some of which the model has to fill in: `mask` is shown in their place, and they are the
+    labels, which models of `...ForMaskedLM` do not shift.
+
+    With `redrawn` they are drawn anew by torch's generator at every reading, as in training; else they are those that
+    each window was cut with.
+    """
+
+    def __init__(self, windows: Sequence[Window], mask: int, *, redrawn: bool) -> None:
+        self.windows = tuple(windows)
+        self.mask = mask
+        self.redrawn = redrawn
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def __getitem__(self, index: int) -> Example:
+        window = self.windows[index]
+        if self.redrawn:
+            window = masked(window, int(torch.randint(2**31, ())))
+        ids = torch.tensor(window.ids)
+        chosen = torch.tensor(window.masked or (), dtype=torch.int64)
+        labels = torch.full_like(ids, IGNORED)
+        labels[chosen] = ids[chosen]
+        ids[chosen] = self.mask
+        return {"input_ids": ids, "labels": labels}
 
 
 def _labels(ids: Tensor, window: Window) -> Tensor:
@@ -113,6 +142,44 @@ def splits_of(
         split: TokenWindows(windows(Corpus(name, joined(documents)), tokenizer, length, positions=positions))
         for split, documents in parts.items()
     }
+    return _named(name, parts, cut, tokenizer)
+
+
+def masked_splits_of(
+    tokenizer: PreTrainedTokenizerBase,
+    name: str,
+    parts: Mapping[str, Sequence[Document]],
+    *,
+    length: int,
+    positions: int | None = None,
+    seed: int = 0,
+) -> Splits:
+    """The same for models that fill in masked tokens: those of training are drawn at every reading, the others once,
+    from `seed`.
+
+    Raises `DataError` for a tokenizer without a mask, and where `layerwise.data.text.tokens.windows` does.
+    """
+    mask = masking_id(tokenizer)
+    cut = {
+        split: MaskedWindows(
+            windows(
+                Corpus(name, joined(documents)), tokenizer, length, seed=seed, objective="masked_token",
+                positions=positions,
+            ),
+            mask, redrawn=split == "train",
+        )
+        for split, documents in parts.items()
+    }  # fmt: skip
+    return _named(name, parts, cut, tokenizer)
+
+
+def _named(
+    name: str,
+    parts: Mapping[str, Sequence[Document]],
+    cut: Mapping[str, Examples],
+    tokenizer: PreTrainedTokenizerBase,
+) -> Splits:
+    """The windows with the digest of the documents that they are of."""
     rows = (
         (split, document.task, f"{document.answer_start}/{document.text}".encode())
         for split, documents in parts.items()

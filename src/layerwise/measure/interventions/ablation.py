@@ -71,7 +71,12 @@ def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache 
 def ablation_losses(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache | None = None) -> list[Loss]:
     """The losses behind `ablation`, known ones of the cache included."""
     refuse_shallow(stack)
-    return intervention_losses(stack, [kind.intervention for kind in _kinds(stack, seed)], data, cache)
+    return intervention_losses(stack, interventions(stack, seed), data, cache)
+
+
+def interventions(stack: Stack, seed: int = 0) -> list[Intervention]:
+    """Everything that an ablation does to each layer and to its halves."""
+    return [kind.intervention for kind in _kinds(stack, seed)]
 
 
 def ablation_of(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> list[Score]:

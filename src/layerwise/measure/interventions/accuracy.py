@@ -76,10 +76,12 @@ def evaluate(
     collate: Callable[[Sequence[Any]], dict[str, Tensor]],
     *,
     batch_size: int = BATCH,
+    filled_in: bool = False,
 ) -> Predictions:
     """Run the model in place on every example, batch by batch in their order, under `plan` or under one for each batch.
 
-    Raises `MeasureError` when an example's loss is not finite, and names the plan.
+    Labels that are `filled_in` are of the positions they stand at, as masked language models have them. Raises
+    `MeasureError` when an example's loss is not finite, and names the plan.
     """
     parts = []
     head = find_head(stack)
@@ -89,7 +91,7 @@ def evaluate(
             labels = batch["labels"].to(stack.device)
             inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
             under = partial(stack.under, chosen, single_pass=True)
-            part = predictions_of(stack.model, head, inputs, labels, under=under)
+            part = predictions_of(stack.model, head, inputs, labels, filled_in=filled_in, under=under)
             if not np.isfinite(part.nll).all():
                 raise MeasureError(
                     f"the loss is not finite under {chosen}: this model cannot be judged under that plan"

@@ -88,6 +88,34 @@ def perturbation_curves(
     that are not positive, alphas that are not finite, and weights that are not finite.
     """
     _check(sizes, alphas)
+    moves, gates = _points(stack, sizes, alphas, layers, seed)
+    points = [*moves, *(point for group in gates.values() for point in group)]
+    losses = intervention_losses(stack, [point.intervention for point in points], tight(data), cache)
+    baseline = str(Plan.identity(stack.depth))
+    return [
+        score
+        for group in (moves, *gates.values())
+        for score in differences(
+            PERTURBATION_CURVES, losses, baseline, [point.arm for point in group], seed=seed, by_task=False
+        )
+    ]
+
+
+def interventions(stack: Stack, *, seed: int = 0) -> list[Intervention]:
+    """Every change of every layer that `perturbation_curves` measures."""
+    moves, gates = _points(stack, SIZES, ALPHAS, None, seed)
+    return [point.intervention for group in (moves, *gates.values()) for point in group]
+
+
+def tight(data: EvalData) -> EvalData:
+    """The same windows in batches without much padding: hundreds of points are run on them."""
+    return replace(data, batches=minibatches(data, LARGEST_BATCH))
+
+
+def _points(
+    stack: Stack, sizes: Sequence[float], alphas: Sequence[float], layers: Sequence[int] | None, seed: int
+) -> tuple[list[_Point], dict[Sublayer | None, list[_Point]]]:
+    """The moves of the layers, and the gates of them and of their halves."""
     chosen = range(stack.depth) if layers is None else sorted(set(layers))
     displacements = Perturbations(stack, seed, predict_layer)
     moves = [
@@ -97,19 +125,8 @@ def perturbation_curves(
         for size in sizes
         if displacements.exists(layer, strategy, size)
     ]
-    gates = {part: [_gated(layer, part, alpha) for layer in chosen for alpha in alphas] for part in (None, *SUBLAYERS)}
-    points = [*moves, *(point for group in gates.values() for point in group)]
-    # Batches without much padding: hundreds of points are run on them.
-    tight = replace(data, batches=minibatches(data, LARGEST_BATCH))
-    losses = intervention_losses(stack, [point.intervention for point in points], tight, cache)
-    baseline = str(Plan.identity(stack.depth))
-    return [
-        score
-        for group in (moves, *gates.values())
-        for score in differences(
-            PERTURBATION_CURVES, losses, baseline, [point.arm for point in group], seed=seed, by_task=False
-        )
-    ]
+    parts: tuple[Sublayer | None, ...] = (None, *SUBLAYERS)
+    return moves, {part: [_gated(layer, part, alpha) for layer in chosen for alpha in alphas] for part in parts}
 
 
 def _moved(displacements: Perturbations, layer: int, strategy: Strategy, size: float) -> _Point:

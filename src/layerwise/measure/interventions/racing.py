@@ -71,6 +71,9 @@ LIKELY = 2.0
 Measure = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
 """The losses of the untouched model and of skipping each of these layers, on these pieces of text."""
 
+Ahead = Callable[[Collection[int], Sequence[Piece]], Sequence[Loss]]
+"""Losses of skipping each of these layers on these pieces that are known before they are asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finish:
@@ -108,6 +111,7 @@ def racing(
     seed: int = 0,
     rule: VerdictCriterion | None = None,
     cache: ResultCache | None = None,
+    ahead: Ahead | None = None,
 ) -> list[Score]:
     """Race the layers of `stack` on `data`; at most `budget` scored tokens are spent on any of them, or one look.
 
@@ -116,18 +120,25 @@ def racing(
     subject `race` the metrics `evaluations` and `evaluations_full` (layer evaluations times tokens, of the race and of
     skipping every layer on all of the text), `share` and `looks`.
 
-    Raises `MeasureError` for fewer than 4 layers, and for too little text.
+    `ahead` is asked before each look for losses that others have computed for it. Raises `MeasureError` for fewer than
+    4 layers, and for too little text.
     """
     refuse_shallow(stack)
-    cache = cache or ResultCache()
+    known = cache or ResultCache()
     candidates = skips(stack.depth)
-    few = data.documents < FEWEST_DOCUMENTS  # then their windows are the units
-    short, whole = (data, pieces(data)) if few else beginnings(data, seed=seed)
+    short, whole = raced_text(data, seed)
 
     def measure(layers: Collection[int], text: Sequence[Piece]) -> list[Loss]:
-        return intervention_losses(stack, [candidates[layer] for layer in layers], portion(short, text), cache)
+        used = known if ahead is None else replace(known, known=(*known.known, *ahead(layers, text)))
+        return intervention_losses(stack, [candidates[layer] for layer in layers], portion(short, text), used)
 
     return rows(race(measure, stack.depth, pieces(short), whole=whole, budget=budget, seed=seed, rule=rule))
+
+
+def raced_text(data: EvalData, seed: int) -> tuple[EvalData, Mapping[Piece, int]]:
+    """What a race reads of the text, and the lengths of all of its pieces: the beginnings of documents, or, where there
+    are few of them, all windows, which are then the units."""
+    return (data, pieces(data)) if data.documents < FEWEST_DOCUMENTS else beginnings(data, seed=seed)
 
 
 def race(

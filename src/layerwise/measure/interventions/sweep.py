@@ -18,17 +18,32 @@ import torch
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.interventions.sweep_pieces import (
+    FinalState,
+    SweepPart,
+    divided,
+    final_states,
+    head_in_layers,
+    piece_function,
+    plain_part,
+    read_final_state,
+)
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
-from layerwise.measure.language.loss import WindowLoss, window_losses
+from layerwise.measure.language.loss import WindowLoss
+from layerwise.measure.workers import Plain, Spread
 from layerwise.plan import Plan
 from layerwise.plan.member import GIVEN, Member
 from layerwise.results.rows import Loss, PlanRecord
 from layerwise.stack import Stack
-from layerwise.stack.executors.graph import Graph, GraphExecutor, build
+from layerwise.stack.executors.graph import Graph, build
+from layerwise.stack.executors.partition import Partition
 from layerwise.stack.inputs import evaluating
 
 Sink = Callable[[Sequence[Loss]], None]
 Finished = Callable[[str, str, int], frozenset[str]]
+
+TEXT = "text"
+"""What workers call the text of a sweep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +99,7 @@ def sweep(
     sink: Sink | None = None,
     finished: Finished | None = None,
     progress: Progress | None = None,
+    spread: Spread | None = None,
 ) -> list[Loss]:
     """The loss of every plan, and of the identity plan, on every window of `corpus`: one row each.
 
@@ -91,6 +107,7 @@ def sweep(
     that is stopped has something to report. `sink` receives rows as soon as
     they exist, `finished(task, document, window)` names the plans a window already has rows for (they are neither
     computed nor returned). A `Corpus` is read with the default window and batch size; pass a `EvalData` for others.
+    `spread` says which workers compute, by default this process.
 
     Raises `MeasureError` when a plan gives non-finite logits: at once for the identity plan; for others at the end,
     with their names, after every other row has been handed on.
@@ -103,7 +120,7 @@ def sweep(
             sink(fresh)
         rows.extend(fresh)
 
-    sweep_into(keep, stack, plans, data, finished=finished, progress=progress)
+    sweep_into(keep, stack, plans, data, finished=finished, progress=progress, spread=spread)
     return rows
 
 
@@ -115,10 +132,15 @@ def sweep_into(
     *,
     finished: Finished | None = None,
     progress: Progress | None = None,
+    spread: Spread | None = None,
+    name: str = TEXT,
 ) -> None:
-    """`sweep`, whose rows go to `sink` alone: for more of them than memory should hold."""
+    """`sweep`, whose rows go to `sink` alone: for more of them than memory should hold.
+
+    `name` is what the workers of `spread` call `data`.
+    """
     work = _Work.of(with_identity(stack, plans), data, finished or _nothing)
-    _Sweep(stack, work, sink, progress or _silent).run()
+    _Sweep(stack, work, sink, progress or _silent, spread or Spread(), name).run()
 
 
 def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
@@ -168,6 +190,13 @@ def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
     return records
 
 
+def partition_of(
+    stack: Stack, plans: Sequence[Plan], data: EvalData, workers: int, finished: Finished | None = None
+) -> Partition:
+    """What a sweep costs that is divided among so many workers, leaving out what is finished."""
+    return _Work.of(plans, data, finished or _nothing).divided(stack, workers)[1]
+
+
 def cost_estimate(
     stack: Stack, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None
 ) -> CostEstimate:
@@ -188,8 +217,14 @@ class _Piece:
 class _Work:
     """What a sweep has to do, batch by batch, and what that will cost."""
 
+    data: EvalData
     pieces: tuple[_Piece, ...]
     estimate: CostEstimate
+
+    def divided(self, stack: Stack, workers: int) -> tuple[list[SweepPart], Partition]:
+        """The work in parts for so many workers, and what they cost."""
+        due = {number: tuple(piece.graph.ends) for number, piece in enumerate(self.pieces)}
+        return divided(due, [piece.batch.size for piece in self.pieces], workers, head_in_layers(stack))
 
     @classmethod
     def of(cls, plans: Sequence[Plan], data: EvalData, finished: Finished) -> _Work:
@@ -205,7 +240,9 @@ class _Work:
         whole = graphs[tuple(plans)]
         layer_tokens = sum(piece.graph.evaluations * piece.batch.size for piece in pieces)
         head_tokens = sum(piece.graph.heads * piece.batch.size for piece in pieces)
-        return cls(tuple(pieces), CostEstimate(whole.evaluations, whole.naive, len(plans), layer_tokens, head_tokens))
+        return cls(
+            data, tuple(pieces), CostEstimate(whole.evaluations, whole.naive, len(plans), layer_tokens, head_tokens)
+        )
 
 
 @dataclass
@@ -216,65 +253,81 @@ class _Sweep:
     work: _Work
     sink: Sink
     progress: Progress
+    spread: Spread
+    data: str
     meter: CostMeter = field(default_factory=CostMeter)
-    broken: dict[Plan, str] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         self.progress(self.meter, self.work.estimate)
-        with evaluating(self.stack.model), torch.inference_mode():
-            first: Plan | None = Plan.identity(self.stack.depth)
-            for piece in self.work.pieces:
-                if piece.graph.ends:
-                    self._batch(piece, first)
-                    first = None
+        if self.spread.is_here:
+            self._here()
+        else:
+            self._spread()
         if self.broken:
             plan, document = next(iter(self.broken.items()))
             raise MeasureError(
-                f"{len(self.broken)} of {self.work.estimate.plans} plans gave non-finite losses, first {str(plan)!r} "
+                f"{len(self.broken)} of {self.work.estimate.plans} plans gave non-finite losses, first {plan!r} "
                 f"on {document!r}; they have no rows there. Every other row is kept: leave those plans "
                 "out, or use --dtype float32"
             )
 
-    def _batch(self, piece: _Piece, first: Plan | None) -> None:
-        """Hand on the rows of one batch; those of the plan `first` before the others."""
-        batch, graph = piece.batch, piece.graph
-        plans_at = defaultdict(list)
-        for plan, node in graph.ends.items():
-            plans_at[node].append(plan)
-        captured = self.stack.capture(**{name: value.to(self.stack.device) for name, value in batch.inputs.items()})
-        walk = GraphExecutor(
-            graph,
-            lambda layer, state, part, source: self.stack.apply(layer, state, captured, part, source),
-            captured.state,
-            first,
-        )
-        walked = 0
-        clock = time.perf_counter()
-        for node, state in walk.states():
-            reached = time.perf_counter()
-            losses = window_losses(self.stack, state, batch)
-            for plan in plans_at[node]:
-                self.sink(self._rows(plan, piece, losses))
-            done = time.perf_counter()
-            self.meter.add(batch.size, walk.evaluated - walked, reached - clock, done - reached)
-            walked, clock = walk.evaluated, done
-            self.progress(self.meter, self.work.estimate)
-        self.meter.most_live = max(self.meter.most_live, walk.most_live)
+    def _here(self) -> None:
+        """One batch after the other; the identity plan of the first one before everything else."""
+        first: Plan | None = Plan.identity(self.stack.depth)
+        with evaluating(self.stack.model), torch.inference_mode():
+            for piece in self.work.pieces:
+                if piece.graph.ends:
+                    for each in final_states(self.stack, piece.batch, piece.graph, first):
+                        self._take(piece, each)
+                    first = None
 
-    def _rows(self, plan: Plan, piece: _Piece, losses: Sequence[WindowLoss]) -> list[Loss]:
+    def _spread(self) -> None:
+        """The same by workers: a part that a worker lost is begun again without the plans that it had finished."""
+        pieces, first = self.work.pieces, Plan.identity(self.stack.depth)
+        parts, _ = self.work.divided(self.stack, self.spread.workers.count)
+        taken: dict[int, set[str]] = defaultdict(set)
+        plain = [
+            plain_part(part, self.data, pieces[part.batch].batch, first if first in part.plans else None)
+            for part in parts
+        ]
+
+        def on_partial(number: int, news: Plain) -> None:
+            each = read_final_state(news)
+            taken[parts[number].batch].update(each.plans)
+            self._take(pieces[parts[number].batch], each)
+
+        def rest(piece: Plain) -> Plain:
+            left = [text for text in piece["plans"] if text not in taken[piece["batch"]]]
+            return {**piece, "plans": left, "first": piece["first"] if piece["first"] in left else None}
+
+        here = piece_function(self.stack, {self.data: self.work.data})
+        for _ in self.spread.map(plain, here, on_partial=on_partial, rest=rest):
+            pass
+
+    def _take(self, piece: _Piece, each: FinalState) -> None:
+        """Hand on the rows of the plans that end at one final state of a batch."""
+        start = time.perf_counter()
+        for plan in each.plans:
+            self.sink(self._rows(plan, piece, each.losses))
+        seconds = each.head_seconds + time.perf_counter() - start
+        self.meter.add(piece.batch.size, each.evaluations, each.layer_seconds, seconds)
+        self.meter.most_live = max(self.meter.most_live, each.most_live)
+        self.progress(self.meter, self.work.estimate)
+
+    def _rows(self, plan: str, piece: _Piece, losses: Sequence[WindowLoss]) -> list[Loss]:
         """The rows of one plan on one batch; none at all when one of its losses is not finite."""
-        text = str(plan)
         rows = []
         for window, done, loss in zip(piece.batch.windows, piece.done, losses, strict=True):
             if not math.isfinite(loss.nll):
                 self._note_broken(plan, window.document)
                 return []
-            if text not in done:
-                rows.append(Loss(text, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits))
+            if plan not in done:
+                rows.append(Loss(plan, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits))
         return rows
 
-    def _note_broken(self, plan: Plan, document: str) -> None:
-        if plan == Plan.identity(self.stack.depth):
+    def _note_broken(self, plan: str, document: str) -> None:
+        if plan == str(Plan.identity(self.stack.depth)):
             raise MeasureError(
                 f"the model itself ({plan}) gives non-finite logits on document {document!r}, before "
                 "any plan changes it; "

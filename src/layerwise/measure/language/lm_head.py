@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.stack import Stack
+from layerwise.stack.executors.in_place import outside_passes
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 
 
@@ -93,7 +94,8 @@ def _answering(body: nn.Module, output: Any) -> Iterator[None]:
     own = body.__dict__.get("forward")
     body.__dict__["forward"] = lambda *args, **kwargs: output
     try:
-        yield
+        with outside_passes(body):
+            yield
     finally:
         if own is None:
             del body.__dict__["forward"]
