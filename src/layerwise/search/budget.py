@@ -1,0 +1,77 @@
+"""What a plan may cost: layers, milliseconds or bytes, as a number or as a share of the whole model."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+from layerwise.errors import OptionError
+
+Unit = Literal["layers", "ms", "bytes"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(x?)")
+_HOW = 'write one of "layers=24", "layers=0.75x", "ms=0.75x", "bytes=0.8x"'
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One of three limits: a number, or a text such as `0.75x`, which is a share of what the whole model costs.
+
+    `layers` counts layer evaluations, a half of a layer as a half; `ms` are milliseconds of a pass of the whole model,
+    embedding and head included; `bytes` are those of the weights that the plan needs, a repeated layer's once.
+
+    >>> Budget(layers=24), Budget(ms="0.75x").limit(80.0)
+    (Budget('layers=24'), 60.0)
+    """
+
+    layers: float | str | None = None
+    ms: float | str | None = None
+    bytes: float | str | None = None
+
+    def __post_init__(self) -> None:
+        given = [item.name for item in fields(self) if getattr(self, item.name) is not None]
+        if len(given) != 1:
+            raise OptionError(f"a budget has one limit, and {len(given)} were given; {_HOW}")
+        text = str(getattr(self, given[0]))
+        match = _AMOUNT.fullmatch(text)
+        if match is None or not 0 < float(match[1]) < math.inf:
+            raise OptionError(f"the budget {given[0]}={text[:40]!r} is no number above 0 and no share; {_HOW}")
+        object.__setattr__(self, given[0], text)
+
+    def __repr__(self) -> str:
+        return f"Budget({str(self)!r})"
+
+    def __str__(self) -> str:
+        return f"{self.unit}={getattr(self, self.unit)}"
+
+    @classmethod
+    def parse(cls, text: str | Budget) -> Budget:
+        """Read `layers=24`, `layers=0.75x`, `ms=0.75x` or `bytes=0.8x`; a budget is returned as it is.
+
+        >>> Budget.parse("layers=24") == Budget(layers=24)
+        True
+        """
+        if isinstance(text, Budget):
+            return text
+        unit, _, amount = text.replace(" ", "").partition("=")
+        if unit not in UNITS:
+            raise OptionError(f"the budget {text[:40]!r} has no unit that is known ({', '.join(UNITS)}); {_HOW}")
+        return cls(**{unit: amount})
+
+    @property
+    def unit(self) -> Unit:
+        """What is limited."""
+        return next(unit for unit in UNITS if getattr(self, unit) is not None)
+
+    def limit(self, whole: float) -> float:
+        """The limit in its unit, where the whole model costs `whole`; a share of layers is rounded down.
+
+        >>> Budget(layers="0.7x").limit(12)
+        8.0
+        """
+        amount, share = _AMOUNT.fullmatch(getattr(self, self.unit)).groups()  # type: ignore[union-attr]
+        limit = float(amount) * whole if share else float(amount)
+        return float(math.floor(limit + 1e-9)) if self.unit == "layers" and share else limit

@@ -1,0 +1,145 @@
+"""Confirmation: what the chosen plan loses on text that chose nothing, measured once, and what stands beside it.
+
+Rows of measure `search`, of subject a plan and task a text (`search`, `select`, `report`, `second`), in nats per token:
+
+    delta_nll       what the plan loses against the model as trained; interval, p, Holm's p over the plans of the text
+    again           the same value with the interval in which another text of as many documents falls in 95 of 100
+                    cases: wider by the root of 2, since that text has an error of its own
+    gap             (task `report`) delta_nll there less that on the search text: the winner's curse, and its interval
+
+and of subject an arm (`block_influence`, ..., `random`), on `report` and `second`:
+
+    above_chosen    what the arm's plan loses above the chosen one, paired by document; interval, p, Holm's p over the
+                    arms, mde. `random` is the mean of all random sets, document by document
+    better          (of `random`) the share of the random sets that lose less than the chosen plan
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from scipy.special import stdtrit
+
+from layerwise.measure.stats.differences import ArmLosses, differences, pooled
+from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
+from layerwise.measure.stats.statistics import standard_error, student_interval
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss, Score
+from layerwise.search.one_shot import RANDOM
+
+SEARCH = "search"
+DELTA = "delta_nll"
+AGAIN = "again"
+GAP = "gap"
+ABOVE = "above_chosen"
+BETTER = "better"
+
+LEVEL = 0.95
+_MEAN_OF_RANDOM = "mean of the random sets"
+
+
+def losses_above(losses: Iterable[Loss], whole: Plan, task: str, *, seed: int) -> list[Score]:
+    """`delta_nll` and `again` of every plan of `losses` against `whole`, as rows of the text `task`."""
+    rows = [pooled(row) for row in losses]
+    plans = list(dict.fromkeys(row.plan for row in rows if row.plan != str(whole)))
+    if not plans:
+        return []
+    arms = [ArmLosses(plan, plan, DELTA) for plan in plans]
+    scores = [
+        replace(score, task=task)
+        for score in differences(SEARCH, rows, str(whole), arms, seed=seed, by_task=False)
+        if score.metric == DELTA
+    ]
+    return [*scores, *_again(rows, str(whole), plans, task)]
+
+
+def _again(rows: Sequence[Loss], whole: str, plans: Sequence[str], task: str) -> list[Score]:
+    """The value of every plan with the interval for another text of as many units; none where units are few."""
+    grid = arrange(rows)
+    tokens = grid.by_unit(grid.tokens)
+    if tokens.size < FEWEST_UNITS:
+        return []
+    deltas = grid.by_unit(grid.nll - grid.nll[grid.plans.index(whole)])
+    chosen = deltas[[grid.plans.index(plan) for plan in plans]]
+    estimate = student_interval(chosen, tokens, level=LEVEL)
+    scores = []
+    for plan, value, low in zip(plans, estimate.value, estimate.low, strict=True):
+        reach = math.sqrt(2) * (value - low)
+        scores.append(
+            Score(
+                SEARCH, plan, task, AGAIN, float(value), float(value - reach), float(value + reach),
+                documents=grid.documents(), tokens=int(tokens.sum()),
+            )
+        )  # fmt: skip
+    return scores
+
+
+def winners_curse(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, plan: Plan) -> list[Score]:
+    """The gap of a plan: what it loses on text that chose nothing, less what it lost where it was searched for.
+
+    The texts are independent, so their errors add up; Student's interval. No row where a text has too few units.
+    """
+    values, variances, degrees = [], [], []
+    for losses in (search, report):
+        grid = arrange(pooled(row) for row in losses if row.plan in (str(whole), str(plan)))
+        tokens = grid.by_unit(grid.tokens)
+        if tokens.size < FEWEST_UNITS:
+            return []
+        rise = grid.by_unit(grid.nll[grid.plans.index(str(plan))] - grid.nll[grid.plans.index(str(whole))])
+        values.append(float(rise.sum() / tokens.sum()))
+        variances.append(float(standard_error(rise, tokens)[0]) ** 2)
+        degrees.append(tokens.size - 1)
+    total = sum(variances)
+    # Satterthwaite's degrees of freedom
+    freedom = total**2 / sum(v**2 / d for v, d in zip(variances, degrees, strict=True)) if total else 1.0
+    reach = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * math.sqrt(total)
+    gap = values[1] - values[0]
+    return [Score(SEARCH, str(plan), "report", GAP, gap, gap - reach, gap + reach)]
+
+
+def against_arms(
+    losses: Iterable[Loss], chosen: Plan, arms: Mapping[str, Plan], random: Sequence[Plan], task: str, *, seed: int
+) -> list[Score]:
+    """`above_chosen` of every arm and of the random sets, and `better`; an arm that chose the same plan has none."""
+    rows = [pooled(row) for row in losses]
+    names = {name: str(plan) for name, plan in arms.items() if plan != chosen}
+    draws = [str(plan) for plan in random if plan != chosen]
+    rows += _mean_rows(rows, draws)
+    compared = [ArmLosses(plan, name, ABOVE) for name, plan in names.items()]
+    if draws:
+        compared.append(ArmLosses(_MEAN_OF_RANDOM, RANDOM, ABOVE))
+    # Arms may share a plan, and a comparison names each of its plans once.
+    groups: dict[str, list[str]] = defaultdict(list)
+    for arm in compared:
+        groups[arm.key].append(arm.subject)
+    firsts = [ArmLosses(key, subjects[0], ABOVE) for key, subjects in groups.items()]
+    scores = [
+        replace(score, task=task, subject=subject)
+        for score in differences(SEARCH, rows, str(chosen), firsts, seed=seed, by_task=False)
+        if score.metric == ABOVE
+        for subjects in groups.values()
+        if subjects[0] == score.subject
+        for subject in subjects
+    ]
+    if draws:
+        total: dict[str, float] = defaultdict(float)
+        for row in rows:
+            total[row.plan] += row.nll
+        share = sum(total[plan] < total[str(chosen)] for plan in draws) / len(draws)
+        scores.append(Score(SEARCH, RANDOM, task, BETTER, share, documents=None, tokens=None))
+    return scores
+
+
+def _mean_rows(rows: Sequence[Loss], plans: Sequence[str]) -> list[Loss]:
+    """The mean of the losses of `plans`, window by window, as the rows of one more plan."""
+    wanted, cells = set(plans), defaultdict(list)
+    for row in rows:
+        if row.plan in wanted:
+            cells[row.task, row.document, row.window].append(row)
+    return [
+        replace(same[0], plan=_MEAN_OF_RANDOM, nll=sum(row.nll for row in same) / len(same), hits=0)
+        for same in cells.values()
+    ]

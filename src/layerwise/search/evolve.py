@@ -1,0 +1,85 @@
+"""Evolution by the rule of EvoPress (Sieberling et al. 2025, arXiv 2410.14649), on the rungs of the search.
+
+One parent. An offspring exchanges one to three times: a layer that is there goes, another comes back; the number is the
+smaller of two draws from 1 to 3. All offspring read the first rung, fewer the next, and the best is the parent of the
+next generation unless the parent itself, which reads along in the end, is better. The first parent is the best of 64
+random sets on the first rung. The number of generations is that of the authors' script, k (n - k) / 1.5 for k of n
+layers left out, and so are 32 offspring and two that reach the last text. What differs: the rungs are the same text in
+every generation, so that what was measured once is not measured again, and the plans of a generation are one graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+from layerwise.errors import MeasureError
+from layerwise.plan import Plan
+from layerwise.search.greedy import SearchStep, Space
+from layerwise.search.moves import cheaper, restored, stages, tidied
+from layerwise.search.one_shot import random_sets
+from layerwise.search.rungs import Evaluator, RungSettings, contest
+
+OFFSPRING = 32
+FIRST = 64
+MOST_EXCHANGES = 3
+_SETTINGS = RungSettings(share=1 / 16, fewest=2, alpha=0.0, last=2)
+
+
+def generations(space: Space) -> int:
+    """How many generations the authors' script runs for a plan of this size.
+
+    >>> generations(Space(32, ("drop",), lambda plan: float(len(plan.steps())), 20.0))
+    160
+    """
+    removed = max(1, round(space.depth * (1 - space.limit / space.price(space.whole))))
+    return max(1, int(removed * (space.depth - removed) / 1.5))
+
+
+def evolve(
+    evaluator: Evaluator, space: Space, *, seed: int = 0, offspring: int = OFFSPRING, most: int | None = None
+) -> Iterator[SearchStep]:
+    """The generations, each yielded when it is done, at most `most` of them; the last one's best is the result.
+
+    Raises `MeasureError` where no set of whole layers is within the limit.
+    """
+    draw = Random(seed)
+    starts = random_sets(space, FIRST, seed)
+    if not starts:
+        raise MeasureError(f"leaving out whole layers leads to no plan within {space.limit:g}: give a larger budget")
+    ended = contest(evaluator, starts, space.whole, settings=RungSettings(share=1 / FIRST, fewest=1, alpha=0.0))
+    parent, loss = next(iter(ended.losses.items()))
+    yield SearchStep("random", ended)
+    for _ in range(generations(space) if most is None else most):
+        young = _offspring(space, parent, offspring, draw)
+        if not young:
+            return
+        ended = contest(evaluator, young, parent, settings=_SETTINGS)
+        losses = dict(sorted({parent: loss, **ended.losses}.items(), key=lambda each: each[1]))  # the parent wins ties
+        parent, loss = next(iter(losses.items()))
+        yield SearchStep("generation", replace(ended, losses=losses))
+
+
+def _offspring(space: Space, parent: Plan, count: int, draw: Random) -> list[Plan]:
+    """Distinct plans within the limit, each some exchanges away from the parent."""
+    young: dict[Plan, None] = {}
+    for _ in range(20 * count):
+        plan: Plan | None = parent
+        for _ in range(min(draw.randint(1, MOST_EXCHANGES), draw.randint(1, MOST_EXCHANGES))):
+            plan = None if plan is None else _exchange(space, plan, draw)
+        if plan is not None and plan != parent:
+            young.setdefault(plan)
+        if len(young) == count:
+            break
+    return list(young)
+
+
+def _exchange(space: Space, plan: Plan, draw: Random) -> Plan | None:
+    """One thing less, and another one back, within the limit."""
+    smaller = cheaper(plan, space.moves)
+    if not smaller:
+        return None
+    back = restored(stages(draw.choice(smaller)), space.depth, halves="halves" in space.moves)
+    possible = [each for each in map(tidied, back) if space.allows(each)]
+    return draw.choice(possible) if possible else None

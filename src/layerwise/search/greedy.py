@@ -1,0 +1,123 @@
+"""Greedy descent of several plans, then exchanges: the search by default.
+
+From the whole model the moves that cost the least loss for what they save are made, again and again, and every time all
+candidates are measured anew, because what a layer is worth depends on which others are left (SLEB, Song et al. 2024,
+arXiv 2402.09025). The best `width` plans of a step all go on (beam search), since where layers act in pairs the best
+set of k + 1 need not hold the best set of k. At the limit, exchanges are tried from each of them until none helps: a
+layer that was left out comes back for another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from layerwise.errors import MeasureError
+from layerwise.plan import Plan
+from layerwise.search.moves import Move, cheaper, neighbours
+from layerwise.search.rungs import Evaluator, Round, RungSettings, contest
+
+Price = Callable[[Plan], float]
+
+WIDTH = 3
+"""Plans that go on from every step."""
+
+ROUNDS = 8
+"""Rounds of exchanges, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What may be searched: the moves of a model of `depth` layers, the price of a plan, and the limit of it."""
+
+    depth: int
+    moves: tuple[Move, ...]
+    price: Price
+    limit: float
+
+    @property
+    def whole(self) -> Plan:
+        """The model as trained, every layer a stage of its own."""
+        return Plan.identity(self.depth)
+
+    def allows(self, plan: Plan) -> bool:
+        """Whether the plan is within the limit, up to rounding."""
+        return self.price(plan) <= self.limit * (1 + 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchStep:
+    """A round of a search: its kind, and how it ended."""
+
+    kind: str
+    round: Round
+
+
+def greedy(
+    evaluator: Evaluator,
+    space: Space,
+    *,
+    width: int = WIDTH,
+    rounds: int = ROUNDS,
+    settings: RungSettings | None = None,
+) -> Iterator[SearchStep]:
+    """The rounds from the whole model to the limit, each yielded when it is done; `winners` says what they reached.
+
+    Raises `MeasureError` where no move leads below the limit.
+    """
+    settings = replace(settings or RungSettings(), fewest=width)
+    beam: tuple[Plan, ...] = (space.whole,)
+    while not all(space.allows(plan) for plan in beam):
+        candidates, base = [plan for plan in beam if space.allows(plan)], space.price(space.whole)
+        for plan in beam:
+            smaller = [] if space.allows(plan) else cheaper(plan, space.moves)
+            candidates += [each for each in smaller if space.price(each) < space.price(plan)]
+        if not candidates:
+            raise MeasureError(
+                f"of {beam[0]} nothing can be left out by {', '.join(space.moves)}, and it costs "
+                f"{space.price(beam[0]):g}, above the limit of {space.limit:g}: give a larger budget, or more "
+                "moves"
+            )
+        saved = {each: 1 / (base - space.price(each)) for each in candidates}
+        ended = contest(
+            evaluator, candidates, beam[0], base=space.whole, scale=saved, settings=settings
+        )  # fmt: skip
+        yield SearchStep("drop", ended)
+        beam = _best(ended, width)
+    yield from exchanges(evaluator, space, beam, width=width, rounds=rounds, settings=settings)
+
+
+def exchanges(
+    evaluator: Evaluator,
+    space: Space,
+    beam: Sequence[Plan],
+    *,
+    width: int = WIDTH,
+    rounds: int = ROUNDS,
+    settings: RungSettings | None = None,
+) -> Iterator[SearchStep]:
+    """Exchanges from each of the best `width` plans, until every one of them has been tried and none is better."""
+    settings = replace(settings or RungSettings(), fewest=width)
+    tried: set[Plan] = set()
+    best = tuple(beam)
+    for _ in range(rounds):
+        untried = [plan for plan in best if plan not in tried]
+        tried.update(untried)
+        around = [each for plan in untried for each in neighbours(plan, space.moves, space.depth)]
+        candidates = list(dict.fromkeys([*best, *(each for each in around if space.allows(each))]))
+        if len(candidates) == len(best):
+            return
+        ended = contest(evaluator, candidates, best[0], settings=settings)
+        yield SearchStep("exchange", ended)
+        best = _best(ended, width)
+
+
+def _best(ended: Round, width: int) -> tuple[Plan, ...]:
+    """The plans that go on from a round: those that read all of the text, then the runners-up."""
+    return (*ended.losses, *ended.runners_up)[:width]
+
+
+def winners(steps: Iterable[SearchStep], space: Space) -> dict[Plan, float]:
+    """The plans within the limit that read all of the text in any round, the best first, with their losses."""
+    read = {plan: loss for step in steps for plan, loss in step.round.losses.items() if space.allows(plan)}
+    return dict(sorted(read.items(), key=lambda item: item[1]))

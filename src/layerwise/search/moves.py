@@ -1,0 +1,168 @@
+"""Moves: from a plan to the plans next to it. Pure functions of plans; nothing here knows a model.
+
+    drop       leave a layer out; in an exchange, another that was left out comes back
+    halves     leave out one half of a layer: its attention or its MLP (FinerCut, BlockPruner)
+    merge      two neighbours become the average of their weights (LaCo, MKA; see `layerwise.search.averaging`)
+    repeat     a run of up to four layers runs twice
+    parallel   two neighbours read the same state, and both updates are added
+    reorder    two neighbours change places
+
+The first three make a plan cheaper, `repeat` makes it dearer, and the other two leave its price as it is. Moves act on
+the stages of a plan, unrolled as far as no group is concerned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal, get_args
+
+from layerwise.errors import OptionError, near_matches
+from layerwise.plan import Plan
+from layerwise.plan.plan import Block, Group, Reduction, Stage, Visit
+from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
+
+Move = Literal["drop", "halves", "repeat", "parallel", "reorder", "merge"]
+MOVES: tuple[Move, ...] = get_args(Move)
+CHEAPER: tuple[Move, ...] = ("drop", "halves", "merge")
+"""The moves that make a plan cheaper."""
+
+AVERAGE_OF_TWO = "mean2"
+"""The name that plans give to the model whose layer l is the average of the layers l and l+1."""
+
+LONGEST_REPEAT = 4
+"""Layers of the longest run that `repeat` repeats."""
+
+
+def check_moves(names: Sequence[str]) -> tuple[Move, ...]:
+    """The moves of these names, each once. Raises `OptionError` for one that there is not, and for none."""
+    for name in names:
+        if name not in MOVES:
+            raise OptionError(f"there is no move {name[:40]!r}; {near_matches(name, MOVES)}")
+    if not names:
+        raise OptionError(f"a search needs moves: name some of {', '.join(MOVES)}")
+    return tuple(move for move in MOVES if move in names)
+
+
+def stages(plan: Plan) -> tuple[Stage, ...]:
+    """The stages of a plan, unrolled: visits and blocks that run several times, and the insides of blocks.
+
+    >>> [str(Plan((stage,))) for stage in stages(Plan.parse("0*2 [1 2]*2 (3|4)"))]
+    ['0', '0', '1', '2', '1', '2', '(3|4)']
+    """
+    unrolled: list[Stage] = []
+    for stage in plan.stages:
+        match stage:
+            case Visit(times=times):
+                unrolled += [replace(stage, times=1)] * times
+            case Block(plan=inside, times=times):
+                unrolled += stages(inside) * times
+            case Group():
+                unrolled.append(stage)
+    return tuple(unrolled)
+
+
+def cheaper(plan: Plan, moves: Sequence[Move]) -> list[Plan]:
+    """Every plan that one of the moves makes cheaper by one step.
+
+    >>> [str(each) for each in cheaper(Plan.parse("0-2"), ("drop",))]
+    ['1 2', '0 2', '0 1']
+    """
+    made = [each for move in CHEAPER if move in moves for each in _MOVES[move](stages(plan))]
+    return _distinct(plan, made)
+
+
+def neighbours(plan: Plan, moves: Sequence[Move], depth: int) -> list[Plan]:
+    """Every plan one exchange away: what was left out comes back for something else, or another move is made.
+
+    >>> [str(each) for each in neighbours(Plan.parse("0 2"), ("drop",), 3)]
+    ['1 2', '0 1']
+    """
+    now = stages(plan)
+    made: list[tuple[Stage, ...]] = []
+    for smaller in (each for move in CHEAPER if move in moves for each in _MOVES[move](now)):
+        made += restored(smaller, depth, halves="halves" in moves)
+    for move in ("repeat", "parallel", "reorder"):
+        if move in moves:
+            made += _MOVES[move](now)
+    return _distinct(plan, made)
+
+
+def restored(now: Sequence[Stage], depth: int, *, halves: bool) -> Iterator[tuple[Stage, ...]]:
+    """The stages with one layer back that is not there, where the trained order has it; with `halves` also a half."""
+    present = _layers(now)
+    for layer in range(depth):
+        if layer in present:
+            continue
+        at = next((index for index, stage in enumerate(now) if min(_layers([stage])) > layer), len(now))
+        for sublayer in (None, *SUBLAYERS) if halves else (None,):
+            yield (*now[:at], Visit(layer, sublayer=sublayer), *now[at:])
+    for index, stage in enumerate(now):
+        if isinstance(stage, Visit) and stage.sublayer is not None:
+            yield (*now[:index], replace(stage, sublayer=None), *now[index + 1 :])
+
+
+def _layers(now: Sequence[Stage]) -> frozenset[int]:
+    """The layers whose weights take part; an average of two counts as both."""
+    visits = [(step.layer, step.source) for stage in now for step in Plan((stage,)).steps()]
+    return frozenset(layer for layer, _ in visits) | {layer + 1 for layer, source in visits if source == AVERAGE_OF_TWO}
+
+
+def _drop(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
+    for index in range(len(now)):
+        yield (*now[:index], *now[index + 1 :])
+
+
+def _halves(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
+    for index, stage in enumerate(now):
+        if isinstance(stage, Visit) and stage.sublayer is None and stage.source is None:
+            for sublayer in SUBLAYERS:
+                yield (*now[:index], replace(stage, sublayer=other_sublayer(sublayer)), *now[index + 1 :])
+
+
+def _merge(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
+    for index, (first, second) in enumerate(pairwise(now)):
+        if _plain(first) and _plain(second) and second.layer == first.layer + 1:  # type: ignore[union-attr]
+            average = Visit(first.layer, source=AVERAGE_OF_TWO)  # type: ignore[union-attr]
+            yield (*now[:index], average, *now[index + 2 :])
+
+
+def _repeat(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
+    for length in range(1, min(LONGEST_REPEAT, len(now)) + 1):
+        for start in range(len(now) - length + 1):
+            run = now[start : start + length]
+            if all(isinstance(stage, Visit) for stage in run):
+                yield (*now[: start + length], *run, *now[start + length :])
+
+
+def _parallel(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
+    for index, pair in enumerate(pairwise(now)):
+        if all(isinstance(stage, Visit) for stage in pair):
+            group = Group(tuple(Plan((stage,)) for stage in pair), Reduction("sum"))
+            yield (*now[:index], group, *now[index + 2 :])
+
+
+def _reorder(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
+    for index, (first, second) in enumerate(pairwise(now)):
+        yield (*now[:index], second, first, *now[index + 2 :])
+
+
+_MOVES: dict[str, Callable[[Sequence[Stage]], Iterator[tuple[Stage, ...]]]] = {
+    "drop": _drop, "halves": _halves, "merge": _merge, "repeat": _repeat, "parallel": _parallel, "reorder": _reorder,
+}  # fmt: skip
+
+
+def _plain(stage: Stage) -> bool:
+    return isinstance(stage, Visit) and stage.sublayer is None and stage.source is None
+
+
+def _distinct(plan: Plan, made: Sequence[tuple[Stage, ...]]) -> list[Plan]:
+    plans = dict.fromkeys(tidied(each) for each in made if each)
+    plans.pop(tidied(stages(plan)), None)
+    return list(plans)
+
+
+def tidied(now: Sequence[Stage]) -> Plan:
+    """The plan of these stages, in the one form that a search knows it by: equal steps, equal plan."""
+    return Plan(tuple(now))

@@ -1,0 +1,117 @@
+"""The sets that a single score chooses, without looking at any set: the arms that a search has to beat, and the null.
+
+    block_influence        the layers that turn the state least (ShortGPT, Men et al. 2024, arXiv 2403.03853)
+    angular_distance       the run of layers across which the last token turns least (Gromov et al. 2024, 2403.17887)
+    sweep_effect           the layers whose skip alone costs least
+    deepest_keep_last      the deepest layers but the last (the simple baseline of Gromov et al.)
+    random                 sets drawn at random: the null
+
+Layers are left out in the order of the score until the plan is within the limit, whatever the limit is of. Only whole
+layers are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+
+import torch
+
+from layerwise.measure.activations.block_influence import BlockInfluence
+from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.stats.rankings import rankings
+from layerwise.plan import Plan, edits
+from layerwise.results.rows import Score
+from layerwise.search.greedy import Space
+from layerwise.search.moves import cheaper
+from layerwise.search.rungs import Evaluator, mean_losses
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating
+
+RANDOM = "random"
+DEEPEST = "deepest_keep_last"
+RANDOM_SETS = 20
+"""Random sets that stand beside a plan."""
+
+_MISSES = 100
+"""Draws in a row that give nothing new, after which there are no more sets: one in ten would be missed by 0.00003."""
+
+
+def turning(stack: Stack, text: Sequence[EvalData]) -> list[Score]:
+    """Block Influence and angular distances of all layers on a text: one pass of the model as trained."""
+    sums = BlockInfluence(stack.depth)
+    with evaluating(stack.model), torch.inference_mode():
+        for batch in (batch for data in text for batch in data.batches):
+            inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
+            states = list(stack.states(Plan.identity(stack.depth), stack.capture(**inputs)))
+            sums.add(states, counted_tokens(inputs, states[0]), batch.windows)
+    return sums.scores()
+
+
+def skip_effects(evaluator: Evaluator, space: Space) -> dict[int, float]:
+    """What skipping each layer alone loses, in nats per token."""
+    plans = cheaper(space.whole, ("drop",))
+    losses = mean_losses(evaluator, plans, space.whole)
+    return {layer: losses[plan] for layer, plan in enumerate(plans)}
+
+
+def one_shot_plans(space: Space, scores: Iterable[Score], effects: Mapping[int, float]) -> dict[str, Plan]:
+    """The plan that each score chooses, by its name; a score that leaves nothing within the limit chooses none."""
+    rows = list(scores)
+    influence = rankings(rows).get("block_influence", {})
+    orders = {
+        "block_influence": _ascending(influence),
+        "sweep_effect": _ascending(effects),
+        DEEPEST: list(range(space.depth - 2, -1, -1)),
+    }
+    chosen = {name: first_within(space, order) for name, order in orders.items()}
+    chosen["angular_distance"] = _straightest(space, rows)
+    return {name: plan for name, plan in chosen.items() if plan is not None}
+
+
+def random_sets(space: Space, count: int, seed: int) -> list[Plan]:
+    """Distinct plans within the limit that leave out layers in a random order, at most `count`."""
+    draw = Random(f"{seed}/{space.depth}")
+    drawn: dict[Plan, None] = {}
+    misses = 0
+    while len(drawn) < count and misses < _MISSES:
+        plan = first_within(space, draw.sample(range(space.depth), space.depth))
+        misses = misses + 1 if plan is None or plan in drawn else 0
+        if plan is not None:
+            drawn.setdefault(plan)
+    return list(drawn)
+
+
+def first_within(space: Space, order: Sequence[int]) -> Plan | None:
+    """The whole model without the first layers of `order`, as few of them as the limit asks for.
+
+    >>> space = Space(4, ("drop",), lambda plan: float(len(plan.steps())), 2.0)
+    >>> first_within(space, [2, 0, 1, 3])
+    Plan('1 3')
+    """
+    for count in range(1, len(order)):
+        plan = edits.skip(space.whole, *order[:count])
+        if space.allows(plan):
+            return plan
+    return None
+
+
+def _ascending(scores: Mapping[int, float]) -> list[int]:
+    return sorted(scores, key=lambda layer: (scores[layer], layer))
+
+
+def _straightest(space: Space, rows: Iterable[Score]) -> Plan | None:
+    """Without the shortest run of layers that is within the limit; of equally long ones that of the least distance."""
+    distances = {
+        tuple(int(number) for number in row.subject.split(",")): row.value
+        for row in rows
+        if row.metric == "angular_distance"
+    }
+    for count in range(1, space.depth):
+        runs = [(start, length) for start, length in distances if length == count]
+        for start, _ in sorted(runs, key=lambda run: (distances[run], run)):
+            plan = edits.skip(space.whole, *range(start, start + count))
+            if space.allows(plan):
+                return plan
+    return None

@@ -1,0 +1,61 @@
+"""A planted objective behind the interface of an evaluator: what a plan loses is known, and so is the best set.
+
+A document's loss under a plan is that of the whole model, plus what the missing layers cost it: an effect of each, an
+effect of each pair that is missing together, and what differs between documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+
+from layerwise.measure.stats.statistics import Numbers
+from layerwise.plan import Plan
+
+
+class PlantedObjective:
+    """Losses of `documents` documents of 100 tokens in three rungs; `noise` is the spread between documents."""
+
+    def __init__(
+        self, depth: int, *, coupling: float, noise: float = 0.0, seed: int = 0, documents: int = 64, text: int = 0
+    ) -> None:
+        draw = np.random.default_rng(seed)
+        self.depth = depth
+        self.single = np.abs(draw.normal(size=depth)) * 0.1
+        pairs = np.triu(draw.normal(size=(depth, depth)), 1) * 0.1 * coupling
+        self.pairs = pairs + pairs.T
+        own = np.random.default_rng((seed, text, 1))
+        self.spread = own.normal(size=(documents, depth)) * noise
+        self.hardness = 3 + 0.3 * own.normal(size=documents)
+        self.parts = np.split(np.arange(documents), [documents // 16 + 4, documents // 4 + 4])
+        self.evaluated: list[tuple[Plan, int]] = []
+
+    @property
+    def tokens(self) -> Sequence[Numbers]:
+        """The tokens of every document, by rung."""
+        return [np.full(part.size, 100.0) for part in self.parts]
+
+    def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
+        """The losses on the documents of a rung."""
+        self.evaluated += [(plan, rung) for plan in plans]
+        return np.array([self.losses(plan)[self.parts[rung]] for plan in plans])
+
+    def losses(self, plan: Plan) -> Numbers:
+        """The loss of every document under a plan, in nats."""
+        missing = np.array([layer not in plan.layers() for layer in range(self.depth)], dtype=float)
+        return np.asarray(100 * (self.hardness + self.true(plan) + self.spread @ missing))
+
+    def true(self, plan: Plan) -> float:
+        """What the plan loses per token, without noise."""
+        missing = np.array([layer not in plan.layers() for layer in range(self.depth)], dtype=float)
+        return float(self.single @ missing + missing @ self.pairs @ missing / 2)
+
+    def optimum(self, dropped: int) -> float:
+        """The least loss of any set of so many layers, by trying all."""
+        best = np.inf
+        for chosen in combinations(range(self.depth), dropped):
+            index = np.array(chosen)
+            best = min(best, self.single[index].sum() + self.pairs[np.ix_(index, index)].sum() / 2)
+        return float(best)

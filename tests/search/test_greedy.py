@@ -1,0 +1,80 @@
+"""The search by default finds what was planted: layers that do nothing or harm, and the best set of coupled layers."""
+
+from __future__ import annotations
+
+import pytest
+
+from layerwise.errors import MeasureError
+from layerwise.plan import Plan
+from layerwise.search.evaluator import GraphEvaluator
+from layerwise.search.greedy import Space, greedy, winners
+from layerwise.search.rungs import Evaluator, RungSettings
+from layerwise.search.texts import grown
+from search.planted_objective import PlantedObjective
+from search.planted_stack import planted_search
+from tier import by_tier
+
+
+def layers(plan: Plan) -> float:
+    return float(len(plan.steps()))
+
+
+def dropped(plan: Plan, depth: int) -> list[int]:
+    return sorted(set(range(depth)) - plan.layers())
+
+
+def best_of(evaluator: Evaluator, space: Space, **options: int) -> Plan:
+    """The plan that a search reaches."""
+    return next(iter(winners(greedy(evaluator, space, **options), space)))
+
+
+def space(depth: int, limit: float) -> Space:
+    return Space(depth, ("drop",), layers, limit)
+
+
+def test_layers_that_do_nothing_or_harm_are_those_that_go() -> None:
+    stack, text = planted_search([2, 5], [7], depth=9)
+    evaluator = GraphEvaluator(stack, grown(text, 0))
+    assert dropped(best_of(evaluator, space(9, 6), width=2), 9) == [2, 5, 7]
+
+
+@pytest.mark.slow
+def test_six_that_do_nothing_and_two_that_do_harm_of_32() -> None:
+    identity, harmful = [3, 8, 13, 17, 24, 29], [10, 21]
+    stack, text = planted_search(identity, harmful, depth=32, windows=64)
+    evaluator = GraphEvaluator(stack, grown(text, 0))
+    best = best_of(evaluator, space(32, 24))
+    assert dropped(best, 32) == sorted([*identity, *harmful])
+
+
+@pytest.mark.simulated
+def test_the_best_set_of_coupled_layers_is_the_exhaustive_optimum() -> None:
+    """Single effects and pair effects of a third of their size; 16 layers, of which 4 go."""
+    seeds = by_tier(fast=5, full=20)
+    right = 0
+    for seed in range(seeds):
+        objective = PlantedObjective(16, coupling=0.3, seed=seed, documents=16)
+        best = best_of(objective, space(16, 12))
+        right += abs(objective.true(best) - objective.optimum(4)) < 1e-9
+    assert right >= seeds - 1
+
+
+def test_a_wrong_objective_would_be_seen() -> None:
+    """The same search, told the contrary of every loss, ends far from the optimum."""
+    objective = PlantedObjective(10, coupling=0.3, seed=1, documents=16)
+    objective.losses, right = (lambda plan: 1000 - right(plan)), objective.losses  # type: ignore[method-assign]
+    best = best_of(objective, space(10, 7))
+    assert objective.true(best) > objective.optimum(3) + 0.1
+
+
+def test_a_plan_is_measured_on_a_rung_only_while_it_is_in() -> None:
+    objective = PlantedObjective(12, coupling=0.3, seed=0, documents=64)
+    list(greedy(objective, space(12, 9)))
+    by_rung = [len({plan for plan, at in objective.evaluated if at == rung}) for rung in range(3)]
+    assert by_rung[0] > 2 * by_rung[1] >= 2 * by_rung[2]
+
+
+def test_where_nothing_can_be_left_out_the_limit_is_refused() -> None:
+    objective = PlantedObjective(4, coupling=0.3, seed=0, documents=16)
+    with pytest.raises(MeasureError, match="nothing can be left out"):
+        list(greedy(objective, Space(4, ("drop",), layers, 0.5), settings=RungSettings()))
