@@ -16,6 +16,7 @@ Outside a pass the model is the plain model: parameter names, checkpoints and op
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -84,6 +85,15 @@ class PlanTrainer(FiniteTrainer):
     def figures(self) -> dict[str, float]:
         """The figures of a finished training, by name, that are not in the log."""
         return {}
+
+    def write(self, folder: Path) -> None:
+        """Write the trained model to `folder`, with its tokenizer; every process takes part."""
+        weights = self.accelerator.get_state_dict(self.model)
+        if self.is_world_process_zero():
+            trained: Any = self.stack.model
+            trained.save_pretrained(folder, state_dict=weights)
+            if self.stack.tokenizer is not None:
+                self.stack.tokenizer.save_pretrained(folder)
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """One pass forward and backward, with its plan in place. Raises `TrainError` at a loss that is not finite."""

@@ -99,7 +99,8 @@ def train(
         grows = growth_runner(stack, recipe.growth, splits, wanted, states or folder / STATES)
         trainer: PlanTrainer = GrowthTrainer(runner=grows, **options)
     else:
-        trainer = PlanTrainer(
+        make = recipe.variant.trainer() or PlanTrainer
+        trainer = make(
             draws=SeededSampler(recipe.sampler, stack.depth, seed, stream=_stream(recipe)),
             validation=SeededSampler(recipe.validation, stack.depth, 0, stream="validation"),
             added=added,
@@ -108,7 +109,7 @@ def train(
     write_config(folder, wanted)
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=last_checkpoint(folder))
-    return _publish(trainer, stack, base, splits, recipe, seed, folder)
+    return _publish(trainer, base, splits, recipe, seed, folder)
 
 
 def _redraw(stack: Stack) -> None:
@@ -184,11 +185,11 @@ def _arguments(
 
 
 def _publish(
-    trainer: PlanTrainer, stack: Stack, base: Base, splits: Splits, recipe: Recipe, seed: int, folder: Path
+    trainer: PlanTrainer, base: Base, splits: Splits, recipe: Recipe, seed: int, folder: Path
 ) -> TrainingRecord:
     """Write the model (the best; of a growth schedule the last) and its training record, and remove the checkpoints."""
     model = folder / MODEL
-    weights = trainer.accelerator.get_state_dict(trainer.model)
+    trainer.write(model)
     state = trainer.state
     best = state.best_model_checkpoint
     record = TrainingRecord(
@@ -207,10 +208,6 @@ def _publish(
         figures=trainer.figures(),
     )
     if trainer.is_world_process_zero():
-        trained: Any = stack.model
-        trained.save_pretrained(model, state_dict=weights)
-        if stack.tokenizer is not None:
-            stack.tokenizer.save_pretrained(model)
         settings = None if base.location is None else cached_file(base.location, PREPROCESSING, **_MAY_BE_ABSENT)
         if settings is not None:
             shutil.copyfile(settings, model / PREPROCESSING)

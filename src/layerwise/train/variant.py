@@ -7,7 +7,7 @@ module needs no torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -39,6 +39,10 @@ class Variant:
 
     def attach(self, stack: Stack) -> nn.Module | None:
         """Make what the variant adds part of the model of `stack`; returns it."""
+        return None
+
+    def trainer(self) -> Callable[..., Any] | None:
+        """What makes the Trainer, of the options of a `PlanTrainer`; `None` for the plain one."""
         return None
 
     def to_json(self) -> dict[str, Any]:

@@ -34,11 +34,12 @@ from transformers.initialization import no_init_weights
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 from layerwise.bounded import shortened, size_in_words
+from layerwise.data.model_location import EMBEDDED
 from layerwise.errors import CheckpointError, DataError, ModelError
 from layerwise.stack import Stack, load
 from layerwise.stack.checks.checkpoint_files import check_counts, numbers_of
 from layerwise.stack.checks.checkpoint_files import read_config as read_settings
-from layerwise.stack.load import EMBEDDED, resolve_device
+from layerwise.stack.load import resolve_device
 from layerwise.train.training import Base
 
 TINY = "tiny-granite"

@@ -1,0 +1,89 @@
+"""The losses of healing: divergence of predictions in chunks of positions, and distance of hidden states.
+
+Over a vocabulary of 49,152 the logits of one position take 197 kB in float32, and a divergence holds several such
+tables. `in_chunks` takes loss and gradient piece by piece in the forward pass, so that the logits of one piece exist
+at a time, whatever the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from layerwise.errors import TrainError
+
+CHUNK = 1 << 22
+"""Logits held at once, in entries: 16 MB in float32, and a few times that with what a divergence makes of them."""
+
+LossOf = Callable[[Tensor, slice], Tensor]
+"""From some rows of states, and which rows they are, to the sum of their losses."""
+
+
+def divergence(student: Tensor, teacher: Tensor) -> Tensor:
+    """The sum over rows of KL(p || q) in nats, p and q the softmax of `teacher` and `student` logits (rows, classes).
+
+    >>> float(divergence(torch.zeros(2, 4), torch.zeros(2, 4)))
+    0.0
+    """
+    log_q, log_p = (torch.log_softmax(logits.float(), dim=-1) for logits in (student, teacher))
+    return (log_p.exp() * (log_p - log_q)).sum()
+
+
+def in_chunks(states: Tensor, loss_of: LossOf, rows: int, weights: Sequence[nn.Parameter]) -> Tensor:
+    """The sum of `loss_of` over pieces of `rows` rows of `states` (count, width), differentiable.
+
+    Gradients go to `states` and to those of `weights` that `loss_of` reads. They are computed with the loss, so the
+    graph of a piece is gone before the next begins.
+    """
+    total: Tensor = _InChunks.apply(loss_of, rows, states, *weights)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _InChunks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, loss_of: LossOf, rows: int, states: Tensor, *weights: nn.Parameter) -> Tensor:
+        gradient = torch.zeros_like(states)
+        of_weights = [torch.zeros_like(weight) for weight in weights]
+        total = states.new_zeros((), dtype=torch.float32)
+        for start in range(0, len(states), rows):
+            piece = slice(start, start + rows)
+            with torch.enable_grad():
+                some = states[piece].detach().requires_grad_()
+                loss = loss_of(some, piece)
+                first, *others = torch.autograd.grad(loss, [some, *weights], allow_unused=True)
+            total += loss.detach()
+            gradient[piece] = first
+            for held, other in zip(of_weights, others, strict=True):
+                if other is not None:
+                    held += other
+        ctx.save_for_backward(gradient, *of_weights)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        (scale,) = upstream
+        return (None, None, *(scale * each for each in ctx.saved_tensors))
+
+
+def state_distance(student: Sequence[Tensor], teacher: Sequence[Tensor], scored: Tensor | None, kind: str) -> Tensor:
+    """The mean distance of states (batch, seq, width), layer by layer: `cosine` 1 - cos, or `mse`, the mean square.
+
+    `scored` (batch, seq) says which positions count; all do without it.
+
+    >>> state = torch.ones(1, 2, 3)
+    >>> float(state_distance([state], [2 * state], None, "mse"))
+    1.0
+    """
+    if not student or len(student) != len(teacher):
+        raise TrainError(f"{len(student)} states under the plan and {len(teacher)} of the whole model do not pair up")
+    distances = []
+    for own, other in zip(student, teacher, strict=True):
+        if kind == "cosine":
+            distance = 1 - nn.functional.cosine_similarity(own.float(), other.float(), dim=-1)
+        else:
+            distance = (own.float() - other.float()).square().mean(dim=-1)
+        distances.append(distance.mean() if scored is None else distance[scored].mean())
+    return torch.stack(distances).mean()

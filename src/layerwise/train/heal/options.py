@@ -1,0 +1,70 @@
+"""What a healing trains and what it learns from, as the variant of a recipe. This module needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+from layerwise.errors import TrainError
+from layerwise.plan import Plan
+from layerwise.plan.samplers import Fixed
+from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.variant import Variant
+
+Method = Literal["lora", "full", "tail"]
+Teacher = Literal["self", "none"]
+HiddenLoss = Literal["none", "cosine", "mse"]
+
+RANK = 16
+TAIL_LAYERS = 3
+"""Layers that learn beside the head, the last ones of the plan ("Reassessing Layer Pruning", 2411.15558)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealingOptions(Variant):
+    """How a model is healed under `plan`.
+
+    `method` says which weights learn: `lora`, adapters of `rank` on every linear map of the plan's layers; `full`,
+    all but the layers that the plan leaves out; `tail`, the last three layers of the plan and all that comes after
+    them. With the `teacher` "self" the loss is the divergence KL(p || q) of the predictions q under the plan from
+    those of the whole model before healing, p, at the scored positions; with "none" it is that of the labels. Beside
+    the divergence, `hidden` adds `hidden_weight` times the distance of the states after each layer of the plan from
+    those of the whole model after the same layer, at the same positions (of an image at all).
+
+    Raises `TrainError` for hidden states without a teacher, and for a rank or a weight that is not above 0.
+    """
+
+    NAME: ClassVar[str] = "heal"
+    TRAINING_ARGUMENTS: ClassVar[Mapping[str, Any]] = {"include_num_input_tokens_seen": "non_padding"}
+
+    plan: str = ""
+    method: Method = "lora"
+    teacher: Teacher = "self"
+    hidden: HiddenLoss = "none"
+    hidden_weight: float = 1.0
+    rank: int = RANK
+
+    def __post_init__(self) -> None:
+        if self.hidden != "none" and self.teacher == "none":
+            raise TrainError(
+                f"the hidden states of the whole model ({self.hidden}) are learned from it as a teacher, and there is "
+                "none: write --teacher self, or leave --hidden out"
+            )
+        if self.rank < 1 or not self.hidden_weight > 0:
+            raise TrainError(
+                f"a rank of {self.rank} and a weight of {self.hidden_weight:g} of hidden states were given; write a "
+                "rank of 1 or more and a weight above 0"
+            )
+
+    def trainer(self) -> Callable[..., Any]:
+        """The Trainer that heals."""
+        from layerwise.train.heal.trainer import HealingTrainer
+
+        return partial(HealingTrainer, options=self)
+
+
+def healing_recipe(arm: str, settings: Settings, plan: Plan, options: HealingOptions) -> Recipe:
+    """The recipe of a healing under `plan`, validated by the loss of the labels under it."""
+    return Recipe(arm, settings, Fixed(plan), Fixed(plan), replace(options, plan=str(plan)))

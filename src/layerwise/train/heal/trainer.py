@@ -1,0 +1,192 @@
+"""The Trainer of a healing: a `PlanTrainer` in which some weights learn, from labels or from the whole model.
+
+A teacher's pass comes before the student's, outside the plan, with nothing recorded for gradients. Where norm and head
+act on every token alone (`layerwise.measure.language.lm_head`), both passes end with the last states, and the logits
+are made of them in chunks, those of teacher and student side by side. Checkpoints hold the weights that learn, and no
+others. Validation is by labels, so that checkpoints of every loss are chosen alike.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers.utils import SAFE_WEIGHTS_NAME
+
+from layerwise.data.batches import IGNORED
+from layerwise.errors import TrainError
+from layerwise.measure.language.evaluation_data import objective_of
+from layerwise.measure.language.lm_head import find_head
+from layerwise.plan import Plan
+from layerwise.stack.executors.state import returned_state
+from layerwise.stack.inputs import accepted, evaluating, main_tensor
+from layerwise.train.heal.adapters import write_adapters
+from layerwise.train.heal.learning import Learning
+from layerwise.train.heal.losses import CHUNK, divergence, in_chunks, state_distance
+from layerwise.train.heal.options import HealingOptions
+from layerwise.train.pace import Pace, figures_of
+from layerwise.train.trainer import PlanTrainer
+
+WEIGHTS = "healed.safetensors"
+"""The tensors that learned, where they are no adapters."""
+
+
+@dataclass(slots=True)
+class HealingPass:
+    """What one pass left: the states before the head or, where the head needs them all, the logits; and the states
+    after each layer of the plan, where they are compared."""
+
+    predicted: Tensor
+    output: Any = None
+    states: dict[int, Tensor] = field(default_factory=dict)
+
+
+class HealingTrainer(PlanTrainer):
+    """A `PlanTrainer` that heals as `options` say. DDP is the parent's; sharding is refused."""
+
+    def __init__(self, *, options: HealingOptions, **others: Any) -> None:
+        stack = others["stack"]
+        self.options = options
+        self.learns_text = getattr(stack.model, "main_input_name", None) == "input_ids"
+        self.shifts = self.learns_text and objective_of(stack) == "next_token"
+        self.head = find_head(stack) if self.learns_text and options.teacher == "self" else None
+        self.learning = Learning(stack, options)
+        if not self.learns_text:
+            others["args"].include_num_input_tokens_seen = "no"
+        super().__init__(**others)
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            raise TrainError(
+                "healing exchanges whole weights for its teacher and stores those that learn, which sharding takes "
+                "apart; train on one process or with DistributedDataParallel, which torchrun does"
+            )
+        self.add_callback(Pace())
+        self._teacher: HealingPass | None = None
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """The teacher's pass, where there is one, then the student's forward and backward."""
+        if self.options.teacher == "self":
+            inputs = self._prepare_inputs(inputs)
+            with torch.no_grad(), evaluating(self.stack.model), self.learning.before():
+                self._teacher = self._forward(self.stack.model, inputs)
+        try:
+            return super().training_step(model, inputs, num_items_in_batch)
+        finally:
+            self._teacher = None
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The loss of the labels, or in training the divergence from the teacher."""
+        teacher = self._teacher
+        if teacher is None:
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        student = self._forward(model, inputs)
+        labels = inputs["labels"]
+        mask = self._scored(labels)
+        loss = self._divergence(student, teacher, inputs, mask)
+        count = mask.sum().clamp(min=1)
+        if self.options.hidden != "none":
+            layers = sorted(teacher.states)
+            own, other = ([each.states[layer] for layer in layers] for each in (student, teacher))
+            near = state_distance(own, other, mask if mask.ndim == 2 else None, self.options.hidden)
+            loss = loss + self.options.hidden_weight * count * near
+        if self.model_accepts_loss_kwargs and num_items_in_batch is not None:
+            scale = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
+            return loss * scale / num_items_in_batch
+        return loss / count
+
+    def _forward(self, model: nn.Module, inputs: Mapping[str, Any]) -> HealingPass:
+        """One forward pass of `model`, the stack's own or wrapped, without labels."""
+        result = HealingPass(torch.empty(0))
+        given = {name: value for name, value in accepted(self.stack.model, inputs).items() if name != "labels"}
+        if self.head is not None and "logits_to_keep" in inspect.signature(self.stack.model.forward).parameters:
+            given["logits_to_keep"] = 1
+        with self._noting(result):
+            output = model(**given)
+        if self.head is None:
+            result.predicted = main_tensor(output)
+        return result
+
+    @contextmanager
+    def _noting(self, result: HealingPass) -> Iterator[None]:
+        """Within the context a pass leaves its states in `result`; a layer that is visited again the later ones."""
+        handles = []
+
+        def note(layer: int, module: nn.Module, args: Any, output: Any) -> None:
+            result.states[layer] = returned_state(output)
+
+        def note_body(module: nn.Module, args: Any, output: Any) -> None:
+            result.predicted, result.output = main_tensor(output), output
+
+        if self.head is not None:
+            handles.append(self.head.body.register_forward_hook(note_body))
+        if self.options.hidden != "none":
+            for layer in set(Plan.parse(self.options.plan).layers()):
+                handles.append(self.stack.block(layer).register_forward_hook(partial(note, layer)))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _scored(self, labels: Tensor) -> Tensor:
+        """The positions (batch, seq), or the images (batch,), whose predictions are learned."""
+        if self.shifts:
+            labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+        return labels != IGNORED
+
+    def _divergence(
+        self, student: HealingPass, teacher: HealingPass, inputs: Mapping[str, Any], mask: Tensor
+    ) -> Tensor:
+        """The divergence at the positions of `mask`, summed."""
+        own, other = student.predicted[mask], teacher.predicted[mask]
+        head = self.head
+        if head is None:
+            rows = max(1, CHUNK // own.shape[-1])
+            return in_chunks(own, lambda some, piece: divergence(some, other[piece]), rows, ())
+        ids = inputs["input_ids"][mask]
+
+        def loss_of(some: Tensor, piece: slice) -> Tensor:
+            with torch.no_grad(), self.learning.before():
+                expected = head.logits(other[piece], teacher.output, ids[piece])
+            return divergence(head.logits(some, student.output, ids[piece]), expected)
+
+        inside = f"{self.stack.path}."
+        weights = [weight for name, weight in self.learning.weights().items() if not name.startswith(inside)]
+        return in_chunks(own, loss_of, max(1, CHUNK // int(self.stack.text_config.vocab_size)), weights)
+
+    def figures(self) -> dict[str, float]:
+        """Tokens (those that are no padding), weights that learn, seconds a step, memory."""
+        learning = sum(weight.numel() for weight in self.learning.weights().values())
+        tokens = {"tokens": float(self.state.num_input_tokens_seen)} if self.learns_text else {}
+        return {"learning_weights": float(learning), **tokens, **figures_of(self.state.log_history)}
+
+    def write(self, folder: Path) -> None:
+        """Write what learned to `folder`: adapters in peft's format, or the tensors by name."""
+        if not self.is_world_process_zero():
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.learning.handle is not None:
+            write_adapters(self.learning.handle, folder)
+        else:
+            save_file(self._learned(), folder / WEIGHTS)
+
+    def _learned(self) -> dict[str, Tensor]:
+        return {name: weight.detach().cpu().contiguous() for name, weight in self.learning.weights().items()}
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Say nothing: a checkpoint without the weights that do not learn is as it should be."""
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """Write a checkpoint of the weights that learn; the others are those of the base."""
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(self._learned(), folder / SAFE_WEIGHTS_NAME, metadata={"format": "pt"})

@@ -1,0 +1,68 @@
+"""What the tests of healing train: the tiny models of the tests of training, in a Trainer that can be looked into."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from layerwise.data.splits import Example, Splits
+from layerwise.plan import Plan
+from layerwise.plan.samplers import Fixed, SeededSampler
+from layerwise.stack import Stack, load
+from layerwise.train.heal.options import HealingOptions
+from layerwise.train.heal.trainer import HealingTrainer
+from train.tiny_models import arguments, tiny_digits, tiny_llama, tiny_text, tiny_vit
+
+PLAN = Plan.parse("0 2-3")
+DEPTH = 4
+KINDS: dict[str, tuple[Callable[[int], PreTrainedModel], Splits]] = {
+    "llama": (tiny_llama, tiny_text(longest=9)), "vit": (tiny_vit, tiny_digits()),
+}  # fmt: skip
+
+
+def opened(kind: str) -> Stack:
+    return load(KINDS[kind][0](DEPTH))
+
+
+def splits_for(kind: str) -> Splits:
+    return KINDS[kind][1]
+
+
+def batch_of(kind: str, rows: int = 4) -> Example:
+    splits = splits_for(kind)
+    return splits.collate([splits.train[number] for number in range(rows)])
+
+
+def trainer_of(stack: Stack, kind: str, folder: Path, options: HealingOptions, **more: Any) -> HealingTrainer:
+    """A Trainer that heals `stack` under `PLAN`, as `train` makes it."""
+    splits = splits_for(kind)
+    draws = SeededSampler(Fixed(PLAN), stack.depth, 0)
+    made = HealingTrainer(
+        options=options, stack=stack, draws=draws, validation=draws, args=arguments(folder, **more),
+        data_collator=splits.collate, train_dataset=splits.train, eval_dataset=splits.validation,
+    )  # fmt: skip
+    made.current_gradient_accumulation_steps = 1
+    return made
+
+
+def moved(trainer: HealingTrainer, seed: int = 1) -> None:
+    """Change what learns, as steps of a training would have."""
+    chance = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in trainer.learning.weights().values():
+            weight += 0.1 * torch.randn(weight.shape, generator=chance)
+
+
+def copied(stack: Stack) -> Stack:
+    return copy.deepcopy(stack)
+
+
+def logits_of(stack: Stack, plan: Plan, batch: Example) -> Tensor:
+    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    return stack.logits(plan, **inputs)

@@ -1,0 +1,237 @@
+"""A healing from beginning to end: killed and resumed, accumulated, in half precision, merged, opened by others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from torch import Tensor
+
+from layerwise.data.text.language_modelling import demo_text_splits
+from layerwise.errors import CheckpointError
+from layerwise.measure.interventions.accuracy import evaluate
+from layerwise.plan import Plan
+from layerwise.results.training_record import MODEL, TrainingRecord
+from layerwise.stack import load
+from layerwise.stack.rounding import compare
+from layerwise.train.heal.healed import load_healed
+from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
+from layerwise.train.heal.trainer import HealingTrainer
+from layerwise.train.recipe import Settings
+from layerwise.train.training import Base, train
+from threads import threaded
+from train.heal.healing_models import PLAN, batch_of, logits_of, moved, opened, splits_for, trainer_of
+from train.tiny_models import same_weights
+
+pytestmark = pytest.mark.numbers
+QUIET: dict[str, Any] = {"use_cpu": True}
+SETTINGS = Settings(epochs=4, batch_size=8, evals=3, learning_rate=1e-2, schedule="linear", warmup=0.2)
+METHODS = pytest.mark.parametrize("method", ["lora", "full", "tail"])
+
+
+def healed(folder: Path, method: Method, kind: str = "llama", settings: Settings = SETTINGS) -> TrainingRecord:
+    options = HealingOptions(method=method, hidden="cosine", rank=2)
+    recipe = healing_recipe("healed", settings, PLAN, options)
+    return train(Base(lambda: opened(kind), kind), splits_for(kind), recipe, 1, folder, arguments=QUIET)
+
+
+def learned(folder: Path) -> dict[str, Tensor]:
+    (path,) = (folder / MODEL).glob("*.safetensors")
+    return load_file(path)
+
+
+class Stopped(Exception):
+    """The machine was switched off."""
+
+
+@METHODS
+def test_a_resumed_healing_ends_with_the_same_weights(
+    method: Method, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Checkpoints at steps 4, 8 and 12; stopped after the first.
+    straight = healed(tmp_path / "straight", method)
+    own: Callable[..., Tensor] = HealingTrainer.training_step
+
+    def stopping(self: HealingTrainer, *args: Any, **kwargs: Any) -> Tensor:
+        if self.state.global_step == 6:
+            raise Stopped
+        return own(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HealingTrainer, "training_step", stopping)
+        with pytest.raises(Stopped):
+            healed(tmp_path / "stopped", method)
+    assert (tmp_path / "stopped" / "checkpoint-4" / "model.safetensors").stat().st_size < 40_000
+    resumed = healed(tmp_path / "stopped", method)
+    assert resumed.history == straight.history
+    assert same_weights(learned(tmp_path / "stopped"), learned(tmp_path / "straight"))
+
+
+@pytest.mark.parametrize("kind", ["llama", "vit"])
+def test_adapters_that_are_merged_compute_what_they_compute_when_applied(kind: str, tmp_path: Path) -> None:
+    stack, batch = opened(kind), batch_of(kind)
+    trainer = trainer_of(stack, kind, tmp_path, HealingOptions(plan=str(PLAN), rank=2))
+    moved(trainer)
+    trainer.write(tmp_path / "adapter")
+    with torch.no_grad():
+        applied = logits_of(stack, PLAN, batch)
+        merged = load_healed(opened(kind), tmp_path / "adapter")
+        loose = logits_of(opened(kind), PLAN, batch)
+        assert compare(logits_of(merged, PLAN, batch), applied, 16, len(PLAN.steps())).holds
+        assert not compare(loose, applied, 16, len(PLAN.steps())).holds
+    assert list(merged.model.state_dict()) == list(opened(kind).model.state_dict())
+
+
+def test_peft_alone_opens_the_adapters(tmp_path: Path) -> None:
+    stack, batch = opened("llama"), batch_of("llama")
+    trainer = trainer_of(stack, "llama", tmp_path, HealingOptions(plan=str(PLAN), rank=2))
+    moved(trainer)
+    trainer.write(tmp_path / "adapter")
+    foreign = PeftModel.from_pretrained(opened("llama").model, str(tmp_path / "adapter"))
+    with torch.no_grad():
+        expected = logits_of(stack, PLAN, batch)
+        again = load(foreign, layers="base_model.model.model.layers")
+        assert torch.equal(logits_of(again, PLAN, batch), expected)
+
+
+@METHODS
+def test_a_healed_model_opens_as_it_was_trained(method: Method, tmp_path: Path) -> None:
+    record = healed(tmp_path, method)
+    stack = load_healed(opened("llama"), tmp_path / MODEL)
+    least = min(entry.loss for entry in record.history if entry.kind == "validation")
+    splits = splits_for("llama")
+    batch = splits.collate([splits.validation[number] for number in range(len(splits.validation))])
+    with torch.no_grad(), stack.under(PLAN, single_pass=True):
+        assert float(stack.model(**batch).loss) == pytest.approx(least, rel=1e-4)
+
+
+def test_a_folder_without_anything_learned_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="nothing that a healing left"):
+        load_healed(opened("llama"), tmp_path)
+
+
+@METHODS
+def test_passes_that_are_accumulated_are_one_step(method: Method, tmp_path: Path) -> None:
+    few = replace(SETTINGS, epochs=1, evals=1)
+    whole = healed(tmp_path / "whole", method, settings=few)
+    parts = healed(tmp_path / "parts", method, settings=replace(few, gradient_accumulation_steps=4))
+    expected = [entry.loss for entry in whole.history]
+    assert [entry.loss for entry in parts.history] == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def test_in_half_precision_weights_stay_float32(tmp_path: Path) -> None:
+    record = healed(tmp_path, "lora", settings=replace(SETTINGS, precision="bfloat16"))
+    assert all(weight.dtype == torch.float32 for weight in learned(tmp_path).values())
+    first, *_, last = [entry.loss for entry in record.history if entry.kind == "train"]
+    assert last < first
+
+
+@pytest.mark.slow
+def test_a_block_that_does_nothing_is_healed_in_no_step_and_one_that_is_needed_is_not() -> None:
+    """The bar of a planted truth, .001 nats a token, on the demo and the text that it has not seen."""
+    stack = load("demo")
+    for module in (stack.block(5).self_attn.o_proj, stack.block(5).mlp.down_proj):  # type: ignore[union-attr]
+        torch.nn.init.zeros_(module.weight)  # type: ignore[arg-type]
+    splits = demo_text_splits(stack.tokenizer, texts=20, questions=10)
+
+    def loss(plan: str) -> float:
+        return evaluate(stack, Plan.parse(plan), splits.test, splits.collate).mean_nll
+
+    whole = loss("0-11")
+    assert abs(loss("0-4 6-11") - whole) <= 0.001
+    assert loss("0-9 11") - whole > 0.001
+
+
+HEAL = """
+import json, sys, warnings
+from pathlib import Path
+warnings.simplefilter("ignore")
+from threads import use_threads
+use_threads()
+from train.heal.test_healing import healed
+for method in sys.argv[2:]:
+    healed(Path(sys.argv[1]) / method, method)
+"""
+KILL = """
+import os, random, shutil, signal, sys, time, warnings
+from pathlib import Path
+warnings.simplefilter("ignore")
+from threads import use_threads
+use_threads()
+from train.heal.test_healing import healed, learned, same_weights
+
+folder, method, kills = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+whole, killed = folder / "whole", folder / "killed"
+
+def begun(path):
+    child = os.fork()
+    if child == 0:
+        healed(path, method)
+        os._exit(0)
+    return child
+
+def ended(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+start = time.perf_counter()
+assert ended(begun(whole)) == 0
+life, chance, hits = time.perf_counter() - start, random.Random(0), 0
+while hits < kills:
+    child = begun(killed)
+    time.sleep(life * chance.random())
+    os.kill(child, signal.SIGKILL)
+    hits += ended(child) == -signal.SIGKILL
+    if (killed / "model" / "training.json").is_file():
+        assert same_weights(learned(killed), learned(whole))
+        if hits < kills:
+            shutil.rmtree(killed)
+assert ended(begun(killed)) == 0
+assert same_weights(learned(killed), learned(whole))
+print(hits, "kills")
+"""
+
+
+def elsewhere(folder: Path, content: str, arguments: list[str], *launcher: str) -> str:
+    """What a script in a process of its own, or in those of a launcher, wrote."""
+    script = folder / "script.py"
+    script.write_text(content)
+    command = [sys.executable, *launcher, str(script), str(folder), *arguments]
+    path = ":".join([str(Path(__file__).parents[2]), *sys.path])
+    return subprocess.run(
+        command, env={**threaded(), "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+
+
+@pytest.mark.slow
+def test_two_processes_heal_as_one(tmp_path: Path) -> None:
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "--standalone")
+    elsewhere(tmp_path, HEAL, ["lora", "full"], *launcher)
+    for method in ("lora", "full"):
+        alone = healed(tmp_path / f"alone-{method}", method)
+        both = TrainingRecord.read(tmp_path / method / MODEL)
+        assert both is not None
+        losses = [[entry.loss for entry in each.history if entry.kind == "validation"] for each in (both, alone)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-2)
+        ours, theirs = learned(tmp_path / method), learned(tmp_path / f"alone-{method}")
+        for name, weight in theirs.items():
+            torch.testing.assert_close(ours[name], weight, rtol=1e-2, atol=1e-3, msg=name)
+
+
+@pytest.mark.slow
+def test_a_healing_that_is_killed_ends_with_the_same_weights(tmp_path: Path) -> None:
+    """At moments drawn over its whole life, by processes that are forked where everything is imported."""
+    assert elsewhere(tmp_path, KILL, ["lora", "3"]).endswith("3 kills\n")
+
+
+@pytest.mark.exhaustive
+@METHODS
+def test_twenty_kills(method: Method, tmp_path: Path) -> None:
+    assert elsewhere(tmp_path, KILL, [method, "20"]).endswith("20 kills\n")

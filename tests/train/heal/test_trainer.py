@@ -1,0 +1,161 @@
+"""What a step of healing computes, against the same written down with two models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import kl_div
+
+from layerwise.errors import TrainError
+from layerwise.plan import Plan
+from layerwise.stack import Stack
+from layerwise.train.heal.options import HealingOptions, Method
+from train.heal.healing_models import DEPTH, KINDS, PLAN, batch_of, copied, logits_of, moved, opened, trainer_of
+
+pytestmark = pytest.mark.numbers
+EVERY = pytest.mark.parametrize("kind", list(KINDS))
+METHODS = pytest.mark.parametrize("method", ["lora", "full", "tail"])
+
+
+def options_of(method: Method, **more: object) -> HealingOptions:
+    return HealingOptions(plan=str(PLAN), method=method, rank=2, **more)  # type: ignore[arg-type]
+
+
+def divergence_by_hand(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
+    """The mean over scored positions, with nothing in pieces."""
+    if labels.ndim == 2:
+        scored = labels[:, 1:] != -100
+        student, teacher = student[:, :-1][scored], teacher[:, :-1][scored]
+    terms = kl_div(student.log_softmax(-1), teacher.softmax(-1), reduction="none")
+    return terms.sum(-1).mean()
+
+
+def step(stack: Stack, kind: str, folder: Path, options: HealingOptions) -> tuple[float, dict[str, Tensor], Stack]:
+    """The loss and the gradients of one pass, from moved weights, and a copy of the moved stack."""
+    trainer = trainer_of(stack, kind, folder, options)
+    moved(trainer)
+    batch = batch_of(kind)
+    twin = copied(stack)
+    loss = trainer.training_step(stack.model, batch)
+    return loss.item(), {name: each.grad for name, each in trainer.learning.weights().items()}, twin  # type: ignore[misc]
+
+
+@EVERY
+@METHODS
+def test_a_step_learns_the_divergence_from_the_whole_model_before_healing(
+    kind: str, method: Method, tmp_path: Path
+) -> None:
+    whole, batch = opened(kind), batch_of(kind)
+    loss, gradients, twin = step(opened(kind), kind, tmp_path, options_of(method))
+    with torch.no_grad():
+        teacher = logits_of(whole, Plan.identity(DEPTH), batch)
+    student = logits_of(twin, PLAN, batch)
+    expected = divergence_by_hand(student, teacher, batch["labels"])
+    assert loss == pytest.approx(expected.item(), rel=1e-5)
+    expected.backward()
+    named = dict(twin.model.named_parameters())
+    for name, gradient in gradients.items():
+        by_hand = named[name].grad
+        torch.testing.assert_close(
+            gradient if gradient is not None else torch.zeros(()),
+            by_hand if by_hand is not None else torch.zeros_like(gradient) if gradient is not None else torch.zeros(()),
+            rtol=1e-4, atol=1e-6, msg=name,
+        )  # fmt: skip
+
+
+@EVERY
+@pytest.mark.parametrize("hidden", ["cosine", "mse"])
+def test_hidden_states_are_compared_after_the_same_layer(kind: str, hidden: str, tmp_path: Path) -> None:
+    whole, batch = opened(kind), batch_of(kind)
+    options = options_of("full", hidden=hidden, hidden_weight=2.0)
+    loss, _, twin = step(opened(kind), kind, tmp_path, options)
+    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    with torch.no_grad():
+        teacher = list(whole.states(Plan.identity(DEPTH), whole.capture(**inputs)))[1:]
+        student = list(twin.states(PLAN, twin.capture(**inputs)))[1:]
+        logits = [logits_of(twin, PLAN, batch), logits_of(whole, Plan.identity(DEPTH), batch)]
+    distances = []
+    for state, layer in zip(student, PLAN.layers(), strict=True):
+        if hidden == "cosine":
+            distance = 1 - torch.nn.functional.cosine_similarity(state, teacher[layer], dim=-1)
+        else:
+            distance = (state - teacher[layer]).square().mean(-1)
+        scored = batch["labels"][:, 1:] != -100 if kind == "llama" else None
+        distances.append(distance.mean() if scored is None else distance[:, :-1][scored].mean())
+    expected = divergence_by_hand(*logits, batch["labels"]) + 2.0 * torch.stack(distances).mean()
+    assert loss == pytest.approx(expected.item(), rel=1e-4)
+
+
+@EVERY
+@METHODS
+def test_the_model_before_healing_is_there_and_gone_again(kind: str, method: Method, tmp_path: Path) -> None:
+    stack, batch = opened(kind), batch_of(kind)
+    own = logits_of(stack, Plan.identity(DEPTH), batch)
+    trainer = trainer_of(stack, kind, tmp_path, options_of(method))
+    moved(trainer)
+    learned = {name: weight.detach().clone() for name, weight in trainer.learning.weights().items()}
+    with trainer.learning.before():
+        assert torch.equal(logits_of(stack, Plan.identity(DEPTH), batch), own)
+    after = trainer.learning.weights()
+    assert after.keys() == learned.keys()
+    assert all(torch.equal(after[name], learned[name]) for name in learned)
+    assert not torch.allclose(logits_of(stack, Plan.identity(DEPTH), batch), own, atol=1e-3)
+
+
+def test_what_learns_is_what_the_method_says(tmp_path: Path) -> None:
+    names = {}
+    for method in ("lora", "full", "tail"):
+        stack = opened("llama")
+        names[method] = set(trainer_of(stack, "llama", tmp_path, options_of(method)).learning.weights())
+    everything = set(dict(opened("llama").model.named_parameters()))
+    assert names["full"] == {name for name in everything if not name.startswith("model.layers.1.")}
+    assert names["tail"] == {name for name in names["full"] if "embed" not in name}  # three layers: all of the plan's
+    assert all("lora_" in name and "layers.1." not in name for name in names["lora"])
+    assert len(names["lora"]) == 3 * 7 * 2
+
+
+def test_the_tail_of_a_vision_model_is_its_norm_its_head_and_three_layers(tmp_path: Path) -> None:
+    learning = trainer_of(opened("vit"), "vit", tmp_path, options_of("tail")).learning
+    outside = {name for name in learning.weights() if ".layers." not in name}
+    assert outside == {"vit.layernorm.weight", "vit.layernorm.bias", "classifier.weight", "classifier.bias"}
+
+
+def test_copies_are_kept_of_what_learns_and_of_nothing_for_adapters_or_labels(tmp_path: Path) -> None:
+    def copies(options: HealingOptions) -> int:
+        return len(trainer_of(opened("llama"), "llama", tmp_path, options).learning._first)
+
+    assert copies(options_of("lora")) == copies(options_of("full", teacher="none")) == 0
+    tail = trainer_of(opened("llama"), "llama", tmp_path, options_of("tail")).learning
+    assert set(tail._first) == set(tail.weights())
+
+
+def test_logits_of_a_chunk_exist_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither pass makes logits of the whole batch; with a chunk of two rows the step is what it is in one piece."""
+    results = []
+    for chunk in (1 << 22, 40):
+        monkeypatch.setattr("layerwise.train.heal.trainer.CHUNK", chunk)
+        stack, rows = opened("llama"), []
+        stack.model.lm_head.register_forward_hook(lambda module, args, output, rows=rows: rows.append(output.shape[1]))
+        trainer = trainer_of(stack, "llama", tmp_path, options_of("full"))
+        moved(trainer)
+        rows.clear()
+        trainer.training_step(stack.model, batch_of("llama"))
+        results.append(({name: each.grad for name, each in trainer.learning.weights().items()}, max(rows)))
+    (whole, most), (pieces, least) = results
+    assert least <= 2 < most
+    for name, gradient in whole.items():
+        torch.testing.assert_close(pieces[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_hidden_states_without_a_teacher_are_refused() -> None:
+    with pytest.raises(TrainError, match="write --teacher self"):
+        HealingOptions(teacher="none", hidden="mse")
+
+
+def test_without_peft_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "peft", None)
+    with pytest.raises(TrainError, match=r"layerwise\[heal\]"):
+        trainer_of(opened("llama"), "llama", tmp_path, options_of("lora"))
