@@ -1,0 +1,197 @@
+"""The way to Ray: a cluster that runs already, or one on this machine that ends with this process.
+
+A cluster on this machine has no dashboard, and a token that is drawn for it: Ray listens on every interface and takes
+pickled code, so without one anybody on the network could run theirs.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from layerwise.errors import SwarmError
+
+LOCAL, AUTO = "local", "auto"
+
+AUTHENTICATION, TOKEN = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
+
+NOT_INSTALLED = (
+    "a cluster was asked for, and Ray, which runs it, is not installed; write pip install 'layerwise[ray]', or compute "
+    "in this process, without --ray"
+)
+
+STORE_BYTES = 100_000_000
+"""The object store of a cluster on this machine; what is larger goes to the disk. Ray's least is 75 MB."""
+
+
+def ray_module() -> ModuleType:
+    """Ray itself. Raises `SwarmError` where it is not installed."""
+    try:
+        import ray
+    except ImportError as error:
+        raise SwarmError(NOT_INSTALLED) from error
+    module: ModuleType = ray
+    return module
+
+
+class Connection:
+    """A connection to a cluster; `close` ends it, and the cluster with it where it was started here.
+
+    A process that is connected to Ray already stays so: its connection is used, and not closed.
+    """
+
+    def __init__(self, address: str, processors: int) -> None:
+        """Connect to the cluster at `address`, `HOST:PORT` or `auto`, or start one here (`local`) that offers so many
+        `processors`, of which each worker takes one.
+
+        Raises `SwarmError` for a cluster that does not answer, and for one beyond this machine without a word on who
+        may use it.
+        """
+        self._folder: Path | None = None
+        self._restore: list[Callable[[], None]] = []
+        self._own = not is_connected()
+        if self._own:
+            check_address(address)
+            self._set("RAY_USAGE_STATS_ENABLED", "0")
+            if address == LOCAL:
+                self._close_to_others()
+                self._set("RAY_worker_niceness", "0")  # as this process; Ray's own 15 yields to everything else
+        self.ray = ray_module()
+        if not self._own:
+            return
+        self._hush()
+        options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
+        if address == LOCAL:
+            self._folder = Path(tempfile.mkdtemp(prefix="layerwise-"))
+            options |= {
+                "num_cpus": processors, "include_dashboard": False, "object_store_memory": STORE_BYTES,
+                "_temp_dir": str(self._folder), "_node_ip_address": "127.0.0.1",
+            }  # fmt: skip
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.ray.init(**options)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, Exception):
+                raise SwarmError(_unreachable(address, error)) from error
+            raise
+
+    def close(self) -> None:
+        """End the connection. Closing twice does nothing."""
+        if self._own:
+            self._own = False
+            self.ray.shutdown()
+        for undo in reversed(self._restore):
+            undo()
+        self._restore.clear()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _close_to_others(self) -> None:
+        """Ask for a token, drawn by this process, unless the environment says who may use a cluster.
+
+        Ray reads this when it is imported; where it is, it has to read it again.
+        """
+        if AUTHENTICATION in os.environ:
+            return
+        self._set(AUTHENTICATION, "token")
+        self._set(TOKEN, _token())
+        if "ray" in sys.modules:
+            with suppress(ImportError, AttributeError):
+                raylet: Any = import_module("ray._raylet")
+
+                raylet.Config.initialize("")
+                raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+    def _set(self, name: str, value: str) -> None:
+        """Set a variable of the environment until the connection is closed, unless it is set."""
+        if name not in os.environ:
+            os.environ[name] = value
+            self._restore.append(partial(_unset, name))
+
+    def _hush(self) -> None:
+        """Keep Ray from writing the end of a worker between the results; whoever waits for the worker says it."""
+        from ray._private import worker
+
+        usual = getattr(worker, "print_to_stdstream", None)
+        if usual is not None:
+            worker.print_to_stdstream = _silent
+            self._restore.append(lambda: setattr(worker, "print_to_stdstream", usual))
+
+
+def is_connected() -> bool:
+    """Whether this process is connected to a cluster already; Ray is not imported for it."""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+def require_ray() -> None:
+    """Raise `SwarmError` where Ray is not installed, without importing it."""
+    if sys.modules.get("ray", ...) is None or ("ray" not in sys.modules and find_spec("ray") is None):
+        raise SwarmError(NOT_INSTALLED)
+
+
+@cache
+def _token() -> str:
+    """The token of the clusters that this process starts."""
+    return secrets.token_hex(32)
+
+
+def check_address(address: str) -> None:
+    """Raise `SwarmError` for an address of another form, and for a cluster of others whose use nobody has settled.
+
+    >>> check_address("local")
+    """
+    if address in (LOCAL, AUTO):
+        return
+    host, colon, port = address.rpartition(":")
+    if "://" in address or not colon or not host or not port.isdecimal():
+        raise SwarmError(
+            f"--ray takes local, auto or the HOST:PORT of a cluster's head; found {address[:60]!r}. Start the command "
+            "on a machine of the cluster, with auto or an address such as 10.0.0.1:6379"
+        )
+    if not _is_loopback(host) and AUTHENTICATION not in os.environ:
+        raise SwarmError(
+            f"{address} is on another machine, and a Ray cluster runs whatever code it is sent: say how it knows its "
+            f"users. Set {AUTHENTICATION}=token on all of its machines and here (with {TOKEN}), or "
+            f"{AUTHENTICATION}=disabled where nobody else is on the network"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _unreachable(address: str, error: Exception) -> str:
+    words = str(error).strip().partition("\n")[0][:200] or type(error).__name__
+    if address == LOCAL:
+        return f"Ray could not be started on this machine ({words}); leave --ray out to compute in one process"
+    return (
+        f"no Ray cluster answers at {address} ({words}); start one with `ray start --head`, or write --ray local for "
+        "one on this machine"
+    )
+
+
+def _unset(name: str) -> None:
+    os.environ.pop(name, None)
+
+
+def _silent(*arguments: object, **options: object) -> None:
+    """Takes what Ray would print."""

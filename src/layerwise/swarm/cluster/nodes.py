@@ -1,0 +1,168 @@
+"""Nodes on Ray: one actor each, in a process of its own, on another machine where the cluster has several.
+
+An actor is started once and called at most once for each message (`max_restarts=0`, `max_task_retries=0`): what a lost
+call has done, the router finds out and repairs. A node that has died is known at once, one that is silent only by its
+deadline; Ray's own detection takes 15 to 55 s and is not waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from layerwise.errors import SwarmError
+from layerwise.swarm.cluster.connection import LOCAL, Connection
+from layerwise.swarm.codec import pack, unpack
+from layerwise.swarm.messages import Gone, Message, Refused, Response
+
+STARTED_WITHIN = 300.0
+"""Seconds in which the nodes of a cluster have to start."""
+
+
+class NodeActor:
+    """A `Node` in a process of its own. Ray calls one method at a time."""
+
+    def __init__(self, name: str, folder: str, paths: tuple[str, ...], threads: int, device: str) -> None:
+        """Import from `paths` too, as the process of the router does; `folder` is where it works."""
+        if Path(folder).is_dir():
+            os.chdir(folder)
+        sys.path += [path for path in paths if path not in sys.path]
+        import torch
+
+        from layerwise.swarm.nodes.node import Node
+
+        torch.set_num_threads(threads)
+        where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        self._node = Node(name, where)
+
+    def handle(self, packed: bytes) -> bytes:
+        """The answer to a message, both packed."""
+        return pack(self._node.handle(unpack(packed)))
+
+    def process(self) -> tuple[str, int]:
+        """The host and the process that the node runs in."""
+        import socket
+
+        return socket.gethostname(), os.getpid()
+
+    def echo(self, sent: bytes, returned: int, seconds: float = 0.0) -> bytes:
+        """So many of the bytes that were sent, after so many seconds of computing: the price of a call."""
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            pass
+        return sent[:returned]
+
+
+class RayTransport:
+    """Messages to nodes on a Ray cluster.
+
+    `address` is `local`, `auto` or `HOST:PORT`. Every name gets an actor, on machines of their own where there are
+    enough. Raises `SwarmError` where no cluster answers, and where it has no room for the nodes.
+    """
+
+    def __init__(self, names: Sequence[str], address: str = LOCAL, *, threads: int = 1, device: str = "auto") -> None:
+        self._connection = Connection(address, len(names))
+        self._ray = self._connection.ray
+        self._threads, self._device = threads, device
+        self._actors: dict[str, Any] = {}
+        self._group: Any = None
+        try:
+            self._group = self._placed(len(names))
+            for number, name in enumerate(names):
+                self._actors[name] = self._started(name, number)
+            refs = [actor.process.remote() for actor in self._actors.values()]
+            self.processes = dict(zip(names, self._ray.get(refs, timeout=STARTED_WITHIN), strict=True))
+        except self._ray.exceptions.RayError as error:
+            self._stop()
+            raise SwarmError(f"the nodes did not start within {STARTED_WITHIN:.0f} s: {error}") from error
+        except BaseException:
+            self._stop()
+            raise
+
+    def nodes(self) -> tuple[str, ...]:
+        """The names of all nodes that were started, dead ones too."""
+        return tuple(self._actors)
+
+    def kill(self, node: str) -> None:
+        """End the process of a node at once (SIGKILL), as a crash does."""
+        self._ray.kill(self._actors[node], no_restart=True)
+
+    def add(self, name: str) -> None:
+        """Start one more node, or one in the place of a dead one."""
+        self._actors[name] = self._started(name, None)
+        self.processes[name] = self._ray.get(self._actors[name].process.remote(), timeout=STARTED_WITHIN)
+
+    async def call(self, node: str, message: Message) -> Response:
+        """What the node answers to the message, or how the call failed."""
+        return await self._answer(node, self._actors[node].handle.remote(pack(message)))
+
+    async def _answer(self, node: str, reference: Any) -> Response:
+        errors = self._ray.exceptions
+        try:
+            response: Response = unpack(await reference)
+        except errors.RayActorError as error:
+            return Gone(node, _first_line(error))
+        except errors.RayTaskError as error:
+            return Refused(node, _first_line(error))
+        except errors.RayError as error:
+            return Gone(node, _first_line(error))
+        return response
+
+    async def echo(self, node: str, sent: bytes, returned: int, seconds: float = 0.0) -> bytes:
+        """A raw call of a node that carries these bytes there and so many back: beside it a hop is measured.
+
+        The node is busy for `seconds`.
+        """
+        answer: bytes = await self._actors[node].echo.remote(sent, returned, seconds)
+        return answer
+
+    async def close(self) -> None:
+        """Stop every node, and the cluster if it was started here."""
+        self._stop()
+
+    def _placed(self, count: int) -> Any:
+        """Room for the nodes: each on its own machine where there are enough, else spread as far as they go."""
+        from ray.util.placement_group import placement_group
+
+        machines = sum(bool(each.get("Alive")) for each in self._ray.nodes())
+        strategy = "STRICT_SPREAD" if machines >= count > 1 else "SPREAD"
+        group = placement_group([{"CPU": 1}] * count, strategy=strategy)
+        if not group.wait(STARTED_WITHIN):
+            raise SwarmError(
+                f"the cluster has no room for {count} nodes of one processor each within {STARTED_WITHIN:.0f} s; ask "
+                f"for fewer (--nodes), or add machines. It has {self._ray.cluster_resources().get('CPU', 0):.0f}"
+            )
+        return group
+
+    def _started(self, name: str, bundle: int | None) -> Any:
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        strategy: Any = "SPREAD"
+        if bundle is not None:
+            strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
+        options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
+        kind = self._ray.remote(NodeActor)
+        return kind.options(**options).remote(name, str(Path.cwd()), tuple(sys.path), self._threads, self._device)
+
+    def _stop(self) -> None:
+        from ray.util.placement_group import remove_placement_group
+
+        try:
+            for actor in self._actors.values():
+                self._ray.kill(actor, no_restart=True)
+            if self._group is not None:
+                remove_placement_group(self._group)
+        except Exception:  # the cluster itself may be gone
+            pass
+        self._connection.close()
+
+
+def _first_line(error: Exception) -> str:
+    """Why a call failed, as far as Ray says it in one line."""
+    _, _, detail = str(error).partition("exit detail: ")
+    words = (detail or str(error)).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {words[:200]}"

@@ -1,0 +1,1 @@
+"""Cost: what missing layers cost, in nats per token."""

@@ -1,0 +1,216 @@
+"""What a router and a node say to each other: frozen values that hold numbers, text and bytes, and no objects.
+
+    Hop      run these visits on this state            ->  Reply | Refused
+    LoadLayers     keep these layers, with these weights      ->  Done | Refused
+    UnloadLayers     forget these layers                        ->  Done
+    Release  forget what a request left in the caches   ->  Done
+
+Whether a node is well is asked with a hop, too: one that can compute answers, one that is merely reachable does not.
+A call of a node can end in other ways that the node does not choose: it is `Gone`, its answer is `Late`, or what
+arrives is `Corrupt`. Tensors travel as bytes, dtype and shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+from layerwise.plan.sublayer import Sublayer, named
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A tensor: its dtype as torch names it (`float32`), its shape, and its numbers, row by row."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RemoteLayer:
+    """A layer as nodes hold it: its number, and the name of the model it is of (`""` for the model itself)."""
+
+    number: int
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """As a plan's text has it: `12`, or `a:12` for a layer of another model."""
+        return named(self.number, None, self.source or None)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteVisit:
+    """One layer evaluation of a request's plan: the `slot` in the plan, and the layer that runs there.
+
+    A layer that a plan visits twice owns two cache slots, one a place. `sublayer` names the half of the layer that
+    runs, if not all of it does.
+    """
+
+    slot: int
+    layer: RemoteLayer
+    sublayer: Sublayer | None = None
+
+    def __hash__(self) -> int:
+        return self.slot  # in few words: nodes look visits up many times a hop
+
+    @property
+    def name(self) -> str:
+        """As a plan's text has it."""
+        return named(self.layer.number, self.sublayer, self.layer.source or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What the blocks are called with beside the state: tensors, and for every layer how they make up its call.
+
+    Layer `layers[n]` is called as `calls[forms[n]]` says: JSON in which `{"tensor": 3}` stands for `arrays[3]` and
+    `{"cache": "module:class"}` for the node's own cache of that class (see `layerwise.swarm.wire`). Layers that are
+    called alike share one text. An array that no call of these layers needs is `None`.
+    """
+
+    arrays: tuple[Array | None, ...]
+    layers: tuple[int, ...]
+    forms: tuple[int, ...]
+    calls: tuple[str, ...]
+
+    @property
+    def bytes(self) -> int:
+        """What it holds."""
+        return sum(len(array.data) for array in self.arrays if array is not None) + sum(map(len, self.calls))
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """The part of a forward pass that a node is to run: the state that enters, and the arguments of the blocks.
+
+    `index` numbers the passes of a request: 0 reads the prompt, each later one a token.
+    """
+
+    index: int
+    state: Array
+    arguments: Arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """Run `visits` one after another on the state of each of the `passes`, in turn.
+
+    One pass is the ordinary hop; several are the replay of what another node did before. With `fresh` the node first
+    forgets what it knows of the visits, as at the beginning of a request; otherwise its caches must hold exactly the
+    passes before the first one. `number` counts the hops of a request, so that a node drops one that comes twice, or
+    after a later one. `every` asks for the state after each of the passes, not the last alone.
+    """
+
+    request: str
+    number: int
+    visits: tuple[RemoteVisit, ...]
+    passes: tuple[Pass, ...]
+    fresh: bool = False
+    every: bool = False
+
+    @property
+    def evaluations(self) -> int:
+        """Layer evaluations that the hop asks for."""
+        return len(self.visits) * len(self.passes)
+
+    @property
+    def work(self) -> int:
+        """Layer evaluations times the tokens that each runs on."""
+        return len(self.visits) * sum(prod(each.state.shape[:-1]) for each in self.passes)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The states that the visits of hop `number` arrived at; `index` is the pass of the last one.
+
+    `seconds` is the time that the layers took, on the node's clock, without what carried the message.
+    """
+
+    node: str
+    request: str
+    number: int
+    index: int
+    states: tuple[Array, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLayers:
+    """Keep the blocks `layers` of a model, beside what is held already.
+
+    `model_class` is the dotted name of its class and `config` its configuration as JSON: from both the node builds
+    blocks without weights. `path` is the list of blocks in the model. `weights` are the parameters and buffers of each
+    block, by their name inside it. `halves` are, for each layer, the submodules whose outputs its two branches add, if
+    plans halve it.
+    """
+
+    source: str
+    model_class: str
+    config: str
+    path: str
+    layers: tuple[int, ...]
+    weights: tuple[tuple[tuple[str, Array], ...], ...]
+    halves: tuple[tuple[tuple[str, str], ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadLayers:
+    """Forget these layers, and what requests left in their caches."""
+
+    layers: tuple[RemoteLayer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Forget everything about a request: it has ended, or goes on elsewhere."""
+
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A message other than a hop was carried out. `seconds` is what it took, `bytes` what the node's weights take."""
+
+    node: str
+    seconds: float = 0.0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The node is dead or cannot be reached. Whether it ran the message is not known."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The node has not answered within `seconds`. It may yet run the message, or have run it."""
+
+    node: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The node answered that it cannot do what it was asked, and why."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Corrupt:
+    """The answer is not one that the node can have meant: other bytes, another request, numbers that are not finite."""
+
+    node: str
+    reason: str
+
+
+Message: TypeAlias = Hop | LoadLayers | UnloadLayers | Release
+Failure: TypeAlias = Gone | Late | Refused | Corrupt
+Response: TypeAlias = Reply | Done | Failure

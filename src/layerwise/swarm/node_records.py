@@ -1,0 +1,145 @@
+"""The nodes as their router sees them: which layers each holds, how it answers, and whether it is to be relied on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+
+from layerwise.swarm.answer import Event, NodeState, NodeView
+from layerwise.swarm.messages import Hop, RemoteLayer
+from layerwise.swarm.placement.replication import Capacity
+from layerwise.swarm.routing.deadlines import DeadlineRule, Latencies
+from layerwise.swarm.routing.route import Offer
+
+MOST_EVENTS = 1000
+"""Events that are remembered; older ones are forgotten."""
+
+
+@dataclass(slots=True)
+class NodeRecord:
+    """One node: what it holds, its state, and what its hops took."""
+
+    name: str
+    layers: frozenset[RemoteLayer]
+    latencies: Latencies = field(default_factory=Latencies)
+    state: NodeState = "live"
+    reason: str = ""
+    waiting: int = 0
+    checks: int = 0
+    hops: int = 0
+    failures: int = 0
+    watts: float = 0.0
+    joules_per_hop: float = 0.0
+    life_per_second: float = 0.0
+    overhead: deque[float] = field(default_factory=lambda: deque(maxlen=200))
+    per_layer: deque[float] = field(default_factory=lambda: deque(maxlen=200))
+
+    def observe(self, seconds: float, inside: float, hop: Hop) -> None:
+        """Note a hop that was answered: how long it took, and how long of that the layers."""
+        self.hops += 1
+        self.latencies.record(seconds, hop.work)
+        self.overhead.append(max(seconds - inside, 0.0))
+        self.per_layer.append(inside / hop.evaluations)
+
+    def may_be_checked(self) -> bool:
+        """Whether the node, since it was last late, was not yet let show that it computes."""
+        return self.checks == 0
+
+    def missed(self, seconds: float, hop: Hop) -> None:
+        """Note a hop that was not answered within the time that was waited for it."""
+        self.failures += 1
+        self.latencies.record(seconds, hop.work)
+
+    @property
+    def layer_seconds(self) -> float:
+        """The median of what a layer evaluation takes, on the node's own clock; 1 ms before anything is known."""
+        return median(self.per_layer) if self.per_layer else 1e-3
+
+    @property
+    def hop_seconds(self) -> float:
+        """The median of what a hop takes beside its layers; 1 ms before anything is known."""
+        return median(self.overhead) if self.overhead else 1e-3
+
+    def offer(self) -> Offer:
+        """What the node asks for a hop."""
+        return Offer(
+            self.name, self.layers, self.hop_seconds, self.layer_seconds, self.watts, self.joules_per_hop,
+            self.life_per_second, self.waiting,
+        )  # fmt: skip
+
+    def view(self) -> NodeView:
+        """The node as users see it."""
+        names = tuple(layer.name for layer in sorted(self.layers))
+        return NodeView(
+            self.name, names, self.state, self.latencies.median, self.latencies.p99, self.waiting, self.hops,
+            self.failures, self.reason,
+        )  # fmt: skip
+
+
+class NodeRecords:
+    """All nodes of a swarm, and what has happened to them. `clock` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._members: dict[str, NodeRecord] = {}
+        self._clock = clock
+        self._began = clock()
+        self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self.latencies = Latencies()
+        self.listeners: list[Callable[[Event], None]] = []
+
+    def __getitem__(self, name: str) -> NodeRecord:
+        return self._members[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    def __iter__(self) -> Iterator[NodeRecord]:
+        return iter(self._members.values())
+
+    @property
+    def seconds(self) -> float:
+        """The time since the swarm was gathered."""
+        return self._clock() - self._began
+
+    def note(self, kind: str, text: str, *, node: str = "", request: str = "") -> None:
+        """Remember an event, and tell the listeners."""
+        event = Event(self.seconds, kind, text, node, request)
+        self.events.append(event)
+        for listener in self.listeners:
+            listener(event)
+
+    def join(
+        self,
+        name: str,
+        layers: Iterable[RemoteLayer],
+        rule: DeadlineRule | None = None,
+        capacity: Capacity | None = None,
+    ) -> NodeRecord:
+        """A node that holds these layers is there, new or again; what an earlier one of its name did is forgotten."""
+        member = NodeRecord(name, frozenset(layers), Latencies(rule or DeadlineRule()))
+        if capacity is not None:
+            member.watts, member.joules_per_hop = capacity.watts, capacity.joules_per_hop
+            member.life_per_second = capacity.life_per_second
+        self._members[name] = member
+        self.note("joined", f"{name} holds {len(member.layers)} layers", node=name)
+        return member
+
+    def change(self, name: str, state: NodeState, kind: str, reason: str) -> bool:
+        """Put a node into a state; whether it was in another. What is quarantined stays so until it joins anew."""
+        member = self._members[name]
+        if member.state == state or (member.state == "quarantined" and state != "gone"):
+            return False
+        member.state, member.reason = state, "" if state == "live" else reason
+        member.checks = 0
+        self.note(kind, reason, node=name)
+        return True
+
+    def live(self, without: Collection[str] = ()) -> list[NodeRecord]:
+        """The nodes that are relied on."""
+        return [member for member in self._members.values() if member.state == "live" and member.name not in without]
+
+    def live_layers(self, without: Collection[str] = ()) -> frozenset[RemoteLayer]:
+        """The layers that some live node holds."""
+        return frozenset().union(*(member.layers for member in self.live(without)))

@@ -1,0 +1,1 @@
+"""Nodes: what holds layers and runs them, and their double in one process."""

@@ -1,0 +1,116 @@
+"""The blocks of a model without the rest of it: as weights in a message, and as modules on a node.
+
+The configuration and the name of the model's class say how the blocks are built; the weights are bytes. Nothing is
+unpickled, and a class is taken from transformers or layerwise alone, so that a message cannot name other code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import nn
+
+from layerwise.errors import SwarmError
+from layerwise.plan.sublayer import SUBLAYERS
+from layerwise.stack import Stack
+from layerwise.stack.blocks import block_list
+from layerwise.swarm.messages import Array, LoadLayers
+from layerwise.swarm.wire import to_array, to_tensor
+
+_PACKAGES = ("transformers", "layerwise")
+
+# What configurations keep under a private name, which JSON leaves out: how attention and experts are computed.
+_IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
+
+
+def load_message(stack: Stack, layers: Iterable[int], source: str = "", *, halves: bool = False) -> LoadLayers:
+    """The message with which a node gets `layers` of the model of `stack`.
+
+    With `halves` the branches of the layers are found and sent, so that plans can run one of the two. Raises
+    `SwarmError` for a model that nodes cannot build: one without a configuration, or of a class of another package.
+    """
+    model: Any = stack.model
+    kind = type(model)
+    config = getattr(model, "config", None)
+    if config is None or kind.__module__.partition(".")[0] not in _PACKAGES:
+        raise SwarmError(
+            f"{kind.__module__}.{kind.__qualname__} cannot be built on another machine: nodes build models of "
+            f"{' and '.join(_PACKAGES)} that have a configuration. The local double runs any module: "
+            "layerwise.swarm.gather(stack, nodes=4)"
+        )
+    chosen = tuple(layers)
+    own = {name: getattr(config, name, None) for name in _IMPLEMENTATIONS}
+    content = {"config": config.to_dict(), "implementations": own, "dtype": str(stack.dtype).removeprefix("torch.")}
+    pairs = stack.branches().paths if halves else ()
+    return LoadLayers(
+        source,
+        f"{kind.__module__}:{kind.__qualname__}",
+        json.dumps(content, default=str),
+        stack.path,
+        chosen,
+        tuple(_weights(stack.block(layer)) for layer in chosen),
+        tuple(tuple((name, pairs[layer][name]) for name in SUBLAYERS) for layer in chosen) if halves else (),
+    )
+
+
+def byte_count(block: nn.Module) -> int:
+    """The bytes of a block's parameters and buffers."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in (*block.parameters(), *block.buffers()))
+
+
+def built_blocks(message: LoadLayers, device: torch.device | str) -> tuple[list[nn.Module], Any]:
+    """The blocks of a `LoadLayers` message, with their weights, and the configuration of their model.
+
+    Raises `SwarmError` for a class of another package, and for blocks whose weights are not all in the message.
+    """
+    module, _, name = message.model_class.partition(":")
+    if module.partition(".")[0] not in _PACKAGES:
+        raise SwarmError(f"{module} is none of the packages that a node builds models of: {', '.join(_PACKAGES)}")
+    kind: Any = getattr(import_module(module), name)
+    content = json.loads(message.config)
+    config = kind.config_class.from_dict(content["config"])
+    for implementation, value in content["implementations"].items():
+        if value is not None:
+            setattr(config, implementation, value)
+    with torch.device("meta"):
+        model = kind(config)
+    model.to(getattr(torch, content["dtype"]))
+    blocks = block_list(model, message.path)
+    made = []
+    for layer, weights in zip(message.layers, message.weights, strict=True):
+        block = blocks[layer]
+        _fill(block, dict(weights), device, f"layer {layer} of {name}")
+        made.append(block.eval().requires_grad_(False))
+    return made, config
+
+
+def _weights(block: nn.Module) -> tuple[tuple[str, Array], ...]:
+    stored = {**dict(block.named_parameters()), **dict(block.named_buffers())}
+    return tuple((name, to_array(tensor)) for name, tensor in stored.items())
+
+
+def _fill(block: nn.Module, weights: dict[str, Array], device: torch.device | str, what: str) -> None:
+    """Put the weights into a block that was built without any."""
+    for name, array in weights.items():
+        owner, _, leaf = name.rpartition(".")
+        holder = block.get_submodule(owner)
+        tensor = to_tensor(array, device)
+        if leaf in holder._parameters:
+            holder._parameters[leaf] = nn.Parameter(tensor, requires_grad=False)
+        else:
+            holder._buffers[leaf] = tensor
+    missing = [
+        name for name, tensor in (*block.named_parameters(), *block.named_buffers()) if tensor.device.type == "meta"
+    ]
+    missing += [
+        f"{path}.{name}"
+        for path, module in block.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor) and value.device.type == "meta"
+    ]
+    if missing:
+        raise SwarmError(f"{what} came without {', '.join(missing[:3])}{', ...' if len(missing) > 3 else ''}")

@@ -1,0 +1,182 @@
+"""The local double of a cluster: nodes are objects of this process, and what goes wrong is written in a schedule.
+
+A schedule is drawn from a seed, so that a rehearsal can be repeated to the byte. Under `run_virtually` its delays take
+no time; on an ordinary event loop they take their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from layerwise.swarm.messages import Array, Gone, Hop, Message, Reply, Response
+from layerwise.swarm.nodes.node import Node
+
+Wrongness: TypeAlias = Literal["noise", "zeros", "flip"]
+"""What a faulty node returns: random numbers of the right size, zeros, or bytes of which one bit is another."""
+
+
+Kind: TypeAlias = Literal["die", "pause", "slow", "twice", "lost", "wrong"]
+"""What can happen to a node; see `Fault`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What happens to `node` from the moment `at` until `until`, in seconds (for ever, if that is infinite).
+
+    `die`: it is gone, and has forgotten all when it returns; `pause`: it answers nothing until then, and then late;
+    `slow`: every hop takes `seconds` longer; `twice`: every hop is carried out twice, as by a network that repeats;
+    `lost`: it does what it is told, and its answers are lost; `wrong`: it returns `wrongness`.
+    """
+
+    node: str
+    kind: Kind
+    at: float
+    until: float = float("inf")
+    seconds: float = 0.0
+    wrongness: Wrongness = "noise"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The faults of a rehearsal, and how long a hop takes: `hop` on the way, `layer` for every visit of every pass.
+
+    `jitter` is the standard deviation of the logarithm of a hop's time.
+    """
+
+    faults: tuple[Fault, ...] = ()
+    hop: float = 0.001
+    layer: float = 0.001
+    jitter: float = 0.0
+    seed: int = 0
+
+    def of(self, node: str, kind: Kind, now: float) -> Fault | None:
+        """The fault of this kind that the node has at this moment, if it has one."""
+        return next(
+            (
+                fault
+                for fault in self.faults
+                if fault.node == node and fault.kind == kind and fault.at <= now < fault.until
+            ),
+            None,
+        )
+
+
+@dataclass(slots=True)
+class LocalTransport:
+    """Nodes in this process. Bad luck comes from the `schedule`; `calls` counts messages by node."""
+
+    members: Mapping[str, Node]
+    schedule: Schedule = field(default_factory=Schedule)
+    calls: Counter[str] = field(default_factory=Counter)
+    _free_at: dict[str, float] = field(default_factory=dict)
+    _deaths: dict[str, Fault] = field(default_factory=dict)
+
+    def nodes(self) -> tuple[str, ...]:
+        """The names of all nodes, in order."""
+        return tuple(self.members)
+
+    async def call(self, node: str, message: Message) -> Response:
+        """The node's answer, after the time that the schedule says, if the schedule lets it answer."""
+        self.calls[node] += 1
+        loop = asyncio.get_running_loop()
+        chance = random.Random(f"{self.schedule.seed}/{node}/{self.calls[node]}")
+        arrives = loop.time()
+        takes = self._seconds(node, message, chance, arrives)
+        # A node does one thing at a time: a hop waits for those before it.
+        begins = max(arrives, self._free_at.get(node, 0.0))
+        self._free_at[node] = begins + takes
+        await asyncio.sleep(begins + takes - arrives)
+        while (pause := self.schedule.of(node, "pause", loop.time())) is not None:
+            await asyncio.sleep(min(pause.until, 1e9) - loop.time())
+        death = self._death(node, arrives, loop.time())
+        if death is not None:
+            return Gone(node, "is dead")
+        response = self.members[node].handle(message)
+        if self.schedule.of(node, "twice", loop.time()) is not None:
+            response = self.members[node].handle(message)
+        if self.schedule.of(node, "lost", loop.time()) is not None:
+            await asyncio.sleep(1e9)
+        if isinstance(response, Reply) and isinstance(message, Hop) and self.schedule.layer:
+            # On virtual time nodes compute as fast as the schedule says; routes depend on it, and are to be repeated.
+            response = replace(response, seconds=self.schedule.layer * message.evaluations)
+        wrong = self.schedule.of(node, "wrong", loop.time())
+        if wrong is not None and isinstance(response, Reply):
+            return _wronged(response, wrong.wrongness, chance)
+        return response
+
+    async def close(self) -> None:
+        """Nothing was started, so nothing is stopped."""
+
+    def _seconds(self, node: str, message: Message, chance: random.Random, now: float) -> float:
+        schedule = self.schedule
+        evaluations = message.evaluations if isinstance(message, Hop) else 0
+        slow = schedule.of(node, "slow", now)
+        usual = (schedule.hop + schedule.layer * evaluations) * chance.lognormvariate(0.0, schedule.jitter)
+        return usual + (0.0 if slow is None else slow.seconds)
+
+    def _death(self, node: str, first: float, last: float) -> Fault | None:
+        """The death that overlaps a call, if one does. A node that returns from one has forgotten every request."""
+        deaths = [fault for fault in self.schedule.faults if fault.node == node and fault.kind == "die"]
+        for fault in deaths:
+            if fault.at <= last and self._deaths.get(node) != fault:
+                self._deaths[node] = fault
+                self.members[node].restart()
+        return next((fault for fault in deaths if fault.at <= last and first < fault.until), None)
+
+
+def _wronged(reply: Reply, wrongness: Wrongness, chance: random.Random) -> Reply:
+    return replace(reply, states=tuple(_wrong_array(state, wrongness, chance) for state in reply.states))
+
+
+def _wrong_array(state: Array, wrongness: Wrongness, chance: random.Random) -> Array:
+    match wrongness:
+        case "zeros":
+            return replace(state, data=bytes(len(state.data)))
+        case "flip":
+            index = chance.randrange(len(state.data))
+            flipped = bytes([state.data[index] ^ 0x40])
+            return replace(state, data=state.data[:index] + flipped + state.data[index + 1 :])
+        case "noise":
+            import torch
+
+            from layerwise.swarm.wire import to_array
+
+            generator = torch.Generator().manual_seed(chance.randrange(2**31))
+            dtype = getattr(torch, state.dtype)
+            return to_array(torch.randn(state.shape, generator=generator).to(dtype))
+
+
+def drawn_schedule(
+    nodes: Sequence[str],
+    seed: int,
+    *,
+    seconds: float,
+    deaths: int = 0,
+    returns: bool = False,
+    kinds: Iterable[Kind] = (),
+    lasting: tuple[float, float] = (0.05, 0.5),
+    slowest: float = 0.05,
+) -> Schedule:
+    """A schedule drawn from `seed`: `deaths` nodes die within `seconds`, and come back if `returns`; of each of the
+    further `kinds` of faults one node has one for a part of the time.
+
+    What ends lasts between the two shares `lasting` of `seconds`, drawn evenly in the logarithm. A node that is slow
+    is so by at most `slowest` seconds a hop; what is returned wrong is wrong in a way that is drawn, too.
+    """
+    chance = random.Random(f"schedule/{seed}")
+    low, high = lasting
+
+    def drawn(node: str, kind: Kind, *, ends: bool = True) -> Fault:
+        at = chance.uniform(0.0, seconds)
+        until = at + seconds * low * (high / low) ** chance.random() if ends else float("inf")
+        wrongness: Wrongness = chance.choice(("noise", "zeros", "flip"))
+        return Fault(node, kind, at, until, chance.uniform(0.0, slowest), wrongness)
+
+    faults = [drawn(node, "die", ends=returns) for node in chance.sample(list(nodes), deaths)]
+    faults += [drawn(chance.choice(list(nodes)), kind) for kind in kinds]
+    return Schedule(tuple(faults), jitter=0.2, seed=seed)

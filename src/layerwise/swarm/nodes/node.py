@@ -1,0 +1,257 @@
+"""A node: some layers of a model, and what each request left in their caches. It runs where its weights are.
+
+A node has no embedding, no norm behind the layers and no head, and it knows nothing of other nodes. It answers every
+message with a value. It counts the passes that each request has run on each visit, so that a hop that skips one, or
+comes twice, can do no harm.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache
+
+from layerwise.errors import ModelError
+from layerwise.plan.sublayer import Sublayer
+from layerwise.stack import Stack
+from layerwise.stack.branches import only
+from layerwise.stack.executors.state import returned_state
+from layerwise.swarm.messages import (
+    Done,
+    Hop,
+    LoadLayers,
+    Message,
+    Pass,
+    Refused,
+    Release,
+    RemoteLayer,
+    RemoteVisit,
+    Reply,
+    Response,
+    UnloadLayers,
+)
+from layerwise.swarm.nodes.blocks import built_blocks, byte_count
+from layerwise.swarm.wire import Calls, to_array, to_tensor
+
+MOST_REQUESTS = 1024
+"""Requests that a node keeps caches of; the one that has waited longest is forgotten, and replayed if it comes back."""
+
+NewCache: TypeAlias = Callable[[str], Any]
+"""Makes an empty cache of the class of this name, as `wire.encode` writes it."""
+
+Halves: TypeAlias = Mapping[Sublayer, str]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLayer:
+    """A block on a node, how to make an empty cache for it, and the paths of its two branches if they are known."""
+
+    block: nn.Module
+    new_cache: NewCache
+    halves: Halves | None = None
+
+
+@dataclass(slots=True)
+class _Visited:
+    """What a request has left of one visit: its cache, the passes that it has run, and the last hop that ran it."""
+
+    cache: Any = None
+    passes: int = 0
+    hop: int = -1
+
+
+@dataclass(slots=True)
+class _Request:
+    """What one request has left on a node."""
+
+    visited: dict[RemoteVisit, _Visited] = field(default_factory=dict)
+    last: Reply | None = None
+
+    def cache(self, visit: RemoteVisit, new_cache: NewCache, kind: str) -> Any:
+        """The cache of a visit, of the class `kind`: shared with those of other layers where each has its own slot."""
+        own = self.visited[visit]
+        if own.cache is None:
+            others = [(other, each.cache) for other, each in self.visited.items() if each.cache is not None]
+            used = {id(cache) for other, cache in others if other.layer == visit.layer}
+            shared = (
+                cache
+                for other, cache in others
+                if other.layer.source == visit.layer.source and id(cache) not in used and type(cache) is DynamicCache
+            )
+            own.cache = next(shared, None) or new_cache(kind)
+        return own.cache
+
+    def forget(self, visits: Iterable[RemoteVisit]) -> None:
+        """Forget what these visits left; which hop ran them last is remembered."""
+        for visit in visits:
+            own = self.visited[visit]
+            if type(own.cache) is DynamicCache:
+                own.cache.layers[visit.layer.number].reset()
+            own.cache, own.passes = None, 0
+
+
+class Node:
+    """Blocks of one or several models, and the state of requests. Not for several threads at a time."""
+
+    def __init__(self, name: str, device: torch.device | str = "cpu") -> None:
+        self.name = name
+        self.device = torch.device(device)
+        self._held: dict[RemoteLayer, HeldLayer] = {}
+        self._requests: OrderedDict[str, _Request] = OrderedDict()
+
+    @property
+    def layers(self) -> tuple[RemoteLayer, ...]:
+        """The layers that the node holds, in order."""
+        return tuple(sorted(self._held))
+
+    def keep(self, layer: RemoteLayer, held: HeldLayer) -> None:
+        """Hold a block that is in this process already; `handle(LoadLayers(...))` is for one that comes as bytes."""
+        self._held[layer] = held
+
+    def restart(self) -> None:
+        """Forget every request, as a process does that dies and is started again."""
+        self._requests.clear()
+
+    def handle(self, message: Message) -> Response:
+        """The answer to a message. What goes wrong is an answer, too: `Refused`, with the reason."""
+        started = time.perf_counter()
+        try:
+            with torch.inference_mode():
+                match message:
+                    case Hop():
+                        return self._run(message)
+                    case LoadLayers():
+                        self._hold(message)
+                    case UnloadLayers():
+                        for layer in message.layers:
+                            self._held.pop(layer, None)
+                        for request in self._requests.values():
+                            request.forget([visit for visit in request.visited if visit.layer in message.layers])
+                    case Release():
+                        self._requests.pop(message.request, None)
+        except Exception as error:  # a block may fail in any way, and the router must hear of it
+            return Refused(self.name, f"{type(error).__name__}: {error}")
+        weights = sum(byte_count(held.block) for held in self._held.values())
+        return Done(self.name, time.perf_counter() - started, weights)
+
+    # -- hops -----------------------------------------------------------------------------------------------------
+
+    def _run(self, hop: Hop) -> Reply | Refused:
+        layers = [self._held.get(visit.layer) for visit in hop.visits]
+        if None in layers:
+            absent = [visit.layer.name for visit in hop.visits if visit.layer not in self._held]
+            return Refused(self.name, f"does not hold layer {', '.join(absent)}")
+        request = self._request(hop.request)
+        visited = [request.visited.setdefault(visit, _Visited()) for visit in hop.visits]
+        latest = max([each.hop for each in visited])
+        if hop.number <= latest:
+            if request.last is not None and request.last.number == hop.number:
+                return request.last  # a hop that came twice
+            return Refused(self.name, f"has run hop {latest} of this request; hop {hop.number} came after it")
+        for each in visited:
+            each.hop = hop.number
+        if hop.fresh:
+            request.forget(hop.visits)
+        first, last = hop.passes[0].index, hop.passes[-1].index
+        if any(each.passes != first for each in visited):
+            counts = [(each.passes, visit.name) for each, visit in zip(visited, hop.visits, strict=True)]
+            wrong = ", ".join(f"{count} of {name}" for count, name in counts if count != first)
+            return Refused(self.name, f"holds {wrong} passes and was sent pass {first}: send the passes before it")
+        states, seconds = [], 0.0
+        try:
+            for given in hop.passes:
+                state, taken = self._pass(request, hop.visits, given)
+                states.append(state)
+                seconds += taken
+                for each in visited:
+                    each.passes = given.index + 1
+        except Exception:
+            request.forget(hop.visits)
+            raise
+        wanted = states if hop.every else states[-1:]
+        reply = Reply(self.name, hop.request, hop.number, last, tuple(map(to_array, wanted)), seconds)
+        request.last = reply
+        return reply
+
+    def _pass(self, request: _Request, visits: Sequence[RemoteVisit], given: Pass) -> tuple[Tensor, float]:
+        """One state through the visits, in turn, and the seconds that the blocks took."""
+        calls = Calls(given.arguments, self.device)
+        prepared = []
+        for visit in visits:
+            held = self._held[visit.layer]
+            args, kwargs, key = calls.of(visit.layer.number, partial(request.cache, visit, held.new_cache))
+            prepared.append((held, visit.sublayer, args, kwargs, key))
+        state = to_tensor(given.state, self.device)
+        started = time.perf_counter()
+        for held, sublayer, args, kwargs, key in prepared:
+            if isinstance(key, int):
+                args[key] = state
+            else:
+                kwargs[key] = state
+            if sublayer is None:
+                state = returned_state(held.block(*args, **kwargs))
+            else:
+                with _half(held, sublayer):
+                    state = returned_state(held.block(*args, **kwargs))
+        return state, time.perf_counter() - started
+
+    def _request(self, name: str) -> _Request:
+        request = self._requests.setdefault(name, _Request())
+        self._requests.move_to_end(name)
+        while len(self._requests) > MOST_REQUESTS:
+            self._requests.popitem(last=False)
+        return request
+
+    # -- weights --------------------------------------------------------------------------------------------------
+
+    def _hold(self, message: LoadLayers) -> None:
+        blocks, config = built_blocks(message, self.device)
+        new_cache = cache_factory(config)
+        for slot, (number, block) in enumerate(zip(message.layers, blocks, strict=True)):
+            halves: Any = dict(message.halves[slot]) if message.halves else None
+            self.keep(RemoteLayer(number, message.source), HeldLayer(block, new_cache, halves))
+
+
+def cache_factory(config: Any) -> NewCache:
+    """How to make the caches that the blocks of a model with this configuration fill.
+
+    A class of its own, which the model brings, takes no arguments. Raises `ModelError` for one that is no cache of
+    transformers.
+    """
+
+    def new_cache(kind: str) -> Any:
+        module, _, name = kind.partition(":")
+        made: Any = getattr(import_module(module), name) if module.partition(".")[0] == "transformers" else None
+        if made is DynamicCache:
+            return DynamicCache(config=config)
+        if not (isinstance(made, type) and issubclass(made, DynamicCache)):
+            raise ModelError(f"a block is called with a {kind}; nodes make caches that grow (DynamicCache)")
+        return made()
+
+    return new_cache
+
+
+def _half(held: HeldLayer, sublayer: Sublayer) -> AbstractContextManager[None]:
+    if held.halves is None:
+        raise RuntimeError(f"was not told the halves of the layer that it is asked for {sublayer} of")
+    return only(held.block, held.halves, sublayer)
+
+
+def local_node(name: str, stack: Stack, layers: Sequence[RemoteLayer], *, halves: bool = False) -> Node:
+    """A node in this process that shares the blocks of `stack`; with `halves` it can run one branch of them."""
+    node = Node(name, stack.device)
+    new_cache = cache_factory(getattr(stack.model, "config", None))
+    pairs = dict(enumerate(stack.branches().paths)) if halves else {}
+    for layer in layers:
+        block = stack.block(layer.number, layer.source or None)
+        node.keep(layer, HeldLayer(block, new_cache, pairs.get(layer.number)))
+    return node

@@ -1,0 +1,1 @@
+"""Placement: which node holds which layers, and how they get there."""

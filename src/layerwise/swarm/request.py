@@ -1,0 +1,179 @@
+"""One request as its router knows it: what has passed every place of the plan, and which node has seen how much of it.
+
+Every pass leaves, at the beginning of each hop, the state that entered it. From these states a node that takes over a
+part of the plan is given what its predecessor was given, pass by pass, and arrives at the very same caches.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from layerwise.errors import BelowQuorum
+from layerwise.plan import Plan
+from layerwise.stack import Capture
+from layerwise.swarm.messages import Arguments, Array, Pass, RemoteLayer, RemoteVisit
+from layerwise.swarm.routing.live_plan import LivePlan, layers_of
+from layerwise.swarm.routing.route import Leg
+from layerwise.swarm.wire import selected
+
+
+@dataclass(slots=True)
+class RecordedPass:
+    """One forward pass: the arguments of the blocks, and by place the state that entered there."""
+
+    index: int
+    arguments: Arguments
+    entering: dict[int, Array] = field(default_factory=dict)
+    _selected: dict[tuple[int, ...], Arguments] = field(default_factory=dict)
+
+    def entered(self, slot: int, chain: Sequence[int], missing: frozenset[int]) -> Array | None:
+        """The state that entered at `slot`, or at one before it in the `chain` with but `missing` places between."""
+        position = chain.index(slot)
+        while chain[position] not in self.entering:
+            if position == 0 or chain[position - 1] not in missing:
+                return None
+            position -= 1
+        return self.entering[chain[position]]
+
+    def enter(self, after: int | None, slot: int | None, chain: Sequence[int], state: Array) -> None:
+        """Note that `state` entered at `slot`, and at every place of the `chain` behind `after`, which nothing ran.
+
+        `after` is `None` before the first place, and `slot` behind the last one.
+        """
+        first = 0 if after is None else chain.index(after) + 1
+        last = len(chain) if slot is None else chain.index(slot) + 1
+        for each in chain[first:last]:
+            self.entering[each] = state
+
+    def part(self, visits: Sequence[RemoteVisit], state: Array) -> Pass:
+        """What a node is sent to run these visits on `state`."""
+        layers = tuple(visit.layer.number for visit in visits)
+        if layers not in self._selected:
+            self._selected[layers] = selected(self.arguments, layers)
+        return Pass(self.index, state, self._selected[layers])
+
+    @property
+    def bytes(self) -> int:
+        """What the record holds."""
+        states = {id(state): len(state.data) for state in self.entering.values()}
+        return sum(states.values()) + self.arguments.bytes
+
+
+@dataclass(eq=False)
+class SwarmRequest:
+    """A request on its way through the swarm.
+
+    Nodes know it by its `key`, which no other request has, whatever its name: what one of the same name has left on a
+    node must not answer for it.
+
+    `chain` holds the places of the plan in the order in which they run. `recapture` makes one pass of all tokens so
+    far, for a request that begins anew in the middle. `one_pass` says that the request is a single forward pass, which
+    leaves no cache. `left_out` are layers that are not worth their price. `avoided` are nodes that another path of
+    the same request takes.
+    """
+
+    request: str
+    key: str
+    requested: Plan
+    live: LivePlan
+    chain: tuple[int, ...]
+    one_pass: bool = False
+    recapture: Callable[[], Capture] | None = None
+    passes: list[RecordedPass] = field(default_factory=list)
+    legs: tuple[Leg, ...] = ()
+    warm: dict[tuple[str, RemoteVisit], int] = field(default_factory=dict)
+    replaced: dict[RemoteLayer, RemoteLayer] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+    left_out: frozenset[RemoteLayer] = frozenset()
+    avoided: frozenset[str] = frozenset()
+    tokens: int = 0
+    changed_at: int = 0
+    hops: int = 0
+    doubtful: bool = False
+    history_bytes: int = 0
+    history_whole: bool = True
+
+    @classmethod
+    def of(cls, request: str, requested: Plan, *, one_pass: bool = False) -> SwarmRequest:
+        """A request that has not begun, under a plan of which nothing is missing."""
+        live = LivePlan.of(requested)
+        assert live is not None, "a plan has a layer"
+        key = f"{request}/{secrets.token_hex(8)}"
+        return cls(request, key, requested, live, tuple(range(len(live.steps))), one_pass)
+
+    def reorder(self, visits: Sequence[RemoteVisit]) -> None:
+        """Run the visits in another order from now on; only before the first pass.
+
+        A place where nothing runs stays behind the one that it was behind: what has run there may be lost by now, and
+        what is lost may come back.
+        """
+        self.live = self.live.in_order(tuple(visits))
+        chain = [visit.slot for visit in self.live.visits]
+        for number, slot in enumerate(self.chain):
+            if slot not in chain:
+                chain.insert(chain.index(self.chain[number - 1]) + 1 if number else 0, slot)
+        self.chain = tuple(chain)
+
+    def lose(self, missing: Collection[RemoteLayer]) -> None:
+        """Go on without the `missing` layers, and with all others. Raises `BelowQuorum` where none is left."""
+        live = LivePlan.of(self.requested, missing, self.replaced)
+        if live is None:
+            raise BelowQuorum(f"request {self.request} cannot be answered: no layer of {self.requested} is left")
+        if self.chain != tuple(sorted(self.chain)):
+            live = live.in_order(tuple(sorted(live.visits, key=lambda visit: self.chain.index(visit.slot))))
+        self.live, self.legs, self.changed_at = live, (), self.tokens
+
+    def requested_layers(self) -> tuple[RemoteLayer, ...]:
+        """The layers of the plan asked for."""
+        return layers_of(self.requested)
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes that have run a part of it."""
+        return frozenset(node for node, _ in self.warm)
+
+    def next_number(self) -> int:
+        """The number of the next hop."""
+        self.hops += 1
+        return self.hops
+
+    def missing_slots(self) -> frozenset[int]:
+        """The places of the plan asked for where nothing runs."""
+        return frozenset(range(len(self.requested.steps()))) - {visit.slot for visit in self.live.visits}
+
+    def leg_at(self, position: int) -> Leg | None:
+        """The leg of the present route that begins with the visit at `position`, if one does."""
+        visit = self.live.visits[position]
+        return next((leg for leg in self.legs if leg.visits[0] == visit), None)
+
+    def seen(self, leg: Leg) -> int | None:
+        """The passes that the node of `leg` has run on all of its visits; `None` if on some of them more."""
+        counts = {self.warm.get((leg.node, visit), 0) for visit in leg.visits}
+        return counts.pop() if len(counts) == 1 else None
+
+    def begin_again(self) -> None:
+        """Forget all passes: the next one begins with all tokens."""
+        self.passes.clear()
+        self.warm.clear()
+        self.legs = ()
+        self.history_bytes = 0
+        self.history_whole = True
+        self.doubtful = False
+
+    def forget_node(self, node: str) -> None:
+        """What a node has seen is lost."""
+        for key in [key for key in self.warm if key[0] == node]:
+            del self.warm[key]
+        self.legs = ()
+
+    def remember(self, record: RecordedPass, most_bytes: int) -> None:
+        """Keep a finished pass. Beyond `most_bytes` the states go, and a replay begins with the tokens."""
+        self.passes.append(record)
+        self.history_bytes += record.bytes
+        if self.history_bytes > most_bytes and self.recapture is not None:
+            self.history_whole = False
+            for each in self.passes:
+                each.entering.clear()

@@ -1,0 +1,400 @@
+"""The router: takes the states of a request from node to node, and goes on when nodes do not.
+
+One pass is a walk along the visits of the plan. Where a node fails, the rest of the walk gets another route, and the
+node that takes over is first sent what its predecessor was sent. Where no node holds a layer any more, the plan goes on
+without it, down to the quorum.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
+from weakref import WeakSet
+
+import torch
+from torch import Tensor
+
+from layerwise.errors import BelowQuorum
+from layerwise.plan import Step
+from layerwise.stack import Capture
+from layerwise.stack.executors.state import Merger, follow
+from layerwise.swarm.answer import Expected
+from layerwise.swarm.calls import Calling
+from layerwise.swarm.messages import Array, Corrupt, Gone, Hop, Late, Refused, Release, RemoteLayer, RemoteVisit, Reply
+from layerwise.swarm.node_records import NodeRecord
+from layerwise.swarm.nodes.node import Node
+from layerwise.swarm.request import RecordedPass, SwarmRequest
+from layerwise.swarm.routing.live_plan import layers_of
+from layerwise.swarm.routing.quorum import Quorum
+from layerwise.swarm.routing.route import Leg, Offer, Uncovered, cheapest, next_leg
+from layerwise.swarm.routing.seams import cut_at_seams
+from layerwise.swarm.trust.replica_comparison import ReplicaComparison
+from layerwise.swarm.trust.trust import Judgement
+from layerwise.swarm.wire import encode, to_array, to_tensor
+
+MOST_FAILURES = 3
+"""Hops of one pass that a node may fail before the pass goes on without it."""
+
+
+class _Lost(Exception):
+    """No live node holds these layers."""
+
+    def __init__(self, layers: Collection[RemoteLayer]) -> None:
+        self.layers = frozenset(layers)
+
+
+class _BeginAgain(Exception):
+    """All tokens so far are to be computed again."""
+
+
+class Router:
+    """Runs the passes of requests over nodes. `expected` says what a set of missing layers costs, and `check` whether a
+    node computes. A `referee` holds all layers, and is asked where nodes contradict each other;
+    `single` is what one missing layer costs."""
+
+    def __init__(
+        self,
+        calling: Calling,
+        quorum: Quorum,
+        expected: Callable[[frozenset[int]], Expected],
+        check: Callable[[NodeRecord], Awaitable[bool]],
+        referee: Node | None = None,
+        single: Callable[[int], float | None] | None = None,
+    ) -> None:
+        self.calling = calling
+        self.members = members = calling.members
+        self.settings = settings = calling.settings
+        self.quorum = quorum
+        self.expected = expected
+        self.check = check
+        self.single = single
+        self.comparison = ReplicaComparison(self.calling, members, settings.spot_share, settings.seed, referee)
+        self.sessions: WeakSet[SwarmRequest] = WeakSet()
+
+    async def forward(self, session: SwarmRequest, captured: Capture) -> Tensor:
+        """The state that the request's plan arrives at in one more pass, of the shape of `captured.state`.
+
+        Raises `BelowQuorum` where too few layers are left.
+        """
+        self.sessions.add(session)
+        tokens = captured.state.shape[1] if captured.state.ndim > 2 else None
+        self._rejoin(session)
+        captured = self._anew(session) if session.doubtful else captured
+        while True:
+            layers = dict.fromkeys(layer.number for layer in layers_of(session.requested))
+            record = RecordedPass(len(session.passes), encode(captured.calls, layers))
+            try:
+                final = await self._walk(session, record, to_array(captured.state))
+                break
+            except _BeginAgain:
+                captured = self._anew(session)
+        session.remember(record, self.settings.history_bytes)
+        session.failures.clear()
+        state = to_tensor(final, captured.state.device)
+        return state if tokens is None else state[:, -tokens:]
+
+    async def release(self, session: SwarmRequest) -> None:
+        """Tell every node that has seen the request to forget it. A node that cannot be told forgets it in time."""
+        nodes = session.nodes & {member.name for member in self.members.live()}
+        await asyncio.gather(*(self.calling.send(node, Release(session.key)) for node in sorted(nodes)))
+
+    def _anew(self, session: SwarmRequest) -> Capture:
+        assert session.recapture is not None, "a request of several passes can be begun again"
+        session.begin_again()
+        return session.recapture()
+
+    # -- one pass -------------------------------------------------------------------------------------------------
+
+    async def _walk(self, session: SwarmRequest, record: RecordedPass, entering: Array) -> Array:
+        state, after, groups = entering, None, list[Merger]()
+        while True:
+            position = self._position(session, after)
+            if position == len(session.live.visits):
+                break
+            try:
+                leg = self._leg(session, record, position)
+            except _Lost as lost:
+                if await self._answers_again(session, lost.layers):
+                    continue
+                self._lose(session, lost.layers)
+                if self.settings.on_loss == "recompute" and not session.one_pass:
+                    raise _BeginAgain from lost
+                if groups:  # what a group merges is another thing now
+                    state, after, groups = entering, None, []
+                continue
+            record.enter(after, leg.visits[0].slot, session.chain, state)
+            reached = await self._hop(session, record, leg, state)
+            if reached is None:
+                continue
+            state = _folded(session, position, leg, state, reached, groups)
+            after = leg.visits[-1].slot
+        record.enter(after, None, session.chain, state)
+        return state
+
+    @staticmethod
+    def _position(session: SwarmRequest, after: int | None) -> int:
+        """The first visit of the live plan behind the place `after`."""
+        if after is None:
+            return 0
+        bound = session.chain.index(after)
+        later = (number for number, visit in enumerate(session.live.visits) if session.chain.index(visit.slot) > bound)
+        return next(later, len(session.live.visits))
+
+    def _leg(self, session: SwarmRequest, record: RecordedPass, position: int) -> Leg:
+        """The next hop of a pass that has come to the visit at `position`."""
+        several = self.settings.paths > 1  # which are compared, and so take the layers in one order
+        free = session.one_pass and self.settings.order == "any" and len(session.live.seams()) == 1 and not several
+        if free:
+            return self._free_leg(session, position)
+        leg = session.leg_at(position)
+        if leg is not None and self._holds(leg):
+            return leg
+        session.legs = self._route(session, record, position)
+        leg = session.leg_at(position)
+        assert leg is not None, "a route begins with its first visit"
+        return leg
+
+    def _holds(self, leg: Leg) -> bool:
+        member = self.members[leg.node]
+        return member.state == "live" and all(visit.layer in member.layers for visit in leg.visits)
+
+    def _route(self, session: SwarmRequest, record: RecordedPass, position: int) -> tuple[Leg, ...]:
+        """The cheapest legs through the rest of the plan, cut where groups begin and branches end."""
+        visits = session.live.visits[position:]
+        offers = self._offers(session)
+        replay = {
+            (offer.node, visit): record.index * offer.layer_seconds
+            for offer in offers
+            for visit in visits
+            if record.index and session.warm.get((offer.node, visit), 0) != record.index
+        }
+        first = position == 0 and record.index == 0 and not session.hops
+        any_order = first and len(session.live.seams()) == 1 and self.settings.paths == 1
+        order = self.settings.order if any_order else "fixed"
+        route = cheapest(
+            visits, offers, self.settings.prices, order, replay, self._dispensable(visits) if first else None
+        )
+        if isinstance(route, Uncovered):
+            raise _Lost({visit.layer for visit in route.visits})
+        if route.omitted:
+            session.left_out |= {visit.layer for visit in route.omitted}
+            raise _Lost({visit.layer for visit in route.omitted})
+        if order == "any":
+            session.reorder([visit for leg in route.legs for visit in leg.visits])
+        return cut_at_seams(route.legs, session.live)
+
+    def _offers(self, session: SwarmRequest) -> list[Offer]:
+        """The live nodes, but for those that have failed this pass again and again.
+
+        Nodes that the request avoids offer only the layers that no other node holds.
+        """
+        offers = [member.offer() for member in self.members.live(_worn(session))]
+        elsewhere = frozenset(layer for offer in offers if offer.node not in session.avoided for layer in offer.layers)
+        return [
+            replace(offer, layers=offer.layers - elsewhere) if offer.node in session.avoided else offer
+            for offer in offers
+        ]
+
+    def _dispensable(self, visits: Sequence[RemoteVisit]) -> dict[RemoteVisit, float]:
+        """The visits that a route may leave out for its price, and what each costs in nats per token."""
+        if self.single is None or not self.settings.prices.nats:
+            return {}
+        costs = {visit: self.single(visit.layer.number) for visit in visits}
+        return {visit: max(nats, 0.0) for visit, nats in costs.items() if nats is not None}
+
+    def _free_leg(self, session: SwarmRequest, position: int) -> Leg:
+        """The next hop of a single pass in any order: whoever is free first."""
+        done = session.live.visits[:position]
+        left = session.live.visits[position:]
+        offers = self._offers(session)
+        leg = next_leg(left, (), offers, self.settings.prices)
+        if isinstance(leg, Uncovered):
+            raise _Lost({visit.layer for visit in leg.visits})
+        assert leg is not None, "a visit is left"
+        session.reorder((*done, *leg.visits, *(visit for visit in left if visit not in leg.visits)))
+        return leg
+
+    # -- one hop --------------------------------------------------------------------------------------------------
+
+    async def _hop(self, session: SwarmRequest, record: RecordedPass, leg: Leg, state: Array) -> Array | None:
+        """The state that `leg` arrives at, or `None` when its node has failed and the rest needs another route."""
+        again = bool(record.index) and session.seen(leg) != record.index
+        current = record.part(leg.visits, state)
+        passes = [current]
+        if again:
+            earlier = await self._entered(session, record, leg)
+            if earlier is None:
+                return None
+            passes = [each.part(leg.visits, known) for each, known in zip(session.passes, earlier, strict=True)]
+            passes.append(current)
+        fresh = again or record.index == 0
+        hop = Hop(session.key, session.next_number(), leg.visits, tuple(passes), fresh)
+        response = await self.calling.hop(leg.node, hop, session)
+        if not isinstance(response, Reply):
+            self._failed(session, leg.node, response)
+            return None
+        if again:
+            text = f"{leg.node} ran the {len(passes) - 1} passes before on {_named(leg.visits)}"
+            self.members.note("replayed", text, node=leg.node, request=session.request)
+        session.warm.update({(response.node, visit): record.index + 1 for visit in leg.visits})
+        return response.states[-1] if await self._believed(session, record, hop, response) else None
+
+    async def _believed(self, session: SwarmRequest, record: RecordedPass, hop: Hop, reply: Reply) -> bool:
+        """Whether an answer stands, once it was compared with a replica's, if it is one of those that are.
+
+        Raises `_BeginAgain` where earlier answers of the same node may be wrong, too.
+        """
+        why = self.comparison.reason(reply.node, hop, reply, begins=record.index == 0)
+        if why is None:
+            return True
+        slot, missing = hop.visits[0].slot, session.missing_slots()
+        if len(hop.passes) <= record.index:
+            known = [each.entered(slot, session.chain, missing) for each in session.passes]
+            if not session.history_whole or any(state is None for state in known):
+                return True
+            earlier = [
+                each.part(hop.visits, state)
+                for each, state in zip(session.passes, known, strict=True)
+                if state is not None
+            ]
+            hop = replace(hop, passes=(*earlier, *hop.passes))
+        wrong = await self.comparison.wrong(reply.node, hop, reply, why)
+        self._doubt(wrong)
+        if reply.node not in wrong:
+            return True
+        if record.index:
+            raise _BeginAgain
+        session.doubtful = False
+        return False
+
+    def distrust(self, judgement: Judgement, what: str) -> None:
+        """Quarantine who was proved wrong about `what`, and doubt what requests have of them."""
+        self.comparison.quarantine(judgement, what)
+        self._doubt(judgement.wrong)
+
+    def _doubt(self, wrong: Collection[str]) -> None:
+        for node in wrong:
+            for other in self.sessions:
+                if node in other.nodes:
+                    other.doubtful = other.doubtful or not other.one_pass
+                    other.forget_node(node)
+
+    async def _entered(self, session: SwarmRequest, record: RecordedPass, leg: Leg) -> list[Array] | None:
+        """The states that entered the first visit of `leg` in all earlier passes; `None` when a node failed on the way.
+
+        Where a pass has not left one, the leg before is run anew through all passes.
+        """
+        if not session.history_whole:
+            raise _BeginAgain
+        slot, missing = leg.visits[0].slot, session.missing_slots()
+        known = [each.entered(slot, session.chain, missing) for each in session.passes]
+        if None not in known:
+            return [state for state in known if state is not None]
+        position = session.live.visits.index(leg.visits[0])
+        before = next((each for each in session.legs if each.visits[-1] == session.live.visits[position - 1]), None)
+        if before is None:  # what led here was routed before; the states have to be made from the tokens
+            raise _BeginAgain
+        states = await self._entered(session, record, before)
+        entered = record.entered(before.visits[0].slot, session.chain, missing)
+        if states is None or entered is None:
+            return None
+        replayed = [*session.passes, record]
+        passes = [each.part(before.visits, state) for each, state in zip(replayed, [*states, entered], strict=True)]
+        hop = Hop(session.key, session.next_number(), before.visits, tuple(passes), fresh=True, every=True)
+        response = await self.calling.hop(before.node, hop, session)
+        if not isinstance(response, Reply):
+            self._failed(session, before.node, response)
+            return None
+        session.warm.update({(before.node, visit): record.index + 1 for visit in before.visits})
+        for each, state in zip(session.passes, response.states, strict=False):
+            each.entering[slot] = state
+        return list(response.states[:-1])
+
+    def _failed(self, session: SwarmRequest, node: str, response: object) -> None:
+        """Draw the consequences of a call that brought no state."""
+        session.forget_node(node)
+        session.failures[node] += 1
+        match response:
+            case Gone(reason=reason):
+                self.members.change(node, "gone", "lost", f"{node} is gone: {reason}")
+            case Late(seconds=seconds):
+                self.members.change(node, "suspected", "late", f"{node} did not answer within {seconds:.2f} s")
+            case Corrupt(reason=reason) | Refused(reason=reason):
+                self.members.change(node, "suspected", "lost", f"{node}: {reason}")
+
+    async def _answers_again(self, session: SwarmRequest, layers: frozenset[RemoteLayer]) -> bool:
+        """Whether a node that was late with the last replica of a layer computes after all: it may have been busy."""
+        late = [
+            member
+            for member in self.members
+            if member.state == "suspected"
+            and member.layers & layers
+            and member.may_be_checked()
+            and session.failures[member.name] < MOST_FAILURES
+        ]
+        return any(await asyncio.gather(*(self.check(member) for member in late)))
+
+    # -- loss and return ------------------------------------------------------------------------------------------
+
+    def _lose(self, session: SwarmRequest, lost: frozenset[RemoteLayer]) -> None:
+        """Go on without the `lost` layers, or with layers of another model in their place; or refuse."""
+        live = self.members.live_layers(_worn(session))
+        for layer in lost & set(session.requested_layers()):
+            for source in self.settings.replacements:
+                if RemoteLayer(layer.number, source) in live:
+                    session.replaced[layer] = RemoteLayer(layer.number, source)
+                    break
+        self._settle(session, live)
+
+    def _rejoin(self, session: SwarmRequest) -> None:
+        """Take up layers again that are back."""
+        live = self.members.live_layers()
+        back = {layer for layer in (*session.live.missing, *session.replaced) if layer in live} - session.left_out
+        if not back or not session.history_whole:
+            return
+        for layer in back:
+            session.replaced.pop(layer, None)
+        self._settle(session, live)
+        names = ", ".join(layer.name for layer in sorted(back))
+        self.members.note("returned", f"layer {names} runs again", request=session.request)
+        session.doubtful |= bool(session.passes) and self.settings.on_loss == "recompute"
+
+    def _settle(self, session: SwarmRequest, live: frozenset[RemoteLayer]) -> None:
+        """Let the session run what can be run. Raises `BelowQuorum` for too little."""
+        requested = session.requested_layers()
+        missing = frozenset(layer for layer in requested if session.replaced.get(layer, layer) not in live)
+        missing |= session.left_out
+        numbers = frozenset(layer.number for layer in missing)
+        left = frozenset(layer.number for layer in requested) - numbers
+        expected = self.expected(numbers)
+        verdict = self.quorum.verdict(left, numbers, expected)
+        if verdict is not None:
+            self.members.note("refused", verdict, request=session.request)
+            raise BelowQuorum(verdict)
+        session.lose(missing)
+        if missing:
+            names = ", ".join(layer.name for layer in sorted(missing))
+            self.members.note("degraded", f"goes on without layer {names}", request=session.request)
+
+
+def _worn(session: SwarmRequest) -> frozenset[str]:
+    """The nodes that have failed the present pass of a request again and again, however well they are otherwise."""
+    return frozenset(node for node, failures in session.failures.items() if failures >= MOST_FAILURES)
+
+
+def _folded(
+    session: SwarmRequest, position: int, leg: Leg, state: Array, reached: Array, groups: list[Merger]
+) -> Array:
+    """The state behind a leg: what its layers arrived at, or what a group makes of it."""
+    first, last = session.live.steps[position], session.live.steps[position + len(leg.visits) - 1]
+    if not (first.opens or last.closes):
+        return reached
+    step = Step(first.layer, opens=first.opens, closes=last.closes)
+    with torch.no_grad():
+        return to_array(follow(step, to_tensor(state), to_tensor(reached), groups))
+
+
+def _named(visits: Sequence[RemoteVisit]) -> str:
+    names = [visit.name for visit in visits]
+    return f"layer {names[0]}" if len(names) == 1 else f"layers {names[0]} to {names[-1]}"

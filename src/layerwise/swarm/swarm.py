@@ -1,0 +1,377 @@
+"""A model whose layers live on nodes: gathered, asked, watched, closed.
+
+    swarm = layerwise.swarm.gather(stack, nodes=8, replicas=2)
+    answer = swarm.generate(ids, max_new_tokens=64)
+    answer.tokens, answer.plan, answer.missing, answer.expected
+
+A `Swarm` lives in one event loop. `generate` and `outputs` run that loop until their answer is there; a server awaits
+`stream` and `classify` in a loop of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from itertools import count
+from math import ceil
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from layerwise.data.model_location import location_of
+from layerwise.data.vision.preprocessing import Preprocessing, preprocessing_of
+from layerwise.errors import BelowQuorum, Overloaded, SwarmError
+from layerwise.stack import Stack
+from layerwise.stack.inputs import example_inputs, main_tensor
+from layerwise.stack.max_length import longest_input
+from layerwise.swarm.answer import COMPLETE, UNKNOWN, Answer, Expected, Finish, Overview, RequestView
+from layerwise.swarm.calls import Calling
+from layerwise.swarm.cost.estimate import LossEstimate
+from layerwise.swarm.decoding import decode
+from layerwise.swarm.decoding_options import Decoding
+from layerwise.swarm.health import HealthChecks, smallest_inputs
+from layerwise.swarm.node_records import NodeRecords
+from layerwise.swarm.nodes.node import local_node
+from layerwise.swarm.placement.replication import Capacity
+from layerwise.swarm.placement.supply import Supply
+from layerwise.swarm.request import SwarmRequest
+from layerwise.swarm.router import Router
+from layerwise.swarm.routing.deadlines import DeadlineRule
+from layerwise.swarm.routing.live_plan import layers_of
+from layerwise.swarm.routing.quorum import Quorum
+from layerwise.swarm.serve.text_stream import TextStream
+from layerwise.swarm.settings import SwarmSettings
+from layerwise.swarm.transport import Transport
+from layerwise.swarm.trust.path_comparison import forward_by_paths
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+READY_FOR = 5.0
+"""Seconds for which a token that was made shows that the swarm is ready."""
+
+T = TypeVar("T")
+
+
+class Swarm:
+    """A model on nodes, and the requests that they answer.
+
+    `supply` says which layers each node of `transport` is to hold; `fill` sends them. `estimate` is what sets
+    of missing layers cost; without one that is unknown. Raises `UnsupportedModel` for a model
+    whose layers cannot run elsewhere, and `SwarmError` for a quorum that its plan never meets.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        transport: Transport,
+        supply: Supply,
+        settings: SwarmSettings | None = None,
+        *,
+        estimate: LossEstimate | None = None,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> None:
+        self.stack = stack
+        self.settings = settings or SwarmSettings()
+        self.plan = supply.plan
+        self._supply = supply
+        layers = layers_of(self.plan)
+        self.quorum = self.settings.quorum or Quorum(layers=ceil(len(layers) / 2))
+        self.quorum.check(len(layers))
+        self._transport = transport
+        self._loop_factory = loop_factory
+        self._runner = None if loop_factory is None else asyncio.Runner(loop_factory=loop_factory)
+        self._members = NodeRecords(self._now)
+        self.rule = DeadlineRule(floor=self.settings.hop_floor, first=self.settings.first_deadline)
+        self.estimate = estimate
+        referee = local_node("router", stack, layers, halves=self.plan.has_sublayers())
+        calling = Calling(transport, self._members, self.settings)
+        self.health = HealthChecks(stack, calling, supply, self.rule, [layer.number for layer in layers])
+        self.router = Router(
+            calling,
+            self.quorum,
+            self.expected,
+            self.health.check,
+            referee,
+            estimate.single if estimate else None,
+        )
+        self._running: dict[str, SwarmRequest] = {}
+        self._names = count()
+        self._queued = self._completed = self._refused = self._degraded = self._tokens = 0
+        self._slots: asyncio.Semaphore | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._token_at: float | None = None
+        self._preprocessing: Preprocessing | None = None
+
+    # -- what there is --------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return self.stack.source.name
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the model; `None` for one that reads no text."""
+        return self.stack.tokenizer
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens that a prompt and its answer have together, if the model has a bound."""
+        return longest_input(self.stack.model)
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The names of the classes of a model that classifies; empty where it names none."""
+        names = getattr(getattr(self.stack.model, "config", None), "id2label", None) or {}
+        return tuple(names[number] for number in sorted(names))
+
+    @property
+    def members(self) -> NodeRecords:
+        """The nodes, as the router sees them."""
+        return self._members
+
+    def expected(self, missing: frozenset[int]) -> Expected:
+        """What answers cost without these layers, in nats per token."""
+        if not missing:
+            return COMPLETE
+        return UNKNOWN if self.estimate is None else self.estimate.expected(missing)
+
+    def overview(self) -> Overview:
+        """The swarm at this moment."""
+        running = tuple(
+            RequestView(name, session.tokens, str(session.live.running), session.live.missing_numbers)
+            for name, session in self._running.items()
+        )
+        requested = set(layers_of(self.plan))
+        live = tuple(sorted(layer.number for layer in self._members.live_layers() & requested))
+        return Overview(
+            self.name, self.stack.depth, self._members.seconds, tuple(member.view() for member in self._members),
+            running, self._queued, self._completed, self._refused, self._degraded, self._tokens, live,
+            str(self.quorum), tuple(self._members.events),
+        )  # fmt: skip
+
+    async def fill(self) -> None:
+        """Send every node its layers, and begin to rely on it. Raises `SwarmError` where one cannot take them."""
+        await self._supply.fill(self._transport, self._members, self.rule)
+
+    async def add(self, capacity: Capacity) -> None:
+        """Take in a node that the transport has started, and give it its share of the layers."""
+        self._supply.capacities[capacity.name] = capacity
+        await self._supply.balance(self._transport, self._members, self.rule)
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def generate(self, ids: Tensor | Sequence[int], *, request: str | None = None, **options: Any) -> Answer:
+        """The answer to a prompt of token ids; `options` are those of the model's own `generate`.
+
+        Raises `BelowQuorum` where too few layers are left.
+        """
+        return self.run(self.answer(ids, request=request, **options))
+
+    def outputs(self, **inputs: Any) -> tuple[Tensor, Answer]:
+        """What the model returns on `inputs` in one pass (logits, or the last hidden state), and by which layers."""
+        return self.run(self.single_pass(inputs))
+
+    def run(self, work: Awaitable[T]) -> T:
+        """Run this swarm's event loop until `work` is done."""
+        if self._runner is None:
+            self._runner = asyncio.Runner(loop_factory=self._loop_factory)
+
+        async def main() -> T:
+            return await work
+
+        return self._runner.run(main())
+
+    async def answer(self, ids: Tensor | Sequence[int], *, request: str | None = None, **options: Any) -> Answer:
+        """The answer to one prompt; `options` are those of `generate`."""
+        answer: Answer | None = None
+        async for item in self._stream(ids, request, None, options):
+            if isinstance(item, Answer):
+                answer = item
+        assert answer is not None, "a stream ends with its answer"
+        return answer
+
+    async def stream(
+        self, ids: Sequence[int], decoding: Decoding, *, request: str
+    ) -> AsyncGenerator[int | Answer, None]:
+        """The new tokens as they are made, and the `Answer` last. Closing the generator cancels the request.
+
+        Raises `BelowQuorum` and `Overloaded`, also after the first token.
+        """
+        generator = None if decoding.seed is None else torch.Generator().manual_seed(decoding.seed % 2**63)
+        text = TextStream(self.tokenizer, ids, decoding.stop) if decoding.stop else None
+
+        def stops(token: int) -> bool:
+            if text is not None:
+                text.add(token)
+            return text is not None and text.stopped
+
+        async with aclosing(self._stream(ids, request, generator, _options(decoding), stops)) as items:
+            async for item in items:
+                yield item
+
+    async def single_pass(self, inputs: Mapping[str, Any], *, request: str | None = None) -> tuple[Tensor, Answer]:
+        """The main output of one forward pass, and by which layers it was made."""
+        async with self._session(request, one_pass=True) as session:
+            with torch.inference_mode():
+                captured = self.stack.capture(**inputs)
+            if self.settings.paths > 1:
+                state = await forward_by_paths(self.router, session, self.stack, captured, self.settings.paths)
+            else:
+                state = await self.router.forward(session, captured)
+            with torch.inference_mode():
+                output = main_tensor(self.stack.finish(state, captured.inputs))
+            return output, self._answer(session, (), "stop")
+
+    async def classify(self, pixel_values: Tensor, *, request: str) -> tuple[Sequence[float], Answer]:
+        """The probabilities of a vision model's classes for one image."""
+        pixels = pixel_values.to(self.stack.device, self.stack.dtype)
+        logits, answer = await self.single_pass({"pixel_values": pixels}, request=request)
+        return torch.softmax(logits[0].float(), dim=-1).tolist(), answer
+
+    def pixels(self, image: Image) -> Tensor:
+        """The pixel values of one image, as the model's own preprocessing makes them."""
+        if self._preprocessing is None:
+            self._preprocessing = preprocessing_of(self.stack.model.config, location_of(self.name))
+        prepared = self._preprocessing
+        return prepared.scaling(prepared.pixels(image)[None])
+
+    async def _stream(
+        self,
+        ids: Tensor | Sequence[int],
+        request: str | None,
+        generator: torch.Generator | None,
+        options: Mapping[str, Any],
+        stops: Callable[[int], bool] = lambda token: False,
+    ) -> AsyncGenerator[int | Answer, None]:
+        prompt = ids if isinstance(ids, Tensor) else torch.tensor([list(ids)])
+        prompt = prompt.reshape(1, -1).to(self.stack.device)
+        async with self._session(request) as session:
+            tokens: list[int] = []
+            finish: Finish
+            most, finish = options.get("max_new_tokens"), "stop"
+            async with aclosing(decode(self.router, session, self.stack, prompt, generator, **options)) as steps:
+                async for chosen in steps:
+                    tokens.append(int(chosen))
+                    self._tokens += 1
+                    self._token_at = self._now()
+                    yield tokens[-1]
+                    if stops(tokens[-1]):
+                        break
+                else:
+                    finish = "length" if len(tokens) == most else "stop"
+            answer = self._answer(session, tuple(tokens), finish)
+        yield answer
+
+    def _answer(self, session: SwarmRequest, tokens: tuple[int, ...], finish: Finish) -> Answer:
+        missing = session.live.missing_numbers
+        plan = str(session.live.running)
+        expected = self.expected(frozenset(missing))
+        if session.replaced:
+            expected = UNKNOWN if self.estimate is None else self.estimate.of_plan(plan)
+        return Answer(session.request, tokens, finish, plan, missing, expected, session.changed_at)
+
+    @asynccontextmanager
+    async def _session(self, request: str | None, *, one_pass: bool = False) -> AsyncIterator[SwarmRequest]:
+        """A request among those under way, counted by how it ends."""
+        slots = self._begin_loop()
+        name = request or f"request-{next(self._names)}"
+        if name in self._running:
+            raise SwarmError(f"request {name} is under way already; give each request a name of its own")
+        if slots.locked() and self._queued >= self.settings.most_queued:
+            raise Overloaded(
+                f"{len(self._running)} requests are under way and {self._queued} wait; try again in a second"
+            )
+        self._queued += 1
+        try:
+            await slots.acquire()
+        finally:
+            self._queued -= 1
+        session = SwarmRequest.of(name, self.plan, one_pass=one_pass)
+        self._running[name] = session
+        try:
+            yield session
+            self._completed += 1
+            self._degraded += bool(session.live.missing or session.changed_at)
+            self._members.note("completed", f"{session.tokens} tokens", request=name)
+        except BelowQuorum:
+            self._refused += 1
+            raise
+        finally:
+            del self._running[name]
+            slots.release()
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(self.router.release(session))
+
+    # -- watching -------------------------------------------------------------------------------------------------
+
+    async def ready(self) -> tuple[bool, str]:
+        """Whether a token, or one pass, was made just now; else why not."""
+        if self._token_at is not None and self._now() - self._token_at < READY_FOR:
+            return True, "a token was made in the last seconds"
+        try:
+            if self.tokenizer is None and example_inputs(self.stack.model, 4) is not None and not _writes(self.stack):
+                await self.single_pass(smallest_inputs(self.stack))
+                self._token_at = self._now()
+            else:
+                await self.answer(smallest_inputs(self.stack)["input_ids"], max_new_tokens=1, do_sample=False)
+        except SwarmError as error:
+            return False, str(error)
+        return True, "a token was made just now"
+
+    def _begin_loop(self) -> asyncio.Semaphore:
+        """What belongs to the event loop, made when the first request comes."""
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(self.settings.most_running)
+            self._watching = asyncio.get_running_loop().create_task(self.health.watch())
+        return self._slots
+
+    def _now(self) -> float:
+        """Seconds on the clock of the event loop, which outside virtual time is that of the process."""
+        if self._loop_factory is None or self._runner is None:
+            return time.monotonic()
+        return self._runner.get_loop().time()
+
+    async def close(self) -> None:
+        """Stop watching, and every node that the transport started."""
+        if self._watching is not None:
+            self._watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watching
+            self._watching = None
+        await self._transport.close()
+
+    def shut_down(self) -> None:
+        """`close`, for a swarm that was run by `generate` and `outputs`."""
+        self.run(self.close())
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+    def __enter__(self) -> Swarm:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shut_down()
+
+
+def _options(decoding: Decoding) -> dict[str, Any]:
+    """The options of `generate` that say what `decoding` says."""
+    options: dict[str, Any] = {
+        "max_new_tokens": decoding.max_new_tokens,
+        "min_new_tokens": decoding.min_new_tokens or None,
+        "do_sample": decoding.temperature > 0,
+        "repetition_penalty": decoding.repetition_penalty,
+    }
+    if decoding.temperature > 0:
+        options |= {"temperature": decoding.temperature, "top_p": decoding.top_p, "top_k": decoding.top_k}
+    return options
+
+
+def _writes(stack: Stack) -> bool:
+    can_generate = getattr(stack.model, "can_generate", None)
+    return can_generate is not None and bool(can_generate())

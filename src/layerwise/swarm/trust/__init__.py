@@ -1,0 +1,1 @@
+"""Trust: whether what a node answers is believed."""

@@ -1,0 +1,241 @@
+"""Tensors and the calls of blocks as bytes, and back.
+
+A block is called with its state and with what its model computed for it: masks, rotary embeddings, positions, flags, a
+cache. All of it is sent as tensors and JSON, so that a node needs nothing of the model but the block. Tensors that
+several layers are called with are sent once. The cache never travels: the node has its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from math import prod
+from operator import is_
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+from layerwise.errors import SwarmError
+from layerwise.stack.executors.capture import Call
+from layerwise.stack.executors.state import read_state
+from layerwise.swarm.messages import Arguments, Array
+
+_CPU = torch.device("cpu")
+
+_LITERALS = frozenset((bool, int, float, str))
+
+_TENSOR, _STATE, _CACHE, _TUPLE, _DICT = "tensor", "state", "cache", "tuple", "dict"
+
+
+def to_array(tensor: Tensor) -> Array:
+    """The numbers of a tensor, on whatever device, as bytes."""
+    plain = tensor.detach() if tensor.requires_grad else tensor
+    plain = plain if plain.device.type == "cpu" else plain.to("cpu")
+    if plain.dtype is torch.bfloat16:  # numpy does not know it
+        plain = plain.contiguous().view(torch.int16)
+    return Array(_dtype_name(tensor.dtype), tuple(tensor.shape), plain.numpy().tobytes())
+
+
+@cache
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def to_tensor(array: Array, device: torch.device | str = "cpu") -> Tensor:
+    """The tensor of an array. Raises `SwarmError` where dtype, shape and bytes do not fit together."""
+    dtype = _dtype(array.dtype)
+    count = prod(array.shape)
+    if count * dtype.itemsize != len(array.data):
+        raise SwarmError(
+            f"an array of shape {array.shape} and dtype {array.dtype} takes {count * dtype.itemsize} bytes; "
+            f"{len(array.data)} came"
+        )
+    if not count:
+        return torch.empty(array.shape, dtype=dtype, device=device)
+    made = torch.frombuffer(bytearray(array.data), dtype=dtype).view(array.shape)
+    return made if device == "cpu" or device == _CPU else made.to(device)
+
+
+@cache
+def _dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise SwarmError(f"an array has the dtype {name!r}, which torch does not know")
+    return dtype
+
+
+def encode(calls: Sequence[Call], layers: Iterable[int]) -> Arguments:
+    """What the blocks of `layers` are called with, beside their state.
+
+    Raises `SwarmError` for an argument that is neither a tensor, a cache nor plain data.
+    """
+    arrays: list[Array] = []
+    indices: dict[int, int] = {}
+
+    def encoded(value: Any, state: Tensor) -> Any:
+        if value is None or type(value) in _LITERALS:
+            return value
+        if value is state:
+            return {_STATE: True}
+        if isinstance(value, Tensor):
+            if id(value) not in indices:
+                indices[id(value)] = len(arrays)
+                arrays.append(to_array(value))
+            return {_TENSOR: indices[id(value)]}
+        if isinstance(value, Cache):
+            return {_CACHE: f"{type(value).__module__}:{type(value).__qualname__}"}
+        if isinstance(value, tuple):
+            return {_TUPLE: [encoded(item, state) for item in value]}
+        if isinstance(value, list):
+            return [encoded(item, state) for item in value]
+        if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+            return {_DICT: {name: encoded(item, state) for name, item in value.items()}}
+        raise SwarmError(
+            f"a block is called with a {type(value).__name__}, which is neither a tensor nor plain data and cannot be "
+            "sent to another machine"
+        )
+
+    chosen = tuple(layers)
+    distinct: list[Call] = []
+    texts: list[str] = []
+    forms: list[int] = []
+    for layer in chosen:
+        call = calls[layer]
+        form = next((number for number, other in enumerate(distinct) if _is_same_call(other, call)), len(distinct))
+        if form == len(distinct):
+            distinct.append(call)
+            state = read_state(call.args, call.kwargs)
+            items = [encoded(item, state) for item in call.args]
+            texts.append(_to_json([items, {name: encoded(value, state) for name, value in call.kwargs.items()}]))
+        forms.append(form)
+    return Arguments(tuple(arrays), chosen, tuple(forms), tuple(texts))
+
+
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _is_same_call(one: Call, other: Call) -> bool:
+    """Whether two layers are called with the very same objects, as all of a kind are."""
+    return (
+        len(one.args) == len(other.args)
+        and all(map(is_, one.args, other.args))
+        and one.kwargs.keys() == other.kwargs.keys()
+        and all(map(is_, one.kwargs.values(), map(other.kwargs.__getitem__, one.kwargs)))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A call as its JSON says it: constants and tensors by position or keyword, and where state and caches stand."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    state: int | str
+    caches: tuple[tuple[int | str, str], ...]
+
+
+@lru_cache(maxsize=4096)
+def _form(call: str) -> _Form:
+    """What the JSON of a call says: it is the same for many tokens. Raises `SwarmError` for a call without a state."""
+    args, kwargs = json.loads(call)
+    values: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
+    states = [key for key, value in values.items() if value == {_STATE: True}]
+    if len(states) != 1:
+        raise SwarmError(f"a block is called with {len(states)} states; a node runs blocks that take one")
+    caches = tuple((key, value[_CACHE]) for key, value in values.items() if isinstance(value, dict) and _CACHE in value)
+    return _Form(tuple(args), kwargs, states[0], caches)
+
+
+def selected(arguments: Arguments, layers: Iterable[int]) -> Arguments:
+    """The arguments of some of the layers, with the calls and the tensors that these need."""
+    wanted = tuple(dict.fromkeys(layers))
+    if wanted == arguments.layers:
+        return arguments
+    forms = tuple(arguments.forms[arguments.layers.index(layer)] for layer in wanted)
+    used = {form: number for number, form in enumerate(dict.fromkeys(forms))}
+    if len(used) == len(arguments.calls):
+        return Arguments(arguments.arrays, wanted, forms, arguments.calls)
+    calls = tuple(arguments.calls[form] for form in used)
+    needed = frozenset().union(*map(_tensors_of, calls))
+    arrays = tuple(array if index in needed else None for index, array in enumerate(arguments.arrays))
+    return Arguments(arrays, wanted, tuple(used[form] for form in forms), calls)
+
+
+@lru_cache(maxsize=4096)
+def _tensors_of(call: str) -> frozenset[int]:
+    """The numbers of the tensors in the JSON of a call."""
+    numbers: set[int] = set()
+
+    def read(value: Any) -> None:
+        if isinstance(value, list):
+            for item in value:
+                read(item)
+        elif isinstance(value, dict):
+            ((kind, content),) = value.items()
+            if kind == _TENSOR:
+                numbers.add(content)
+            elif kind == _TUPLE:
+                read(content)
+            elif kind == _DICT:
+                read(list(content.values()))
+
+    args, kwargs = json.loads(call)
+    read([*args, *kwargs.values()])
+    return frozenset(numbers)
+
+
+class Calls:
+    """The calls of a pass on a node: its tensors are made once, however many layers use them."""
+
+    def __init__(self, arguments: Arguments, device: torch.device | str) -> None:
+        self._arguments = arguments
+        self._device = device
+        self._tensors: dict[int, Tensor] = {}
+        self._made: dict[int, tuple[list[Any], dict[str, Any]]] = {}
+
+    def of(self, layer: int, cache: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any], int | str]:
+        """What the block of `layer` is called with, and where in it the state is to stand: a position or a keyword.
+
+        `cache` gives the node's cache of the named class. The list and the mapping belong to the caller.
+        """
+        number = self._arguments.forms[self._arguments.layers.index(layer)]
+        form = _form(self._arguments.calls[number])
+        if number not in self._made:
+            self._made[number] = (
+                [self._decoded(value) for value in form.args],
+                {name: self._decoded(value) for name, value in form.kwargs.items()},
+            )
+        args, kwargs = self._made[number]
+        args, kwargs = args.copy(), kwargs.copy()
+        for key, kind in form.caches:
+            if isinstance(key, int):
+                args[key] = cache(kind)
+            else:
+                kwargs[key] = cache(kind)
+        return args, kwargs, form.state
+
+    def _decoded(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._decoded(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        ((kind, content),) = value.items()
+        if kind == _TENSOR:
+            return self._tensor(content)
+        if kind in (_STATE, _CACHE):
+            return None
+        if kind == _TUPLE:
+            return tuple([self._decoded(item) for item in content])
+        return {name: self._decoded(item) for name, item in content.items()}
+
+    def _tensor(self, index: int) -> Tensor:
+        if index not in self._tensors:
+            array = self._arguments.arrays[index]
+            if array is None:
+                raise SwarmError(f"tensor {index} of a call was not sent with it")
+            self._tensors[index] = to_tensor(array, self._device)
+        return self._tensors[index]

@@ -1,0 +1,32 @@
+"""One Ray for all tests of a process: it takes six seconds to start. Its workers do what `trial.py` says."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def ray() -> Iterator[None]:
+    """A cluster of four places on this machine; whoever connects in this process finds it."""
+    from layerwise.swarm.cluster.connection import Connection
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        connection = Connection("local", 4)
+    yield
+    connection.close()
+
+
+@pytest.fixture
+def trials(ray: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that know the functions of `trial.py` by name."""
+    from ray import cloudpickle
+
+    from layerwise.swarm.cluster import workers
+    from swarm.cluster import trial
+
+    cloudpickle.register_pickle_by_value(trial)
+    monkeypatch.setattr(workers, "Worker", trial.TrialWorker)

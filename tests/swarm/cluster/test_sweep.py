@@ -1,0 +1,98 @@
+"""A sweep on Ray has the rows of one process, and leaves no process behind, however it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import save_llama, save_texts
+from layerwise.errors import RunError
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.runner import perform
+from layerwise.experiments.sweep.config import Sweep
+from layerwise.results import Run
+from layerwise.results.rows import Loss
+from threads import threaded
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+def losses(folder: Path) -> list[Loss]:
+    with Run.open(folder) as run:
+        return list(run.store.losses())
+
+
+@pytest.mark.usefixtures("ray")
+def test_the_rows_are_those_of_one_process(tmp_path: Path) -> None:
+    model, texts = save_llama(tmp_path / "model"), save_texts(tmp_path / "texts")
+    sweep = {"model": str(model), "text": texts, "families": ("leave_one_out",), "similarity": False}
+    perform(Sweep(**sweep, run=tmp_path / "alone"), Silent())
+    perform(Sweep(**sweep, run=tmp_path / "ray", ray="local", workers=2), Silent())
+    assert losses(tmp_path / "ray") == losses(tmp_path / "alone")
+
+
+def descendants(process: int) -> set[int]:
+    """The processes that `process` has started, and those that these have."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+    family = {process}
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    return family - {process}
+
+
+def running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("end", [pytest.param(signal.SIGINT, marks=pytest.mark.exhaustive), signal.SIGKILL])
+def test_a_sweep_that_is_ended_leaves_no_process_and_is_gone_on_with(tmp_path: Path, end: signal.Signals) -> None:
+    """Ray's own agents notice within a minute that the process which started them was killed."""
+    model, texts, folder = save_llama(tmp_path / "model"), save_texts(tmp_path / "texts", count=30), tmp_path / "run"
+    sweep = Sweep(
+        model=str(model), text=texts, families=("leave_one_out", "every_window", "painters"), similarity=False,
+        batch_tokens=64,
+    )  # fmt: skip
+    command = [sys.executable, "-m", "layerwise", "sweep", model, "--text", texts, "--no-similarity", "--families",
+               ",".join(sweep.families), "--batch-tokens", "64", "--run", folder]  # fmt: skip
+    driver = subprocess.Popen(
+        [*map(str, command), "--ray", "local", "--workers", "2"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=threaded(), start_new_session=True,
+    )  # fmt: skip
+    while driver.poll() is None and stored(folder) <= 50:
+        time.sleep(0.1)
+    family = descendants(driver.pid)
+    driver.send_signal(end)
+    _, errors = driver.communicate(timeout=60)
+    assert len(family) > 2, errors
+    until = time.monotonic() + 120
+    while any(map(running, family)) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert not [process for process in family if running(process)]
+    kept = stored(folder)
+    perform(replace(sweep, run=folder), Silent())
+    perform(replace(sweep, run=tmp_path / "alone"), Silent())
+    assert losses(folder) == losses(tmp_path / "alone")
+    assert 50 < kept < len(losses(folder))
+
+
+def stored(folder: Path) -> int:
+    if not (folder / "run.sqlite").exists():
+        return 0
+    with suppress(RunError), Run.open(folder) as run:  # it may not be a run yet
+        return run.store.count_losses()
+    return 0

@@ -1,0 +1,113 @@
+"""Headless Chromium, driven through its debugging pipe: what a page shows while time goes on, and pictures of it.
+
+`--dump-dom` shows a page once. A live page changes as events arrive, so it is asked again and again.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+
+
+class Page:
+    """One page in a browser. Messages are JSON that ends with a zero byte, as Chromium's pipe has them."""
+
+    def __init__(self, into: BinaryIO, out: BinaryIO) -> None:
+        self._into, self._out, self._count = into, out, 0
+        self.console: list[str] = []
+        target = self._call("Target.createTarget", {"url": "about:blank"})["targetId"]
+        attached = self._call("Target.attachToTarget", {"targetId": target, "flatten": True})
+        self._session: str | None = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self._call(f"{domain}.enable")
+
+    _session = None
+
+    def _call(self, method: str, parameters: dict[str, Any] | None = None) -> Any:
+        self._count += 1
+        message = {"id": self._count, "method": method, "params": parameters or {}}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        self._into.write(json.dumps(message).encode() + b"\0")
+        self._into.flush()
+        while True:
+            answer = json.loads(self._message())
+            if answer.get("id") == self._count:
+                assert "error" not in answer, answer
+                return answer["result"]
+            if answer.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled"):
+                self.console.append(json.dumps(answer["params"]))
+
+    def _message(self) -> bytes:
+        parts = bytearray()
+        while (byte := self._out.read(1)) != b"\0":
+            assert byte, "the browser has ended"
+            parts += byte
+        return bytes(parts)
+
+    def show(self, url: str, width: int = 1280, height: int = 1000, scheme: str = "light") -> None:
+        """Open an address in a window of this size, light or dark."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._call("Emulation.setDeviceMetricsOverride", size)
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self._call("Emulation.setEmulatedMedia", media)
+        self._call("Page.navigate", {"url": url})
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of an expression on the page."""
+        answer = self._call("Runtime.evaluate", {"expression": expression, "returnByValue": True})
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def wait(self, expression: str, seconds: float = 20.0) -> None:
+        """Until an expression is true on the page; it may fail while the page is being loaded."""
+        end = time.monotonic() + seconds
+        while not self.evaluate(f"(() => {{ try {{ return !!({expression}) }} catch {{ return false }} }})()"):
+            assert time.monotonic() < end, f"{expression}\n{self.evaluate('document.body.innerText')}\n{self.console}"
+            time.sleep(0.05)
+
+    def picture(self, file: Path) -> None:
+        """A PNG of the whole page."""
+        content = self._call("Page.captureScreenshot", {"captureBeyondViewport": True})["data"]
+        file.write_bytes(base64.b64decode(content))
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Page]:
+    """A browser with one empty page; its profile is in `folder`."""
+    child_in, into = os.pipe()
+    out, child_out = os.pipe()
+
+    def pipes() -> None:  # the browser reads from 3 and writes to 4
+        kept = os.dup(child_out)
+        os.dup2(child_in, 3)
+        os.dup2(kept, 4)
+
+    command = [
+        str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+        "--no-first-run", "--disable-background-networking", "--remote-debugging-pipe",
+        f"--user-data-dir={folder / 'profile'}",
+    ]  # fmt: skip
+    browser = subprocess.Popen(
+        command, preexec_fn=pipes, pass_fds=(3, 4), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(folder)},
+    )  # fmt: skip
+    os.close(child_in)
+    os.close(child_out)
+    try:
+        with os.fdopen(into, "wb") as writing, os.fdopen(out, "rb", buffering=2**16) as reading:
+            yield Page(writing, reading)
+    finally:
+        browser.terminate()
+        browser.wait(20)

@@ -1,0 +1,133 @@
+"""A swarm without layers: writes what it is told to, slowly or until it fails, and shows nodes that die on request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from layerwise.swarm.answer import COMPLETE, Answer, Event, Expected, NodeView, Overview, RequestView
+from layerwise.swarm.decoding_options import Decoding
+from layerwise.swarm.serve.text_stream import TextStream
+
+TEXT = "The swarm goes on: αβγ 😀 日本.\n"
+DEPTH = 12
+HELD = (range(6), range(6, 12), (*range(3), *range(6, 9)), (*range(3, 6), *range(9, 12)))
+LOST = Expected(0.31, 0.12, 0.55, "fitted")
+
+
+def byte_tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:
+    """One token a byte: every character beyond ASCII is several tokens."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    names = ["<end>", *alphabet]
+    encoder = tokenizers.Tokenizer(models.BPE(vocab={name: at for at, name in enumerate(names)}, merges=[]))
+    encoder.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    encoder.decoder = decoders.ByteLevel()
+    made = PreTrainedTokenizerFast(tokenizer_object=encoder, eos_token="<end>")
+    made.chat_template = template
+    return made
+
+
+@dataclass
+class FakeSwarm:
+    """Answers every prompt with `text`, over and over or once, as the `Service` Protocol says."""
+
+    name: str = "fake/model"
+    text: str = TEXT
+    endless: bool = True
+    delay: float = 0.0
+    failures: dict[int, Exception] = field(default_factory=dict)  # by the number of tokens before it
+    lost_from: int | None = None  # the tokens after which two layers are missing
+    max_length: int | None = 4096
+    labels: Sequence[str] = ()
+    tokenizer: Any = field(default_factory=byte_tokenizer)
+    is_ready: tuple[bool, str] = (True, "")
+
+    def __post_init__(self) -> None:
+        self.prompts: list[tuple[tuple[int, ...], Decoding]] = []
+        self.running: dict[str, int] = {}
+        self.cancelled: list[str] = []
+        self.closed = False
+        self.checks = self.completed = self.refused = self.degraded = self.made = 0
+        self.events: list[Event] = [Event(0.0, "joined", "4 nodes hold 12 layers, 2 replicas each")]
+        self.nodes = tuple(
+            NodeView(f"node-{at}", tuple(str(n) for n in held), "live", 0.0112, 0.031, at % 2, 840 + at, 0)
+            for at, held in enumerate(HELD)
+        )
+
+    async def stream(
+        self, ids: Sequence[int], decoding: Decoding, *, request: str
+    ) -> AsyncGenerator[int | Answer, None]:
+        self.prompts.append((tuple(ids), decoding))
+        self.running[request] = 0
+        script = self.tokenizer(self.text, add_special_tokens=False)["input_ids"]
+        stream, made = TextStream(self.tokenizer, ids, decoding.stop), []
+        finish = "length"
+        try:
+            while len(made) < decoding.max_new_tokens:
+                if len(made) in self.failures:
+                    self.refused += 1
+                    raise self.failures[len(made)]
+                await asyncio.sleep(self.delay)
+                if len(made) == len(script) and not self.endless:
+                    finish = "stop"
+                    break
+                made.append(script[len(made) % len(script)])
+                self.running[request] = len(made)
+                self.made += 1
+                yield made[-1]
+                stream.add(made[-1])
+                if stream.stopped:
+                    finish = "stop"
+                    break
+            lost = self.lost_from is not None and len(made) > self.lost_from
+            plan, missing = ("0-3 6-11", (4, 5)) if lost else ("0-11", ())
+            self.completed += 1
+            self.degraded += lost
+            yield Answer(
+                request, tuple(made), finish, plan, missing, LOST if lost else COMPLETE, self.lost_from if lost else 0
+            )
+        except (asyncio.CancelledError, GeneratorExit):
+            self.cancelled.append(request)
+            raise
+        finally:
+            del self.running[request]
+
+    def lose(self, name: str) -> None:
+        """The node dies."""
+        self.nodes = tuple(
+            replace(node, state="gone", reason="its process has ended") if node.name == name else node
+            for node in self.nodes
+        )
+        self.events.append(Event(61.0 + len(self.events), "lost", f"{name} has died", node=name))
+
+    def pixels(self, image: Any) -> Any:
+        assert image.mode == "RGB"
+        return image
+
+    async def classify(self, pixel_values: Any, *, request: str) -> tuple[Sequence[float], Answer]:
+        red = pixel_values.getpixel((0, 0))[0] / 255
+        answer = Answer(request, (), "stop", "0-3 6-11", (4, 5), LOST)
+        return (red * 0.9, (1 - red) * 0.9, 0.1), answer
+
+    def overview(self) -> Overview:
+        live = {int(layer) for node in self.nodes if node.state == "live" for layer in node.layers}
+        running = tuple(
+            RequestView(request, tokens, "0-11", ()) for request, tokens in list(self.running.items())
+        )  # fmt: skip
+        return Overview(
+            self.name, DEPTH, 12.5, self.nodes, running, 0, self.completed, self.refused, self.degraded, self.made,
+            tuple(sorted(live)), "at least 8 of 12 layers", tuple(self.events),
+        )  # fmt: skip
+
+    async def ready(self) -> tuple[bool, str]:
+        self.checks += 1
+        return self.is_ready
+
+    async def close(self) -> None:
+        self.closed = True

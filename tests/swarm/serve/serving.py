@@ -1,0 +1,85 @@
+"""A server of its own for a test: uvicorn on a free port of loopback, in a thread that ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from layerwise.swarm.serve.app import create_app
+from layerwise.swarm.serve.run import listen, serve
+from layerwise.swarm.serve.settings import ServeSettings
+
+
+@dataclass
+class Served:
+    """A running server: its address, its service, how to stop it, and the status that it ended with."""
+
+    url: str
+    service: Any
+    stop: Callable[[], None]
+    hurry: Callable[[], None]
+    thread: threading.Thread
+    status: int | None = None
+
+
+@contextmanager
+def served(service: Any, **settings: object) -> Iterator[Served]:
+    """Serve within the `with`; afterwards neither the thread nor the port is left."""
+    chosen = ServeSettings(port=0, **settings)
+    started, running = threading.Event(), {}
+    listener = listen(chosen.host, chosen.port)
+
+    async def main() -> None:
+        stop, hurry, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+        def announce(url: str) -> None:
+            running["server"] = Served(
+                url, service, lambda: loop.call_soon_threadsafe(stop.set),
+                lambda: loop.call_soon_threadsafe(hurry.set), thread,
+            )  # fmt: skip
+            started.set()
+
+        running["status"] = await serve(service, chosen, listener, announce, stop, hurry)
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), name="served")
+    thread.start()
+    try:
+        assert started.wait(20), "the server did not start"
+        yield running["server"]
+    finally:
+        if thread.is_alive():
+            running["server"].stop()
+        thread.join(20)
+        listener.close()
+        assert not thread.is_alive(), "the server did not stop"
+        assert getattr(service, "closed", True)
+        assert not service.overview().running
+        running["server"].status = running["status"]
+
+
+def stream(url: str, tokens: int) -> Iterator[Any]:
+    """The events of a completion, as they come."""
+    body = json.dumps({"prompt": "a", "max_tokens": tokens, "stream": True}).encode()
+    request = urllib.request.Request(f"{url}/v1/completions", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        for line in answer:
+            if line.startswith(b"data: "):
+                yield line[6:].strip().decode() if line.startswith(b"data: [") else json.loads(line[6:])
+
+
+@contextmanager
+def client(service: Any, **settings: object) -> Iterator[TestClient]:
+    """The application without a network."""
+    app: FastAPI = create_app(service, ServeSettings(**settings))
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as made:
+        yield made
+    assert not service.overview().running

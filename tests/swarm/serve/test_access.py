@@ -1,0 +1,109 @@
+"""Tokens: where they come from, what they open, and that no address is open to others without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from layerwise.errors import SwarmError
+from layerwise.swarm.serve.access import (
+    check_exposure,
+    is_allowed,
+    is_loopback,
+    names_this_machine,
+    read_tokens,
+)
+from layerwise.swarm.serve.settings import ServeSettings
+from swarm.serve.fake import FakeSwarm
+from swarm.serve.serving import client
+
+TOKEN = "0123456789abcdef0123"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def test_tokens_of_a_file_and_of_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"# for Ada\n{TOKEN}\n\n  another_long-token.1 \n{TOKEN}\n")
+    assert read_tokens(file, {}) == (TOKEN, "another_long-token.1")
+    assert read_tokens(file, {"LAYERWISE_SWARM_TOKENS": " third-token-of-all\n"})[0] == "third-token-of-all"
+    assert read_tokens(None, {}) == ()
+
+
+@pytest.mark.parametrize("content", ["", "# nothing\n", "short\n", "has a space within it\n", "nicht-für-header-ü\n"])
+def test_a_file_without_a_proper_token_is_refused(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(SwarmError, match="write") as caught:
+        read_tokens(file, {})
+    assert "within" not in str(caught.value)  # no secret is in an error
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    (tmp_path / "large").write_bytes(b"a" * 100_000)
+    for name in ("bytes", "large", "missing", "."):
+        with pytest.raises(SwarmError, match="file of tokens"):
+            read_tokens(tmp_path / name, {})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.4", "example.org", "127.0.0.1.example.org"])
+def test_an_address_for_others_needs_a_token(host: str) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(SwarmError, match="no token for access is set"):
+        check_exposure(host, ())
+    check_exposure(host, (TOKEN,))
+    with pytest.raises(SwarmError), client(FakeSwarm(), host=host):
+        pass
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_loopback_needs_none(host: str) -> None:
+    check_exposure(host, ())
+
+
+def test_only_a_token_of_the_list_opens() -> None:
+    tokens = (TOKEN, "another_long-token.1")
+    assert is_allowed(f"bearer  {tokens[1]}", tokens)
+    for wrong in ("", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer", "Bearer \udcff"):
+        assert not is_allowed(wrong, tokens)
+    assert not is_allowed("Bearer ", ())
+
+
+def test_everything_but_three_paths_needs_the_token() -> None:
+    with client(FakeSwarm(is_ready=(False, "node-3 is gone")), host="0.0.0.0", tokens=(TOKEN,)) as http:
+        for path in ("/v1/models", "/metrics", "/swarm/events", "/swarm/overview", "/openapi.json", "/", "/nothing"):
+            refused = http.get(path)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+            assert refused.headers["www-authenticate"] == "Bearer"
+        for path in ("/v1/completions", "/v1/chat/completions", "/v1/classify"):
+            assert http.post(path, json={}).status_code == 401
+        assert http.get("/live").json() == {"live": True}
+        assert http.get("/swarm").status_code == 200
+        assert http.get("/health").json() == {"ready": False}
+        assert http.get("/health", headers=BEARER).json() == {"ready": False, "reason": "node-3 is gone"}
+        assert http.get("/v1/models", headers=BEARER).status_code == 200
+        # With tokens the name in the address is free: other machines know this one by another.
+        assert http.get("/v1/models", headers={**BEARER, "Host": "swarm.example"}).status_code == 200
+
+
+def test_a_web_page_cannot_use_a_server_without_tokens() -> None:
+    assert names_this_machine("localhost")
+    assert not names_this_machine("")
+    with client(FakeSwarm()) as http:
+        assert http.get("/v1/models").status_code == 200
+        rebound = http.get("/v1/models", headers={"Host": "rebound.example:8000"})
+        assert (rebound.status_code, rebound.json()["error"]["code"]) == (403, "unknown_host")
+        form = http.post("/v1/completions", content='{"prompt":"a"}', headers={"Content-Type": "text/plain"})
+        assert form.status_code == 415
+
+
+def test_settings_show_no_token() -> None:
+    assert TOKEN not in repr(ServeSettings(tokens=(TOKEN,)))
+
+
+@pytest.mark.parametrize("wrong", [{"port": 70_000}, {"temperature": 3.0}, {"most_running": 0}, {"body_seconds": -1.0}])
+def test_settings_that_no_server_can_have(wrong: dict[str, float]) -> None:
+    (name,) = wrong
+    with pytest.raises(SwarmError, match=name):
+        ServeSettings(**wrong)

@@ -1,0 +1,196 @@
+"""The official client of OpenAI, unchanged, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import openai
+import pytest
+
+from layerwise.errors import BelowQuorum
+from swarm.serve.fake import TEXT, FakeSwarm
+from swarm.serve.serving import Served, served
+
+HELLO = [{"role": "user", "content": "Hello"}]
+TOKEN = "0123456789abcdef0123"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with served(FakeSwarm(delay=0.001, lost_from=4), tokens=(TOKEN,), most_queued=64) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: Served) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=TOKEN, max_retries=0) as made:
+        yield made
+
+
+def eventually(holds: object, seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < end, "it has not come true"
+        time.sleep(0.01)
+
+
+def test_models_are_listed(client: openai.OpenAI) -> None:
+    assert [each.id for each in client.models.list()] == ["fake/model"]
+    assert client.models.retrieve("fake/model").owned_by == "layerwise"
+
+
+def test_a_completion(client: openai.OpenAI) -> None:
+    answer = client.completions.create(model="fake/model", prompt="Well: ", max_tokens=9, temperature=0)
+    assert answer.choices[0].text == "The swarm"
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == 15
+    assert answer.model_extra["layerwise"]["missing"] == [4, 5]
+
+
+def test_a_completion_as_a_stream(client: openai.OpenAI) -> None:
+    stream = client.completions.create(
+        model="fake/model", prompt="a", max_tokens=40, stream=True, stop="\n", stream_options={"include_usage": True}
+    )
+    chunks = list(stream)
+    assert "".join(choice.text for chunk in chunks for choice in chunk.choices) == TEXT.removesuffix("\n")
+    assert chunks[-2].choices[0].finish_reason == "stop"
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.completion_tokens == len(TEXT.encode())
+    assert chunks[-1].model_extra["layerwise"]["expected_nats"]["basis"] == "fitted"
+
+
+def test_a_chat(client: openai.OpenAI) -> None:
+    answer = client.chat.completions.create(model="fake/model", messages=HELLO, max_completion_tokens=3)
+    assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("The", "length")
+    assert answer.model_extra["layerwise"]["plan"] == "0-11"
+
+
+def test_a_chat_as_a_stream_arrives_piece_by_piece(client: openai.OpenAI, server: Served) -> None:
+    chunks = client.chat.completions.create(model="fake/model", messages=HELLO, max_tokens=500, stream=True)
+    first = next(iter(chunks))
+    assert first.choices[0].delta.role == "assistant"
+    assert list(server.service.running.values()) != [500]  # it comes while the rest is made
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert text.startswith(TEXT)
+
+
+def test_the_asynchronous_client(server: Served) -> None:
+    async def main() -> tuple[str, str]:
+        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=TOKEN, max_retries=0) as client:
+            whole = await client.completions.create(model="fake/model", prompt="a", max_tokens=5)
+            stream = await client.chat.completions.create(model="fake/model", messages=HELLO, max_tokens=5, stream=True)
+            return whole.choices[0].text, "".join([c.choices[0].delta.content or "" async for c in stream])
+
+    assert asyncio.run(main()) == ("The s", "The s")
+
+
+def test_errors_are_the_clients_own(client: openai.OpenAI, server: Served) -> None:
+    with pytest.raises(openai.NotFoundError, match="other"):
+        client.completions.create(model="other", prompt="a")
+    with pytest.raises(openai.BadRequestError, match="n=2") as caught:
+        client.completions.create(model="fake/model", prompt="a", n=2)
+    assert (caught.value.param, caught.value.code) == ("n", "unsupported_value")
+    with (
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="wrong", max_retries=0) as stranger,
+        pytest.raises(openai.AuthenticationError),
+    ):
+        stranger.models.list()
+
+
+def test_below_the_quorum_is_said_at_once_and_in_the_middle(client: openai.OpenAI, server: Served) -> None:
+    service = server.service
+    service.failures = {0: BelowQuorum("3 of 12 layers are left, and the quorum is 8")}
+    try:
+        with pytest.raises(openai.InternalServerError, match="3 of 12 layers") as caught:
+            client.completions.create(model="fake/model", prompt="a")
+        assert (caught.value.status_code, caught.value.code) == (503, "below_quorum")
+        service.failures = {3: service.failures[0]}
+        stream = client.chat.completions.create(model="fake/model", messages=HELLO, stream=True)
+        texts = []
+        with pytest.raises(openai.APIError, match="3 of 12 layers"):
+            texts.extend(chunk.choices[0].delta.content for chunk in stream)
+        assert texts == ["", "T", "h", "e"]
+    finally:
+        service.failures = {}
+
+
+def test_a_client_that_goes_away_cancels_its_request(client: openai.OpenAI, server: Served) -> None:
+    service = server.service
+    before = len(service.cancelled)
+    stream = client.completions.create(model="fake/model", prompt="a", max_tokens=1_000, stream=True)
+    next(iter(stream))
+    stream.close()
+    eventually(lambda: len(service.cancelled) == before + 1)
+    with pytest.raises(openai.APITimeoutError):
+        client.completions.create(model="fake/model", prompt="a", max_tokens=1_000, timeout=0.1)
+    eventually(lambda: len(service.cancelled) == before + 2)
+    eventually(lambda: not service.running)
+
+
+def test_more_than_the_queue_holds_are_sent_away() -> None:
+    with (
+        served(FakeSwarm(delay=0.01), most_running=1, most_queued=1) as running,
+        openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        first = client.completions.create(model="fake/model", prompt="a", max_tokens=1_000, stream=True)
+        next(iter(first))
+        with openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0, timeout=0.2) as waiting:
+            with pytest.raises(openai.APITimeoutError):
+                waiting.completions.create(model="fake/model", prompt="a")
+            second = socket.create_connection(running.url.removeprefix("http://").split(":"))
+            body = b'{"prompt": "a", "max_tokens": 2}'
+            second.sendall(
+                b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+            )
+            time.sleep(0.1)
+            with pytest.raises(openai.RateLimitError, match="1 requests are being answered") as caught:
+                client.completions.create(model="fake/model", prompt="a")
+            assert int(caught.value.response.headers["retry-after"]) >= 1
+        first.close()
+        with second:  # the one that waited is next
+            second.settimeout(10)
+            assert second.recv(1_000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"Content-Length: 10\r\n\r\n{", b"408"),
+        (b"Content-Length: 2000000000\r\n\r\n{", b"413"),
+        (b"Transfer-Encoding: chunked\r\n\r\nffffff\r\n" + b"x" * 5_000, b"413"),
+        (b"Content-Length: -1\r\n\r\n{", b"400"),
+    ],
+)
+def test_a_body_that_does_not_end_is_not_waited_for(sent: bytes, status: bytes) -> None:
+    with served(FakeSwarm(), body_seconds=0.2, most_body_bytes=4_000) as running:
+        host, port = running.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            connection.sendall(head + sent)
+            received = b""
+            while part := connection.recv(4_096):  # until the server closes it
+                received += part
+        assert received.startswith(b"HTTP/1.1 " + status)
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=0, timeout=60) as client:
+        yield client
+
+
+def test_64_clients_at_once(server: Served) -> None:
+    async def one(client: openai.AsyncOpenAI) -> str:
+        stream = await client.completions.create(model="fake/model", prompt="a", max_tokens=20, stream=True)
+        return "".join([choice.text async for chunk in stream for choice in chunk.choices])
+
+    async def main() -> list[str]:
+        async with connected(server.url) as client:
+            return await asyncio.gather(*(one(client) for _ in range(64)))
+
+    assert asyncio.run(main()) == ["The swarm goes on: "] * 64  # the 20th token is half of the next character

@@ -1,0 +1,123 @@
+"""How the swarm is: readiness, metrics, the events of the live page, and the page's own safety."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from layerwise.swarm.serve.observation import live_page
+from layerwise.swarm.serve.readiness import Readiness
+from swarm.serve.fake import FakeSwarm
+from swarm.serve.serving import client, served
+
+
+def test_ready_means_that_a_token_was_made() -> None:
+    with client(FakeSwarm()) as http:
+        assert (http.get("/health").status_code, http.get("/health").json()) == (200, {"ready": True})
+    with client(FakeSwarm(is_ready=(False, "layer 4 has no live node"))) as http:
+        refused = http.get("/health")
+        assert (refused.status_code, refused.json()["reason"]) == (503, "layer 4 has no live node")
+        assert http.get("/live").status_code == 200
+
+
+def test_probes_share_a_check_and_a_check_has_an_end() -> None:
+    class Silent(FakeSwarm):
+        async def ready(self) -> tuple[bool, str]:
+            await asyncio.sleep(60)
+            raise AssertionError
+
+    class Broken(FakeSwarm):
+        async def ready(self) -> tuple[bool, str]:
+            raise RuntimeError("no cluster")
+
+    async def checks(service: FakeSwarm, seconds: float) -> list[tuple[bool, str]]:
+        readiness = Readiness(service, seconds)
+        return await asyncio.gather(*(readiness.check() for _ in range(20)))
+
+    service = FakeSwarm()
+    assert asyncio.run(checks(service, 1.0)) == [(True, "")] * 20
+    assert service.checks == 1
+    assert asyncio.run(checks(Silent(), 0.05))[0] == (False, "no token was made within 0.05 s")
+    assert asyncio.run(checks(Broken(), 1.0))[0] == (False, "no token could be made: no cluster")
+
+
+def test_metrics_of_requests_and_of_the_swarm() -> None:
+    service = FakeSwarm(lost_from=3)
+    service.lose("node-1")
+    with client(service) as http:
+        for body in ({"prompt": "a", "max_tokens": 9}, {"prompt": "a", "max_tokens": 2}, {"prompt": "a", "n": 2}, {}):
+            http.post("/v1/completions", json=body)
+        http.post("/v1/completions", content=b"{", headers={"Content-Type": "application/json"})
+        text = http.get("/metrics").text
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert samples["layerwise_requests_total", "completions", "degraded"] == 1
+    assert samples["layerwise_requests_total", "completions", "completed"] == 1
+    assert samples["layerwise_requests_total", "completions", "invalid"] == 3
+    assert samples[("layerwise_tokens_total",)] == 11
+    assert samples[("layerwise_first_token_seconds_count",)] == 2
+    assert samples[("layerwise_token_seconds_count",)] == 9
+    assert samples[("layerwise_requests_running",)] == 0
+    assert samples["layerwise_swarm_nodes", "live"] == 3
+    assert samples["layerwise_swarm_nodes", "gone"] == 1
+    assert samples[("layerwise_swarm_layers",)] == 12
+    assert samples[("layerwise_swarm_layers_live",)] == 12
+    assert samples["layerwise_swarm_hops_total", "node-2"] == 842
+    assert samples["layerwise_swarm_hop_seconds", "node-0", "0.99"] == 0.031
+    assert "python_info" not in text  # a registry of its own
+
+
+def test_two_servers_of_one_process_count_for_themselves() -> None:
+    with client(FakeSwarm()) as first, client(FakeSwarm()) as second:
+        first.post("/v1/completions", json={"prompt": "a"})
+        assert 'layerwise_requests_total{endpoint="completions"' in first.get("/metrics").text
+        assert 'layerwise_requests_total{endpoint="completions"' not in second.get("/metrics").text
+
+
+def overviews(url: str) -> Iterator[dict[str, object]]:
+    with urllib.request.urlopen(f"{url}/swarm/events", timeout=10) as answer:
+        for line in answer:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+
+def test_a_loss_is_sent_as_it_happens_and_pages_are_bounded() -> None:
+    service = FakeSwarm()
+    with served(service, page_seconds=0.02, most_viewers=1) as running:
+        seen = overviews(running.url)
+        first = next(seen)
+        assert [node["state"] for node in first["nodes"]] == ["live"] * 4
+        with pytest.raises(urllib.error.HTTPError, match="429"):
+            next(overviews(running.url))
+        service.lose("node-2")
+        lost = next(each for each in seen if len(each["events"]) == 2)
+        assert lost["nodes"][2]["state"] == "gone"
+        assert lost["events"][-1]["text"] == "node-2 has died"
+        # A page that is open does not keep the server from ending: `served` waits for that.
+    assert running.status == 0
+
+
+def test_the_page_is_one_file_that_runs_its_own_script_alone() -> None:
+    html, policy = live_page()
+    assert not re.search(r"https?://|@import|url\(|\bsrc=|innerHTML|\son\w+=|style=", html)
+    assert "/*style*/" not in html
+    assert "default-src 'none'" in policy
+    assert "'unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    with client(FakeSwarm(name="<script>secret</script>")) as http:
+        page = http.get("/swarm")
+        assert page.text == html
+        assert "secret" not in page.text
+        assert page.headers["content-security-policy"] == policy
+        assert page.headers["x-content-type-options"] == "nosniff"
+        assert http.get("/swarm/overview").json()["model"] == "<script>secret</script>"

@@ -1,0 +1,122 @@
+"""The server on a real swarm: the model's own tokens, nodes that die while a client reads, and refusals in time."""
+
+from __future__ import annotations
+
+import base64
+import io
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import openai
+import pytest
+import torch
+from PIL import Image
+
+import layerwise
+from layerwise.stack import Stack
+from layerwise.swarm.gathering import gather
+from layerwise.swarm.nodes.local import Fault, LocalTransport
+from layerwise.swarm.routing.quorum import Quorum
+from layerwise.swarm.serve.images import decoded
+from layerwise.swarm.settings import SwarmSettings
+from swarm.serve.serving import Served, client, served
+
+pytestmark = pytest.mark.slow
+
+PROMPTS = ("reverse k d a z =", "reverse b c =", "calc 40+7-2 =", "def main(", "é 😀 ")
+NEW = 12
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return layerwise.load("demo")
+
+
+@pytest.fixture
+def server(stack: Stack) -> Iterator[Served]:
+    settings = SwarmSettings(quorum=Quorum(layers=4), first_deadline=5.0, health_seconds=60.0)
+    swarm = gather(stack, nodes=4, replicas=2, settings=settings)
+    with served(swarm) as running:
+        yield running
+
+
+@pytest.fixture
+def asking(server: Served) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60) as made:
+        yield made
+
+
+def die(server: Served, *names: str) -> None:
+    transport = server.service._transport
+    assert isinstance(transport, LocalTransport)
+    faults = tuple(Fault(name, "die", 0.0) for name in names)
+    transport.schedule = replace(transport.schedule, faults=transport.schedule.faults + faults)
+
+
+def generated(stack: Stack, prompt: str) -> str:
+    ids = stack.tokenizer(prompt, return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        written = stack.model.generate(ids, max_new_tokens=NEW, do_sample=False)
+    return stack.tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True).rstrip("\ufffd")
+
+
+def test_the_text_is_the_models_own(stack: Stack, server: Served, asking: openai.OpenAI) -> None:
+    for prompt in PROMPTS:
+        whole = asking.completions.create(model="demo", prompt=prompt, max_tokens=NEW, temperature=0)
+        assert whole.choices[0].text == generated(stack, prompt)
+        assert whole.model_extra["layerwise"]["expected_nats"]["basis"] == "complete"
+    sampled = [
+        asking.completions.create(model="demo", prompt="def ", max_tokens=NEW, seed=7).choices[0].text for _ in range(2)
+    ]
+    assert sampled[0] == sampled[1]
+
+
+def test_nodes_die_while_a_client_reads(stack: Stack, server: Served, asking: openai.OpenAI) -> None:
+    overview = server.service.overview()
+    held = {node.name: {int(layer) for layer in node.layers} for node in overview.nodes}
+    first, second = next(
+        (one, other) for one in held for other in held if one < other and 0 < len(held[one] & held[other]) <= 8
+    )
+    greedy = {"model": "demo", "prompt": PROMPTS[0], "temperature": 0}
+    stream = iter(asking.completions.create(**greedy, max_tokens=NEW, stream=True))
+    texts = [next(stream).choices[0].text]
+    die(server, first)
+    chunks = list(stream)
+    texts += [chunk.choices[0].text for chunk in chunks]
+    assert "".join(texts) == generated(stack, PROMPTS[0])
+    assert chunks[-1].model_extra["layerwise"]["missing"] == []
+    die(server, second)
+    answer = asking.completions.create(**greedy, max_tokens=4)
+    assert set(answer.model_extra["layerwise"]["missing"]) == held[first] & held[second]
+    assert answer.model_extra["layerwise"]["expected_nats"]["basis"] == "unknown"
+
+
+def test_below_the_quorum_every_request_is_refused_with_the_reason(server: Served, asking: openai.OpenAI) -> None:
+    die(server, *(node.name for node in server.service.overview().nodes))
+    began = time.monotonic()
+    for _ in range(200):
+        with pytest.raises(openai.InternalServerError, match="layer") as caught:
+            asking.completions.create(model="demo", prompt="a", max_tokens=4, stream=True)
+        assert (caught.value.status_code, caught.value.code) == (503, "below_quorum")
+    assert time.monotonic() - began < 200 * 0.5
+
+
+def test_images_are_classified_by_the_nodes() -> None:
+    stack = layerwise.load("demo-vit")
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    image = base64.b64encode(file.getvalue()).decode()
+    swarm = gather(stack, nodes=2, replicas=1)
+    values = swarm.pixels(decoded(image, 10_000))
+    with torch.inference_mode():
+        expected = torch.softmax(stack.model(pixel_values=values).logits[0], dim=-1)
+    with client(swarm) as http:
+        answer = http.post("/v1/classify", json={"image": image, "top": 3})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["layerwise"]["missing"] == []
+    best = answer.json()["data"]
+    assert [each["index"] for each in best] == expected.topk(3).indices.tolist()
+    assert [each["probability"] for each in best] == pytest.approx(expected.topk(3).values.tolist(), abs=1e-6)

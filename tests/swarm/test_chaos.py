@@ -1,0 +1,69 @@
+"""A thousand drawn schedules of faults: no request is lost, and no token is wrong where a replica was left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from layerwise.swarm.messages import Hop, Message, Reply, Response
+from layerwise.swarm.nodes.local import Fault, Schedule
+from layerwise.swarm.nodes.node import Node
+from swarm import chaos
+from swarm.chaos import SETTINGS, Trial, undisturbed, violations
+from tier import by_tier, first_fast
+
+RUNS = 50
+"""Schedules of one test; the fast tier has one such test and the slow tier twenty."""
+
+ONE_DEATH = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), "keep", requests=1, new=4, health_seconds=3.0)
+
+
+@pytest.mark.parametrize("first", first_fast(range(0, 1000, RUNS)))
+def test_no_request_is_lost_and_no_token_is_wrong(first: int) -> None:
+    broken = [text for seed in range(first, first + RUNS) for text in violations(Trial.drawn(seed))]
+    assert not broken, "\n".join(broken)
+
+
+def test_the_schedules_put_every_rule_to_the_test() -> None:
+    """Of the first schedules: some kill nobody that matters, some cost layers, some too many; nodes come back."""
+    kinds = set()
+    for seed in range(40):
+        swarm, _ = chaos.run(Trial.drawn(seed))
+        kinds |= {event.kind for event in swarm.members.events}
+    assert kinds >= {"completed", "lost", "late", "replayed", "degraded", "refused", "returned"}
+
+
+def test_a_schedule_is_the_same_for_the_same_seed() -> None:
+    first, again = (Trial.drawn(7) for _ in range(2))
+    assert first == again
+    assert chaos.run(first)[1] == chaos.run(again)[1]
+
+
+def test_a_swarm_that_does_not_replay_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes run the last pass of a replay alone, and say that they ran all."""
+    assert not violations(ONE_DEATH)
+    handle = Node.handle
+
+    def forgetful(self: Node, message: Message) -> Response:
+        if not (isinstance(message, Hop) and len(message.passes) > 1):
+            return handle(self, message)
+        last = message.passes[-1]
+        answer = handle(self, replace(message, passes=(replace(last, index=0),)))
+        for visit in message.visits:
+            self._requests[message.request].visited[visit].passes = last.index + 1
+        return replace(answer, index=last.index) if isinstance(answer, Reply) else answer
+
+    monkeypatch.setattr(Node, "handle", forgetful)
+    assert violations(ONE_DEATH)
+
+
+@pytest.mark.parametrize("wrongness", ["noise", "zeros", "flip"])
+def test_wrong_answers_change_no_token_where_every_hop_is_compared(wrongness: str) -> None:
+    settings = replace(SETTINGS, spot_share=1.0)
+    for seed in range(by_tier(fast=3, full=15)):
+        at = 0.002 * seed
+        schedule = Schedule((Fault(f"node-{seed % 6}", "wrong", at, wrongness=wrongness),), seed=seed)  # type: ignore[arg-type]
+        trial = Trial(seed, schedule, "keep", 1, 5, 3.0)
+        _, endings = chaos.run(trial, settings, nodes=6, replicas=3)
+        assert [ending.tokens for ending in endings] == [undisturbed(chaos.prompt(0), 5)]  # type: ignore[union-attr]

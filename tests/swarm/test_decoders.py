@@ -1,0 +1,88 @@
+"""Every decoder of the zoo writes on a swarm what it writes in one process, also when nodes die."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers
+
+from contracts import specimen
+from contracts.decoders import DECODERS
+from contracts.specimen import Specimen
+from contracts.tiers import EXHAUSTIVE, REPRESENTATIVE, TENTH
+from layerwise.swarm.nodes import node
+from layerwise.swarm.nodes.local import Fault, Schedule
+from layerwise.swarm.settings import SwarmSettings
+from swarm.driver import decoded, events, from_bytes, gather, generated, inspected, prompts
+
+pytestmark = pytest.mark.numbers
+
+PROMPTS = 200
+FAST = frozenset({"llama", "gemma2", "mamba", "gpt2"})
+SLOW = (REPRESENTATIVE | TENTH | {"minimax", "mpt", "bloom"}) - FAST
+
+
+def _tier(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    return () if name in FAST else (pytest.mark.slow,) if name in SLOW else EXHAUSTIVE
+
+
+EVERY_DECODER = pytest.mark.parametrize(
+    "one", [pytest.param(one, id=one.model_type, marks=_tier(one.model_type)) for one in DECODERS]
+)
+
+
+@EVERY_DECODER
+def test_tokens_are_those_of_one_process(one: Specimen) -> None:
+    """200 prompts of unlike lengths, whose nodes built their blocks from bytes; then one, half of whose nodes die."""
+    if one.model_type not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")
+    model = specimen.build(one)
+    ids, mask = prompts(PROMPTS)
+    stack = inspected(model, ids[:2])
+    with from_bytes(stack, nodes=3) as swarm:
+        written, _ = decoded(swarm, ids, mask)
+    assert torch.equal(written, generated(model, ids, mask))
+
+    ids = ids[:1]
+    undisturbed = generated(model, ids)
+    deaths = tuple(Fault(f"node-{number}", "die", 0.011 + 0.008 * number) for number in range(2))
+    with gather(stack, 4, 2, schedule=Schedule(deaths)) as swarm:
+        written, _ = decoded(swarm, ids)
+        assert events(swarm, ["lost"])
+    assert torch.equal(written, undisturbed)
+
+
+@EVERY_DECODER
+def test_a_lost_layer_leaves_the_plan_without_it(one: Specimen) -> None:
+    """`recompute` writes what the plan without the layer writes from there on."""
+    if one.model_type not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")
+    model = specimen.build(one)
+    ids, _ = prompts(1)
+    stack = inspected(model, ids)
+    schedule = Schedule((Fault("node-2", "die", 0.025),))
+
+    settings = SwarmSettings(on_loss="recompute", spot_share=0.0)
+    with gather(stack, 5, 1, schedule=schedule, settings=settings) as swarm:
+        written, session = decoded(swarm, ids)
+    assert str(session.live.running) == "0 1 3 4"
+    kept = session.changed_at
+    assert 0 < kept < written.shape[1]
+    so_far = torch.cat([ids, written[:, :kept]], dim=1)
+    with stack.under(session.live.running):
+        rest = generated(model, so_far, new_tokens=written.shape[1] - kept)
+    assert torch.equal(written[:, kept:], rest)
+
+
+def test_a_node_that_forgets_its_slot_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes whose caches are new at every pass write another text."""
+    model = specimen.build(next(one for one in DECODERS if one.model_type == "llama"))
+    ids, mask = prompts(8)
+    stack = inspected(model, ids[:2])
+    monkeypatch.setattr(node._Request, "cache", lambda self, visit, new_cache, kind: new_cache(kind))
+    with from_bytes(stack, nodes=3) as swarm:
+        try:
+            written, _ = decoded(swarm, ids, mask)
+        except Exception:
+            return
+    assert not torch.equal(written, generated(model, ids, mask))

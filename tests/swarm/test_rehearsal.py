@@ -1,0 +1,88 @@
+"""Eight nodes, eight streams, two hundred requests: half the nodes die or pause, and what is left of the answers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from contracts.specimen import DEPTH
+from layerwise.swarm.decoding_options import Decoding
+from layerwise.swarm.gathering import gather
+from layerwise.swarm.nodes.local import Fault, Kind, Schedule
+from layerwise.swarm.rehearsal.bound import Load, slowest_token
+from layerwise.swarm.rehearsal.requests import Ended, answer_all
+from layerwise.swarm.routing.quorum import Quorum
+from layerwise.swarm.settings import OnLoss, SwarmSettings
+from layerwise.swarm.swarm import Swarm
+from swarm.chaos import decoder, prompt, undisturbed
+from tier import by_tier
+
+NEW = 6
+REQUESTS = by_tier(fast=16, full=200)
+STREAMS = 8
+PROMPTS = [prompt(number % 20) for number in range(REQUESTS)]
+HOP = LAYER = 0.001
+LOAD = Load(STREAMS, DEPTH, 2, max(map(len, PROMPTS)), NEW, HOP, LAYER)
+
+
+def rehearsed(faults: Sequence[Fault], settings: SwarmSettings) -> tuple[Swarm, tuple[Ended, ...]]:
+    """All requests on eight nodes with two replicas."""
+    swarm = gather(decoder(), 8, 2, settings=settings, schedule=Schedule(tuple(faults), HOP, LAYER))
+    with swarm:
+        return swarm, answer_all(swarm, PROMPTS, Decoding(NEW), STREAMS)
+
+
+def half(kind: Kind, seed: int) -> tuple[Fault, ...]:
+    """One of the two nodes of every part of the layers fails, each at a moment of its own."""
+    chance = random.Random(seed)
+    return tuple(Fault(f"node-{part + 4 * chance.randrange(2)}", kind, chance.uniform(0.01, 0.2)) for part in range(4))
+
+
+@pytest.mark.parametrize("kind", ["die", "pause"])
+def test_half_of_the_nodes_may_die_or_stand_still(kind: Kind) -> None:
+    settings = SwarmSettings(first_deadline=1.0, spot_share=0.0)
+    swarm, ended = rehearsed(half(kind, seed=1), settings)
+    assert len(ended) == REQUESTS
+    assert [each.answer.tokens if each.answer else each.refusal for each in ended] == [
+        undisturbed(ids, NEW) for ids in PROMPTS
+    ]
+    assert {event.kind for event in swarm.members.events} >= {"replayed", "late" if kind == "pause" else "lost"}
+    assert max(each.slowest for each in ended) < slowest_token(LOAD, settings, losses=4)
+
+
+def whole_part(part: int, at: float = 0.2) -> tuple[Fault, ...]:
+    """Both nodes with the layers of one part die."""
+    return tuple(Fault(f"node-{node}", "die", at) for node in (part, part + 4))
+
+
+@pytest.mark.parametrize("on_loss", ["keep", "recompute"])
+def test_the_last_replica_may_be_lost_down_to_the_quorum(on_loss: OnLoss) -> None:
+    settings = SwarmSettings(first_deadline=1.0, spot_share=0.0, on_loss=on_loss, quorum=Quorum(layers=3))
+    swarm, ended = rehearsed(whole_part(1), settings)
+    answers = [each.answer for each in ended]
+    assert None not in answers
+    lost = {each.answer.missing for each in ended if each.answer}
+    assert lost == {(), tuple(sorted(layer.number for layer in swarm.members["node-1"].layers))}
+    if on_loss == "keep":
+        return
+    for ids, answer in zip(PROMPTS, answers, strict=True):
+        assert answer is not None
+        kept = answer.from_token
+        assert answer.tokens[:kept] == undisturbed(ids, NEW)[:kept]
+        assert answer.tokens[kept:] == undisturbed(ids + answer.tokens[:kept], NEW - kept, answer.plan)
+
+
+def test_below_the_quorum_every_request_is_refused_within_a_deadline() -> None:
+    settings = SwarmSettings(first_deadline=1.0, spot_share=0.0, quorum=Quorum(layers=4))
+    _, ended = rehearsed(whole_part(1, at=0.0), settings)
+    assert all(each.answer is None and "the quorum is 4 layers" in each.refusal for each in ended)
+    assert max(each.slowest for each in ended) < settings.first_deadline
+
+
+def test_the_bound_grows_with_the_losses_and_with_the_history() -> None:
+    longer = Load(STREAMS, DEPTH, 2, 40, 400, HOP, LAYER)
+    bounds = [slowest_token(LOAD, SwarmSettings(), losses) for losses in range(4)]
+    assert bounds == sorted(bounds)
+    assert slowest_token(longer, SwarmSettings(), 1) > bounds[1]

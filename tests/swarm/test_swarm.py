@@ -1,0 +1,244 @@
+"""A swarm computes what its plan says in one process, whatever the plan, the order, the prices and the losses."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+import torch
+
+from layerwise.errors import BelowQuorum, Overloaded, SwarmError, UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.stack import Stack, load
+from layerwise.stack.inputs import example_inputs
+from layerwise.swarm import Answer, Capacity, Fault, LossEstimate, Prices, Quorum, Schedule, SwarmSettings, gather
+from layerwise.swarm.decoding_options import Decoding
+from swarm.driver import events
+
+pytestmark = pytest.mark.numbers
+
+IDS = torch.tensor([[5, 6, 7, 8, 9, 10]])
+
+
+@pytest.fixture(scope="module")
+def demo() -> Stack:
+    return load("demo")
+
+
+@pytest.fixture(scope="module")
+def vision() -> Stack:
+    return load("demo-vit")
+
+
+def _generated(stack: Stack, plan: str, ids: torch.Tensor = IDS, tokens: int = 12) -> list[int]:
+    with stack.under(plan), torch.inference_mode():
+        mask = torch.ones_like(ids)
+        return stack.model.generate(
+            ids, attention_mask=mask, max_new_tokens=tokens, do_sample=False
+        )[  # type: ignore
+            0, ids.shape[1] :
+        ].tolist()
+
+
+@pytest.mark.parametrize(
+    "plan", ["0-11", "11-0", "0-3 (4|5|6) 7-11", "0-3 (4 5|6 7):sum 8*3 9-11", "0-3 4.attn 5.mlp 6-11", "0-5 2-5 6-11"]
+)
+def test_any_plan_writes_what_it_writes_in_one_process(demo: Stack, plan: str) -> None:
+    with gather(demo, 4, 2, plan=plan) as swarm:
+        answer = swarm.generate(IDS, max_new_tokens=12, do_sample=False)
+    assert list(answer.tokens) == _generated(demo, plan)
+    assert answer.plan == str(Plan.parse(plan))
+    assert (answer.missing, answer.expected.basis, answer.from_token) == ((), "complete", 0)
+
+
+def test_a_sampled_answer_is_that_of_its_seed(demo: Stack) -> None:
+    decoding = Decoding(16, temperature=1.0, top_k=20, seed=4)
+
+    async def written(name: str) -> list[int | Answer]:
+        return [item async for item in swarm.stream([5, 6, 7], decoding, request=name)]
+
+    with gather(demo, 2, 1) as swarm:
+        *first, answer = swarm.run(written("a"))
+        *second, _ = swarm.run(written("b"))
+        *other, _ = swarm.run(_collect(swarm.stream([5, 6, 7], replace(decoding, seed=5), request="c")))
+    assert first == second != other
+    assert isinstance(answer, Answer)
+    assert list(answer.tokens) == first
+
+
+async def _collect(stream: object) -> list[int | Answer]:
+    return [item async for item in stream]  # type: ignore[attr-defined]
+
+
+def test_a_lost_layer_is_missing_and_comes_back(demo: Stack) -> None:
+    schedule = Schedule((Fault("node-1", "die", 0.1, 3.0),))
+    settings = SwarmSettings(health_seconds=0.5)
+    with gather(demo, 4, 1, schedule=schedule, settings=settings) as swarm:
+        answer = swarm.generate(IDS, max_new_tokens=20, do_sample=False)
+        assert answer.plan == "0-2 6-11"
+        assert answer.missing == (3, 4, 5)
+        assert answer.expected.basis == "unknown"
+        assert 0 < answer.from_token < 20
+        swarm.run(asyncio.sleep(5.0))
+        assert swarm.generate(IDS, max_new_tokens=4, do_sample=False).missing == ()
+        overview = swarm.overview()
+    assert (overview.completed, overview.degraded, overview.refused) == (2, 1, 0)
+    assert overview.live_layers == tuple(range(12))
+    assert events(swarm, ["lost"]) == ["node-1 is gone: is dead"]
+
+
+def test_below_the_quorum_is_a_refusal_with_the_reason(demo: Stack) -> None:
+    deaths = tuple(Fault(f"node-{number}", "die", 0.0) for number in range(3))
+    with gather(demo, 4, 1, schedule=Schedule(deaths), settings=SwarmSettings(quorum=Quorum(layers=4))) as swarm:
+        with pytest.raises(BelowQuorum, match="3 of 12 layers are live and the quorum is 4 layers; missing: 0-8"):
+            swarm.generate(IDS, max_new_tokens=4)
+        assert swarm.overview().refused == 1
+        assert swarm.run(swarm.ready()) == (
+            False, "3 of 12 layers are live and the quorum is 4 layers; missing: 0-8"
+        )  # fmt: skip
+
+
+def test_what_nodes_held_that_stay_away_others_take_up(demo: Stack) -> None:
+    schedule = Schedule((Fault("node-0", "die", 0.05),))
+    settings = SwarmSettings(health_seconds=1.0, balance_after=5.0)
+    with gather(demo, 4, 1, schedule=schedule, settings=settings) as swarm:
+        assert swarm.generate(IDS, max_new_tokens=12, do_sample=False).missing == (0, 1, 2)
+        swarm.run(asyncio.sleep(20.0))
+        answer = swarm.generate(IDS, max_new_tokens=12, do_sample=False)
+        assert list(answer.tokens) == _generated(demo, "0-11")
+        assert not set(range(3)) - {layer.number for layer in swarm.members.live_layers()}
+
+
+def test_a_route_leaves_out_what_is_not_worth_its_price(demo: Stack) -> None:
+    """Nats have a price, and layer 5 costs next to none of them; node-1 takes ten times the energy."""
+    singles = {frozenset({layer}): (0.0001 if layer == 5 else 1.0, None, None) for layer in range(12)}
+    nodes = [Capacity("node-0", 2**40, watts=1.0), Capacity("node-1", 2**40, watts=10.0)]
+    settings = SwarmSettings(prices=Prices(latency=0.0, nats=1.0, energy=1.0))
+    with gather(demo, nodes, 2, settings=settings, estimate=LossEstimate.of(singles, 12)) as swarm:
+        answer = swarm.generate(IDS, max_new_tokens=8, do_sample=False)
+        assert answer.plan == "0-4 6-11"
+        assert answer.expected.basis == "measured"
+        assert answer.expected.nats == 0.0001
+        assert list(answer.tokens) == _generated(demo, "0-4 6-11", tokens=8)
+        assert swarm.members["node-1"].hops < swarm.members["node-0"].hops
+
+
+def test_a_lost_layer_is_replaced_by_that_of_another_model(demo: Stack) -> None:
+    """The other model is the same one, so that the tokens do not change; the plan says whose layers ran."""
+    both = Stack.with_sources({"model": demo, "r0": demo})
+    schedule = Schedule((Fault("node-1", "die", 0.05),))
+    nodes = [Capacity(f"node-{number}", 2**40) for number in range(4)]
+    settings = SwarmSettings(replacements=("r0",))
+    with gather(both, nodes, 1, settings=settings, schedule=schedule) as swarm:
+        other = swarm.members["node-2"]
+        swarm._transport.members["node-2"] = _holding(both, swarm)  # type: ignore[attr-defined]
+        other.layers = frozenset(swarm._transport.members["node-2"].layers)  # type: ignore[attr-defined]
+        answer = swarm.generate(IDS, max_new_tokens=12, do_sample=False)
+    assert answer.plan == "0-2 r0:3-5 6-11"
+    assert list(answer.tokens) == _generated(demo, "0-11")
+    assert (answer.missing, answer.expected.basis) == ((), "unknown")
+
+
+def _holding(stack: Stack, swarm: object) -> object:
+    """Node 2, which also holds layers 3 to 5 of the other model."""
+    from layerwise.swarm.messages import RemoteLayer
+    from layerwise.swarm.nodes.node import local_node
+
+    held = [RemoteLayer(layer) for layer in (6, 7, 8)] + [RemoteLayer(layer, "r0") for layer in (3, 4, 5)]
+    return local_node("node-2", stack, held)
+
+
+@pytest.mark.parametrize("order", ["fixed", "any"])
+def test_images_are_classified_as_in_one_process(vision: Stack, order: str) -> None:
+    inputs = example_inputs(vision.model)
+    assert inputs is not None
+    with torch.inference_mode():
+        logits = vision.model(**inputs).logits
+    with gather(vision, 4, 2, settings=SwarmSettings(order=order)) as swarm:  # type: ignore[arg-type]
+        found, answer = swarm.outputs(**inputs)
+        chances, _ = swarm.run(swarm.classify(inputs["pixel_values"][:1], request="one"))
+    assert sum(chances) == pytest.approx(1.0)
+    assert len(chances) == len(swarm.labels)
+    with torch.inference_mode(), vision.under(answer.plan):
+        assert torch.equal(found, vision.model(**inputs).logits)
+    assert order == "any" or torch.equal(found, logits)
+
+
+def test_a_history_that_is_too_long_begins_again_with_the_tokens(demo: Stack) -> None:
+    schedule = Schedule((Fault("node-1", "die", 0.3),))
+    with gather(demo, 8, 2, schedule=schedule, settings=SwarmSettings(history_bytes=5_000)) as swarm:
+        answer = swarm.generate(IDS, max_new_tokens=20, do_sample=False)
+        assert not events(swarm, ["replayed"])
+        assert events(swarm, ["lost"])
+    assert list(answer.tokens) == _generated(demo, "0-11", tokens=20)
+
+
+def test_more_requests_than_it_may_hold_are_refused(demo: Stack) -> None:
+    settings = SwarmSettings(most_running=1, most_queued=1)
+
+    async def three() -> list[object]:
+        work = [swarm.answer(IDS, max_new_tokens=4, do_sample=False) for _ in range(3)]
+        return await asyncio.gather(*work, return_exceptions=True)
+
+    with gather(demo, 2, 1, settings=settings) as swarm:
+        answers = swarm.run(three())
+    assert sum(isinstance(answer, Answer) for answer in answers) == 2
+    (refused,) = (answer for answer in answers if isinstance(answer, Overloaded))
+    assert "1 requests are under way and 1 wait" in str(refused)
+
+
+def test_what_cannot_be_gathered_is_refused_with_the_reason(demo: Stack) -> None:
+    with pytest.raises(SwarmError, match="the model has 12 layers, so that it never meets a quorum of 13 layers"):
+        gather(demo, 4, settings=SwarmSettings(quorum=Quorum(layers=13)))
+    with pytest.raises(SwarmError, match="lack"):
+        gather(demo, [Capacity("small", 1000)], 1)
+    with gather(demo, 2, 1) as swarm, pytest.raises(SwarmError, match="does not search with beams"):
+        swarm.generate(IDS, num_beams=3)
+
+
+def test_layers_that_read_all_earlier_states_are_refused() -> None:
+    from layerwise.models import ElcConfig, ElcForMaskedLM
+
+    model = ElcForMaskedLM(ElcConfig(vocab_size=60, hidden_size=16, num_hidden_layers=3, num_attention_heads=2))
+    with pytest.raises(UnsupportedModel, match="layers read what each of the earlier ones left"):
+        gather(load(model.eval()), 2, 1)
+
+
+def test_a_node_that_computes_and_refuses_every_hop_is_left(demo: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks find it well each time; a request goes on without it all the same."""
+    from layerwise.swarm.messages import Hop, Message, Refused, Response
+    from layerwise.swarm.nodes.local import LocalTransport
+
+    calls = LocalTransport.call
+
+    async def refusing(self: LocalTransport, node: str, message: Message) -> Response:
+        if node == "node-1" and isinstance(message, Hop) and not message.request.startswith("check"):
+            await asyncio.sleep(3.0)  # the next check of its health comes first
+            return Refused(node, "not today")
+        return await calls(self, node, message)
+
+    monkeypatch.setattr(LocalTransport, "call", refusing)
+    settings = SwarmSettings(health_seconds=0.5)
+    with gather(demo, 4, 1, schedule=Schedule(), settings=settings) as swarm:
+        answer = swarm.generate(IDS, max_new_tokens=2, do_sample=False)
+    assert answer.missing == (3, 4, 5)
+
+
+def test_a_pass_goes_on_without_a_node_that_has_failed_it_and_is_well_otherwise(demo: Stack) -> None:
+    """The node is live, for others and by its checks; its layers are missing for this pass, and the walk ends."""
+    from layerwise.swarm.decoding import decode
+    from layerwise.swarm.request import SwarmRequest
+    from layerwise.swarm.router import MOST_FAILURES
+
+    with gather(demo, 4, 1) as swarm:
+        request = SwarmRequest.of("request", swarm.plan)
+        request.failures["node-1"] = MOST_FAILURES
+
+        async def one_token() -> None:
+            async for _ in decode(swarm.router, request, demo, IDS, max_new_tokens=1, do_sample=False):
+                pass
+
+        swarm.run(one_token())
+        assert swarm.members["node-1"].state == "live"
+    assert str(request.live.running) == "0-2 6-11"
