@@ -11,6 +11,9 @@ diagnosis    every measure by layer, with its nulls
 robustness   which way of training survives which change
 pretraining  what pre-trained models learned, know and cost
 finetuned    what models can be taught under a plan
+rehearsal    what is left of a swarm as its nodes die
+search       the front of a search, and the chosen plan beside its controls
+healing      what a plan loses, and what training brings back
 growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
 comparison   several models side by side: curves, layers, similarity and claims
@@ -38,11 +41,17 @@ from layerwise.report.evidence import Evidence, ReportData
 from layerwise.report.finding import Finding
 from layerwise.report.finetuned.findings import finetuned_lines
 from layerwise.report.growth.findings import growth_lines
+from layerwise.report.healing.lookup import HealingScores
+from layerwise.report.healing.tables import healing_lines
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
 from layerwise.report.page.wiring import wiring
 from layerwise.report.pretraining.findings import pretraining_lines
+from layerwise.report.rehearsal.lookup import RehearsalScores
+from layerwise.report.rehearsal.tables import rehearsal_lines
 from layerwise.report.robustness.tables import robustness_lines
+from layerwise.report.search.lookup import SearchScores
+from layerwise.report.search.tables import search_lines
 from layerwise.report.sweep.findings import findings
 
 __all__ = [
@@ -51,10 +60,13 @@ __all__ = [
     "CurveCoincidence",
     "Evidence",
     "Finding",
+    "HealingScores",
     "Judged",
     "OverModels",
     "Overlaid",
+    "RehearsalScores",
     "ReportData",
+    "SearchScores",
     "claim_lines",
     "claims_page",
     "coincidences",
@@ -63,13 +75,16 @@ __all__ = [
     "findings",
     "finetuned_lines",
     "growth_lines",
+    "healing_lines",
     "judged",
     "markdown",
     "over_models",
     "overlaid",
     "pretraining_lines",
+    "rehearsal_lines",
     "render",
     "robustness_lines",
+    "search_lines",
     "wiring",
     "write",
 ]

@@ -13,15 +13,20 @@ from dataclasses import replace
 from layerwise.report.diagnosis.chapters import DIAGNOSIS
 from layerwise.report.evidence import Evidence
 from layerwise.report.growth.chapters import GROWN
+from layerwise.report.healing.chapter import HEALED
 from layerwise.report.page.chapter import Chapter, Missing
 from layerwise.report.page.group import ChapterGroup, Writer
 from layerwise.report.page.markup import element
 from layerwise.report.page.provenance import provenance
 from layerwise.report.pretraining.chapters import EVALUATED, PRETRAINED, STUDIED, WIRED
+from layerwise.report.rehearsal.chapter import REHEARSED
 from layerwise.report.robustness.chapters import ROBUSTNESS, TRAINED
+from layerwise.report.search.chapter import SEARCHED
 from layerwise.report.sweep.chapters import SWEEP
 
-GROUPS = (SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED)
+GROUPS = (
+    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED, REHEARSED, SEARCHED, HEALED
+)  # fmt: skip
 
 
 def present_groups(evidence: Evidence) -> tuple[ChapterGroup, ...]:

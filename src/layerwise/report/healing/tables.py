@@ -1,0 +1,147 @@
+"""A healing as tables and as sentences: by task, by contrast, by learning rate, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layerwise.report.healing.lookup import (
+    ALL,
+    CONTRAST,
+    COST,
+    PRUNED,
+    RANDOM,
+    RATE,
+    UNTOUCHED,
+    WINDOW,
+    HealingScores,
+)
+from layerwise.report.page.number_format import between, is_resolved, probability, tidy
+from layerwise.report.page.table import Table
+from layerwise.report.quantity import scaled
+from layerwise.results.rows import Score
+
+PERCENT = 100.0
+
+
+def task_table(run: HealingScores) -> Table:
+    """A row for each task and model: loss, accuracy, nats above the whole model, and the shares that came back."""
+    head = ("task", "model", "nats a token", "right (%)", "above the whole model", "regained (%)", "net (%)")
+    body = []
+    for task in run.tasks:
+        for name in (UNTOUCHED, PRUNED, *run.arms):
+            above = run.score(name, task, "lost" if name == PRUNED else "above_whole")
+            body.append(
+                (
+                    task, name, _text(run.score(name, task, "nll")),
+                    _text(run.score(name, task, "accuracy"), PERCENT, bounds=False), _text(above, signed=True),
+                    _text(run.score(name, task, "regained_share"), PERCENT),
+                    _text(run.score(name, task, "net_share"), PERCENT),
+                )
+            )  # fmt: skip
+    return Table(head, tuple(body), numeric_from=2)
+
+
+def rate_table(run: HealingScores) -> Table:
+    """The validation loss at every learning rate that was tried."""
+    body = [
+        (arm, rate, tidy(row.value), _choice(run, arm, rate))
+        for (measure, arm, rate, metric), row in run.rows.items()
+        if (measure, metric) == (RATE, "validation_nll")
+    ]
+    return Table(("arm", "learning rate", "validation loss", ""), tuple(body), numeric_from=1)
+
+
+def cost_table(run: HealingScores) -> Table:
+    """What the trainings of each arm took, on the mean over seeds."""
+    columns = {
+        "steps": "steps", "tokens": "tokens", "learning_weights": "weights that learn", "seconds": "seconds",
+        "peak_bytes": "peak bytes",
+    }  # fmt: skip
+    body = []
+    for arm in run.arms:
+        cells = []
+        for metric in columns:
+            values = [
+                row.value
+                for (measure, subject, _, of), row in run.rows.items()
+                if (measure, of) == (COST, metric) and subject.rpartition("/")[0] == arm
+            ]
+            cells.append(tidy(float(round(sum(values) / len(values)))) if values else "–")
+        body.append((arm, *cells))
+    return Table(("arm", *columns.values()), tuple(body))
+
+
+def healing_sentences(run: HealingScores) -> Iterator[str]:
+    """What was lost and came back, who did better, where healing stops to make up, and which sweeps are not tuned."""
+    lost = run.score(PRUNED, ALL, "lost")
+    if lost is not None:
+        yield f"The plan loses {_text(lost)} nats a token (interval over documents)."
+    for arm in run.healings:
+        net, share = (run.score(arm, ALL, metric) for metric in ("net_share", "regained_share"))
+        if share is None:
+            yield f"{arm}: nothing was resolvably lost, so there is no share of it to regain."
+            continue
+        text = f"{arm} regains {_text(share, PERCENT)} % of it"
+        yield text + ("." if net is None else f", {_text(net, PERCENT)} % net of what the whole model gains.")
+    for (measure, subject, _, metric), row in run.rows.items():
+        if measure == CONTRAST:
+            yield _contrast(subject, metric.partition("@")[2], row)
+    yield from _window_sentences(run)
+    for measure, arm, rate, metric in run.rows:
+        if (measure, metric) == (RATE, "chosen_at_end") and _tried(run, arm) > 1:
+            yield f"The best learning rate of {arm}, {rate}, is at the end of those tried: it is not tuned."
+
+
+def healing_lines(run: HealingScores) -> list[str]:
+    """The tables and the sentences, for a terminal."""
+    if not run.rows:
+        return []
+    sentences = (f"- {text}" for text in healing_sentences(run))
+    return [*task_table(run).lines(), *sentences]
+
+
+def _contrast(main: str, other: str, row: Score) -> str:
+    value = f"{between(row.value, row.low, row.high, signed=True)} nats a token"
+    who = "a random plan healed as long" if other == RANDOM else other
+    if is_resolved(row, 0.05):
+        verdict = "better" if row.value < 0 else "worse"
+        return f"{main} is {verdict} than {who}: {value}, adjusted p {probability(row.p_adjusted)}."
+    seeds = f"{row.documents} seed{'s' * (row.documents != 1)}"
+    above = "" if row.mde is None else f"; above {tidy(row.mde)} it would have been seen"
+    return f"{main} against {who}: not resolvable in {seeds}, {value}{above}."
+
+
+def _window_sentences(run: HealingScores) -> Iterator[str]:
+    healed = run.window("healed")
+    if not healed:
+        return
+    row = run.score("crossing", ALL, "layers", WINDOW)
+    most = max(healed)
+    if row is None:
+        yield (
+            f"In some seed a healed model is no worse than the untouched whole one at all of up to {most} layers "
+            "skipped, so there is no crossing."
+        )
+    else:
+        yield (
+            f"A healed model is no worse than the untouched whole one up to {_text(row)} middle layers skipped "
+            "(interval over seeds): few help, many hurt."
+        )
+
+
+def _choice(run: HealingScores, arm: str, rate: str) -> str:
+    chosen = run.score(arm, rate, "chosen", RATE) or run.score(arm, rate, "chosen_at_end", RATE)
+    return "chosen" if chosen is not None else ""
+
+
+def _tried(run: HealingScores, arm: str) -> int:
+    return sum((measure, of, metric) == (RATE, arm, "validation_nll") for measure, of, _, metric in run.rows)
+
+
+def _text(score: Score | None, scale: float = 1.0, *, bounds: bool = True, signed: bool = False) -> str:
+    if score is None:
+        return "–"
+    shown = scaled(score, scale)
+    if not bounds:
+        return tidy(shown.value, signed=signed)
+    return between(shown.value, shown.low, shown.high, signed=signed)
