@@ -1,4 +1,4 @@
-"""layerwise: the layers of a transformer, first-class. Any order, any subset, any mixture.
+"""layerwise: the layers of a transformer, first-class. Any order, any subset, any mixture, any machine.
 
     import layerwise
     from layerwise import Plan
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from layerwise.data.text.demo_corpus import demo_corpus
     from layerwise.errors import LayerwiseError
     from layerwise.experiments.result import Result
-    from layerwise.experiments.verbs import compare, diagnose, evaluate, layer_weights, merge, robustness, sweep
+    from layerwise.experiments.verbs import compare, diagnose, evaluate, heal, layer_weights, merge, robustness, sweep
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
+    from layerwise.search.budget import Budget
     from layerwise.stack import Stack, load, verify
 
 _HOMES = {
+    "Budget": "layerwise.search.budget",
     "Corpus": "layerwise.data.text.corpus",
     "LayerwiseError": "layerwise.errors",
     "Plan": "layerwise.plan",
@@ -44,6 +46,7 @@ _HOMES = {
     "edits": "layerwise.plan",
     "evaluate": "layerwise.experiments.verbs",
     "families": "layerwise.plan",
+    "heal": "layerwise.experiments.verbs",
     "layer_weights": "layerwise.experiments.verbs",
     "load": "layerwise.stack",
     "merge": "layerwise.experiments.verbs",
@@ -56,6 +59,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Budget",
     "Corpus",
     "LayerwiseError",
     "Plan",
@@ -68,6 +72,7 @@ __all__ = [
     "edits",
     "evaluate",
     "families",
+    "heal",
     "layer_weights",
     "load",
     "merge",
@@ -75,6 +80,7 @@ __all__ = [
     "robustness",
     "samplers",
     "save",
+    "search",
     "sweep",
     "verify",
 ]
@@ -85,7 +91,7 @@ def __getattr__(name: str) -> Any:
         from importlib import metadata  # takes as long to import as all else that help needs of layerwise
 
         return metadata.version("layerwise")
-    if name in ("study", "train"):
+    if name in ("search", "study", "swarm", "train"):
         return import_module(f"layerwise.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)

@@ -116,7 +116,11 @@ def test_a_model_of_text_without_a_head(sweep: Callable[..., str], tmp_path: Pat
     ("flag", "value", "message"),
     [
         ("--device", "gpu", "--device takes one of auto, cpu, cuda, mps, xpu; found 'gpu'"),
-        ("--dtype", "float23", "--dtype takes one of auto, float32, float16, bfloat16, float64; found 'float23'"),
+        (
+            "--dtype",
+            "float23",
+            "--dtype takes one of auto, stored, float32, float16, bfloat16, float64",
+        ),
         ("--layers", "model.leyers", "model.leyers"),
     ],
 )

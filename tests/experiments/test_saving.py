@@ -55,7 +55,10 @@ def test_weights_stay_in_the_format_that_they_are_stored_in(
 @pytest.mark.parametrize(
     ("plan", "reason"),
     [
-        ("0 (1|2) 3", "the plan has a group: run it in place with stack.under, or write its layers in turn, as in 0-3"),
+        (
+            "0 (1|2) 3",
+            "run it in place with stack.under, write it with --compact, or write its layers in turn, as in 0-3",
+        ),
         ("0 1.attn 2-3", "a checkpoint holds whole layers, and the plan runs 1.attn"),
         ("0-4", "visits layer 4, but the model has 4 layers"),
         ("0-", "a range ends in a layer"),

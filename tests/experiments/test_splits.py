@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from layerwise.data.model_location import location_of
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import DataError
@@ -16,7 +17,6 @@ from layerwise.experiments.reporter import Silent
 from layerwise.experiments.splits import read_splits
 from layerwise.experiments.training_runs import split_notes
 from layerwise.stack import Stack, load
-from layerwise.stack.load import location_of
 
 OPENED = Corpus("opened", tuple(Document(f"{number}", f"{number} words of one document. " * 9) for number in range(40)))
 

@@ -24,7 +24,7 @@ from layerwise.errors import LayerwiseError
 from layerwise.experiments.catalogue import CATALOGUE, configuration
 from layerwise.experiments.terminal import errors, write
 
-HELP = """The layers of a transformer, first-class: any order, any subset, any mixture.
+HELP = """The layers of a transformer, first-class: any order, any subset, any mixture, any machine.
 
 A plan says which layers run, and in what order:
 
@@ -43,13 +43,14 @@ layerwise train robust layershuffle --model demo-vit
 
 GROUPS = {
     name: Group(name, sort_key=rank)
-    for rank, name in enumerate(("Plans", "Measuring", "Changing", "Training", "Comparing", "Results"))
+    for rank, name in enumerate(("Plans", "Measuring", "Changing", "Training", "Comparing", "Serving", "Results"))
 }
 """The headings of the list of verbs."""
 
 FAMILIES = {
     "train": ("Training", "Train a model: to work in other layer orders, from random weights, or in phases."),
     "study": ("Comparing", "Answer a question that takes many trainings, with its controls."),
+    "swarm": ("Serving", "Run a model whose layers live on many machines, some of which may die."),
 }
 """Verbs that consist of several commands: their group and their help."""
 

@@ -38,7 +38,8 @@ def command(kind: type[Configuration]) -> Callable[..., int]:
     def run(*positional: Any, **options: Any) -> int:
         quiet, dry_run = (options.pop(name, False) for name in ("quiet", "dry_run"))
         names = [name for name, (_, each) in options_of(kind).items() if each.positional]
-        config = kind(**with_preset(kind, dict(zip(names, positional, strict=True)) | options))
+        # Arguments that have a default may be left out, the last ones first.
+        config = kind(**with_preset(kind, dict(zip(names, positional, strict=False)) | options))
         return carry_out(config, quiet=quiet, dry_run=dry_run)
 
     parameters = sorted(_parameters(kind), key=lambda each: each.kind)
@@ -77,7 +78,11 @@ def _parameters(kind: type[Configuration]) -> Iterator[inspect.Parameter]:
         parameter_kind = inspect.Parameter.POSITIONAL_ONLY if option.positional else inspect.Parameter.KEYWORD_ONLY
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         details = _details(kind, name, option, hints[name], field.default)
-        yield inspect.Parameter(name, parameter_kind, default=default, annotation=Annotated[hints[name], details])
+        hint = hints[name]
+        if get_origin(hint) is Literal:
+            # Where pydantic happens to be imported, cyclopts lets it refuse other choices before the configuration can.
+            hint = hint | str
+        yield inspect.Parameter(name, parameter_kind, default=default, annotation=Annotated[hint, details])
     if kind.PRESETS:
         yield inspect.Parameter(
             PRESET, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, _preset(kind)]
@@ -108,9 +113,9 @@ def _details(kind: type[Configuration], name: str, option: Option, hint: Any, de
     return Parameter(
         name=flag_of(kind, name),
         help=option.help,
-        metavar=option.metavar,
+        metavar=option.metavar or ("CHOICE" if get_origin(hint) is Literal else None),
         **heading,
-        negative=f"--no-{name.replace('_', '-')}" if default is True else (),
+        negative=f"--no-{name.replace('_', '-')}" if default is True or hint == (bool | None) else (),
         converter=listed if is_list else partial(_path, flag_of(kind, name)) if is_path else converter,
         n_tokens=1 if is_list and not option.positional else None,
         show_default=_shown_default(default) if "by default" not in option.help else False,

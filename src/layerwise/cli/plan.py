@@ -1,30 +1,46 @@
-"""`layerwise plan`: read a plan, say in words what it does, what it costs, and draw its wiring."""
+"""`layerwise plan`: read a plan, say in words what it does, what it costs, and draw its wiring; or translate it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.table import Table
 
 from layerwise.errors import OptionError
-from layerwise.experiments.terminal import output, write
+from layerwise.experiments.terminal import errors, output, write
 from layerwise.plan import Plan
 from layerwise.plan.explain import explain
 from layerwise.plan.picture import LEGEND, picture
+
+if TYPE_CHECKING:
+    from layerwise.plan.dialects import MergeRecipe
 
 # The picture stays small enough to be seen whole, and a cell is two characters wide beside the name of its row.
 CELLS = 48
 GAP = 3
 
+MODEL = "Model that it is meant for, whose depth is read without --depth; several are a, b, c, ..."
+FROM = "Read it from a file of mergekit's, from an RYS string such as blocks:30,34, or from a file of either."
+TO = "Print it as mergekit's YAML, as an RYS string or as a plan, and nothing else: mergekit, rys or text."
+
 
 def plan(
     *text: Annotated[str, Parameter(name="PLAN", help='A plan, such as "0-13 (14|15|16|17)*3 18-31".')],
     depth: Annotated[int | None, Parameter(metavar="LAYERS", help="Depth of the model that it is meant for.")] = None,
+    model: Annotated[
+        tuple[str, ...], Parameter(metavar="MODEL", help=MODEL, negative=(), n_tokens=1, show_default=False)
+    ] = (),
+    source: Annotated[str | None, Parameter(name="--from", metavar="FILE_OR_TEXT", help=FROM)] = None,
+    dialect: Annotated[str | None, Parameter(name="--to", metavar="FORM", help=TO)] = None,
 ) -> None:
     """Read a plan: what it does in words, what it costs, and its wiring as a picture.
 
     layerwise plan "0-13 (14|15|16|17)*3 18-31" --depth 32
+
+    layerwise plan --from mergekit.yml
+
+    layerwise plan "0-7 6-11" --model demo --to mergekit
 
     How to write one:
 
@@ -40,12 +56,38 @@ def plan(
     """
     if depth is not None and depth < 1:
         raise OptionError(f"--depth takes a number from 1; found {depth}")
-    read = Plan.parse(" ".join(text))
+    if source is not None and text:
+        raise OptionError("a PLAN and --from each say what the plan is; give one of them")
+    # YAML is read by few, and help does not wait for it.
+    from layerwise.experiments.interchange.foreign_plans import (
+        depth_of,
+        read_recipe,
+        read_text,
+        with_models,
+        write_recipe,
+    )
+
+    if depth is None and model:
+        depth = min(map(depth_of, model))
+    recipe = read_text(" ".join(text)) if source is None else read_recipe(source, depth)
+    recipe = with_models(recipe, model)
     if depth is not None:
-        read.check(depth)
+        recipe.plan.check(depth)
+    for note in recipe.notes:
+        write(errors, f"note: {note}")
+    if dialect is None:
+        _show(recipe, depth)
+    else:
+        write(output, write_recipe(recipe, dialect, depth))
+
+
+def _show(recipe: MergeRecipe, depth: int | None) -> None:
+    read = recipe.plan
     write(output, str(read), style="bold")
     write(output, explain(read, depth))
     output.print(_costs(read, depth))
+    for name, location in recipe.models.items():
+        write(output, f"{'model' if name is None else f'model {name}':17}  {location}")
     cells = max(1, min(CELLS, (output.width - GAP - max(len(step.name) for step in read.steps())) // 2))
     output.print(picture(read, cells), markup=False, no_wrap=True, overflow="ignore", crop=False)
     write(output, LEGEND, style="dim")

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from layerwise.data.model_location import location_of
 from layerwise.errors import TrainError
 from layerwise.experiments.opening import open_model
 from layerwise.experiments.options.model import LoadingOptions
 from layerwise.stack import Stack, weight_hash
-from layerwise.stack.load import location_of
 from layerwise.train.finetune.new_head import with_new_head
 from layerwise.train.training import Base
 

@@ -20,6 +20,8 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "layer-weights": "layer_weights.config:LayerWeightAnalysis",
     },
     "Changing": {
+        "search": "search.config:Search",
+        "heal": "healing.config:Healing",
         "save": "saving.config:Saving",
         "merge": "merging.config:Merging",
         "convert": "conversion:Conversion",
@@ -34,6 +36,12 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "compare": "comparison.config:Comparison",
         "study layer-weights": "layer_weights_study.config:LayerWeightsStudy",
         "study growth": "growth_study.config:GrowthStudy",
+    },
+    "Serving": {
+        "swarm serve": "serving.config:Serving",
+        "swarm status": "serving.status:SwarmStatus",
+        "swarm rehearse": "rehearsal.config:Rehearsal",
+        "swarm simulate": "rehearsal.simulation:Simulation",
     },
 }
 """From the heading of a group to its verbs, each with the module and the class of its configuration."""

@@ -17,6 +17,7 @@ from layerwise.errors import OptionError
 from layerwise.experiments.option import check_options, given_flag, given_options
 from layerwise.experiments.options.run import RunOptions
 from layerwise.experiments.reporter import Reporter
+from layerwise.measure.workers import Emit, Plain, Spread
 from layerwise.results import Manifest, Run
 
 if TYPE_CHECKING:
@@ -106,12 +107,14 @@ class Prepared(ABC):
     """An experiment that is ready to run: its model and data are open, and its cost is known.
 
     `manifest` is its provenance. `recipe` holds plain values that name the run folder beside the manifest. `folder` is
-    the folder of an existing run that the rows belong to, if there is one.
+    the folder of an existing run that the rows belong to, if there is one. `spread` says which workers carry out its
+    pieces: this process, unless the options name a cluster.
     """
 
     manifest: Manifest
     recipe: object = None
     folder: Path | None = None
+    spread: Spread = Spread()
 
     @abstractmethod
     def describe(self) -> Iterator[str]:
@@ -125,6 +128,10 @@ class Prepared(ABC):
 
     def train(self, folder: Path, reporter: Reporter) -> None:  # noqa: B027  (most experiments need none)
         """Train what is not trained yet into `folder`. Under torchrun every process takes part."""
+
+    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
+        """In a worker: one piece of the work, as `train` and `measure` hand them out."""
+        raise NotImplementedError(f"{type(self).__name__} hands out no pieces")
 
     def is_empty(self, run: Run) -> bool:
         """Whether `run` has no row that a report could show."""

@@ -66,8 +66,8 @@ def flag_of(config: type | object, name: str) -> str:
 
 
 def given_flag(config: type | object, name: str) -> str:
-    """How an option that was given is written: as `flag_of` says, or `--no-...` where it is true by default."""
-    if options_of(config)[name][0].default is True:
+    """How an option that was given is written: as `flag_of` says, or `--no-...` where it was turned off."""
+    if getattr(config, name, None) is False:
         return "--no-" + name.replace("_", "-")
     return flag_of(config, name)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from layerwise import report as pages
 from layerwise.errors import MeasureError
+from layerwise.experiments.cluster.workers import as_workers_compute, spread_over
 from layerwise.experiments.experiment import Experiment, Inputs, Prepared
 from layerwise.experiments.option import plain
 from layerwise.experiments.provenance import folder_of
@@ -31,8 +32,15 @@ def perform(config: Experiment, reporter: Reporter | None = None, inputs: Inputs
     `inputs` are opened objects that stand in place of what the options name. Raises what `Experiment.prepare` and
     `Prepared.measure` refuse; a `MeasureError` that comes after rows were stored is raised once the report is written.
     """
-    reporter = reporter or Silent()
-    prepared = config.prepare(reporter, inputs or Inputs())
+    reporter, inputs = reporter or Silent(), inputs or Inputs()
+    with as_workers_compute(config):
+        prepared = config.prepare(reporter, inputs)
+        with spread_over(config, prepared, inputs, reporter):
+            return _performed(config, prepared, reporter)
+
+
+def _performed(config: Experiment, prepared: Prepared, reporter: Reporter) -> Result:
+    """Carry a prepared experiment out, or resume it."""
     folder = folder_for(config, prepared)
     if not is_first_process():
         prepared.train(folder, Silent())
@@ -63,12 +71,13 @@ def perform(config: Experiment, reporter: Reporter | None = None, inputs: Inputs
 
 def describe(config: Experiment, reporter: Reporter, inputs: Inputs | None = None) -> None:
     """Report what `perform` would compute, what it costs, and where it would go; compute nothing."""
-    prepared = config.prepare(reporter, inputs or Inputs())
-    folder = folder_for(config, prepared)
-    if not config.overwrite:
-        prepared.check(folder)
-    for text in prepared.describe():
-        reporter.result(text)
+    with as_workers_compute(config):
+        prepared = config.prepare(reporter, inputs or Inputs())
+        folder = folder_for(config, prepared)
+        if not config.overwrite:
+            prepared.check(folder)
+        for text in prepared.describe():
+            reporter.result(text)
     reporter.result(f"run folder: {folder}")
 
 

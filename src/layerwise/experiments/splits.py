@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from layerwise.data.model_location import EMBEDDED
 from layerwise.data.splits import Splits, selecting_on_reported
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.vision.images import read_images
@@ -13,7 +14,6 @@ from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.stack import Stack
-from layerwise.stack.load import EMBEDDED
 from layerwise.stack.max_length import longest_input
 
 DIGITS = "digits"

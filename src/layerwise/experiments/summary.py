@@ -34,6 +34,15 @@ def summary(data: pages.ReportData) -> str:
     evidence = pages.Evidence.of(data)
     if evidence.growth.measures:
         return "\n".join([*pages.growth_lines(evidence.growth), *(f"- {line}" for line in pages.claim_lines(data))])
+    rehearsed = pages.RehearsalScores.of(data.scores)
+    if rehearsed.rows:
+        return "\n".join(pages.rehearsal_lines(rehearsed))
+    searched = pages.SearchScores.of(data.scores)
+    if searched.rows:
+        return "\n".join(pages.search_lines(searched, data.level))
+    healed = pages.HealingScores.of(data.scores)
+    if healed.rows:
+        return "\n".join(pages.healing_lines(healed))
     pretrained = evidence.pretraining
     if pretrained.measures:
         standing = () if pretrained.is_pretrained else pages.robustness_lines(evidence.robustness)

@@ -21,9 +21,11 @@ from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.option import configured, split_commas
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.result import Result
+from layerwise.experiments.search.result import SearchResult
 
 if TYPE_CHECKING:
     from layerwise.data.text.corpus import Corpus
+    from layerwise.search.budget import Budget
     from layerwise.stack import Stack
 
 
@@ -49,6 +51,19 @@ def diagnose(
     models and texts that cannot be, such as a model of fewer than 4 layers.
     """
     return perform_verb("diagnose", model, text, reporter, options)
+
+
+def search(
+    model: Stack | str | Path, text: Corpus | str | Path | None = None, budget: Budget | str | None = None, *,
+    reporter: Reporter | None = None, **options: Any,
+) -> SearchResult:  # fmt: skip
+    """Search the plan within `budget` that loses least, and confirm it on text that chose nothing.
+
+    `options` are the fields of `Search`. The result has `.best`, `.front` and `.confirmed`; losses are in nats per
+    token above the model as trained. Raises a `LayerwiseError` for options, models and texts that cannot be.
+    """
+    given = {} if budget is None else {"budget": str(budget)}
+    return SearchResult(perform_verb("search", model, text, reporter, {**given, **options}).folder)
 
 
 def evaluate(model: Stack | str | Path, *, reporter: Reporter | None = None, **options: Any) -> Result:
@@ -140,6 +155,19 @@ def train_robust(
     """
     options["methods"] = split_commas(methods)
     return perform_verb("train robust", model, text, reporter, options)
+
+
+def heal(
+    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, plan: str, reporter: Reporter | None = None,
+    **options: Any,
+) -> Result:  # fmt: skip
+    """Train a model under `plan` to make up for the layers that it leaves out; `options` are the fields of `Healing`.
+
+    The rows are losses in nats per token, what was lost and the share of it that came back, net of what the whole
+    model gains from the same tokens. The healed model is in the run folder, `model`. Raises a `LayerwiseError` for
+    plans, options, models and data that cannot be.
+    """
+    return perform_verb("heal", model, text, reporter, {"plan": str(plan), **options})
 
 
 def merge(

@@ -41,14 +41,14 @@ def test_rows_of_models_and_arms_and_nothing_is_taught_twice(tmp_path: Path, tun
     manifest = Manifest("models", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("elc",), ("elc",), 7)
     models = [("elc/0", tmp_path / "a"), ("elc/1", tmp_path / "b")]
     with Run.create(tmp_path / "run", manifest) as run:
-        rows = with_arms(attribution_rows(models, TASK, FineTuningConfig(), run, device="cpu"))
+        rows = with_arms(attribution_rows(models, TASK, FineTuningConfig(), run.folder, device="cpu"))
         assert tuned == [TASK.name, f"{TASK.name} shuffled"] * 2
         tuned.clear()
-        assert with_arms(attribution_rows(models, TASK, FineTuningConfig(), run, device="cpu")) == rows
+        assert with_arms(attribution_rows(models, TASK, FineTuningConfig(), run.folder, device="cpu")) == rows
         assert tuned == []
         for kept in (run.folder / attribution.ATTRIBUTION).rglob("*.json"):
             kept.unlink()
-        assert with_arms(attribution_rows(models, TASK, FineTuningConfig(), run, device="cpu")) == rows
+        assert with_arms(attribution_rows(models, TASK, FineTuningConfig(), run.folder, device="cpu")) == rows
     values = {(row.subject, row.metric): row.value for row in rows}
     for subject in ("elc/0", "elc"):
         assert values[subject, "linguistic"] == pytest.approx(0.4)

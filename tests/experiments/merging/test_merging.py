@@ -11,12 +11,12 @@ import transformers
 import layerwise as library
 from cli.command import layerwise, refused
 from experiments.merging.trained_vit import save_vit
+from layerwise.data.model_location import location_of
 from layerwise.data.vision.digits import digits
 from layerwise.experiments.files import experiment_of, read_experiment
 from layerwise.experiments.merging.config import Merging
 from layerwise.experiments.reporter import Silent
 from layerwise.results import Run
-from layerwise.stack.load import location_of
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,7 @@ def test_two_models_are_judged_into_a_run_with_a_report(trained: tuple[Path, Pat
     assert all(score.task.startswith(("a:", "b:")) for score in drawn)
 
 
+@pytest.mark.slow
 def test_models_that_do_not_belong_together_are_refused(
     trained: tuple[Path, Path], model: Path, tmp_path: Path
 ) -> None:

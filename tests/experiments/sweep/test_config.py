@@ -70,7 +70,18 @@ def test_a_plan_beyond_the_model_is_refused_when_its_depth_is_known() -> None:
     ("depth", "possible"),
     [
         (1, {"leave_branch_out", "repeat_blocks"}),
-        (2, {"painters", "leave_one_out", "leave_branch_out", "swap_adjacent", "every_window", "repeat_blocks"}),
+        (
+            2,
+            {
+                "painters",
+                "leave_one_out",
+                "leave_branch_out",
+                "swap_adjacent",
+                "every_window",
+                "random_subsets",
+                "repeat_blocks",
+            },
+        ),
         (3, set(families.FAMILIES)),
     ],
 )

@@ -26,7 +26,7 @@ from layerwise.experiments.sweep import benchmarks as asking
 from layerwise.experiments.sweep import run as module
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.experiments.sweep.run import PreparedSweep
-from layerwise.measure.interventions import sweep as sweep_module
+from layerwise.measure.interventions import sweep_pieces
 from layerwise.measure.language.evaluation_data import pieces, portion, tokenize
 from layerwise.plan import Plan
 from layerwise.results import Run
@@ -217,7 +217,7 @@ def test_a_plan_that_is_not_finite_somewhere_has_no_effect(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its other rows are kept, but a mean over fewer windows than the others have would compare unlike things."""
-    losses = sweep_module.window_losses
+    losses = sweep_pieces.window_losses
     count = 0
 
     def once_broken(*arguments: Any) -> Any:
@@ -227,7 +227,7 @@ def test_a_plan_that_is_not_finite_somewhere_has_no_effect(
         return tuple(replace(each, nll=float("nan")) for each in found) if count == 3 else found
 
     with monkeypatch.context() as patched:
-        patched.setattr(sweep_module, "window_losses", once_broken)
+        patched.setattr(sweep_pieces, "window_losses", once_broken)
         with pytest.raises(MeasureError, match="1 of 6 plans") as caught:
             measure(stack, corpus, tmp_path / "run")
     rows, scores, _ = everything(tmp_path / "run")

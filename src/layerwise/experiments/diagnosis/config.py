@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from layerwise.errors import MeasureError, RunError, near_matches
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
+from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter
@@ -44,7 +45,7 @@ def _reads(option: str, *parts: str) -> Reads:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diagnosis(ModelOptions, TextOptions, Experiment):
+class Diagnosis(ModelOptions, TextOptions, ClusterOptions, Experiment):
     """Measure which layers of a model matter, with an interval and a null beside every score.
 
     It ends with what became of the published claims, and writes a report. If interrupted, run the same command again
@@ -64,6 +65,7 @@ class Diagnosis(ModelOptions, TextOptions, Experiment):
             _reads(name, "recovery")
             for name in ("all_layers", "recovery_steps", "recovery_layers", "recovery_rate", "recovery_model_rate")
         ),
+        ClusterOptions.READ_BY_CLUSTER,
     )
 
     PRESETS: ClassVar = {"paper": {"recovery_steps": 200, "all_layers": True}}

@@ -12,6 +12,7 @@ from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import EvalData, sample
 from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+from layerwise.measure.workers import Spread
 from layerwise.plan import Plan
 from layerwise.results import Run, Score
 from layerwise.results.rows import Loss
@@ -38,6 +39,7 @@ class PartContext:
     config: Diagnosis
     run: Run
     reporter: Reporter
+    spread: Spread = field(default_factory=Spread)
     finished: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:

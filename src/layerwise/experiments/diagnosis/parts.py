@@ -11,6 +11,7 @@ from functools import partial
 
 from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext
+from layerwise.experiments.diagnosis.elsewhere import measured_elsewhere
 from layerwise.measure.activations.structure import activations
 from layerwise.measure.contrasts import accumulation, importance_range, joint_collapse, redundant_sets, scaling
 from layerwise.measure.contrasts import agreement as metrics
@@ -97,6 +98,7 @@ def _predictability(context: PartContext, note: Note) -> None:
 
 
 def _ablation(context: PartContext, note: Note) -> None:
+    measured_elsewhere(context, "ablation")
     losses = ablation.ablation_losses(
         context.stack, context.ablation_text, seed=context.seed, cache=context.cache("ablation", note)
     )
@@ -130,6 +132,7 @@ def _racing(context: PartContext, note: Note) -> None:
     rows = racing.racing(
         context.stack, context.text, budget=context.config.budget, seed=context.seed, rule=context.rule,
         cache=context.cache("racing", note),
+        ahead=lambda layers, text: measured_elsewhere(context, "racing", layers=layers, chosen=text),
     )  # fmt: skip
     context.store(racing.RACING, rows)
     if context.config.budget is not None:
@@ -143,7 +146,7 @@ def _order(context: PartContext, note: Note) -> None:
     for sentence in left_out:
         note(sentence)
     store = context.run.store
-    sweep(context.stack, chosen, context.text, sink=store.add_losses, finished=store.finished)
+    sweep(context.stack, chosen, context.text, sink=store.add_losses, finished=store.finished, spread=context.spread)
     wanted = {context.baseline, *(str(member.plan) for member in chosen)}
     # Other parts read shorter windows, of which the model as trained has losses too.
     cells = context.text.cells
@@ -160,6 +163,7 @@ def _order(context: PartContext, note: Note) -> None:
 
 def _manipulation(context: PartContext, note: Note) -> None:
     _note_too_little(context.short_text, note)
+    measured_elsewhere(context, "curves")
     cache = context.cache("manipulation", note)
     context.store(
         "manipulation", perturbation_curves(context.stack, context.short_text, seed=context.seed, cache=cache)

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import cached_property
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, MeasureError, RunError
 from layerwise.experiments.diagnosis.config import DESCRIPTIVE, Diagnosis
 from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext
 from layerwise.experiments.diagnosis.cost import describe_cost
+from layerwise.experiments.diagnosis.elsewhere import Texts, carry_out
 from layerwise.experiments.diagnosis.parts import PARTS
 from layerwise.experiments.experiment import Prepared
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model
 from layerwise.measure.interventions.ablation import refuse_shallow
-from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
+from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, sample, tokenize
+from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run, Score
 from layerwise.stack import Stack
 
@@ -71,6 +74,16 @@ class PreparedDiagnosis(Prepared):
         yield QUESTION
         yield describe_cost(self.config, self.stack.depth, self.text.tokens)
 
+    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
+        """In a worker: some of the interventions, or some plans of a sweep."""
+        carry_out(self.stack, self._texts, self.config.seed, piece, emit)
+
+    @cached_property
+    def _texts(self) -> Texts:
+        config, text = self.config, self.text
+        ablation = text if config.budget is None else sample(text, config.budget, config.seed)
+        return Texts(text, ablation, sample(text, config.curve_tokens, config.seed))
+
     def is_empty(self, run: Run) -> bool:
         """Whether no part of the run has a row."""
         return all(score.measure in (TIMES, FINISHED) for score in run.store.scores())
@@ -81,7 +94,7 @@ class PreparedDiagnosis(Prepared):
         Raises `MeasureError` where no part could be carried out. A full disk, or any other `RunError`, ends the
         diagnosis; every other refusal ends its part alone.
         """
-        context = PartContext(self.stack, self.text, self.config, run, reporter)
+        context = PartContext(self.stack, self.text, self.config, run, reporter, self.spread)
         context.store_time(size_row(self.stack))
         parts = self.config.ordered_parts()
         for number, part in enumerate(parts, start=1):

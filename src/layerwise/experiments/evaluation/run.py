@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from layerwise.data.model_location import location_of
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.glue import GLUE
 from layerwise.errors import DataError, ModelError, RunError
 from layerwise.experiments.evaluation.aggregate import SUITES as AGGREGATED
 from layerwise.experiments.evaluation.aggregate import aggregate_lines, store_aggregate
 from layerwise.experiments.evaluation.config import Evaluation
+from layerwise.experiments.evaluation.pairs_table import pairs_table
 from layerwise.experiments.evaluation.plans import (
     FineTunedModel,
     check_one_depth,
@@ -31,7 +33,6 @@ from layerwise.experiments.experiment import Prepared
 from layerwise.experiments.finetuned_tasks import PREDICTIONS, run_benchmarks
 from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, discard, evaluate_models
 from layerwise.experiments.opening import quiet_transformers
-from layerwise.experiments.pairs_table import pairs_table
 from layerwise.experiments.provenance import described, in_words
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import finished_models
@@ -40,7 +41,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.stack import Stack, weight_hash
-from layerwise.stack.load import location_of, resolve_device
+from layerwise.stack.load import resolve_device
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
 from layerwise.train.load_trained import open_trained
 

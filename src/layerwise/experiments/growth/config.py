@@ -10,6 +10,7 @@ from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, Reads
 from layerwise.experiments.growth.schedule_source import ScheduleSource, schedule_source
 from layerwise.experiments.option import option
+from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import CorpusOptions
 from layerwise.experiments.options.model import LoadingOptions
 from layerwise.experiments.options.training import (
@@ -31,7 +32,7 @@ MAX_EPOCHS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Experiment):
+class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, ClusterOptions, Experiment):
     """What every experiment has that trains one decoder in phases, at the cost of uniform training.
 
     Without a model it is one of `size` with random weights, and without a text the standard library's prose.
@@ -40,6 +41,7 @@ class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Exper
     ALTERNATIVES: ClassVar = (Alternatives(("steps", "epochs"), "say how long to train"),)
     READS: ClassVar[tuple[Reads, ...]] = (
         Reads(("size",), lambda config: config.model is None, "the model has a size of its own"),
+        ClusterOptions.READ_BY_CLUSTER,
     )
 
     model: str | None = option(

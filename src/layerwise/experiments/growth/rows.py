@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layerwise.experiments.growth.config import UNIFORM
+from layerwise.experiments.growth.held_out import held_out_loss
 from layerwise.experiments.growth.task import GrowthTask
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import training_rows
@@ -25,7 +26,6 @@ from layerwise.train.phases.metrics import (
     accounting_rows,
     arm_rows,
     epoch_rows,
-    held_out_row,
     null_rows,
     phase_paces,
     point,
@@ -66,7 +66,7 @@ def write_rows(run: Run, task: GrowthTask, reporter: Reporter) -> dict[str, dict
     for number, ((arm, seed), path) in enumerate(models.items()):
         subject = f"{arm}/{seed}"
         reporter.progress(f"{subject}  held-out text", number / len(models))
-        rows.append(known.get(subject) or held_out_row(subject, path, task.splits, str(task.stack.device)))
+        rows.append(known.get(subject) or held_out_loss(subject, path.parent, task))
     losses = {row.subject: row.value for row in rows}
     if not run.store.scores(NULL):
         run.store.replace_scores(NULL, null_rows(task.splits))

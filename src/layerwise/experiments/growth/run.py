@@ -7,16 +7,19 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from layerwise.errors import TrainError
+from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.experiment import Inputs, Prepared
 from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms, folder_name, recorded_steps
 from layerwise.experiments.growth.budget import check_epochs, check_initial_weights
 from layerwise.experiments.growth.config import UNIFORM, GrowthTraining
 from layerwise.experiments.growth.headline import headline_rows
 from layerwise.experiments.growth.opening import open_task
+from layerwise.experiments.growth.pieces import ArmTraining, train_arms
 from layerwise.experiments.growth.rows import finished_arms, write_rows
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import discard_trainings
 from layerwise.measure.cost.frontier import GROWTH, Points, equal_rows
+from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
 from layerwise.schedule import chart, explain, preset
 from layerwise.schedule.cost import flops_per_token, phase_shares, share_of_uniform
@@ -89,9 +92,15 @@ class PreparedGrowth(Prepared):
 
     def train(self, folder: Path, reporter: Reporter) -> None:
         """Train every arm with a seed before the next seed."""
-        for seed in range(self.config.seeds):
-            for arm in self._arms_in(folder):
-                arm.train(self.task, seed, folder, self.arguments, reporter)
+        trainings = [
+            ArmTraining(arm, seed, folder) for seed in range(self.config.seeds) for arm in self._arms_in(folder)
+        ]
+        for _ in train_arms(trainings, self.task, self.arguments, self.spread, reporter):
+            pass
+
+    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
+        """In a worker: one training."""
+        ArmTraining.of(piece).carry_out(self.task, self.arguments, Telling(emit))
 
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Store the rows of every finished training, and of every arm against uniform where their costs are equal."""

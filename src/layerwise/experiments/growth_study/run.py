@@ -15,12 +15,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from layerwise.errors import LayerwiseError, PlanError, RunError, TrainError
+from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.experiment import Inputs, Prepared
 from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms
 from layerwise.experiments.growth.budget import check_epochs, cost_in_uniform_steps
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.headline import headline_rows
 from layerwise.experiments.growth.opening import open_task
+from layerwise.experiments.growth.pieces import ArmTraining, train_arms
 from layerwise.experiments.growth.rows import finished_arms, write_rows
 from layerwise.experiments.growth.task import FAMILY
 from layerwise.experiments.growth_study import arms as study
@@ -31,6 +33,7 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import discard_trainings
 from layerwise.measure.cost.frontier import GROWTH, Points, difference_rows, frontier_rows
 from layerwise.measure.stats.seeds import seed_difference
+from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
@@ -157,6 +160,10 @@ class PreparedGrowthStudy(Prepared):
             shutil.rmtree(folder / PILOT)
         (folder / SCHEDULE).unlink(missing_ok=True)
 
+    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
+        """In a worker: one training."""
+        ArmTraining.of(piece).carry_out(self.task, self.arguments, Telling(emit))
+
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Train in the order in which one thing depends on another, and compare; what is finished is not done again."""
         StudyInProgress(self, run, reporter).complete()
@@ -173,7 +180,7 @@ class StudyInProgress:
         self.schedules = dict(prepared.schedules)
         self.sweep = LearningRateSweep(
             prepared.task, prepared.settings, prepared.budget, prepared.config.sweep_seeds, run.folder,
-            prepared.arguments, reporter, prepared._trainings()[1],
+            prepared.arguments, reporter, prepared._trainings()[1], prepared.spread,
         )  # fmt: skip
 
     def complete(self) -> None:
@@ -182,25 +189,37 @@ class StudyInProgress:
         if len(seeds) < FEW:
             self._note(f"{len(seeds)} seed(s): intervals are over seeds, and those of fewer than {FEW} are wide")
         self._note_reinitialized_layers()
-        self._tune(UNIFORM)
+        # Neither of these waits for the other, so that workers train for both at once.
+        self._tune([arm for arm in (UNIFORM, study.PUBLISHED) if arm in self.schedules])
         if study.IMPORTANCE in prepared.arms:
             self.schedules |= self._by_importance()
-        for arm in study.swept(self.schedules)[1:]:
-            self._tune(arm)
+        self._tune([arm for arm in study.swept(self.schedules) if not self.sweep.is_swept(arm)])
         arms = self._arms()
         for each in arms:
             self._note_budget(each)
-        trained = (*arms, *self._shortened(), *self._uniform_at_lengths(arms))
-        for seed in seeds:
-            for each in trained:
-                each.train(prepared.task, seed, self.run.folder, prepared.arguments, self.reporter)
-            self._write_rows()
+        # The longest of a seed first: what is begun last is short, and no worker waits long for the others.
+        trained = sorted((*arms, *self._shortened(), *self._uniform_at_lengths(arms)), key=self._longest, reverse=True)
+        trainings = [ArmTraining(arm, seed, self.run.folder, measured=True) for seed in seeds for arm in trained]
+        self._train(trainings, len(trained))
 
-    def _tune(self, arm: str) -> None:
-        """Sweep the learning rate of an arm, and the warm-up at the best one."""
-        self.sweep.sweep(arm, self.schedules[arm], self.prepared.rates)
+    def _train(self, trainings: Sequence[ArmTraining], each_seed: int) -> None:
+        """Carry the trainings out, and store the rows when every arm is trained with one more seed."""
+        prepared, finished, written = self.prepared, set[int](), 0
+        for number in train_arms(trainings, prepared.task, prepared.arguments, prepared.spread, self.reporter):
+            finished.add(number)
+            complete = written
+            while complete < len(trainings) and finished.issuperset(range(complete, complete + each_seed)):
+                complete += each_seed
+            if complete > written:
+                written = complete
+                self._write_rows()
+
+    def _tune(self, arms: Sequence[str]) -> None:
+        """Sweep the learning rates of arms, and their warm-ups at the best one."""
+        schedules = {arm: self.schedules[arm] for arm in arms}
+        self.sweep.sweep(schedules, self.prepared.rates)
         if self.prepared.warmups:
-            self.sweep.sweep_warmups(arm, self.schedules[arm], self.prepared.warmups)
+            self.sweep.sweep_warmups(schedules, self.prepared.warmups)
 
     # -- before the arms ----------------------------------------------------------------------------------------
 
@@ -258,17 +277,18 @@ class StudyInProgress:
             if arm in self.schedules
         )
 
+    def _costs(self, arm: GrowthArm) -> Iterator[float]:
+        """What the trainings of an arm cost, each in steps in which everything learns."""
+        accumulation, cost = arm.settings.gradient_accumulation_steps, self.prepared.task.cost
+        for seed, steps in arm.steps.items():
+            yield cost_in_uniform_steps(arm.schedule, cost, steps, seed, accumulation)
+
+    def _longest(self, arm: GrowthArm) -> float:
+        return max(self._costs(arm))
+
     def _note_budget(self, arm: GrowthArm) -> None:
         """Say where so few steps cannot be made to cost what the budget is."""
-        cost, budget, accumulation = (
-            self.prepared.task.cost,
-            self.prepared.budget,
-            arm.settings.gradient_accumulation_steps,
-        )
-        costs = (
-            cost_in_uniform_steps(arm.schedule, cost, steps, seed, accumulation) for seed, steps in arm.steps.items()
-        )
-        off = max(abs(each / budget - 1) for each in costs)
+        off = max(abs(each / self.prepared.budget - 1) for each in self._costs(arm))
         if off > study.TOLERANCE:
             self._note(
                 f"{arm.name} ends {off:.1%} off its budget, which no number of whole steps meets; give more --steps"

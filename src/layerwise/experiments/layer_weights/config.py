@@ -84,7 +84,7 @@ class LayerWeightAnalysis(DeviceOptions, DataOptions, Experiment):
     removal: Literal["renormalise", "zero"] = option(
         "renormalise", "What the rest of a row does when one of its weights is set to zero: sum to one again, or stay."
     )
-    dtype: Dtype = option("auto", "Data type; auto is the checkpoint's, float32 on a CPU.")
+    dtype: Dtype = option("auto", "Data type; stored is the checkpoint's, and auto too, but float32 on a CPU.")
     overwrite: bool = option(False, "Discard the rows of the run folder, and replace what is at --output.")
 
     @property

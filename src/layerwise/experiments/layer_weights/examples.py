@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from torch.utils.data import Subset
 
 from layerwise.data.batches import IGNORED
+from layerwise.data.model_location import EMBEDDED
 from layerwise.data.splits import Splits, digest, sample
 from layerwise.data.text.babylm_cleaning import cleaned
 from layerwise.data.text.corpus import Corpus, read_corpus
@@ -27,7 +28,6 @@ from layerwise.results import Manifest
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.units import FEWEST_UNITS
 from layerwise.stack import Stack, weight_hash
-from layerwise.stack.load import EMBEDDED
 
 FAMILY = "layer-weights"
 """What the manifest of a single model's edges calls itself."""

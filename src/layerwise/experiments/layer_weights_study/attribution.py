@@ -28,7 +28,6 @@ from layerwise.experiments.finetuned_tasks import PREDICTIONS, Progress, fine_tu
 from layerwise.experiments.provenance import in_words
 from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, feature_shares
 from layerwise.measure.stats.seeds import over_seeds
-from layerwise.results import Run
 from layerwise.results.checked_json import read, value_of
 from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
@@ -46,22 +45,37 @@ def attribution_rows(
     models: Iterable[tuple[str, Path | str]],
     task: Task,
     settings: FineTuningConfig,
-    run: Run,
+    folder: Path,
     *,
     progress: Progress | None = None,
     device: str = "auto",
 ) -> list[Score]:
     """The rows of every model, as (label, folder), taught `task` and taught it with shuffled labels; not of arms.
 
-    Shares are kept in the run as answers are, so that what is finished is not computed again.
+    Shares are kept in the run in `folder` as answers are, so that what is finished is not computed again.
     """
     rows: list[Score] = []
     for label, location in models:
         taught = {"": task, SHUFFLED: shuffled(task)}
         for end, each in taught.items():
-            shares = _kept_shares(location, each, settings, run, label, progress, device)
+            shares = _kept_shares(location, each, settings, folder, label, progress, device)
             rows += model_rows(label, task.name, shares, end)
     return rows
+
+
+def is_attributed(
+    location: Path | str, task: Task, settings: FineTuningConfig, folder: Path, label: str, device: str
+) -> bool:
+    """Whether the run in `folder` has the shares of a model for a task, and for that with shuffled labels."""
+    paths = [_kept_file(location, each, settings, folder, label, device) for each in (task, shuffled(task))]
+    return all(path.is_file() for path in paths)
+
+
+def _kept_file(
+    location: Path | str, task: Task, settings: FineTuningConfig, folder: Path, label: str, device: str
+) -> Path:
+    how = in_words(resolve_device(device), "float32")
+    return kept_file(folder / ATTRIBUTION, location, task, settings, 0, label, how, None)
 
 
 def model_rows(subject: str, task: str, shares: FeatureShares, end: str = "") -> list[Score]:
@@ -124,13 +138,12 @@ def _kept_shares(
     location: Path | str,
     task: Task,
     settings: FineTuningConfig,
-    run: Run,
+    folder: Path,
     label: str,
     progress: Progress | None,
     device: str,
 ) -> FeatureShares:
-    how = in_words(resolve_device(device), "float32")
-    path = kept_file(run.folder / ATTRIBUTION, location, task, settings, 0, label, how, None)
+    path = _kept_file(location, task, settings, folder, label, device)
     if path.is_file():
         return value_of(FeatureShares, read(path), str(path))
     shares: list[FeatureShares] = []
@@ -139,7 +152,7 @@ def _kept_shares(
         shares.append(feature_shares(model, tokenizer, marked(task), settings.length))
 
     # Where the answers are kept already, there is no model to look at, and it is fine-tuned again.
-    for keep in (run.folder / PREDICTIONS, None):
+    for keep in (folder / PREDICTIONS, None):
         if not shares:
             fine_tuned(
                 location, task, settings, 0, label=label, keep=keep, progress=progress, device=device,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.option import option
+from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.fine_tuning import GlueOptions
 from layerwise.experiments.options.training import seeds_option
 from layerwise.experiments.pretraining.config import PretrainingExperiment
@@ -37,7 +38,7 @@ class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
         "--text babylm_10M --shares 1/8,1/4,1/2,1",
         "--glue FOLDER --glue-tasks rte,mrpc",
     )
-    READS: ClassVar = (GlueOptions.READ_BY_GLUE,)
+    READS: ClassVar = (GlueOptions.READ_BY_GLUE, ClusterOptions.READ_BY_CLUSTER)
 
     PRESETS: ClassVar = {
         "paper": {"size": "small", **GlueOptions.BABYLM},

@@ -14,6 +14,7 @@ from layerwise.data.suites.glue import GLUE, find_tasks
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import cut
 from layerwise.errors import TrainError
+from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.documents import divided_documents
 from layerwise.experiments.experiment import Prepared
 from layerwise.experiments.finetuned_tasks import LEARNING_CURVE, run_benchmarks
@@ -23,6 +24,7 @@ from layerwise.experiments.layer_weights_study.bias import INITIAL_BIAS, bias_ro
 from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
 from layerwise.experiments.layer_weights_study.convergence import study_convergence, study_tuning_convergence
 from layerwise.experiments.layer_weights_study.shares import DATA_SHARE, share_recipes, share_rows, shared_text
+from layerwise.experiments.layer_weights_study.tunings import PART, StudyTuning, tune_elsewhere
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
 from layerwise.experiments.pretraining.trainings import FAMILY, Pretrainings, prepare_pretrainings
@@ -31,6 +33,7 @@ from layerwise.experiments.trainings import discard_trainings
 from layerwise.measure.cost.convergence import CONVERGENCE
 from layerwise.measure.cost.overhead import Overhead, overhead
 from layerwise.measure.cost.tuning_convergence import TUNING_CONVERGENCE
+from layerwise.measure.workers import Emit, Plain
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.rewire import rewired
 from layerwise.results import Run
@@ -116,15 +119,23 @@ class PreparedLayerWeightsStudy(Prepared):
 
     def train(self, folder: Path, reporter: Reporter) -> None:
         """Pretrain the arms that take equal steps, with every seed, then those that read a share of the text."""
-        for each in (self.pretrainings, *self.shared):
-            each.train(folder, reporter)
+        for number, each in enumerate((self.pretrainings, *self.shared)):
+            each.train(folder, reporter, self.spread, number)
+
+    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
+        """In a worker: one pretraining, or one fine-tuning."""
+        if piece.get("part") == PART:
+            tuning = StudyTuning.of(piece, (*study.tasks(self.config.seed), *self.glue))
+            tuning.carry_out(Path(piece["folder"]), self.pretrainings.device, Telling(emit))
+        else:
+            (self.pretrainings, *self.shared)[piece["text"]].train_piece(piece, Telling(emit))
 
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Time the arms, train the one at equal seconds, evaluate and fine-tune all, and compare them."""
         slower = self._relative_step_time(run, reporter)
         timed = next(recipe for recipe in self.pretrainings.recipes if recipe.arm == study.TIMED)
         at_equal_seconds = replace(self.pretrainings, recipes=(study.at_equal_seconds(timed, slower),))
-        at_equal_seconds.train(run.folder, reporter)
+        at_equal_seconds.train(run.folder, reporter, self.spread)
         evaluate_pretrained(self.pretrainings, run, reporter, pairs=study.PAIRS, segments=study.SEGMENTS)
         self._fine_tune(run, reporter)
         costs = [row for row in run.store.scores(study.MEASURE) if row.metric == "ratio"]
@@ -149,12 +160,13 @@ class PreparedLayerWeightsStudy(Prepared):
         def progress(label: str, step: int, steps: int) -> None:
             reporter.progress(label, step / steps)
 
+        device = self.pretrainings.device
+        tune_elsewhere(self._tunings(free, held, ours), run.folder, device, self.spread, reporter)
         attributed: list[Score] = []
         ambiguous = next(task for task in study.tasks(self.config.seed) if task.name == study.ATTRIBUTED)
         for models, frozen in ((free, ()), (held, (".scalars",))):
             attributed += attribution_rows(
-                models, ambiguous, replace(ours, frozen=frozen), run, progress=progress,
-                device=self.pretrainings.device,
+                models, ambiguous, replace(ours, frozen=frozen), run.folder, progress=progress, device=device
             )  # fmt: skip
         run.store.replace_scores(ATTRIBUTION, with_arms(attributed))
         for tasks, settings in ((study.tasks(self.config.seed), ours), (self.glue, self._glue_settings())):
@@ -163,6 +175,18 @@ class PreparedLayerWeightsStudy(Prepared):
                     models, tasks, replace(settings, frozen=frozen), run, seeds=1, progress=progress,
                     device=self.pretrainings.device,
                 )  # fmt: skip
+
+    def _tunings(self, free: Models, held: Models, ours: FineTuningConfig) -> Iterator[StudyTuning]:
+        """Every fine-tuning of the study; those whose decisions are attributed first."""
+        tasks = study.tasks(self.config.seed)
+        for models, frozen in ((free, ()), (held, (".scalars",))):
+            for label, model in models:
+                used = replace(ours, frozen=frozen)
+                yield from (
+                    StudyTuning(label, model, task, used, task.name == study.ATTRIBUTED) for task in tasks
+                )  # fmt: skip
+                used = replace(self._glue_settings(), frozen=frozen)
+                yield from (StudyTuning(label, model, task, used) for task in self.glue)
 
     def _relative_step_time(self, run: Run, reporter: Reporter) -> float:
         """How much longer a step with layer weights takes than the backbone's; timed once, as it decides the steps."""

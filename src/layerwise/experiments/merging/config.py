@@ -36,7 +36,7 @@ class Merging(DeviceOptions, DataOptions, Experiment):
     )
     draws: int = option(100, "Merged models of each kind.", metavar="N", least=1, most=100_000)
     arm: str | None = option(None, "Merge only the models of this arm.", metavar="NAME")
-    dtype: Dtype = option("auto", "Data type; auto is the checkpoint's, float32 on a CPU.")
+    dtype: Dtype = option("auto", "Data type; stored is the checkpoint's, and auto too, but float32 on a CPU.")
 
     def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedMerging:
         """Group the models by arm, check that they have one base, and read the data."""

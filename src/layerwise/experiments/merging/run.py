@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
 from layerwise.experiments.experiment import Inputs, Prepared
@@ -32,7 +33,6 @@ from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.run import MANIFEST
 from layerwise.stack import Stack, weight_hash
-from layerwise.stack.load import location_of
 from layerwise.train.load_trained import open_trained
 
 COLUMNS = ("accuracy", "order", "members", "best member", "merged", "ensemble")

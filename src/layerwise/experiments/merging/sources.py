@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from string import ascii_lowercase
 
+from layerwise.data.model_location import location_of
 from layerwise.errors import ModelError, RunError, near_matches
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import UNFINISHED
+from layerwise.plan.source import source_name
 from layerwise.results.run import MANIFEST
 from layerwise.results.training_record import TrainingRecord, refined_at, trained_models
-from layerwise.stack.load import location_of
 from layerwise.train.methods import added_by
 
 Arms = Mapping[str, Mapping[str, "SourceModel"]]
@@ -67,10 +67,7 @@ def named(models: Sequence[SourceModel]) -> dict[str, SourceModel]:
     >>> list(named([SourceModel("arm", str(number), None) for number in range(28)]))[24:]
     ['y', 'z', 'a1', 'b1']
     """
-    letters = len(ascii_lowercase)
-    return {
-        f"{ascii_lowercase[number % letters]}{number // letters or ''}": source for number, source in enumerate(models)
-    }
+    return {source_name(number): source for number, source in enumerate(models)}
 
 
 def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:

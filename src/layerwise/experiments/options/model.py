@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from layerwise.stack import Stack
 
 Device = Literal["auto", "cpu", "cuda", "mps", "xpu"]
-Dtype = Literal["auto", "float32", "float16", "bfloat16", "float64"]
+Dtype = Literal["auto", "stored", "float32", "float16", "bfloat16", "float64"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class ModelOptions(LoadingOptions):
     """A pretrained model, by name."""
 
     model: str = option(help="Hub id, folder, or demo.", metavar="MODEL", positional=True, is_location=True)
-    dtype: Dtype = option("auto", "Data type; auto is the checkpoint's, float32 on a CPU.")
+    dtype: Dtype = option("auto", "Data type; stored is the checkpoint's, and auto too, but float32 on a CPU.")
     trust_remote_code: bool = option(False, "Run code that comes with the model.")
 
     def open_model(self, reporter: Reporter) -> Stack:

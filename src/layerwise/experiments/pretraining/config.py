@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, Reads
 from layerwise.experiments.option import option
+from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import CorpusOptions
 from layerwise.experiments.options.model import DeviceOptions
 from layerwise.experiments.options.training import TrainingOptions, seeds_option, steps_option
@@ -24,7 +25,7 @@ VARIANTS = (BACKBONE, "elc")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingExperiment(CorpusOptions, TrainingOptions, DeviceOptions, Experiment):
+class PretrainingExperiment(CorpusOptions, TrainingOptions, DeviceOptions, ClusterOptions, Experiment):
     """What every experiment has that pretrains masked language models of several variants and seeds on one text."""
 
     size: Literal["tiny", "small", "base"] = option(
@@ -60,6 +61,7 @@ class ElcPretraining(PretrainingExperiment):
             lambda config: any(name != BACKBONE for name in config.variants),
             "layer weights read it, and ltg has none",
         ),
+        ClusterOptions.READ_BY_CLUSTER,
     )
 
     ALTERNATIVES: ClassVar = (Alternatives(("epochs", "steps", "seconds"), "say how long to train"),)

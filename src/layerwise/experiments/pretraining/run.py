@@ -7,14 +7,16 @@ from pathlib import Path
 
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.data.text.corpus import Corpus
+from layerwise.experiments.cluster.pieces import Telling
+from layerwise.experiments.evaluation.pairs_table import pairs_table
 from layerwise.experiments.experiment import Prepared
 from layerwise.experiments.options.training import changed
-from layerwise.experiments.pairs_table import pairs_table
 from layerwise.experiments.pretraining.config import BACKBONE, ElcPretraining
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
 from layerwise.experiments.pretraining.trainings import prepare_pretrainings
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import discard_trainings
+from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
 from layerwise.train.pretrain.recipe import PretrainingRecipe, pretraining_recipe
 
@@ -51,7 +53,11 @@ class PreparedPretraining(Prepared):
 
     def train(self, folder: Path, reporter: Reporter) -> None:
         """Pretrain every variant with every seed."""
-        self.pretrainings.train(folder, reporter)
+        self.pretrainings.train(folder, reporter, self.spread)
+
+    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
+        """In a worker: one pretraining."""
+        self.pretrainings.train_piece(piece, Telling(emit))
 
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Held-out losses, layer weights, agreement of seeds, and minimal pairs."""

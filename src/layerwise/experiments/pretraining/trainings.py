@@ -19,6 +19,7 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import PretrainingText, cut, pretraining_text
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.wordpiece import check_tokenizer, train_wordpiece
+from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
 from layerwise.experiments.documents import divided_documents
 from layerwise.experiments.opening import quiet_transformers
 from layerwise.experiments.pretraining.config import PretrainingExperiment
@@ -26,7 +27,9 @@ from layerwise.experiments.provenance import hardware, numerics
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import duration
 from layerwise.experiments.trainings import training_progress
+from layerwise.measure.workers import Plain, Spread
 from layerwise.results import Manifest
+from layerwise.results.training_record import FILE, MODEL
 from layerwise.stack.load import resolve_device
 from layerwise.train.arguments import check_arguments
 from layerwise.train.checkpoint_dir import existing_run
@@ -102,19 +105,35 @@ class Pretrainings:
             tokens = tokens_read(recipe)
             yield f"cost: {trainings} trainings of at most {tokens:,} tokens, {trainings * tokens:,} together"
 
-    def train(self, run: Path, reporter: Reporter) -> None:
-        """Train every recipe with every seed into `RUN/ARM/seed-N`; what is finished is not trained again."""
+    def train(self, run: Path, reporter: Reporter, spread: Spread, text: int = 0) -> None:
+        """Train every recipe with every seed into `RUN/ARM/seed-N`; what is finished is not trained again.
+
+        `text` is the number by which the workers of `spread` know the text.
+        """
+        pieces: list[Plain] = []
         for recipe, seed, folder in self.folders(run):
-            label = f"{recipe.arm}/{seed}"
-            record = pretrain(
-                self.tokenizer, self.text, recipe, seed, folder, progress=training_progress(reporter, label),
-                arguments=self.arguments,
-            )  # fmt: skip
-            losses = [moment.loss for moment in record.history if moment.kind == "validation"]
-            reporter.log(
-                f"{label}: {record.steps:,} step{'s' * (record.steps != 1)} in {duration(record.seconds)}"
-                + (f", validation loss {losses[0]:.3f} at first and {losses[-1]:.3f} at last" if losses else "")
-            )
+            piece: Plain = {"recipe": asdict(recipe), "seed": seed, "folder": str(folder.absolute()), "text": text}
+            if (folder / MODEL / FILE).is_file():
+                self.train_piece(piece, reporter)
+            else:
+                pieces.append(piece)
+        for number in carried_out(spread, pieces, self.train_piece, reporter):
+            folder = Path(pieces[number]["folder"])
+            refuse_unseen(f"{folder.parent.name}/{folder.name}", spread, (folder / MODEL / FILE).is_file())
+
+    def train_piece(self, piece: Plain, reporter: Reporter) -> None:
+        """Carry out one pretraining, which `train` made a piece of."""
+        recipe, seed = PretrainingRecipe(**piece["recipe"]), piece["seed"]
+        label = f"{recipe.arm}/{seed}"
+        record = pretrain(
+            self.tokenizer, self.text, recipe, seed, Path(piece["folder"]),
+            progress=training_progress(reporter, label), arguments=self.arguments,
+        )  # fmt: skip
+        losses = [moment.loss for moment in record.history if moment.kind == "validation"]
+        reporter.log(
+            f"{label}: {record.steps:,} step{'s' * (record.steps != 1)} in {duration(record.seconds)}"
+            + (f", validation loss {losses[0]:.3f} at first and {losses[-1]:.3f} at last" if losses else "")
+        )
 
 
 def tokens_read(recipe: PretrainingRecipe) -> int:

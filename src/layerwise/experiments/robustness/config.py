@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from layerwise.errors import RunError, TrainError, near_matches
 from layerwise.experiments.experiment import Experiment, Inputs, Prepared, Reads
 from layerwise.experiments.option import option
+from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import BaseModelOptions, ModelOptions
 from layerwise.experiments.options.training import TrainingOptions, changed
@@ -46,7 +47,7 @@ def _validates_often(config: Any) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, Experiment):
+class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, ClusterOptions, Experiment):
     """Train a model to work in any order of its layers, without some of them, or with learned layer weights.
 
     Each method is trained beside the baseline, with several seeds, validated on one split and evaluated on another. If
@@ -63,6 +64,7 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, Experiment)
     READS: ClassVar = (
         *map(_read_by_methods, READ_BY),
         Reads(("evals",), _validates_often, "the baseline is validated once, at its end"),
+        ClusterOptions.READ_BY_CLUSTER,
     )
     PRESETS: ClassVar = {
         "paper": {
@@ -181,7 +183,7 @@ def is_run(location: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Robustness(ModelOptions, DataOptions, Experiment):
+class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
     """Measure what a model survives: other layer orders, missing layers; and what each layer does at each position.
 
     Every model of a run of `layerwise train robust` is evaluated, and they are compared. demo-vit trains them first
@@ -206,6 +208,7 @@ class Robustness(ModelOptions, DataOptions, Experiment):
             lambda config: config.model != DEMO,
             "demo-vit's models are trained, and evaluated, in float32",
         ),
+        ClusterOptions.READ_BY_CLUSTER,
     )
 
     PRESETS: ClassVar = {"paper": {"seeds": 5, "inside_images": 1_000, "select_on": "reported"}}

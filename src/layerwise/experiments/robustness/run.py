@@ -12,8 +12,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.errors import RunError
+from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.experiment import Inputs, Prepared
 from layerwise.experiments.merging.run import compare_arms
 from layerwise.experiments.merging.sources import SourceModel, by_arm
@@ -21,7 +23,7 @@ from layerwise.experiments.merging.spread import MEASURE as MERGING
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.robustness.assessment import assess, discard_surveys
+from layerwise.experiments.robustness.assessment import assess, discard_surveys, model_of, survey_kept
 from layerwise.experiments.robustness.config import Robustness
 from layerwise.experiments.sentences import describe_model
 from layerwise.experiments.splits import DIGITS, read_splits
@@ -40,10 +42,11 @@ from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.edge_pruning import ALPHA, alpha_rows
 from layerwise.measure.interventions.robustness import ROBUSTNESS
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
+from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
 from layerwise.results.training_record import FILE, TrainingRecord, refined_at
 from layerwise.stack import Stack, weight_hash
-from layerwise.stack.load import location_of, resolve_device
+from layerwise.stack.load import resolve_device
 from layerwise.train.load_trained import Trained, open_trained, saved_edges
 
 ModelLoader = Callable[[Path], Trained]
@@ -86,6 +89,11 @@ class PreparedRobustness(Prepared):
         """Remove the surveys, so that every model is evaluated again."""
         discard_surveys(self.models(folder))
 
+    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
+        """In a worker: the survey of one model, which is kept beside it."""
+        model = model_of(piece)
+        survey_kept(model, self.splits, self.grid, Telling(emit), open_model=self.open_model, how=self.how)
+
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Survey every model that is not surveyed yet, and compute all rows from the surveys."""
         models = self.models(run.folder)
@@ -100,7 +108,7 @@ class PreparedRobustness(Prepared):
             run.store.replace_notes(chapter, split_notes(self.splits))
         surveyed = assess(
             models, self.splits, self.grid, run, reporter,
-            open_model=self.open_model, how=self.how, inside=self.inside,
+            open_model=self.open_model, how=self.how, inside=self.inside, spread=self.spread,
         )  # fmt: skip
         if self.grid.layers and (surveyed or not run.store.scores(MERGING)):
             whole = [each for each in models if refined_at(each.arm) is None]

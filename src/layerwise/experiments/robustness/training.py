@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.experiments.base_model import BaseModel, base_model
+from layerwise.experiments.cluster.pieces import Telling, carried_out, refuse_unseen
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.option import given_options
 from layerwise.experiments.provenance import in_words
@@ -29,7 +30,8 @@ from layerwise.experiments.trainings import (
 )
 from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
-from layerwise.results.training_record import RETRAINED
+from layerwise.measure.workers import Emit, Plain
+from layerwise.results.training_record import FILE, MODEL, RETRAINED
 from layerwise.train.arguments import check_arguments
 from layerwise.train.checkpoint_dir import existing_run
 from layerwise.train.load_trained import open_trained
@@ -109,14 +111,37 @@ class PreparedRobustTraining(PreparedRobustness):
 
     def train(self, folder: Path, reporter: Reporter) -> None:
         """Train what is not trained yet."""
+        pieces: list[Plain] = []
         for recipe, seed, path in self._trainings(folder):
-            label = f"{recipe.arm}/{seed}"
-            progress = training_progress(reporter, label)
-            done = train(self.base, self.splits, recipe, seed, path, progress=progress, arguments=self.arguments)
-            reporter.log(
-                f"{label}: {done.steps:,} step{'s' * (done.steps != 1)} in {duration(done.seconds)}, "
-                f"least validation loss at step {done.best_step:,}"
-            )
+            piece: Plain = {"part": "training", "arm": recipe.arm, "seed": seed, "folder": str(folder.absolute())}
+            if (path / MODEL / FILE).is_file():
+                self._train_piece(piece, reporter)
+            else:
+                pieces.append(piece)
+        for number in carried_out(self.spread, pieces, self._train_piece, reporter):
+            arm, seed = pieces[number]["arm"], pieces[number]["seed"]
+            is_there = (folder / arm / f"seed-{seed}" / MODEL / FILE).is_file()
+            refuse_unseen(f"{arm}/{seed}", self.spread, is_there)
+
+    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
+        """In a worker: one training, or one survey."""
+        if piece["part"] == "training":
+            self._train_piece(piece, Telling(emit))
+        else:
+            super().carry_out(piece, emit)
+
+    def _train_piece(self, piece: Plain, reporter: Reporter) -> None:
+        """Carry out one training, which `train` made a piece of."""
+        wanted = (piece["arm"], piece["seed"])
+        trainings = self._trainings(Path(piece["folder"]))
+        recipe, seed, path = next(each for each in trainings if (each[0].arm, each[1]) == wanted)
+        label = f"{recipe.arm}/{seed}"
+        progress = training_progress(reporter, label)
+        done = train(self.base, self.splits, recipe, seed, path, progress=progress, arguments=self.arguments)
+        reporter.log(
+            f"{label}: {done.steps:,} step{'s' * (done.steps != 1)} in {duration(done.seconds)}, "
+            f"least validation loss at step {done.best_step:,}"
+        )
 
     def _trainings(self, folder: Path) -> Iterator[tuple[Recipe, int, Path]]:
         """Every training: its recipe, its seed, and its folder in that of the run."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from layerwise.bounded import named
 from layerwise.errors import OptionError
+from layerwise.experiments.chosen_plan import chosen_plan
 from layerwise.experiments.experiment import Action, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import Dtype, LoadingOptions
 from layerwise.experiments.reporter import Reporter
-from layerwise.plan import Plan
 from layerwise.results.run import MANIFEST
 
 
@@ -19,8 +21,9 @@ from layerwise.results.run import MANIFEST
 class Saving(LoadingOptions, Action):
     """Write a model under a plan, or one made of the layers of several models, as an ordinary checkpoint.
 
-    The checkpoint is loaded again and compared with the plan before the folder gets its name; the tokenizer is written
-    beside it. Groups and halves of layers cannot be saved. Several models are called a, b, c, ... in the order given.
+    The tensors are streamed from file to file, and below 2 GB the checkpoint is loaded again and compared with the plan
+    before the folder gets its name; the tokenizer goes along. Groups and halves of layers need --compact, which stores
+    every layer once and the plan beside them. Several models are called a, b, c, ... in the order given.
     """
 
     VERB: ClassVar = "save"
@@ -28,6 +31,8 @@ class Saving(LoadingOptions, Action):
         'demo --plan "0-3 6-11" --output shallow',
         'org/name --plan "0-11 8-31" --output deeper',
         'FOLDER1 FOLDER2 --plan "a:0-5 b:6-11" --output merged',
+        "--from mergekit.yml --output merged",
+        'demo --plan "0-5 [4-7]*2 8-11" --compact --output looped',
     )
     READS: ClassVar = (
         Reads(
@@ -36,20 +41,44 @@ class Saving(LoadingOptions, Action):
             "one model reads it, and several were given",
         ),
         Reads(("arm",), lambda config: config.takes_several, "it selects among several models, and one was given"),
+        Reads(("private",), lambda config: config.push is not None, "it is about --push"),
+        Reads(("arm", "layers"), lambda config: config.recipe is None, "a recipe says which models"),
     )
 
     models: tuple[str, ...] = option(
+        (),
         help="Hub ids, folders, runs of `layerwise train robust`, demo or demo-vit.",
         metavar="MODEL",
         positional=True,
         repeated=True,
         is_location=True,
     )
-    plan: str = option(help='Which layers, in which order: "0-3 6-11".', metavar="PLAN", empty=True)
+    plan: str | None = option(
+        None, 'Which layers, in which order: "0-3 6-11"; or the run of a search.', metavar="PLAN", empty=True
+    )
+    recipe: str | None = option(
+        None, "In place of --plan: mergekit's YAML, an RYS string, or a file of one.", metavar="FILE", flag="--from"
+    )
     output: Path = option(help="Folder to write.", metavar="FOLDER")
     arm: str | None = option(None, "Take only the models of this arm.", metavar="NAME")
     overwrite: bool = option(False, "Replace the model that is in the folder.")
+    prove: bool | None = option(
+        None, "Compare the logits with the plan's; by default below 2 GB. --no-prove leaves out the keys, too."
+    )
+    compact: bool = option(False, "Store each layer once, and the plan, which layerwise.load runs.")
+    remote_code: bool = option(
+        False, "Add code with which transformers runs the plan, or an ELC model, where layerwise is not installed."
+    )
+    max_shard_size: str = option("50GB", "Largest file of weights.", metavar="SIZE")
     dtype: Dtype = option("auto", "Data type of the weights; auto is the checkpoint's.")
+    card: bool = option(False, "Write a model card, README.md, beside the weights.")
+    evidence: tuple[str, ...] = option(
+        (), "Run of a search or a sweep whose rows of this plan stand in the card.", metavar="RUN", repeated=True
+    )
+    push: str | None = option(
+        None, "Repository of the hub that the folder is uploaded to, with its card.", metavar="ORG/NAME"
+    )
+    private: bool = option(False, "Make that a private repository.")
     trust_remote_code: bool = option(False, "Run code that comes with the model.")
 
     @property
@@ -61,7 +90,19 @@ class Saving(LoadingOptions, Action):
 
     def check(self) -> None:
         """Raise `PlanError` for a plan that cannot be read, and `OptionError` without a model."""
-        Plan.parse(self.plan)
+        bytes_of(self.max_shard_size)
+        if (self.plan is None) == (self.recipe is None):
+            raise OptionError("say which layers by --plan PLAN or by --from FILE_OR_TEXT, and by one of them")
+        if self.push is not None:
+            from layerwise.checkpoint.push import check_repository
+
+            check_repository(self.push)
+        if self.recipe is not None:
+            from layerwise.experiments.interchange.foreign_plans import check_recipe
+
+            check_recipe(self.recipe)
+            return
+        chosen_plan(self.plan or "")
         if not self.models:
             raise OptionError("a model is needed: layerwise save MODEL --plan PLAN --output FOLDER")
 
@@ -73,3 +114,15 @@ class Saving(LoadingOptions, Action):
             reporter.log(f"loading {location}")
         save_checkpoint(self, reporter)
         return 0
+
+
+def bytes_of(size: str) -> int:
+    """A size in bytes. Raises `OptionError` for a text that is none.
+
+    >>> bytes_of("5GB"), bytes_of("250 MB")
+    (5000000000, 250000000)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(KB|MB|GB|TB)", size.upper())
+    if match is None or not float(match[1]):
+        raise OptionError(f"--max-shard-size takes a size such as 5GB or 500MB; found {named(repr(size))}")
+    return int(float(match[1]) * 1000 ** (1 + ("KB", "MB", "GB", "TB").index(match[2])))

@@ -21,10 +21,14 @@ from layerwise.measure.language.benchmark_requests import RequestLikelihoods, an
 from layerwise.measure.language.benchmark_scale import normalised
 from layerwise.measure.language.benchmarks import find_benchmarks
 from layerwise.measure.language.harness import BENCHMARK
+from layerwise.measure.workers import Spread
 from layerwise.plan import Member, Plan
 from layerwise.results import Run
 from layerwise.results.rows import BENCHMARK_TASK, NORMALISED, Score, main_metric
 from layerwise.stack import Stack
+
+BENCHMARKS = "benchmarks"
+"""What workers call the requests of the benchmarks."""
 
 CHANCE = "chance"
 """The subject of the rows that say what guessing scores, and their metric."""
@@ -58,19 +62,21 @@ class SweptBenchmarks:
         if self.requests.written:
             yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated under each plan by itself"
 
-    def measure(self, run: Run, reporter: Reporter) -> list[str]:
+    def measure(self, run: Run, reporter: Reporter, spread: Spread) -> list[str]:
         """Ask what is not answered yet, and compare what is; returns a sentence for each plan that cannot be judged.
+
+        The workers of `spread` compute likelihoods; what is generated is generated here.
 
         Raises `MeasureError` when the model as trained cannot be.
         """
-        failures = self._likelihoods(run, reporter)
+        failures = self._likelihoods(run, reporter, spread)
         judged_now = self._judge(run, reporter, failures)
         compared = any(score.metric.startswith(NORMALISED) for score in run.store.scores(BENCHMARK))
         if judged_now or not (compared or run.store.notes(BENCHMARK)):
             self._compare(run, reporter)
         return failures
 
-    def _likelihoods(self, run: Run, reporter: Reporter) -> list[str]:
+    def _likelihoods(self, run: Run, reporter: Reporter, spread: Spread) -> list[str]:
         """Store the likelihoods that are missing; returns a sentence where some are not finite."""
         data = self.requests.likelihoods
         due = None if data is None else cost_estimate(self.stack, self.plans, data, run.store.finished)
@@ -81,13 +87,16 @@ class SweptBenchmarks:
         def progress(meter: CostMeter, due: CostEstimate) -> None:
             nonlocal spent
             spent = meter
-            reporter.progress("benchmarks", meter.head_tokens / due.head_tokens, meter.seconds_left(due))
+            left = meter.seconds_left(due)
+            left = None if left is None else left / spread.workers.count
+            reporter.progress("benchmarks", meter.head_tokens / due.head_tokens, left)
 
         failures = []
         try:
             sweep_into(
-                run.store.add_losses, self.stack, self.plans, data, finished=run.store.finished, progress=progress
-            )
+                run.store.add_losses, self.stack, self.plans, data, finished=run.store.finished, progress=progress,
+                spread=spread, name=BENCHMARKS,
+            )  # fmt: skip
         except MeasureError as error:
             full = str(self.plans[0])
             if any(full not in run.store.finished(*cell) for cells in self.requests.cells.values() for cell in cells):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
+from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.plans import PlanOptions, families_option
 from layerwise.experiments.options.text import TextOptions
@@ -23,7 +24,7 @@ DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(PlanOptions, ModelOptions, TextOptions, Experiment):
+class Sweep(PlanOptions, ModelOptions, TextOptions, ClusterOptions, Experiment):
     """Measure many plans on one model and text, with intervals, and write a report.
 
     If interrupted, run the same command again to resume.
@@ -40,6 +41,7 @@ class Sweep(PlanOptions, ModelOptions, TextOptions, Experiment):
     )
     READS: ClassVar = (
         *PlanOptions.READ_BY_PLANS,
+        ClusterOptions.READ_BY_CLUSTER,
         Reads(("new_tokens",), lambda config: bool(config.prompt), "--prompt reads it, and there is none"),
         Reads(
             ("task_folder", "task_limit", "num_fewshot"),

@@ -1,0 +1,143 @@
+"""What a worker opens an experiment from, and how it makes sure that this is what the run is of.
+
+Every worker prepares the experiment from the same options as the process that started it, and is refused where it has
+other weights, another text, another kind of processor or other threads: its rows would not be those of the run.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from layerwise.errors import RunError, SwarmError
+from layerwise.experiments.experiment import Experiment, Inputs, Prepared
+from layerwise.experiments.option import configured, plain
+from layerwise.experiments.reporter import Silent
+from layerwise.measure.workers import PieceFunction, Plain
+from layerwise.results import Manifest
+from layerwise.results.identity import HARDWARE, check_same_run
+
+if TYPE_CHECKING:
+    from layerwise.data.text.corpus import Corpus
+    from layerwise.stack import Stack
+
+OPENS = f"{__name__}:open_experiment"
+"""What a worker calls."""
+
+_OPTIONS = ("ray", "workers", "run", "overwrite")
+"""The options that a worker is not told: it writes no run."""
+
+
+def shared_by(config: Experiment, prepared: Prepared, inputs: Inputs) -> dict[str, Plain]:
+    """What a worker opens the experiment from: its options, what they came to, and what was opened in Python.
+
+    Raises `SwarmError` for an opened model that cannot be written as files.
+    """
+    options = {name: value for name, value in plain(config).items() if name not in _OPTIONS}
+    return {
+        "verb": config.VERB,
+        "options": options,
+        "manifest": prepared.manifest.to_json(),
+        "model": None if inputs.stack is None else _files_of(inputs.stack),
+        "corpus": None if inputs.corpus is None else _plain_corpus(inputs.corpus),
+    }
+
+
+def open_experiment(shared: Mapping[str, Plain]) -> PieceFunction:
+    """In a worker: prepare the experiment that `shared_by` describes; returns what carries out a piece of it.
+
+    Raises what preparing it raises, and `RunError` where it is not the same here.
+    """
+    from layerwise.experiments.catalogue import experiment
+    from layerwise.stack.load import tensor_hash
+
+    config = configured(experiment(shared["verb"]), shared["options"], "a worker")
+    inputs = Inputs(_opened(shared["model"], config), _corpus(shared["corpus"]))
+    prepared = config.prepare(Silent(), inputs)
+    wanted, here = Manifest.from_json(shared["manifest"]), prepared.manifest
+    if inputs.stack is not None:
+        # What is opened here was written and read, which completes a configuration: the tensors are compared instead.
+        same = tensor_hash(inputs.stack.model) == shared["model"]["tensors"]
+        here = replace(here, weight_hash=wanted.weight_hash if same else here.weight_hash)
+    check_same_here(wanted, here)
+    return prepared.carry_out
+
+
+def check_same_here(wanted: Manifest, here: Manifest) -> None:
+    """Raise `RunError` where a worker opened another thing than the run is of, or would compute other bits.
+
+    The name of a model is not compared: one that was opened in Python has another one here. Its weights are.
+    """
+    try:
+        check_same_run(wanted, replace(here, model=wanted.model, revision=wanted.revision))
+    except RunError as error:
+        raise RunError(
+            f"a worker does not have what the run is of: {str(error).partition(': ')[2].partition('. ')[0]}. Give "
+            "every machine of the cluster the same model, text and versions"
+        ) from error
+    for name in HARDWARE:
+        there, own = wanted.hardware.get(name), here.hardware.get(name)
+        if there != own:
+            raise RunError(
+                f"a worker computes on another kind of machine than the one that started the run ({name}: {own}, not "
+                f"{there}), so its rows would differ in their last bits; use machines of one kind"
+            )
+
+
+def _files_of(stack: Stack) -> dict[str, Plain]:
+    """An opened model as the files of a checkpoint, by name; its layers, and its tokenizer among the files."""
+    from layerwise.experiments.opening import quiet_transformers
+    from layerwise.stack.load import tensor_hash
+
+    model: Any = stack.model
+    if not hasattr(model, "save_pretrained"):
+        raise SwarmError(
+            f"{stack.source.name} was opened in Python and is no model of transformers, so no worker can open it; "
+            "leave ray out to compute in this process"
+        )
+    with tempfile.TemporaryDirectory(prefix="layerwise-") as name:
+        folder = Path(name)
+        quiet_transformers()
+        model.save_pretrained(folder)
+        if stack.tokenizer is not None:
+            stack.tokenizer.save_pretrained(folder)
+        files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+    return {
+        "files": files, "name": stack.source.name, "layers": stack.path, "tokenizer": stack.tokenizer is not None,
+        "tensors": tensor_hash(model),
+    }  # fmt: skip
+
+
+def _opened(described: Plain, config: Any) -> Stack | None:
+    """The model that `_files_of` described, opened here."""
+    if described is None:
+        return None
+    import layerwise.models  # noqa: F401  (its architectures become known to transformers)
+    from layerwise.experiments.opening import quiet_transformers
+    from layerwise.stack import load
+
+    quiet_transformers()
+    with tempfile.TemporaryDirectory(prefix="layerwise-") as name:
+        for file, content in described["files"].items():
+            (Path(name) / Path(file).name).write_bytes(content)
+        stack = load(name, layers=described["layers"], device=config.device)
+    if not described["tokenizer"]:
+        stack.tokenizer = None
+    stack.source = replace(stack.source, name=described["name"])
+    return stack
+
+
+def _plain_corpus(corpus: Corpus) -> dict[str, Plain]:
+    return {"name": corpus.name, "documents": [asdict(document) for document in corpus.documents]}
+
+
+def _corpus(described: Plain) -> Corpus | None:
+    if described is None:
+        return None
+    from layerwise.data.text.corpus import Corpus
+    from layerwise.data.text.documents import Document
+
+    return Corpus(described["name"], tuple(Document(**document) for document in described["documents"]))

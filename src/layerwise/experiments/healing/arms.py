@@ -1,0 +1,136 @@
+"""The arms of a healing: what is trained under which plan; and the sweep of their learning rates.
+
+RUN/ARM/seed-N              one training, what it learned in model/
+RUN/pilot/ARM@RATE/seed-1000  one training of the sweep
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from layerwise.experiments.growth_study.arms import BEYOND, FIRST_SWEEP_SEED, beyond
+from layerwise.experiments.growth_study.sweep import PILOT
+from layerwise.experiments.healing.config import Healing, parse_arm
+from layerwise.plan import Plan, edits
+from layerwise.results.training_record import TrainingRecord
+from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
+from layerwise.train.phases.metrics import best_rate
+from layerwise.train.recipe import Recipe, Settings
+
+WHOLE = "whole"
+RANDOM = "random"
+SKIP = "skip-"
+SETTINGS = Settings(
+    epochs=1, batch_size=16, schedule="cosine", warmup=0.05, betas=(0.9, 0.99), epsilon=1e-8, evals=4
+)  # fmt: skip
+DEMO_EPOCHS = {"demo": 3.0, "demo-vit": 5.0}
+RATES: Mapping[Method, tuple[float, ...]] = {
+    "lora": (1e-3, 3e-3, 1e-2), "full": (1e-4, 3e-4, 1e-3), "tail": (3e-4, 1e-3, 3e-3),
+}  # fmt: skip
+"""The rates that are swept without `--learning-rates`; LoRA's are 3 to 10 times those of the weights themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealingArm:
+    """A name, how it learns, and whose learning rate it takes: its own, where it is swept, or another's."""
+
+    name: str
+    options: HealingOptions
+    rate_of: str
+
+    @property
+    def is_swept(self) -> bool:
+        """Whether its learning rate is its own."""
+        return self.rate_of == self.name
+
+    def plan(self, plan: Plan, depth: int, seed: int) -> Plan:
+        """The plan that it runs, where `plan` is the one that is healed."""
+        if self.name == WHOLE:
+            return Plan.identity(depth)
+        if self.name == RANDOM:
+            return random_plan(plan, depth, seed)
+        return middle_skipped(depth, int(self.name.removeprefix(SKIP))) if self.name.startswith(SKIP) else plan
+
+
+def arms_of(config: Healing) -> tuple[HealingArm, ...]:
+    """Every arm: the healings under the plan, the controls, and the windows."""
+    healings = [HealingArm(name, parse_arm(name, config.rank), name) for name in config.arm_names()]
+    main = healings[0]
+    arms = list(healings)
+    if WHOLE in config.controls:
+        # The whole model has nothing to learn from itself: it learns the labels, whatever the healing learns.
+        arms.append(HealingArm(WHOLE, replace(main.options, teacher="none", hidden="none"), WHOLE))
+    if RANDOM in config.controls:
+        arms.append(replace(main, name=RANDOM))
+    arms += [replace(main, name=f"{SKIP}{count}") for count in range(1, (config.windows or 0) + 1)]
+    return tuple(arms)
+
+
+def random_plan(plan: Plan, depth: int, seed: int) -> Plan:
+    """As many layers as `plan` visits, in order, drawn from `seed`; another plan than this one where there is one.
+
+    >>> random_plan(Plan.parse("0-1 4-5"), 6, 0)
+    Plan('0 3-5')
+    """
+    count = min(depth, len(plan.steps()))
+    chance = random.Random(f"{seed}/{RANDOM}")
+    drawn = plan
+    for _ in range(10):
+        drawn = Plan.of(sorted(chance.sample(range(depth), count)))
+        if drawn != plan:
+            break
+    return drawn
+
+
+def middle_skipped(depth: int, count: int) -> Plan:
+    """All layers but `count` in the middle, one more behind it than before it where they are odd.
+
+    >>> middle_skipped(12, 3)
+    Plan('0-3 7-11')
+    """
+    first = (depth - count) // 2
+    return edits.skip(Plan.identity(depth), *range(first, first + count))
+
+
+class HealingSweep:
+    """The least validation loss of every arm at every learning rate that was tried."""
+
+    def __init__(self, rates: tuple[float, ...]) -> None:
+        self.rates = rates
+        self.losses: dict[str, dict[float, float]] = {}
+
+    def first_rates(self, arm: HealingArm) -> tuple[float, ...]:
+        """The rates that are tried at the beginning."""
+        return self.rates or RATES[arm.options.method]
+
+    def due(self, arm: HealingArm) -> Iterator[float]:
+        """The rates to try, one after the other, each once the loss of the one before is noted."""
+        yield from (first := self.first_rates(arm))
+        for _ in range(BEYOND if len(first) > 1 else 0):
+            further = beyond(self.losses[arm.name])
+            if further is None:
+                return
+            yield further
+
+    def note(self, arm: HealingArm, rate: float, record: TrainingRecord) -> None:
+        """Note how a trial ended."""
+        losses = [entry.loss for entry in record.history if entry.kind == "validation"]
+        self.losses.setdefault(arm.name, {})[rate] = min(losses)
+
+    def chosen(self, arm: HealingArm) -> float:
+        """The learning rate of an arm."""
+        alone = self.first_rates(arm)
+        return alone[0] if len(alone) == 1 else best_rate(self.losses[arm.rate_of])
+
+
+def recipe_of(arm: HealingArm, plan: Plan, settings: Settings, rate: float) -> Recipe:
+    """The recipe of an arm under its own plan."""
+    return healing_recipe(arm.name, replace(settings, learning_rate=rate), plan, arm.options)
+
+
+def folder_of_trial(run: Path, arm: HealingArm, rate: float) -> tuple[Path, int]:
+    """The folder of a trial of the sweep, and its seed."""
+    return run / PILOT / f"{arm.name}@{rate:g}" / f"seed-{FIRST_SWEEP_SEED}", FIRST_SWEEP_SEED

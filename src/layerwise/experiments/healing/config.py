@@ -1,0 +1,138 @@
+"""The configuration of a healing: which plan, which weights learn, from what, and what stands beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from layerwise.errors import PlanError, TrainError, near_matches
+from layerwise.experiments.chosen_plan import chosen_plan
+from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, Reads
+from layerwise.experiments.option import option
+from layerwise.experiments.options.data import DataOptions
+from layerwise.experiments.options.model import LoadingOptions
+from layerwise.experiments.options.training import OptimizationOptions, seeds_option, steps_option
+from layerwise.experiments.reporter import Reporter
+from layerwise.plan import Plan
+from layerwise.train.heal.options import RANK, HealingOptions, HiddenLoss, Method, Teacher
+
+if TYPE_CHECKING:
+    from layerwise.experiments.healing.run import PreparedHealing
+
+CONTROLS = ("whole", "random")
+METHODS: tuple[Method, ...] = ("lora", "full", "tail")
+LOSSES: dict[str, tuple[Teacher, HiddenLoss]] = {
+    "labels": ("none", "none"),
+    "teacher": ("self", "none"),
+    "cosine": ("self", "cosine"),
+    "mse": ("self", "mse"),
+}
+"""What an arm is called by its loss, with its teacher and its distance of hidden states."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Healing(LoadingOptions, DataOptions, OptimizationOptions, Experiment):
+    """Train a model under a plan to make up for the layers that the plan leaves out, and write it as a checkpoint.
+
+    Beside it the whole model is trained on the same tokens, and random plans of the same size are healed as long; the
+    regained share is net of the first. Learning rates are swept for both sides. RUN/model holds the healed model as an
+    ordinary checkpoint, RUN/adapter its adapters. If interrupted, run the same command again to resume.
+    """
+
+    VERB: ClassVar = "heal"
+    EXAMPLES: ClassVar = (
+        'demo --plan "0-3 6-11"',
+        'org/name --plan "0-19 26-31" --text FOLDER --compare lora-labels',
+        'demo-vit --plan "0-3 6-11" --method full',
+    )
+    ALTERNATIVES: ClassVar = (Alternatives(("steps", "epochs"), "say how long to train"),)
+    READS: ClassVar = (
+        Reads(("hidden",), lambda config: config.teacher == "self", "the teacher of --teacher self has hidden states"),
+        Reads(
+            ("rank",),
+            lambda config: any(name.startswith("lora") for name in config.arm_names()),
+            "the method lora reads it, and nothing is healed by it",
+        ),
+    )
+
+    model: str = option(help="Hub id, folder, demo or demo-vit.", metavar="MODEL", positional=True, is_location=True)
+    plan: str = option(
+        help='Which layers, in which order: "0-3 6-11"; or the run of a search, for the plan it chose.', metavar="PLAN",
+        empty=True,
+    )  # fmt: skip
+    method: Method = option(
+        "lora", "What learns: adapters, all weights of the plan, or its last three layers and the head."
+    )
+    teacher: Teacher = option("self", "Learn the predictions of the whole model, or the labels.")
+    hidden: HiddenLoss = option("none", "Learn the hidden states of the whole model too, by this distance.")
+    rank: int = option(RANK, "Rank of the adapters.", metavar="N", least=1, most=4096)
+    compare: tuple[str, ...] = option(
+        (), f"Other healings, METHOD-LOSS; the losses are {', '.join(LOSSES)}: lora-labels.", metavar="NAMES"
+    )
+    controls: tuple[str, ...] = option(
+        CONTROLS, "Train the whole model, heal random plans as long: whole, random; none with an empty text.",
+        metavar="NAMES", empty=True,
+    )  # fmt: skip
+    windows: int | None = option(None, "Also heal with 1 to N middle layers skipped.", metavar="N", least=1, most=1_000)
+    learning_rates: tuple[float, ...] = option(
+        (), "Learning rates to sweep, and beyond while the best is at an end; one alone is not swept.",
+        metavar="NUMBERS",
+    )  # fmt: skip
+    steps: int | None = steps_option()
+    epochs: float | None = option(None, "How often the text, or the images, are read, in place of --steps.")
+    seeds: int = seeds_option(3)
+
+    def check(self) -> None:
+        """Raise `PlanError` for a plan that cannot be read, `TrainError` for settings that no training can have."""
+        if self.parsed_plan.sources():
+            raise PlanError(
+                f"{self.plan} takes layers of several models, and one is healed: write them as one with layerwise save"
+            )
+        for name in self.compare:
+            parse_arm(name, self.rank)
+        for name in self.controls:
+            if name not in CONTROLS:
+                raise TrainError(f"there is no control {name[:40]!r}; {near_matches(name, CONTROLS)}")
+        if any(rate <= 0 for rate in self.learning_rates):
+            given = ",".join(f"{rate:g}" for rate in self.learning_rates)
+            raise TrainError(f"--learning-rates takes numbers above 0, as in 3e-4,1e-3; found {given}")
+        if self.epochs is not None and self.epochs <= 0:
+            raise TrainError(f"--epochs is {self.epochs:g}; write a number above 0")
+        self.trainer_arguments(self.device)
+
+    @property
+    def parsed_plan(self) -> Plan:
+        """The plan that is healed."""
+        return chosen_plan(self.plan)
+
+    @property
+    def main(self) -> str:
+        """The name of the healing that is asked for: its method and its loss."""
+        loss = next(name for name, chosen in LOSSES.items() if chosen == (self.teacher, self.hidden))
+        return f"{self.method}-{loss}"
+
+    def arm_names(self) -> tuple[str, ...]:
+        """The healings under the plan, the one that is asked for first."""
+        return tuple(dict.fromkeys((self.main, *self.compare)))
+
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedHealing:
+        """Open the model and the data."""
+        reporter.log(f"loading {self.model}")
+        from layerwise.experiments.healing.run import PreparedHealing
+
+        return PreparedHealing(self, reporter, inputs)
+
+
+def parse_arm(name: str, rank: int) -> HealingOptions:
+    """The options of a healing by its name, without a plan. Raises `TrainError` for a name that is none.
+
+    >>> parse_arm("tail-labels", 16).method, parse_arm("lora-mse", 8).hidden
+    ('tail', 'mse')
+    """
+    method, _, loss = name.partition("-")
+    chosen = next((each for each in METHODS if each == method), None)
+    if chosen is None or loss not in LOSSES:
+        known = [f"{each}-{of}" for each in METHODS for of in LOSSES]
+        raise TrainError(f"there is no healing {name[:40]!r}; {near_matches(name, known)}")
+    teacher, hidden = LOSSES[loss]
+    return HealingOptions(method=chosen, teacher=teacher, hidden=hidden, rank=rank)

@@ -1,0 +1,214 @@
+"""The rows of a healing: what was lost, what came back, net of what the whole model gains, and who did better.
+
+With L(m) the nats a token of a model m on the reported text, W the whole model, P the model under the plan, H the
+healed one of a seed, and C the whole model trained on the same tokens with the same seed,
+
+    lost = L(P) - L(W)      regained = L(P) - L(H)      net = regained - (L(W) - L(C))      share = net / lost
+
+Intervals of `lost` are over documents, those of the others over seeds (Student's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from layerwise.experiments.healing.arms import RANDOM, SKIP, WHOLE, HealingArm, middle_skipped, random_plan
+from layerwise.experiments.healing.outcomes import ALL, Outcomes
+from layerwise.measure.stats.seeds import over_seeds, seed_difference
+from layerwise.measure.stats.statistics import holm_by_key
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.results.training_record import TrainingRecord
+from layerwise.train.phases.metrics import best_rate
+
+UNTOUCHED, PRUNED = "untouched", "pruned"
+
+
+@dataclass(frozen=True, slots=True)
+class Trainings:
+    """What was trained: the plan, the arms, how many seeds of each, their records, and the sweep's losses."""
+
+    plan: Plan
+    depth: int
+    arms: tuple[HealingArm, ...]
+    seeds: int
+    records: Mapping[tuple[str, int], TrainingRecord]
+    losses: Mapping[str, Mapping[float, float]]
+
+    def unhealed(self) -> dict[str, Plan]:
+        """The base under every plan, by name."""
+        plans = {UNTOUCHED: Plan.identity(self.depth), PRUNED: self.plan}
+        for arm in self.arms:
+            if arm.name == RANDOM:
+                plans |= {before(RANDOM, seed): random_plan(self.plan, self.depth, seed) for seed in range(self.seeds)}
+            elif arm.name.startswith(SKIP):
+                plans[before(arm.name, 0)] = middle_skipped(self.depth, _count(arm.name))
+        return plans
+
+    def best(self) -> int:
+        """The seed of the healing that is asked for whose validation loss is the least."""
+        return min(range(self.seeds), key=lambda seed: _least(self.records[self.arms[0].name, seed]))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arms by name."""
+        return tuple(arm.name for arm in self.arms)
+
+
+def before(arm: str, seed: int) -> str:
+    """What the base is called under the plan of an arm.
+
+    >>> before("lora-teacher", 1), before("random", 1), before("skip-2", 1)
+    ('pruned', 'random before/1', 'skip-2 before')
+    """
+    if arm == RANDOM:
+        return f"{RANDOM} before/{seed}"
+    return f"{arm} before" if arm.startswith(SKIP) else UNTOUCHED if arm == WHOLE else PRUNED
+
+
+def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
+    """Every row of the run."""
+    return [
+        *_models(trainings, outcomes),
+        *(row for task in outcomes.tasks for row in _regained(trainings, outcomes, task)),
+        *_contrasts(trainings, outcomes),
+        *_windows(trainings, outcomes),
+        *_sweep(trainings),
+        *_costs(trainings),
+    ]
+
+
+def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
+    """Loss and accuracy of every model on every task."""
+    models = [*trainings.unhealed(), *(f"{arm}/{seed}" for arm in trainings.names for seed in range(trainings.seeds))]
+    for task in outcomes.tasks:
+        documents, tokens = outcomes.documents(task), outcomes.tokens(task)
+        for name in models:
+            for metric, value in (("nll", outcomes.nll(name, task)), ("accuracy", outcomes.accuracy(name, task))):
+                yield Score("healing", name, task, metric, value, documents=documents, tokens=tokens)
+        for arm in trainings.names:
+            for metric, of in (("nll", outcomes.nll), ("accuracy", outcomes.accuracy)):
+                values = [of(f"{arm}/{seed}", task) for seed in range(trainings.seeds)]
+                yield _over("healing", arm, task, metric, values)
+
+
+def _regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Score]:
+    """What was lost, what came back, and the share of it that the control does not gain."""
+    value, low, high = outcomes.difference(PRUNED, UNTOUCHED, task)
+    yield Score("healing", PRUNED, task, "lost", value, low, high, documents=outcomes.documents(task))
+    seeds = range(trainings.seeds)
+    whole = outcomes.nll(UNTOUCHED, task)
+    gained = [whole - outcomes.nll(f"{WHOLE}/{seed}", task) if WHOLE in trainings.names else 0.0 for seed in seeds]
+    for arm in trainings.names:
+        starts = [outcomes.nll(before(arm, seed), task) for seed in seeds]
+        regained = [start - outcomes.nll(f"{arm}/{seed}", task) for seed, start in zip(seeds, starts, strict=True)]
+        above = [outcomes.nll(f"{arm}/{seed}", task) - whole for seed in seeds]
+        yield _over("healing", arm, task, "above_whole", above)
+        yield _over("healing", arm, task, "regained", regained)
+        lost = [start - whole for start in starts]
+        # A share of what was not resolvably lost is a ratio of two noises.
+        if arm == WHOLE or min(lost) <= 0 or (before(arm, 0) == PRUNED and (low is None or low <= 0)):
+            continue
+        shares = [own / of for own, of in zip(regained, lost, strict=True)]
+        yield _over("healing", arm, task, "regained_share", shares)
+        if WHOLE in trainings.names:
+            net = [(own - other) / of for own, other, of in zip(regained, gained, lost, strict=True)]
+            yield _over("healing", arm, task, "net_share", net)
+
+
+def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
+    """The healing that is asked for against every other arm under this plan and under random ones, paired by seed."""
+    main = trainings.names[0]
+    others = [name for name in trainings.names[1:] if name != WHOLE and not name.startswith(SKIP)]
+    losses = {
+        name: {seed: outcomes.nll(f"{name}/{seed}", ALL) for seed in range(trainings.seeds)}
+        for name in (main, *others)
+    }  # fmt: skip
+    differences = {name: seed_difference(losses[main], losses[name]) for name in others}
+    adjusted = holm_by_key({name: each.p for name, each in differences.items()})
+    for name, each in differences.items():
+        yield Score(
+            "healing_contrast", main, ALL, f"nll@{name}", each.value, each.low, each.high, each.p, adjusted.get(name),
+            each.mde, each.seeds,
+        )  # fmt: skip
+
+
+def _windows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
+    """Nats above the untouched model by the number of middle layers skipped, and where healing stops to make up."""
+    counts = sorted(_count(name) for name in trainings.names if name.startswith(SKIP))
+    if not counts:
+        return
+    whole, seeds = outcomes.nll(UNTOUCHED, ALL), range(trainings.seeds)
+    curves = {seed: {} for seed in seeds}  # type: dict[int, dict[int, float]]
+    if WHOLE in trainings.names:
+        for seed in seeds:
+            curves[seed][0] = outcomes.nll(f"{WHOLE}/{seed}", ALL) - whole
+    for count in counts:
+        name = f"{SKIP}{count}"
+        value, low, high = outcomes.difference(before(name, 0), UNTOUCHED, ALL)
+        yield Score("healing_window", "before", str(count), "above_whole", value, low, high)
+        for seed in seeds:
+            curves[seed][count] = outcomes.nll(f"{name}/{seed}", ALL) - whole
+    for count in sorted(curves[0]):
+        yield _over("healing_window", "healed", str(count), "above_whole", [curves[seed][count] for seed in seeds])
+    crossings = [crossing(curves[seed]) for seed in seeds]
+    known = [each for each in crossings if each is not None]
+    if len(known) == len(crossings):
+        yield _over("healing_window", "crossing", ALL, "layers", known)
+
+
+def crossing(curve: Mapping[int, float]) -> float | None:
+    """The number of layers, linearly between those that were tried, up to which a healed model is no worse than the
+    untouched whole one; 0 where it always is, `None` where it never is.
+
+    >>> crossing({0: -0.2, 1: -0.1, 2: 0.1}), crossing({1: 0.1, 2: 0.3}), crossing({0: -0.2, 1: -0.1})
+    (1.5, 0.0, None)
+    """
+    points = sorted(curve.items())
+    if points[0][1] > 0:
+        return 0.0
+    for (left, low), (right, high) in pairwise(points):
+        if high > 0:
+            return left + (right - left) * low / (low - high)
+    return None
+
+
+def _sweep(trainings: Trainings) -> Iterator[Score]:
+    """The validation loss at every rate, which was chosen, and whether the best is at an end."""
+    for arm, losses in trainings.losses.items():
+        for rate, loss in sorted(losses.items()):
+            yield Score("healing_rate", arm, f"{rate:g}", "validation_nll", loss)
+        best = best_rate(losses)
+        at_end = best in (min(losses), max(losses))
+        yield Score("healing_rate", arm, f"{best:g}", "chosen_at_end" if at_end else "chosen", 1.0)
+
+
+def _costs(trainings: Trainings) -> Iterator[Score]:
+    """What every training took."""
+    for (arm, seed), record in trainings.records.items():
+        taken = {
+            "steps": record.steps, "examples": record.examples, "seconds": record.seconds,
+            "best_step": record.best_step, **record.figures,
+        }  # fmt: skip
+        for metric, value in taken.items():
+            yield Score("healing_cost", f"{arm}/{seed}", ALL, metric, float(value))
+
+
+def _over(measure: str, subject: str, task: str, metric: str, values: Sequence[float]) -> Score:
+    """The mean over seeds with its interval, where there are two seeds or more."""
+    low, high = over_seeds(values, metric) if len(values) > 1 else (None, None)
+    if metric == "layers" and low is not None:
+        low = max(0.0, low)
+    return Score(measure, subject, task, metric, float(np.mean(values)), low, high)
+
+
+def _count(arm: str) -> int:
+    return int(arm.removeprefix(SKIP))
+
+
+def _least(record: TrainingRecord) -> float:
+    return min(entry.loss for entry in record.history if entry.kind == "validation")

@@ -1,0 +1,118 @@
+"""Plans in the forms of other tools, for the commands that read and write them: from a file, or from a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from layerwise.bounded import Unreadable, decoded, kind_of, named, read_bytes
+from layerwise.data.model_location import location_of
+from layerwise.errors import ModelError, OptionError, PlanError
+from layerwise.plan import Plan
+from layerwise.plan.dialects import DIALECTS, MergeRecipe, dialect_of, read, write_mergekit, write_rys
+from layerwise.plan.dialects.located import SIZE
+from layerwise.plan.dialects.rys import needs_depth
+from layerwise.plan.source import source_name
+
+
+def read_recipe(given: str, depth: int | None = None) -> MergeRecipe:
+    """The plan that `given` leads to, and where its models lie: the content of a file, or the text itself.
+
+    mergekit's YAML, a string of RYS, or a plan. `depth` is that of the model, which blocks of RYS need. Raises
+    `PlanError`, which begins with the file where there is one.
+    """
+    with _of_file(given):
+        return read(_content(given), depth)
+
+
+def check_recipe(given: str) -> None:
+    """Raise `PlanError` unless `given` can be read, as far as that is seen without the depth of the model."""
+    with _of_file(given):
+        text = _content(given)
+        if dialect_of(text) != "rys" or not needs_depth(text):
+            read(text)
+
+
+def _content(given: str) -> str:
+    path = Path(given)
+    if kind_of(path) == "file":
+        return decoded(read_bytes(path, SIZE))
+    if path.suffix in (".yml", ".yaml") or kind_of(path) != "nothing":
+        raise PlanError(
+            f"{named(given)} is no file: give mergekit's YAML, or write blocks:30,34, layers:0,1,2 or a plan"
+        )
+    return given
+
+
+@contextmanager
+def _of_file(given: str) -> Iterator[None]:
+    """Refusals begin with the file, where `given` is one."""
+    try:
+        yield
+    except Unreadable as fault:
+        raise PlanError(f"{named(given)} {fault}; give mergekit's YAML, a string of RYS or a plan") from None
+    except PlanError as refused:
+        if kind_of(given) != "file":
+            raise
+        raise PlanError(f"{named(given)}, {refused.reason}", text=refused.text, position=refused.position) from None
+
+
+def with_models(recipe: MergeRecipe, models: Sequence[str]) -> MergeRecipe:
+    """The recipe over `models`, if there are any: one, or several that the plan calls a, b, c, ...
+
+    Raises `OptionError` where the recipe says itself where its models lie.
+    """
+    if not models:
+        return recipe
+    models = [location_of(model) for model in models]
+    if recipe.models:
+        raise OptionError(f"the file names its models, {', '.join(recipe.models.values())}: leave --model out")
+    if not recipe.plan.sources() and len(models) == 1:
+        return MergeRecipe(recipe.plan, {None: models[0]}, notes=recipe.notes)
+    by_name: dict[str | None, str] = {source_name(number): model for number, model in enumerate(models)}
+    return MergeRecipe(recipe.plan, by_name, source_name(0), notes=recipe.notes)
+
+
+def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) -> str:
+    """The recipe in one of `DIALECTS`. Raises `PlanError` that names the stage which the form cannot say."""
+    if dialect not in DIALECTS:
+        raise OptionError(f"--to takes one of {', '.join(DIALECTS)}, not {dialect!r}")
+    if dialect == "text":
+        return str(recipe.plan)
+    if dialect == "rys":
+        return write_rys(recipe.plan, depth)
+    if not recipe.models:
+        raise OptionError(
+            "mergekit's YAML names a model in every slice: name it with --model, several in the order a, b"
+        )
+    return write_mergekit(recipe.plan, recipe.models, recipe.dtype, recipe.head).rstrip("\n")
+
+
+def depth_of(model: str) -> int:
+    """The number of layers in the configuration of a model; no weight is read.
+
+    Raises `ModelError` where there is no such model, and for models of several stacks of layers.
+    """
+    from transformers import AutoConfig
+
+    import layerwise.models  # noqa: F401  (its architectures become known to transformers)
+
+    try:
+        config = AutoConfig.from_pretrained(location_of(model)).get_text_config()
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"the configuration of {named(model)} cannot be read: {str(error).splitlines()[0]}") from error
+    depth = getattr(config, "num_hidden_layers", None)
+    if type(depth) is not int or getattr(config, "is_encoder_decoder", False):
+        raise ModelError(f"the configuration of {named(model)} does not say one number of layers: give it with --depth")
+    return depth
+
+
+def read_text(text: str) -> MergeRecipe:
+    """The plan of a text of the plan language. Raises `PlanError`, which says where to write a text of another form."""
+    try:
+        return MergeRecipe(Plan.parse(text))
+    except PlanError:
+        if dialect_of(text) == "rys":
+            raise PlanError(f"{text.strip()[:60]} is a string of RYS: write it behind --from") from None
+        raise

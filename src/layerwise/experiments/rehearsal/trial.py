@@ -1,0 +1,167 @@
+"""One swarm, some of whose nodes die at the beginning: what it answered, and how long that took.
+
+Nodes are objects of this process on virtual time, or processes of a Ray cluster, which are killed.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from layerwise.plan import Plan
+from layerwise.stack import Stack
+from layerwise.swarm.decoding_options import Decoding
+from layerwise.swarm.gathering import gather
+from layerwise.swarm.nodes.local import Fault, Schedule
+from layerwise.swarm.rehearsal.requests import Ended, answer_all, run_all
+from layerwise.swarm.settings import SwarmSettings
+from layerwise.swarm.swarm import Swarm
+from layerwise.swarm.wire import to_array, to_tensor
+
+JITTER = 0.2
+"""The standard deviation of the logarithm of what a hop takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The seconds that a hop takes beside its layers, and a layer."""
+
+    hop: float
+    layer: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeadNodes:
+    """Which of the nodes die, and when, in shares of the time of one undisturbed pass; `seed` draws delays as well."""
+
+    nodes: int
+    replicas: int
+    dead: tuple[tuple[int, float], ...]
+    seed: int
+
+    @classmethod
+    def drawn(cls, nodes: int, replicas: int, count: int, seed: str) -> DeadNodes:
+        """The loss of `count` of the nodes, in the order that the seed gives: more dead nodes are these and others."""
+        chance = random.Random(f"rehearsal/{seed}/{nodes}")
+        order = [(node, chance.uniform(0.0, 0.8)) for node in chance.sample(range(nodes), nodes)]
+        return cls(nodes, replicas, tuple(order[:count]), chance.randrange(2**31))
+
+    def schedule(self, times: Times, depth: int) -> Schedule:
+        """The faults, in seconds from the beginning."""
+        whole = times.hop + depth * times.layer
+        faults = tuple(Fault(f"node-{node}", "die", at * whole) for node, at in self.dead)
+        return Schedule(faults, times.hop, times.layer, JITTER, self.seed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """How the requests ended: those that met the loss first, then those that came after it; and what happened."""
+
+    first: tuple[Ended, ...]
+    later: tuple[Ended, ...]
+    events: Counter[str]
+    hedges: int
+    calls: int
+
+    @property
+    def ended(self) -> tuple[Ended, ...]:
+        """All requests."""
+        return (*self.first, *self.later)
+
+    @property
+    def seconds(self) -> list[float]:
+        """What every token, or every pass, that was answered took."""
+        return [second for each in self.ended if each.answer is not None for second in each.seconds]
+
+    @property
+    def refused(self) -> float:
+        """The share of the requests that were refused."""
+        return sum(each.answer is None for each in self.ended) / len(self.ended)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where a rehearsal takes place: what hops and layers take, how many requests run at once, and on virtual time or,
+    with an `address`, on the Ray cluster there."""
+
+    times: Times
+    streams: int
+    address: str | None = None
+
+
+def passes(
+    stack: Stack, loss: DeadNodes, stage: Stage, settings: SwarmSettings, inputs: Sequence[dict[str, Tensor]]
+) -> Outcome:
+    """Single forward passes on a swarm that meets a loss."""
+    return _outcome(stack, loss, stage, settings, inputs, lambda swarm, some: run_all(swarm, some, stage.streams))
+
+
+def answers(
+    stack: Stack, loss: DeadNodes, stage: Stage, settings: SwarmSettings, prompts: Sequence[Sequence[int]], new: int
+) -> Outcome:
+    """Greedy answers of a swarm that meets a loss."""
+    decoding = Decoding(new)
+    return _outcome(
+        stack, loss, stage, settings, prompts, lambda swarm, some: answer_all(swarm, some, decoding, stage.streams)
+    )
+
+
+def _outcome(
+    stack: Stack,
+    loss: DeadNodes,
+    stage: Stage,
+    settings: SwarmSettings,
+    wanted: Sequence[Any],
+    perform: Callable[[Swarm, Sequence[Any]], tuple[Ended, ...]],
+) -> Outcome:
+    schedule = loss.schedule(stage.times, stack.depth)
+    virtual = None if stage.address else schedule
+    swarm = gather(stack, loss.nodes, loss.replicas, settings=settings, schedule=virtual, address=stage.address)
+    with swarm, nullcontext() if virtual else _deaths(swarm, schedule):
+        # A request begins when one of the first ends, and by then the nodes are dead.
+        first = [wanted[number % len(wanted)] for number in range(stage.streams)]
+        ended = perform(swarm, [*first, *wanted])
+        events = Counter(event.kind for event in swarm.members.events)
+        hedges = swarm.router.calling.hedges
+        return Outcome(ended[: stage.streams], ended[stage.streams :], events, hedges.hedges, hedges.calls)
+
+
+@contextmanager
+def _deaths(swarm: Swarm, schedule: Schedule) -> Iterator[None]:
+    """Processes are killed when the schedule says, in seconds from now."""
+    transport: Any = swarm.router.calling.transport
+    timers = [threading.Timer(fault.at, transport.kill, [fault.node]) for fault in schedule.faults]
+    for timer in timers:
+        timer.start()
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
+            timer.join()
+
+
+def measured_times(stack: Stack, inputs: dict[str, Tensor], seconds: float = 1.0) -> Times:
+    """What a layer takes on these inputs on this machine, and turning its state into bytes and back, as medians."""
+    with torch.inference_mode():
+        captured = stack.capture(**inputs)
+        plan = Plan.identity(stack.depth)
+        layers, hops = list[float](), list[float]()
+        ends = time.perf_counter() + seconds
+        while not layers or time.perf_counter() < ends:
+            began = time.perf_counter()
+            state = stack.run(plan, captured)
+            layers.append((time.perf_counter() - began) / stack.depth)
+            began = time.perf_counter()
+            to_tensor(to_array(to_tensor(to_array(state))))
+            hops.append(time.perf_counter() - began)
+    return Times(sorted(hops)[len(hops) // 2], sorted(layers)[len(layers) // 2])

@@ -1,0 +1,1 @@
+"""Serving a model from a swarm, and asking how it does."""

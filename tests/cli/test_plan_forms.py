@@ -1,0 +1,94 @@
+"""`layerwise plan --from` and `--to`: plans from other tools and for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.command import layerwise, refused
+from conftest import tiny_llama
+from layerwise.plan.dialects import read_mergekit, write_mergekit
+
+YAML = write_mergekit("a:0-3 b:2-5", {"a": "org/one", "b": "org/two"}, dtype="bfloat16")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "merge.yml"
+    path.write_text(YAML)
+    return path
+
+
+def test_a_file_of_mergekit_is_shown_as_a_plan(file: Path) -> None:
+    ended = layerwise("plan", "--from", file, "--depth", "6")
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("a:0-3 b:2-5\nlayers 0 to 3 of a, in order\n")
+    assert "layer evaluations  8 (as trained: 6)" in ended.out
+    assert "model b            org/two\n" in ended.out
+    assert "a:3  ████████\nb:2  ██████████\n" in ended.out
+
+
+def test_what_has_no_effect_is_a_note(file: Path) -> None:
+    file.write_text(YAML + "seed: 1\n")
+    assert layerwise("plan", "--from", file).err.startswith("note: line ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (("0-5 3-7", "--depth", "8", "--to", "rys"), "blocks:3,6"),
+        (("--from", "blocks:3,6", "--depth", "8", "--to", "text"), "0-5 3-7"),
+        (("--from", "layers:0,1,1", "--to", "text"), "0 1 1"),
+        (("0-1", "1*2", "--to", "rys"), "layers:0,1,1,1"),
+    ],
+)
+def test_plans_are_translated(arguments: tuple[str, ...], printed: str) -> None:
+    assert layerwise("plan", *arguments).out == f"{printed}\n"
+
+
+def test_a_model_that_is_not_here_can_be_named() -> None:
+    ended = layerwise("plan", "a:0 b:1", "--model", "org/a", "--model", "org/b", "--depth", "4", "--to", "mergekit")
+    assert dict(read_mergekit(ended.out).models) == {"a": "org/a", "b": "org/b"}
+
+
+def test_a_file_is_translated_and_back(file: Path) -> None:
+    assert layerwise("plan", "--from", file, "--to", "mergekit").out == YAML
+    assert layerwise("plan", "--from", file, "--to", "text").out == "a:0-3 b:2-5\n"
+
+
+@pytest.mark.numbers
+def test_the_depth_and_the_location_of_a_model_are_read(tmp_path: Path) -> None:
+    tiny_llama(5).save_pretrained(tmp_path / "m")
+    assert layerwise("plan", "--from", "blocks:1,3", "--model", tmp_path / "m", "--to", "text").out == "0-2 1-4\n"
+    written = layerwise(
+        "plan", "a:0-2 b:3", "--model", tmp_path / "m", "--model", tmp_path / "m", "--to", "mergekit"
+    ).out
+    recipe = read_mergekit(written)
+    assert set(recipe.models.values()) == {str(tmp_path / "m")}
+    assert "visits layer 5, but the model has 5 layers" in refused("plan", "0-5", "--model", tmp_path / "m")
+    assert "cannot be read" in refused("plan", "0-5", "--model", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("layers:0,1",), "is a string of RYS: write it behind --from"),
+        (("0-3", "--to", "mergekit"), "mergekit's YAML names a model in every slice: name it with --model"),
+        (("0 (1|2)", "--to", "rys"), "stage 2 of the plan, (1|2), runs layers side by side"),
+        (("0-3", "--to", "yaml"), "--to takes one of mergekit, rys, text, not 'yaml'"),
+        (("0-3", "--from", "0-2"), "a PLAN and --from each say what the plan is"),
+        (("--from", "nothing.yml"), "nothing.yml is no file"),
+        (("--from", "/"), "/ is no file"),
+        (("--from", "blocks:1,2"), "its depth is needed"),
+    ],
+)
+def test_what_cannot_be_translated_is_refused(arguments: tuple[str, ...], reason: str) -> None:
+    assert reason in refused("plan", *arguments)
+
+
+def test_a_refusal_names_the_file_and_the_line(file: Path) -> None:
+    file.write_text(YAML.replace("passthrough", "ties"))
+    assert f"{file}, line 1: the merge method ties computes new weights" in refused("plan", "--from", file)
+    file.write_bytes(b"\xff\xfe")
+    assert f"{file} is not UTF-8 text" in refused("plan", "--from", file)

@@ -1,0 +1,170 @@
+"""`layerwise heal` as a user meets it: what it leaves, that it resumes, which models it heals, what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoModelForImageClassification, AutoModelForMaskedLM
+
+import layerwise as library
+from cli.command import Ended, layerwise, refused
+from cli.conftest import save_llama, save_texts
+from cli.picture_models import save_vit
+from layerwise.experiments.reporter import Silent
+from layerwise.plan import Plan
+from layerwise.results import Run
+from layerwise.stack import load
+from train.learners import tiny_bert
+
+SHORT = ("--steps", "2", "--seeds", "2", "--evals", "1", "--batch-size", "4", "--max-length", "24")
+ONE_RATE = ("--learning-rates", "1e-3")
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("inputs")
+    return save_llama(folder / "model"), save_texts(folder / "texts", count=30, characters=60)
+
+
+@pytest.fixture(scope="module")
+def healed(inputs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+    """A run of adapters and of a tail, with controls and windows, and what the command said."""
+    model, texts = inputs
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    ended = layerwise(
+        "heal", model, "--plan", "0 2-3", "--text", texts, *SHORT, *ONE_RATE, "--compare", "tail-labels",
+        "--windows", "1", "--run", folder,
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    return folder, ended
+
+
+def test_it_says_what_was_lost_and_what_came_back(healed: tuple[Path, Ended]) -> None:
+    folder, ended = healed
+    assert ended.out.splitlines()[0].split() == [
+        "task", "model", "nats", "a", "token", "right", "(%)", "above", "the", "whole", "model", "regained", "(%)",
+        "net", "(%)",
+    ]  # fmt: skip
+    assert "The plan loses" in ended.out
+    assert "lora-teacher against tail-labels" in ended.out or "lora-teacher is" in ended.out
+    assert "4 middle layers" not in ended.out
+    assert "plan 0 2 3: 3 visits, without layer 1" in ended.err
+    assert (folder / "report.html").read_text().endswith("</html>\n")
+
+
+def test_the_rows_are_differences_of_the_losses(healed: tuple[Path, Ended]) -> None:
+    with Run.open(healed[0]) as run:
+        rows = {(row.subject, row.metric): row.value for row in run.store.scores("healing") if row.task == "all"}
+    loss = {name: rows[name, "nll"] for name in ("untouched", "pruned", "lora-teacher/0", "lora-teacher/1", "whole")}
+    assert rows["pruned", "lost"] == pytest.approx(loss["pruned"] - loss["untouched"])
+    mean = (loss["lora-teacher/0"] + loss["lora-teacher/1"]) / 2
+    assert rows["lora-teacher", "regained"] == pytest.approx(loss["pruned"] - mean)
+    if ("lora-teacher", "net_share") in rows:
+        gained = loss["untouched"] - loss["whole"]
+        net = (loss["pruned"] - mean - gained) / rows["pruned", "lost"]
+        assert rows["lora-teacher", "net_share"] == pytest.approx(net)
+
+
+def test_the_checkpoint_is_the_adapters_on_the_base_under_the_plan(
+    inputs: tuple[Path, Path], healed: tuple[Path, Ended]
+) -> None:
+    folder = healed[0]
+    ids = torch.arange(10)[None]
+    written = AutoModelForCausalLM.from_pretrained(folder / "model")
+    assert written.config.num_hidden_layers == 3
+    base = AutoModelForCausalLM.from_pretrained(inputs[0])
+    adapted = load(PeftModel.from_pretrained(base, str(folder / "adapter")), layers="base_model.model.model.layers")
+    with torch.no_grad():
+        expected = adapted.logits(Plan.parse("0 2-3"), input_ids=ids)
+        torch.testing.assert_close(written(ids).logits, expected, rtol=1e-4, atol=1e-4)
+    assert load(str(folder / "model")).depth == 3
+
+
+def test_the_same_command_trains_and_evaluates_nothing_again(
+    inputs: tuple[Path, Path], healed: tuple[Path, Ended]
+) -> None:
+    folder, ended = healed
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")}
+    before |= {path: path.stat().st_mtime_ns for path in folder.glob("outcomes/*")}
+    again = layerwise(
+        "heal", inputs[0], "--plan", "0 2-3", "--text", inputs[1], *SHORT, *ONE_RATE, "--compare", "tail-labels",
+        "--windows", "1", "--run", folder,
+    )  # fmt: skip
+    assert again.out == ended.out
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    assert not list(folder.glob("*/seed-*/checkpoint-*"))
+
+
+def test_rates_are_swept_beyond_an_end_and_the_sweep_says_so(inputs: tuple[Path, Path], tmp_path: Path) -> None:
+    result = library.heal(
+        inputs[0], inputs[1], plan="0 2-3", method="tail", teacher="none", learning_rates=(1e-3, 2e-3), steps=1,
+        seeds=1, evals=1, batch_size=4, max_length=24, controls=(), run=tmp_path, reporter=Silent(),
+    )  # fmt: skip
+    tried = {float(row.task) for row in result.rows if row.metric == "validation_nll"}
+    assert {1e-3, 2e-3} < tried
+    assert [row.task for row in result.rows if row.metric.startswith("chosen")]
+
+
+@pytest.mark.slow
+def test_vision_models_are_healed(tmp_path: Path) -> None:
+    vit = save_vit(tmp_path / "vit")
+    ended = layerwise(
+        "heal", vit, "--plan", "0 2", "--images", "digits", "--limit", "20", "--steps", "2", "--batch-size", "10",
+        "--seeds", "1", *ONE_RATE, "--hidden", "cosine", "--run", tmp_path / "run",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert AutoModelForImageClassification.from_pretrained(tmp_path / "run" / "model").config.num_hidden_layers == 2
+
+
+@pytest.mark.slow
+def test_models_that_fill_in_tokens_are_healed(tmp_path: Path) -> None:
+    words = [f"w{number}" for number in range(20)]
+    bert = tiny_bert(tmp_path / "bert", words)
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for number in range(120):
+        (texts / f"{number}.txt").write_text(" ".join(words[(number * step) % 20] for step in range(1, 15)))
+    ended = layerwise(
+        "heal", bert, "--plan", "0", "--text", texts, *SHORT, *ONE_RATE, "--method", "full", "--run", tmp_path / "run"
+    )
+    assert ended.code == 0, ended.err
+    assert AutoModelForMaskedLM.from_pretrained(tmp_path / "run" / "model").config.num_hidden_layers == 1
+    assert not (tmp_path / "run" / "adapter").exists()
+
+
+@pytest.mark.slow
+def test_groups_are_healed_and_no_checkpoint_is_written(inputs: tuple[Path, Path], tmp_path: Path) -> None:
+    ended = layerwise(
+        "heal", inputs[0], "--plan", "0 (1|2) 3", "--text", inputs[1], *SHORT, *ONE_RATE, "--controls", "", "--run",
+        tmp_path / "run",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "no " in ended.err
+    assert "a checkpoint runs its layers one after another" in ended.err
+    assert not (tmp_path / "run" / "model").exists()
+    assert (tmp_path / "run" / "adapter" / "adapter_config.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--plan", "0 99x"), "cannot"),
+        (("--plan", "a:0 b:1"), "takes layers of several models"),
+        (("--plan", "0-1", "--compare", "lora-label"), "did you mean lora-labels"),
+        (("--plan", "0-1", "--controls", "wole"), "did you mean whole"),
+        (("--plan", "0-1", "--teacher", "none", "--hidden", "mse"), "--hidden does nothing here"),
+        (("--plan", "0-1", "--method", "tail", "--rank", "4"), "--rank does nothing here"),
+        (("--plan", "0-1", "--learning-rates", "0"), "numbers above 0"),
+        (("--plan", "0-1", "--steps", "3", "--epochs", "1"), "give one of them"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_model_is_opened(options: tuple[str, ...], words: str) -> None:
+    message = refused("heal", "no/model/there", *options)
+    assert words in message or "99x" in message
+
+
+def test_a_plan_of_layers_that_there_are_not_is_refused(inputs: tuple[Path, Path]) -> None:
+    assert "layer" in refused("heal", inputs[0], "--plan", "0-9", "--text", inputs[1], "--dry-run")

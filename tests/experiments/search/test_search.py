@@ -1,0 +1,213 @@
+"""A search from end to end: texts that share no document, a run that resumes to the same front, honest refusals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import layerwise
+from conftest import tiny_llama
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.errors import DataError, OptionError
+from layerwise.experiments.chosen_plan import chosen_plan
+from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.search.config import Search
+from layerwise.experiments.search.result import SearchResult
+from layerwise.experiments.search.run import PreparedSearch
+from layerwise.plan import Plan
+from layerwise.results import Run
+from layerwise.results.store import Store
+from layerwise.search import timing
+from layerwise.search.budget import Budget
+from layerwise.search.prices import PriceTable
+from layerwise.search.texts import SHARES
+from layerwise.search.timing import Setting
+from layerwise.stack import Stack, load
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+DEPTH = 5
+SMALL: dict[str, Any] = {"max_length": 16, "batch_tokens": 256, "tokens": 700, "reporter": Silent()}
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load(tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET), seed=2), tokenizer=character_tokenizer())
+
+
+def texts(name: str, count: int, words: str) -> Corpus:
+    documents = (Document(f"{number}", f"{words} {number} of {count}") for number in range(count))
+    return Corpus(name, tuple(documents))
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return texts("texts", 44, "text number")
+
+
+@pytest.fixture(scope="module")
+def whole(stack: Stack, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of a search that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    result = layerwise.search(stack, corpus, Budget(layers=3), run=folder, **SMALL)
+    return result.folder
+
+
+def everything(folder: Path) -> tuple[list[object], ...]:
+    with Run.open(folder) as run:
+        scores = [score for score in run.store.scores() if score.measure != "run"]
+        return list(run.store.losses()), scores
+
+
+def test_the_package_is_a_verb_and_a_package(whole: Path) -> None:
+    from layerwise.search.front import FrontPoint
+
+    result = SearchResult(whole)
+    assert callable(layerwise.search)
+    assert len(result.best.steps()) == 3
+    assert all(isinstance(point, FrontPoint) for point in result.front)
+    assert [point.price for point in result.front] == sorted(point.price for point in result.front)
+    assert set(result.confirmed.metric) >= {"delta_nll", "again", "gap", "above_chosen", "better"}
+    assert chosen_plan(str(whole)) == result.best
+
+
+def test_texts_share_no_document_and_every_part_is_read_by_its_own_purpose(whole: Path) -> None:
+    rows, _ = everything(whole)
+    owners: dict[str, set[str]] = {name: set() for name in SHARES}
+    for row in rows:
+        owners[row.task.partition("/")[0]].add(row.document)  # type: ignore[attr-defined]
+    assert all(owners.values())
+    counts = Counter(document for documents in owners.values() for document in documents)
+    assert set(counts.values()) == {1}
+
+
+def test_the_controls_stand_beside_the_chosen_plan(whole: Path) -> None:
+    with Run.open(whole) as run:
+        rows = run.store.scores("search")
+    arms = {row.task for row in rows if row.metric == "arm"}
+    assert arms == {"block_influence", "angular_distance", "sweep_effect", "deepest_keep_last", "random"}
+    sets = {row.subject for row in rows if (row.metric, row.task) == ("arm", "random")}
+    assert len(sets) == 10  # all sets of 3 of 5 layers
+    assert all(len(Plan.parse(text).steps()) == 3 for text in sets)
+    compared = [row for row in rows if row.metric == "above_chosen"]
+    assert all(row.p_adjusted is not None and row.p_adjusted >= (row.p or 0) for row in compared)
+
+
+def test_a_complete_search_computes_nothing_again(
+    stack: Stack, corpus: Corpus, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = everything(whole)
+    monkeypatch.setattr(Store, "add_losses", lambda self, rows: pytest.fail("a loss was computed again"))
+    layerwise.search(stack, corpus, Budget(layers=3), run=whole, **SMALL)
+    assert everything(whole) == before
+
+
+@pytest.mark.parametrize("transactions", [1, 9, 40])
+def test_a_search_that_was_stopped_goes_on_to_the_same_rows(
+    stack: Stack, corpus: Corpus, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transactions: int
+) -> None:
+    add, left = Store.add_losses, iter(range(transactions))
+
+    def stopping(self: Store, rows: Any) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        add(self, rows)
+
+    folder = tmp_path / "run"
+    monkeypatch.setattr(Store, "add_losses", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        layerwise.search(stack, corpus, "layers=3", run=folder, **SMALL)
+    monkeypatch.setattr(Store, "add_losses", add)
+    layerwise.search(stack, corpus, "layers=3", run=folder, **SMALL)
+    assert everything(folder) == everything(whole)  # the store refuses a loss that is there already
+
+
+def test_a_second_corpus_and_milliseconds_are_reported(
+    stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The times are made up: what a layer takes on a busy machine decides nothing here."""
+    calls: list[int] = []
+
+    def timed(stack: Stack, setting: Setting, plans: Sequence[Plan] = ()) -> tuple[PriceTable, dict[Plan, float]]:
+        calls.append(len(plans))
+        costs = {None: 1.0, "attn": 0.6, "mlp": 0.6}
+        table = PriceTable({(layer, half): cost for layer in range(DEPTH) for half, cost in costs.items()}, 0.5)
+        return table, {plan: 0.6 + len(plan.steps()) for plan in plans}
+
+    monkeypatch.setattr(timing, "measured", timed)
+    folder = tmp_path / "second"
+    folder.mkdir()
+    (folder / "a.txt").write_text("\n<|endoftext|>\n".join(f"sphinx of black quartz {n}" for n in range(12)))
+    result = layerwise.search(
+        stack, corpus, Budget(ms="0.8x"), second_text=folder, context=12, run=tmp_path / "run", **SMALL
+    )
+    rows = {(row.task, row.metric) for row in result.rows if row.subject == str(result.best)}
+    assert {("second", "delta_nll"), ("ms", "price"), ("report", "gap")} <= rows
+    table = result.table("latency")
+    assert set(table.subject) >= {"0", "0.attn", "0.mlp", "rest", "0-4"}
+    assert (table.value > 0).all()
+    assert calls == [0, 2]
+    assert len(result.best.steps()) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "best"),
+    [
+        ({"moves": ("drop", "halves", "merge"), "width": 2}, None),
+        ({"method": "evolve"}, None),
+        ({"method": "one-shot"}, None),
+    ],
+)
+def test_every_method_and_move_ends_within_the_budget(
+    stack: Stack, corpus: Corpus, tmp_path: Path, options: dict[str, Any], best: None
+) -> None:
+    result = layerwise.search(stack, corpus, Budget(layers=3), run=tmp_path / "run", **SMALL, **options)
+    price = sum(1.0 if step.sublayer is None else 0.5 for step in result.best.steps())
+    assert price <= 3
+    assert result.report(tmp_path / "page.html").read_text().count("search-front")
+
+
+@pytest.mark.slow
+def test_a_generation_of_optuna_is_one_graph(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    result = layerwise.search(
+        stack, corpus, Budget(layers=3), method="optuna", moves=("drop", "halves"), run=tmp_path / "run", **SMALL
+    )
+    assert result.front
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"budget": "layers"}, "is no number above 0"),
+        ({"budget": "watts=3"}, "has no unit that is known"),
+        ({"budget": "layers=0"}, "is no number above 0"),
+        ({"budget": "layers=3", "moves": ("dorp",)}, "did you mean drop"),
+        ({"budget": "layers=3", "moves": ("repeat",)}, "none of repeat makes a plan cheaper"),
+        ({"budget": "layers=3", "method": "evolve", "moves": ("drop", "merge")}, "evolve exchanges layers"),
+        ({"budget": "layers=3", "context": 9}, "--context does nothing here"),
+        ({"budget": "layers=3", "method": "evolve", "width": 2}, "--width does nothing here"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_a_model_is_loaded(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        Search(model="nothing", **options)
+
+
+def test_a_budget_for_the_whole_model_and_too_little_text_are_refused(stack: Stack, corpus: Corpus) -> None:
+    with pytest.raises(OptionError, match="leaves room for the whole model"):
+        PreparedSearch(Search(model="tiny", budget="layers=5"), stack, corpus)
+    with pytest.raises(DataError, match="a search divides them into three parts"):
+        PreparedSearch(Search(model="tiny", budget="layers=3"), stack, texts("few", 9, "short"))
+
+
+def test_what_it_costs_is_said_before_it_begins(stack: Stack, corpus: Corpus) -> None:
+    config = Search(model="tiny", budget="layers=3", max_length=16)
+    lines = list(config.prepare(Silent(), Inputs(stack, corpus)).describe())
+    assert any("disjoint by document" in line for line in lines)
+    assert any("at most" in line and "layer evaluations x tokens" in line for line in lines)

@@ -1,0 +1,257 @@
+"""Experiments that are spread give the rows of one process, whatever the pieces, and refuse workers that differ."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import layerwise
+from cli.command import refused
+from cli.conftest import save_llama
+from cli.picture_models import save_vit
+from conftest import tiny_llama
+from experiments.growth.tiny_inputs import save_config, save_documents
+from experiments.neighbours import Neighbours
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.errors import OptionError, RunError, SwarmError
+from layerwise.experiments.catalogue import CATALOGUE, configuration
+from layerwise.experiments.cluster import shared as opened
+from layerwise.experiments.cluster import workers as cluster
+from layerwise.experiments.diagnosis.config import Diagnosis
+from layerwise.experiments.experiment import Experiment, Inputs
+from layerwise.experiments.growth_study.config import GrowthStudy
+from layerwise.experiments.options.cluster import ClusterOptions
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.robustness.config import RobustTraining
+from layerwise.experiments.runner import perform
+from layerwise.experiments.sweep.config import Sweep
+from layerwise.results import Run, Score
+from layerwise.results.rows import Loss
+from layerwise.stack import load
+from measure.planted import stack_of_layers
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+SPREAD = ("sweep", "diagnose", "robustness", "train robust", "train elc", "train growth", "study growth")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """What was set by what is tested is set back."""
+    before = torch.get_num_threads()
+    yield
+    assert torch.get_num_threads() == before
+
+
+@pytest.fixture
+def neighbours(monkeypatch: pytest.MonkeyPatch) -> type[Neighbours]:
+    monkeypatch.setattr(cluster, "Cluster", Neighbours)
+    Neighbours.opened = 0
+    return Neighbours
+
+
+class Log(Silent):
+    """A reporter that keeps the sentences."""
+
+    def __init__(self) -> None:
+        self.logs: list[str] = []
+
+    def log(self, text: str) -> None:
+        self.logs.append(text)
+
+
+def rows(folder: Path, *, timed: tuple[str, ...] = ("run",)) -> tuple[list[Loss], list[Score]]:
+    """The rows of a run, without those that are about its time."""
+    with Run.open(folder) as run:
+        return list(run.store.losses()), [score for score in run.store.scores() if score.measure not in timed]
+
+
+def both(config: Experiment, folder: Path, **changes: Any) -> tuple[Path, Path]:
+    """The run of an experiment in this process, and that of two neighbours."""
+    alone, spread = folder / "alone", folder / "spread"
+    with_one_thread(replace(config, run=alone))
+    perform(replace(config, run=spread, ray="local", workers=2, **changes), Silent())  # type: ignore[call-arg]
+    return alone, spread
+
+
+def with_one_thread(config: Experiment, inputs: Inputs | None = None) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        perform(config, Silent(), inputs)
+    finally:
+        torch.set_num_threads(before)
+
+
+# -- the rows
+
+
+def test_a_sweep(model: Path, texts: Path, tmp_path: Path, neighbours: type[Neighbours]) -> None:
+    sweep = Sweep(model=str(model), text=texts, families=("leave_one_out",), batch_tokens=400, similarity=False)
+    alone, spread = both(sweep, tmp_path)
+    assert rows(alone) == rows(spread)
+    assert neighbours.opened == 1
+    # The run can be gone on with by one process of one thread, and has nothing left to do.
+    with_one_thread(replace(sweep, run=spread))
+    assert rows(alone) == rows(spread)
+
+
+def test_a_sweep_that_is_complete_starts_no_worker(
+    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep(model=str(model), text=texts, families=("leave_one_out",), similarity=False, run=tmp_path / "run")
+    with_one_thread(sweep)
+    monkeypatch.setattr(cluster.Cluster, "_started", lambda self: pytest.fail("workers were started"))
+    perform(replace(sweep, ray="local"), Silent())
+
+
+def test_what_was_opened_in_python(tmp_path: Path, neighbours: type[Neighbours]) -> None:
+    stack = load(tiny_llama(4, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+    documents = tuple(Document(f"{number}", f"text {number}: sphinx of black quartz") for number in range(9))
+    corpus = Corpus("texts", documents)
+    options: dict[str, Any] = {"families": ("leave_one_out",), "similarity": False, "batch_tokens": 90}
+    result = layerwise.sweep(
+        stack, corpus, reporter=Silent(), run=str(tmp_path / "spread"), ray="local", workers=3, **options
+    )
+    with_one_thread(Sweep(model="tiny", run=tmp_path / "alone", **options), Inputs(stack, corpus))
+    assert rows(result.folder) == rows(tmp_path / "alone")
+    assert neighbours.carried_out
+
+
+@pytest.mark.slow
+def test_a_diagnosis(model: Path, texts: Path, tmp_path: Path, neighbours: type[Neighbours]) -> None:
+    diagnosis = Diagnosis(
+        model=str(model), text=texts, parts=("ablation", "racing", "order", "manipulation"), curve_tokens=80,
+        max_length=20, tokens=400, batch_tokens=200,
+    )  # fmt: skip
+    alone, spread = both(diagnosis, tmp_path)
+    assert rows(alone) == rows(spread)
+    asked = {piece.get("question", "order") for piece in neighbours.carried_out}
+    assert asked == {"ablation", "order", "curves"}, "the race finds what the ablation has measured"
+
+
+def test_a_race_within_a_budget_waits_at_every_look(
+    model: Path, texts: Path, tmp_path: Path, neighbours: type[Neighbours]
+) -> None:
+    diagnosis = Diagnosis(model=str(model), text=texts, parts=("racing",), max_length=20, budget=400)
+    alone, spread = both(diagnosis, tmp_path)
+    assert rows(alone) == rows(spread)
+    assert {piece["question"] for piece in neighbours.carried_out} == {"racing"}
+
+
+@pytest.mark.slow
+def test_trainings_and_surveys(tmp_path: Path, neighbours: type[Neighbours]) -> None:
+    training = RobustTraining(
+        methods=("layershuffle",), model=str(save_vit(tmp_path / "vit")), images="digits", limit=20, epochs=1.0,
+        batch_size=10, seeds=2,
+    )  # fmt: skip
+    alone, spread = both(training, tmp_path)
+    losses, scores = rows(alone)
+    assert (losses, untimed(scores)) == (rows(spread)[0], untimed(rows(spread)[1]))
+    assert [piece["part"] for piece in neighbours.carried_out] == ["training"] * 4 + ["survey"] * 4
+
+
+@pytest.mark.slow
+def test_a_study_of_growth(tmp_path: Path, neighbours: type[Neighbours]) -> None:
+    (tmp_path / "texts").mkdir()
+    config, texts = save_config(tmp_path / "config"), save_documents(tmp_path / "texts")
+    study = GrowthStudy(
+        model=str(config), text=texts, arms=("ramp",),
+        learning_rates=(1e-3,), seeds=2, steps=8, batch_size=4, max_length=16, evals=1, device="cpu",
+    )  # fmt: skip
+    alone, spread = both(study, tmp_path)
+    one, two = (untimed(rows(folder)[1]) for folder in (alone, spread))
+    assert one == two
+    assert {row.measure for row in one} >= {"growth", "rates"}
+    assert len({piece["arm"] for piece in neighbours.carried_out}) >= 4
+
+
+def untimed(scores: list[Score]) -> list[Score]:
+    """The rows that do not depend on how fast a machine is."""
+    words = ("second", "time", "saving", "measured", "bytes")
+    return [
+        row
+        for row in scores
+        if not any(word in f"{row.measure} {row.task} {row.metric}" for word in words) and row.measure != "run"
+    ]
+
+
+# -- what differs in a worker
+
+
+def test_a_worker_with_other_weights_is_refused(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, neighbours: type[Neighbours]
+) -> None:
+    model = save_llama(tmp_path / "model")
+    opening = opened.open_experiment
+
+    def after_a_change(shared: Any) -> Any:
+        tiny_llama(4, vocabulary=3 + len(ALPHABET), seed=1).save_pretrained(model)
+        return opening(shared)
+
+    monkeypatch.setattr(opened, "open_experiment", after_a_change)
+    with pytest.raises(RunError, match="a worker does not have what the run is of: it was made from another"):
+        perform(Sweep(model=str(model), text=texts, ray="local", run=tmp_path / "run"), Silent())
+
+
+def test_a_worker_on_another_processor_is_refused(model: Path, texts: Path) -> None:
+    here = Sweep(model=str(model), text=texts).prepare(Silent(), Inputs()).manifest
+    other = replace(here, hardware={**here.hardware, "kernels": "NEON"})
+    with pytest.raises(RunError, match=r"another kind of machine .* \(kernels: NEON, not"):
+        opened.check_same_here(here, other)
+    with pytest.raises(RunError, match="its threads is 1, and 7 was asked for"):
+        opened.check_same_here(
+            replace(here, numerics={**here.numerics, "threads": "1"}),
+            replace(here, numerics={**here.numerics, "threads": "7"}),
+        )
+
+
+def test_a_model_that_no_worker_can_open_is_refused() -> None:
+    with pytest.raises(SwarmError, match="is no model of transformers"):
+        opened._files_of(stack_of_layers([{"weight": torch.eye(2)}, {"weight": torch.eye(2)}]))
+
+
+# -- the options
+
+
+def test_every_measurement_and_study_has_the_options() -> None:
+    kinds = {verb: configuration(verb) for verbs in CATALOGUE.values() for verb in verbs}
+    spread = {verb for verb, kind in kinds.items() if issubclass(kind, ClusterOptions)}
+    assert spread == {*SPREAD, "study layer-weights"}
+    for verb in spread:
+        assert ClusterOptions.READ_BY_CLUSTER in kinds[verb].READS, verb
+
+
+def test_workers_without_a_cluster_are_refused() -> None:
+    with pytest.raises(OptionError, match="--workers does nothing here: the cluster of --ray reads it"):
+        Sweep(model="demo", workers=2)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("everywhere", "--ray takes local, auto or the HOST:PORT"),
+        ("ray://head:10001", "Start the command on a machine of the cluster"),
+        ("10.0.0.1:6379", "RAY_AUTH_MODE=token on all of its machines"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused(address: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    assert message in refused("sweep", "demo", "--ray", address)
+
+
+def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'layerwise[ray]'" in refused("sweep", "demo", "--ray", "local")
+
+
+def test_a_dry_run_says_what_the_workers_do_twice(model: Path, texts: Path) -> None:
+    config = Sweep(model=str(model), text=texts, families=("leave_one_out",), ray="local", workers=2)
+    lines = [*config.prepare(Silent(), Inputs()).describe()]
+    assert any(line.startswith("2 workers: ") and "x as fast as one" in line for line in lines)
