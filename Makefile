@@ -8,8 +8,9 @@ TESTED := $(VENV)/.tested
 DOCUMENTED := $(VENV)/.documented
 PACKAGED := $(VENV)/.packaged
 # `worksteal` gives each process one run of neighbouring tests, so that most fixtures of a module are made once. Compiled
-# modules are kept, whatever the shell says, since the tests start many processes.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses auto --dist worksteal --durations 30
+# modules are kept, whatever the shell says, since the tests start many processes. Each of them computes with one thread:
+# numpy's own would be as many as there are cores, in every process, and wait for each other.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist worksteal --durations 30
 
 # Run a command that may take minutes without a word: say what it is, and every 10 seconds that it still runs.
 say = @echo "$(1)"; began=$$(date +%s); \
@@ -28,8 +29,8 @@ test: $(TESTED)  ## the tests that take seconds: two to five minutes in all; one
 test-slow: $(TESTED)  ## the tests that take longer, and more examples of the others: ten to twenty minutes
 	LAYERWISE_TEST_TIER=full $(PYTEST) -m "(slow or simulated or hypothesis) and not exhaustive"
 
-test-exhaustive: $(TESTED)  ## the tests that take hours together: every model type in every precision
-	$(PYTEST) -m exhaustive
+test-exhaustive: $(TESTED)  ## hours: every model type in every precision, and the most runs of what is simulated
+	LAYERWISE_TEST_TIER=exhaustive $(PYTEST) -m "exhaustive or simulated or hypothesis"
 
 test-portable: $(TESTED)  ## the tests that compute, on the kernels of other processors and several threads
 	$(BIN)/python tests/portable.py

@@ -45,8 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `numbers` what another processor may compute otherwise: all but the folders `WITHOUT_NUMBERS`."""
+    """Mark as `numbers` what another processor may compute otherwise: all but the folders `WITHOUT_NUMBERS`.
+
+    What is exhaustive is slow as well, whether or not it says so.
+    """
     for item in items:
+        if item.get_closest_marker("exhaustive") is not None:
+            item.add_marker("slow")
         if item.path.relative_to(Path(__file__).parent).parts[0] not in WITHOUT_NUMBERS:
             item.add_marker("numbers")
 

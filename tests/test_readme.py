@@ -36,7 +36,7 @@ READERS = re.compile(r"[A-Z][A-Z0-9_]+|[\w.-]+/[\w.-]+|\./.+|[\w-]+\.(txt|yaml)|
 
 VERBS = [verb for verbs in CATALOGUE.values() for verb in verbs]
 OTHERS = {
-    "plan": {"--depth"},
+    "plan": {"--depth", "--model", "--from", "--to"},
     "report": {"--output", "--markdown"},
     "claims": {"--output"},
     "export": {"--output", "--format"},

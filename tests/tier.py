@@ -1,8 +1,9 @@
 """How much a test computes, by tier: `make test` runs few examples of what `make test-slow` runs many of.
 
-A tier is chosen by the variable `LAYERWISE_TEST_TIER`: `fast`, which is the default, or `full`. What depends on it are
-the tests marked `simulated`, which count the verdicts over many simulated runs, and those of Hypothesis. They belong to
-both tiers, and a mistake that the few runs of the fast tier do not show is left to the many of the full one.
+A tier is chosen by the variable `LAYERWISE_TEST_TIER`: `fast`, which is the default, `full`, or `exhaustive`, which
+`make test-exhaustive` runs before a release. What depends on it are the tests marked `simulated`, which count the
+verdicts over many simulated runs, and those of Hypothesis. They belong to all tiers, and a mistake that the few runs of
+the fast tier do not show is left to the many of the others.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-TIERS = ("fast", "full")
+TIERS = ("fast", "full", "exhaustive")
 TIER = os.environ.get("LAYERWISE_TEST_TIER", "fast")
 assert TIER in TIERS, f"LAYERWISE_TEST_TIER is {TIER!r}; it is one of {', '.join(TIERS)}"
 
-EXAMPLES = {"fast": 20, "full": 100}
+EXAMPLES = {"fast": 20, "full": 60, "exhaustive": 200}
 """The examples that Hypothesis draws for a test that names no number of its own."""
 
 
-def by_tier(*, fast: int, full: int) -> int:
-    """The number of this tier."""
-    return full if TIER == "full" else fast
+def by_tier(*, fast: int, full: int, exhaustive: int | None = None) -> int:
+    """The number of this tier; that of the full one where the exhaustive one has none of its own."""
+    if TIER == "fast":
+        return fast
+    return full if TIER == "full" or exhaustive is None else exhaustive
 
 
 def first_fast(cases: Iterable[Any], count: int = 1) -> list[Any]:
@@ -33,7 +36,11 @@ def first_fast(cases: Iterable[Any], count: int = 1) -> list[Any]:
 
 
 def load_profile() -> None:
-    """Make Hypothesis draw as many examples as this tier does; no example has a deadline, since machines differ."""
+    """Make Hypothesis draw as many examples as this tier does; no example has a deadline, since machines differ.
+
+    In CI (`CI` is set) the examples are the same in every run, as in Hypothesis' own profile for CI: a change is
+    refused for what it does and not for an old defect that another draw would find. On a desk they are new every time.
+    """
     for tier, count in EXAMPLES.items():
-        settings.register_profile(tier, max_examples=count, deadline=None)
+        settings.register_profile(tier, max_examples=count, deadline=None, derandomize="CI" in os.environ)
     settings.load_profile(TIER)
