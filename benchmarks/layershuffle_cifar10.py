@@ -1,11 +1,11 @@
 """The LayerShuffle experiment on CIFAR-10: pretrain a vision transformer in order, refine it every way, compare.
 
-    python benchmarks/layershuffle_cifar10.py --images FOLDER --out FOLDER [--preset gpu] [--seeds 3]
+    python benchmarks/layershuffle_cifar10.py --images FOLDER --out FOLDER [--preset gpu] [--seeds 3] [--arms A,B]
 
 `--images` is a folder with train/, validation/ and test/, one subfolder a class. Everything resumes: a run that is
 stopped (also by `timeout 590` or `kill -9`) goes on with the same command, so it can be done in pieces of any length.
-The preset `cpu` is a small transformer of 12 layers on 17 tokens an image; `gpu` is ViT-Ti/4 in bfloat16, for all of
-CIFAR-10. Writes report.html into the folder of the run; `layerwise export` makes its rows a table.
+The preset `cpu` is a small transformer of 12 layers on 17 tokens an image, for 10,000 images; `cpu-whole` is the same
+model for all of CIFAR-10, with fewer epochs; `gpu` is ViT-Ti/4 in bfloat16, for all of CIFAR-10. Writes report.html into the folder of the run; `layerwise export` makes its rows a table.
 """
 
 from __future__ import annotations
@@ -67,6 +67,14 @@ PRESETS = {
         grid=EvaluationGrid(orders=20, kept=(9, 6, 3)),
         reduced=(9, 6, 3),
     ),
+    "cpu-whole": Preset(
+        width=48,
+        patch=8,
+        pretraining=replace(REFINING, epochs=6, evals=3),
+        refining=replace(REFINING, evals=2),
+        grid=EvaluationGrid(orders=5, kept=(6,)),
+        reduced=(),
+    ),
     "gpu": Preset(
         width=192,
         patch=4,
@@ -96,9 +104,9 @@ def new_model(preset: Preset, classes: tuple[str, ...]) -> ViTForImageClassifica
     return ViTForImageClassification(config)
 
 
-def arms(preset: Preset, depth: int) -> list[Recipe]:
-    """Every method of the library, and models refined at each reduced depth."""
-    methods = [*COMPARED, *(f"retrained-{count}" for count in preset.reduced)]
+def arms(preset: Preset, depth: int, wanted: list[str] | None = None) -> list[Recipe]:
+    """The methods that are wanted; by default all of the library, and models refined at each reduced depth."""
+    methods = wanted or [*COMPARED, *(f"retrained-{count}" for count in preset.reduced)]
     return [recipe(name, Options(preset.refining), depth) for name in methods]
 
 
@@ -109,6 +117,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--preset", choices=PRESETS, default="cpu")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--arms", type=lambda text: text.split(","), help="methods to compare, separated by commas")
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
     if options.threads:
@@ -132,7 +141,7 @@ def main() -> None:
 
     base = Base(opened, weight_hash(opened().model), str(pretrained / MODEL))
     for seed in range(options.seeds):
-        for each in arms(preset, 12):
+        for each in arms(preset, 12, options.arms):
             found = train(base, splits, each, seed, options.out / each.arm / f"seed-{seed}")
             print(f"{each.arm}, seed {seed}: {found.steps} steps, {found.seconds:.0f} s", flush=True)
     report(options.out, base, splits, preset)
