@@ -44,7 +44,7 @@ class Preset:
     patch: int
     pretraining: Settings
     refining: Settings
-    questions: EvaluationGrid
+    grid: EvaluationGrid
     reduced: tuple[int, ...]
 
 
@@ -160,7 +160,7 @@ def report(out: Path, base: Base, splits: object, preset: Preset) -> None:
     with Run.resume_or_create(out, manifest) as run, Terminal() as reporter:
         records = {each.label: TrainingRecord.read(each.folder) for each in models}
         run.store.replace_scores("training", training_rows({k: v for k, v in records.items() if v is not None}))
-        assess(models, splits, preset.questions, run, reporter)
+        assess(models, splits, preset.grid, run, reporter)
         data = report_data(run)
         print(summary(data))
         pages.write(run.report, pages.render(data))
