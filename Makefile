@@ -12,6 +12,11 @@ PACKAGED := $(VENV)/.packaged
 # numpy's own would be as many as there are cores, in every process, and wait for each other.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist worksteal --durations 30
 
+# Run tests; what fails is run once more, alone. A test that fails twice fails. One that passes then has told of the machine (a
+# neighbour that took its time or its port) and not of the code: it is named at the end, so that it can be made steady.
+AGAIN := --numprocesses 0 --last-failed --last-failed-no-failures none --maxfail 1 -rA --show-capture no
+tested = $(1) || { echo 'Run once more, alone; what passes now is not steady, and is named below:'; $(1) $(AGAIN); }
+
 # Run a command that may take minutes without a word: say what it is, and every 10 seconds that it still runs.
 say = @echo "$(1)"; began=$$(date +%s); \
 	( while sleep 10 >/dev/null 2>&1; do echo "  still at it, $$(( $$(date +%s) - began )) s"; done ) & beat=$$!; \
@@ -24,10 +29,10 @@ demo: $(INSTALLED)  ## set up, run the main job on the demo model, say where the
 	@$(BIN)/layerwise sweep demo --run runs/demo
 
 test: $(TESTED)  ## the tests that take seconds: two to five minutes in all; one over 4 s of processor time fails
-	LAYERWISE_TEST_BUDGET=4 $(PYTEST) -m "not slow"
+	$(call tested,LAYERWISE_TEST_BUDGET=4 $(PYTEST) -m "not slow")
 
 test-slow: $(TESTED)  ## the tests that take longer, and more examples of the others: ten to twenty minutes
-	LAYERWISE_TEST_TIER=full $(PYTEST) -m "(slow or simulated or hypothesis) and not exhaustive"
+	$(call tested,LAYERWISE_TEST_TIER=full $(PYTEST) -m "(slow or simulated or hypothesis) and not exhaustive")
 
 test-exhaustive: $(TESTED)  ## hours: every model type in every precision, and the most runs of what is simulated
 	LAYERWISE_TEST_TIER=exhaustive $(PYTEST) -m "exhaustive or simulated or hypothesis"
