@@ -76,11 +76,18 @@ class Splits:
         """The examples as one batch of the model's arguments, "labels" included; a Trainer's `data_collator`.
 
         Images are stacked to (batch, channels, height, width) with labels (batch,). Texts are padded on the right to
-        (batch, seq), with an "attention_mask" of that shape.
+        (batch, seq), with an "attention_mask" of that shape; packed texts (`layerwise.data.text.packing`) without one,
+        since their "position_ids", (batch, seq), say which tokens belong together.
         """
         if "input_ids" not in examples[0]:
             return {key: torch.stack([example[key] for example in examples]) for key in examples[0]}
         ids = [example["input_ids"] for example in examples]
+        if "position_ids" in examples[0]:
+            fill = {"input_ids": self.pad_id, "labels": IGNORED, "position_ids": 0}
+            return {
+                key: pad_sequence([each[key] for each in examples], batch_first=True, padding_value=value)
+                for key, value in fill.items()
+            }
         return {
             "input_ids": pad_sequence(ids, batch_first=True, padding_value=self.pad_id),
             "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),

@@ -13,7 +13,7 @@ from data import babylm
 from layerwise.data.text.babylm_cleaning import CLEANERS, cleaned, cleaned_text
 from layerwise.data.text.corpus import Corpus, babylm_domain, read_corpus
 from layerwise.data.text.documents import Document
-from layerwise.data.text.segments import encode
+from layerwise.data.text.encoding import encode
 from layerwise.data.text.wordpiece import TAB, train_wordpiece
 from layerwise.errors import DataError
 

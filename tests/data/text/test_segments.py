@@ -14,7 +14,9 @@ from data import babylm
 from layerwise.data.text.corpus import read_corpus
 from layerwise.data.text.division import division
 from layerwise.data.text.documents import Document
-from layerwise.data.text.segments import AROUND, Encoded, cut, encode, paragraphs, pretraining_text, sentences
+from layerwise.data.text.encoding import Encoded, encode
+from layerwise.data.text.segments import AROUND, cut, pretraining_text
+from layerwise.data.text.sentences import paragraphs, sentences
 from layerwise.data.text.wordpiece import PARAGRAPH, TAB, train_wordpiece
 from layerwise.errors import DataError
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from layerwise.data.vision import content_digests, decode_images
 from layerwise.data.vision.images import read_images
 from layerwise.data.vision.pixels import Pixels
 from layerwise.data.vision.preprocessing import Preprocessing
@@ -146,3 +148,28 @@ def test_a_dataset_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> Non
     served(monkeypatch, ConnectionError("the hub is out of reach\nand so on"))
     with pytest.raises(DataError, match=r"no folder 'pets' .* nor a dataset .*the hub is out of reach; give --images"):
         read_images("pets", preprocessing=SMALL)
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_later_start_reads_no_image_of_a_dataset(
+    saved: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(seed: int) -> None:
+        shutil.rmtree(tmp_path / "pets", ignore_errors=True)
+        if saved:
+            table(20, seed).save_to_disk(tmp_path / "pets")
+        else:
+            (tmp_path / "pets").mkdir()
+            table(20, seed).to_parquet(tmp_path / "pets" / "train.parquet")
+
+    monkeypatch.setenv("LAYERWISE_CACHE", str(tmp_path / "own"))
+    monkeypatch.setattr(content_digests, "SETTLED", 0)
+    write(0)
+    first = read_images(tmp_path / "pets", preprocessing=SMALL)
+    with monkeypatch.context() as patched:
+        patched.setattr(decode_images, "decoded", None)
+        again = read_images(tmp_path / "pets", preprocessing=SMALL)
+    assert again.digest == first.digest
+    assert torch.equal(again.test[0]["pixel_values"], first.test[0]["pixel_values"])
+    write(1_000)
+    assert read_images(tmp_path / "pets", preprocessing=SMALL).digest != first.digest

@@ -96,7 +96,7 @@ def test_a_class_may_be_called_test(tmp_path: Path) -> None:
 
 def test_images_too_many_for_memory_are_decoded_when_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = read_images(folder, preprocessing=SMALL, augmentation="crop+flip")
-    monkeypatch.setattr(images, "MEMORY", 50 * SMALL.bytes - 1)
+    monkeypatch.setattr(images, "MOST_PIXELS_KEPT", 50 * SMALL.bytes - 1)
     decoded = read_images(folder, preprocessing=SMALL, augmentation="crop+flip")
     assert isinstance(kept.train, Pixels)
     assert isinstance(decoded.train, ImageDataset)

@@ -7,11 +7,12 @@ What becomes a document:
 - a file in WikiText's layout is split at its title lines (` = Title = `, one equals sign, a space on either
   side), so that an article is a document and its sections (` = = Section = = `) stay inside it;
 - a `.jsonl` file holds one document a line: an object with `text`, and optionally `id`, `task` and
-  `answer_start`;
+  `answer_start`; a `.parquet` file holds one a row, in columns of these names;
+- `hf:NAME` is a dataset of the Hugging Face hub (`layerwise.data.text.sources.hub_texts`);
 - `.train`, `.dev` and `.test` files, also with `.txt` behind it, are BabyLM's, one file a corpus: their documents are
   chunks of them, which end before a heading, at an empty line or at a line end (`layerwise.data.text.chunks`), unless
   lines read `<|endoftext|>`; the name of the file, such as `childes`, is their task;
-- `.gz` files are unpacked; a folder is read recursively, in the order of its paths.
+- `.gz` and `.zst` files are unpacked; a folder is read recursively, in the order of its paths.
 
 Nothing is skipped silently: a file that is empty, binary or unreadable is refused by name.
 """
@@ -27,17 +28,26 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from layerwise.bounded import TEXT_SIZE, Unreadable, kind_of, named, parse_json, read_bytes, shortened, shown, unpacked
+from layerwise.bounded import TEXT_SIZE, Unreadable, check_size, kind_of, named, read_bytes, unpacked
 from layerwise.data.text.chunks import chunks
 from layerwise.data.text.documents import Document
+from layerwise.data.text.sources.hub_texts import HubText, is_hub_text
+from layerwise.data.text.sources.row_files import (
+    PARQUET,
+    first_binary_byte,
+    json_documents,
+    not_text,
+    parquet_documents,
+)
+from layerwise.data.text.sources.streams import blocks, unpacked_name
 from layerwise.errors import DataError
 
 BABYLM = (".train", ".dev", ".test")
 """The endings of the files that BabyLM distributes: text to train on, to look at, and to report."""
 
 SUFFIXES = (".txt", ".md", ".jsonl", *BABYLM)
-"""What a folder is searched for, each also with `.gz` behind it. A file given by its own name may be called
-anything.
+"""What a folder is searched for, each also with `.gz` or `.zst` behind it, beside `.parquet`. A file given by its own
+name may be called anything.
 """
 
 SEPARATOR = re.compile(r"^<\|endoftext\|>[ \t]*$", re.MULTILINE)
@@ -88,22 +98,37 @@ def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
     named), truncated or not readable, and a folder without text files.
     """
     root = Path(path)
+    if is_hub_text(root):
+        dataset = HubText.parse(str(root))
+        documents = tuple(dataset.documents(task))
+        return Corpus(_spelt(dataset.name.rstrip("/").rpartition("/")[2]), documents)
+    files = source_files(root)
+    if kind_of(root) != "folder":
+        return Corpus(_spelt(root.name), tuple(_documents(root, _spelt(root.name), task)))
+    names = (_spelt(file.relative_to(root).as_posix()) for file in files)
+    documents = tuple(each for file, name in zip(files, names, strict=True) for each in _documents(file, name, task))
+    return Corpus(_spelt(root.resolve().name), documents)
+
+
+def source_files(root: Path) -> list[Path]:
+    """The files that `read_corpus` reads for a path, in their order. Raises `DataError` where there are none."""
+    if is_hub_text(root):
+        return HubText.parse(str(root)).files()
     kind = kind_of(root)
     if kind == "nothing":
         raise DataError(f"there is no text at {named(root)}: give --text a text file, or a folder that holds some")
     if any("\udc80" <= character <= "\udcff" for character in str(root)):
         raise DataError(f"the name of the text {_spelt(str(root))} is no UTF-8, so no run can record it: rename it")
     if kind != "folder":
-        return Corpus(_spelt(root.name), tuple(_documents(root, _spelt(root.name), task)))
+        return [root]
     files = _text_files(root)
     if not files:
         wanted = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         raise DataError(
             f"the folder {root} holds no text file: searched it and its subfolders for {wanted}, "
-            "also with .gz; rename your files, or give one by its own name"
+            "also with .gz or .zst, and for *.parquet; rename your files, or give one by its own name"
         )
-    documents = [each for file in files for each in _documents(file, _spelt(file.relative_to(root).as_posix()), task)]
-    return Corpus(_spelt(root.resolve().name), tuple(documents))
+    return files
 
 
 def babylm_domain(name: str) -> str | None:
@@ -113,7 +138,7 @@ def babylm_domain(name: str) -> str | None:
     ('childes', 'bnc_spoken', None)
     """
     split = babylm_split(name)
-    return None if split is None else name.removesuffix(".gz").removesuffix(".txt").removesuffix(split) or None
+    return None if split is None else unpacked_name(name).removesuffix(".txt").removesuffix(split) or None
 
 
 def babylm_split(name: str) -> str | None:
@@ -122,7 +147,7 @@ def babylm_split(name: str) -> str | None:
     >>> babylm_split("childes.train"), babylm_split("bnc_spoken.dev.txt.gz"), babylm_split("notes.txt")
     ('.train', '.dev', None)
     """
-    stem = name.removesuffix(".gz").removesuffix(".txt")
+    stem = unpacked_name(name).removesuffix(".txt")
     return next((ending for ending in BABYLM if stem.endswith(ending)), None)
 
 
@@ -136,15 +161,17 @@ def _text_files(folder: Path) -> list[Path]:
 
     def wanted(file: Path) -> bool:
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-        return not hidden and file.name.removesuffix(".gz").endswith(SUFFIXES) and file.is_file()
+        return not hidden and (unpacked_name(file.name).endswith(SUFFIXES) or file.suffix == PARQUET) and file.is_file()
 
     return sorted(file for file in folder.rglob("*") if wanted(file))
 
 
 def _documents(file: Path, name: str, task: str) -> list[Document]:
+    if unpacked_name(file.name).endswith(".jsonl"):
+        return list(json_documents(file, name, task))
+    if file.suffix == PARQUET:
+        return list(parquet_documents(file, name, task))
     text = _read_text(file)
-    if file.name.removesuffix(".gz").endswith(".jsonl"):
-        return _json_documents(text, file, name, task)
     pieces = [piece for piece in _split(text) if piece.strip()]
     if not pieces:
         raise DataError(f"{file} is empty: nothing but white space in it; remove it, or fill it")
@@ -168,63 +195,27 @@ def _split(text: str) -> list[str]:
     return [text[start:end] for start, end in pairwise(bounds)]
 
 
-def _json_documents(text: str, file: Path, name: str, task: str) -> list[Document]:
-    documents = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            documents.append(_json_document(line, f"{file}, line {number}", f"{name}:{number}", task))
-    if not documents:
-        raise DataError(f'{file} is empty: it should hold one object a line, such as {{"text": "..."}}')
-    return documents
-
-
-def _json_document(line: str, location: str, fallback_id: str, task: str) -> Document:
-    try:
-        record = parse_json(line)
-    except Unreadable as fault:
-        raise DataError(f"{location}: it {fault}; each line should be an object with a text") from fault
-    if not isinstance(record, dict) or not isinstance(record.get("text"), str) or not record["text"].strip():
-        description = (
-            f"the keys {shortened(', '.join(sorted(record)))}" if isinstance(record, dict) else type(record).__name__
-        )
-        raise DataError(f'{location}: found {description}; each line should be an object with a non-empty "text"')
-    start = record.get("answer_start")
-    if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
-        raise DataError(f"{location}: answer_start is {shown(start)}; it should be a number of characters, or left out")
-    labels = {"id": record.get("id", fallback_id), "task": record.get("task", task)}
-    for key, value in labels.items():
-        if type(value) not in (str, int):
-            raise DataError(f"{location}: {key} is {shown(value)}; it should be text or a whole number, or left out")
-    try:
-        return Document(str(labels["id"]), record["text"], str(labels["task"]), start)
-    except DataError as error:
-        raise DataError(f"{location}: {error}") from error
-
-
 def _read_text(file: Path) -> str:
     """The file as text, with line ends as `\\n` and without a byte-order mark."""
     try:
-        content = read_bytes(file, TEXT_SIZE)
+        content = read_bytes(file, TEXT_SIZE) if file.suffix != ".zst" else _unpacked(file)
     except Unreadable as fault:
         raise DataError(f"{file} {fault}; name a file or a folder of text that can be read") from fault
     try:
         content = unpacked(content) if file.suffix == ".gz" else content
     except Unreadable as fault:
         raise DataError(f"{file} {fault}: copy it again, or unpack it first") from fault
-    offset = _first_binary_byte(content)
+    offset = first_binary_byte(content)
     if offset is not None:
-        raise DataError(
-            f"{file} is not UTF-8 text: byte {offset} is 0x{content[offset]:02x}; "
-            "layerwise reads plain text, so convert the file (iconv -t UTF-8) or name another"
-        )
+        raise not_text(file, offset, content[offset])
     return content.decode("utf-8-sig").replace("\r\n", "\n")
 
 
-def _first_binary_byte(content: bytes) -> int | None:
-    """The offset of the first byte that no UTF-8 text holds: a NUL, or one that does not decode."""
-    nul = content.find(b"\0")
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.start if nul < 0 else min(nul, error.start)
-    return None if nul < 0 else nul
+def _unpacked(file: Path) -> bytes:
+    """What a file of Zstandard holds. Raises `Unreadable`."""
+    content, size = [], 0
+    for block in blocks(file):
+        content.append(block)
+        size += len(block)
+        check_size(size, TEXT_SIZE)
+    return b"".join(content)

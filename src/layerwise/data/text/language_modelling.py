@@ -8,6 +8,7 @@ its answer alone. What is left of a text that was cut to be divided is one docum
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.demo_corpus import demo_corpus
 from layerwise.data.text.division import divided, division
 from layerwise.data.text.documents import Document
+from layerwise.data.text.packing import packed
 from layerwise.data.text.tokenizer import masking_id
 from layerwise.data.text.tokens import Objective, Window, masked, windows
 from layerwise.errors import DataError
@@ -189,6 +191,19 @@ def _named(
     return Splits(
         name, digest(rows), cut["train"], cut["validation"], cut["test"], pad_id=pad if isinstance(pad, int) else 0
     )
+
+
+def with_packed_training(splits: Splits, length: int, *, seed: int, start: int | None) -> Splits:
+    """The splits with the windows to train on packed in rows of `length` tokens (`layerwise.data.text.packing`).
+
+    Another digest: a step reads other texts together. `start` is the token that windows begin with, if there is one.
+    Raises `DataError` for examples that are no windows of a text.
+    """
+    if not isinstance(splits.train, TokenWindows):
+        raise DataError("only texts for models that predict the next token are packed: leave --pack out")
+    rows = packed(splits.train.windows, length, seed, start)
+    state = digest([("train", f"packed {length} {seed}", splits.digest.encode())])
+    return replace(splits, train=rows, digest=state)
 
 
 def whole(texts: TokenWindows, length: int) -> TokenWindows:

@@ -7,13 +7,15 @@ as random tokens and one as it is: the coin is thrown for the span, not for each
 special tokens are neither masked nor shown in place of others.
 
 What is drawn is decided by (seed, index, number) alone: a training that resumes sees the masks that it would have
-seen, whoever reads them. Validation always reads index 0.
+seen, whoever reads them. Validation always reads index 0. A batch is masked as one array: what numpy takes to begin an
+operation is many times what it takes for the tokens of one segment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -24,12 +26,17 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.batches import IGNORED
+from layerwise.data.indexed_random import uniforms
 from layerwise.data.splits import Example, Examples
-from layerwise.data.text.segments import Segments
+from layerwise.data.text.segments import AROUND, Segments
 from layerwise.data.text.tokenizer import masking_id
 from layerwise.errors import DataError
 
 Ids = NDArray[np.int64]
+Uniforms = NDArray[np.float64]
+
+ALGORITHM = "spans of SpanBERT, drawn by Philox"
+"""The name of the masking in the record of a training: another one shows other masks for the same seed."""
 
 LONGEST = 10
 """Tokens in the longest span."""
@@ -39,6 +46,9 @@ _SHOWN_AS_MASK, _SHOWN_AS_RANDOM = 0.8, 0.9
 
 _SHORTENED = 0.1
 """The share of training segments that are cut to a random length, so that short texts are read too."""
+
+_RANKS = 2**38
+"""Ranks that a span may draw; of two with the same rank the earlier one goes first."""
 
 TRAINING, HELD_OUT = 0, 1
 """What keeps the masks of training apart from those of held-out text."""
@@ -56,6 +66,13 @@ class SpanMasking:
     share: float = 0.15
     stop: float = 1 / 3
     longest: int = LONGEST
+    _is_ordinary: NDArray[np.bool_] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # One entry more than there are ordinary tokens: what lies beyond is looked up there.
+        table = np.zeros(int(self.ordinary.max(initial=-1)) + 2, dtype=np.bool_)
+        table[self.ordinary] = True
+        object.__setattr__(self, "_is_ordinary", table)
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, share: float = 0.15, stop: float = 1 / 3) -> SpanMasking:
@@ -71,34 +88,67 @@ class SpanMasking:
         ordinary = [number for number in range(len(tokenizer)) if number not in special]
         return cls(masking_id(tokenizer), np.array(ordinary, dtype=np.int64), share, stop)
 
-    def draw(self, ids: Ids, random: np.random.Generator) -> tuple[Ids, Ids]:
-        """The inputs and the targets, both of the shape (seq,) of `ids`; a position without a target is `IGNORED`.
+    def numbers(self, width: int) -> int:
+        """How many random numbers `draw` takes for each of its rows of `width` tokens."""
+        return 1 + 2 * width + 2 * self._most(width)
 
-        Of n ordinary tokens `share * n` are masked, rounded up or down at random so that the mean is exact, and at
-        least one. A segment without an ordinary token is returned as it is.
+    def draw(self, ids: Ids, lengths: Ids, random: Uniforms) -> tuple[Ids, Ids]:
+        """The inputs and the targets, both of the shape (rows, seq) of `ids`; a position without a target is `IGNORED`.
+
+        Of each row the first `lengths` (rows,) tokens are text. Of n ordinary ones `share * n` are masked, rounded up
+        or down at random so that the mean is exact, and at least one. A row without an ordinary token stays as it is.
+        `random` (rows, `numbers(seq)`) holds uniform numbers in [0, 1).
         """
+        width, most = ids.shape[1], self._most(ids.shape[1])
+        rounding, stops, ranks, coins, choices = np.split(random, np.cumsum([1, width, width, most]), axis=1)
+        position = np.arange(width)
+        candidates = np.take(self._is_ordinary, ids, mode="clip") & (position < lengths[:, None])
+        count = candidates.sum(axis=1)
+        budget = np.minimum(count, np.maximum(1, (self.share * count + rounding[:, 0]).astype(np.int64)))
+        # One number a token orders the tokens: first the rank of its span, then its position, so that none are equal.
+        first = np.arange(len(ids))[:, None] * width
+        span = self._spans(stops) + first
+        digits = max(1, width - 1).bit_length()
+        order = (np.take(ranks, span) * _RANKS).astype(np.int64) << digits | position
+        np.putmask(order, ~candidates, np.iinfo(np.int64).max)
+        order.sort(axis=1)
+        chosen = order[:, :most] & ((1 << digits) - 1)
+        wanted = np.arange(most) < budget[:, None]
+        at = (np.minimum(chosen, width - 1) + first)[wanted]
+        coin = np.take_along_axis(coins, _numbered(order[:, :most] >> digits), axis=1)[wanted]
+        token = self.ordinary[(choices[wanted] * len(self.ordinary)).astype(np.int64)]
         shown, targets = ids.copy(), np.full_like(ids, IGNORED)
-        candidates = np.isin(ids, self.ordinary)
-        count = int(candidates.sum())
-        if count == 0:
-            return shown, targets
-        budget = min(count, max(1, int(self.share * count + random.random())))
-        span = self._spans(len(ids), random)
-        rank = random.permutation(span[-1] + 1)[span]
-        in_order = np.argsort(rank, kind="stable")
-        chosen = in_order[candidates[in_order]][:budget]
-        coins = random.random(span[-1] + 1)[span[chosen]]
-        targets[chosen] = ids[chosen]
-        shown[chosen[coins < _SHOWN_AS_MASK]] = self.mask
-        replaced = chosen[(coins >= _SHOWN_AS_MASK) & (coins < _SHOWN_AS_RANDOM)]
-        shown[replaced] = random.choice(self.ordinary, size=len(replaced))
+        was = ids.ravel()[at]
+        targets.ravel()[at] = was
+        shown.ravel()[at] = np.where(coin < _SHOWN_AS_MASK, self.mask, np.where(coin < _SHOWN_AS_RANDOM, token, was))
         return shown, targets
 
-    def _spans(self, length: int, random: np.random.Generator) -> Ids:
-        """The number of the span that each of `length` tokens is in, ascending from 0."""
-        lengths = np.minimum(random.geometric(self.stop, size=length), self.longest)
-        spans: Ids = np.repeat(np.arange(length), lengths)[:length]
+    def _most(self, width: int) -> int:
+        """The tokens that may be masked of `width`."""
+        return min(width, int(self.share * width) + 1)
+
+    def _spans(self, stops: Uniforms) -> Ids:
+        """The number of the span that each token of (rows, seq) is in, ascending from 0 in each row.
+
+        A span has n tokens or more where its number in `stops` is at least 1 - (1 - stop)^(n - 1).
+        """
+        lengths = np.ones(stops.shape, dtype=np.int8)  # small numbers: eight times as many go through at once
+        for others in range(1, self.longest):
+            lengths += (stops >= 1 - (1 - self.stop) ** others).view(np.int8)
+        count, width = stops.shape
+        ends = np.minimum(np.cumsum(lengths, axis=1, dtype=np.int64), width)
+        begins = np.zeros((count, width + 1), dtype=np.int8)
+        begins.ravel()[(ends + np.arange(count)[:, None] * (width + 1)).ravel()] = 1
+        spans: Ids = np.cumsum(begins[:, :width], axis=1, dtype=np.int64)
         return spans
+
+
+def _numbered(ranks: Ids) -> Ids:
+    """How many other ranks stand before each of (rows, columns) in its row, where equal ones are side by side."""
+    changes = np.zeros_like(ranks)
+    changes[:, 1:] = ranks[:, 1:] != ranks[:, :-1]
+    numbers: Ids = np.cumsum(changes, axis=1)
+    return numbers
 
 
 class Draw(NamedTuple):
@@ -126,11 +176,20 @@ class MaskedSegments(Dataset[Example]):
 
     def __getitem__(self, draw: Draw) -> Example:
         """`{"input_ids": int64 (seq,), "labels": int64 (seq,)}`."""
-        random = np.random.default_rng((self.seed, TRAINING, draw.step, draw.slot))
-        ids = self.segments[draw.length].ids(draw.segment)
-        if random.random() < _SHORTENED:
-            ids = ids[: random.integers(1, len(ids) + 1)]
-        return _example(ids, self.around, self.masking, random)
+        return self.__getitems__([draw])[0]
+
+    def __getitems__(self, draws: Sequence[Draw]) -> list[Example]:
+        """The examples of one batch; the name is that which torch's data loader looks for."""
+        examples: list[Example] = []
+        for (length, step), some in groupby(draws, key=lambda draw: (draw.length, draw.step)):
+            group = list(some)
+            count = self.masking.numbers(length - AROUND)
+            random = uniforms((self.seed, TRAINING, length, step), [draw.slot for draw in group], 2 + count)
+            ids, lengths = _rows(self.segments[length], [draw.segment for draw in group])
+            kept = 1 + (random[:, 1] * lengths).astype(np.int64)
+            lengths = np.where(random[:, 0] < _SHORTENED, kept, lengths)
+            examples += _examples(ids, lengths, self.around, self.masking, random[:, 2:])
+        return examples
 
 
 class FixedMasks(Examples):
@@ -154,9 +213,15 @@ class FixedMasks(Examples):
 
     def __getitem__(self, index: int) -> Example:
         """`{"input_ids": int64 (seq,), "labels": int64 (seq,)}`."""
-        number = int(self.numbers[index])
-        random = np.random.default_rng((0, HELD_OUT, 0, number))
-        return _example(self.segments.ids(number), self.around, self.masking, random)
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Example]:
+        """The examples of one batch; the name is that which torch's data loader looks for."""
+        numbers = self.numbers[list(indices)].tolist()
+        length = self.segments.length
+        random = uniforms((0, HELD_OUT, length), numbers, self.masking.numbers(length - AROUND))
+        ids, lengths = _rows(self.segments, numbers)
+        return _examples(ids, lengths, self.around, self.masking, random)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +237,10 @@ class Padding:
     def __call__(self, examples: Sequence[Example]) -> Example:
         """`input_ids`, `attention_mask` and `labels`, each int64 (batch, seq)."""
         ids = [example["input_ids"] for example in examples]
+        lengths = torch.tensor([len(row) for row in ids])
         batch = {
             "input_ids": pad_sequence(ids, batch_first=True, padding_value=self.pad),
-            "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
+            "attention_mask": (torch.arange(int(lengths.max())) < lengths[:, None]).long(),
             "labels": pad_sequence([each["labels"] for each in examples], batch_first=True, padding_value=IGNORED),
         }
         fill = {"input_ids": self.pad, "attention_mask": 0, "labels": IGNORED}
@@ -186,11 +252,21 @@ def _around(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
     return int(tokenizer.cls_token_id), int(tokenizer.sep_token_id)
 
 
-def _example(
-    ids: NDArray[np.int32], around: tuple[int, int], masking: SpanMasking, random: np.random.Generator
-) -> Example:
-    shown, targets = masking.draw(ids.astype(np.int64), random)
-    return {
-        "input_ids": torch.from_numpy(np.concatenate([around[:1], shown, around[1:]])),
-        "labels": torch.from_numpy(np.concatenate([[IGNORED], targets, [IGNORED]])),
-    }
+def _rows(segments: Segments, numbers: Sequence[int]) -> tuple[Ids, Ids]:
+    """Segments side by side, (rows, length - 2) with 0 behind their ends, and how long each is, (rows,)."""
+    rows = [segments.ids(number) for number in numbers]
+    ids = np.zeros((len(rows), segments.length - AROUND), dtype=np.int64)
+    for row, values in zip(ids, rows, strict=True):
+        row[: len(values)] = values
+    return ids, np.array([len(values) for values in rows], dtype=np.int64)
+
+
+def _examples(ids: Ids, lengths: Ids, around: tuple[int, int], masking: SpanMasking, random: Uniforms) -> list[Example]:
+    """The segments masked, between the tokens that begin and end one; views of two arrays."""
+    begin, end = around
+    shown, targets = masking.draw(ids, lengths, random)
+    inputs = np.pad(shown, ((0, 0), (1, 1)), constant_values=begin)
+    inputs[np.arange(len(ids)), lengths + 1] = end
+    labels = np.pad(targets, ((0, 0), (1, 1)), constant_values=IGNORED)
+    rows = zip(torch.from_numpy(inputs), torch.from_numpy(labels), (lengths + AROUND).tolist(), strict=True)
+    return [{"input_ids": row[:length], "labels": label[:length]} for row, label, length in rows]

@@ -16,9 +16,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from layerwise.data.text.word_table import counted_words
 from layerwise.errors import DataError
 
 UNKNOWN, START, END, PADDING, MASK, PARAGRAPH, TAB = SPECIALS = (
@@ -103,8 +104,9 @@ def _words(texts: Iterable[str]) -> Counter[str]:
     """How often each word occurs, spelt in the characters that stand for bytes."""
     cut = _cutter()
     counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(word for word, _ in cut.pre_tokenize_str(text))
+    for text, often in counted_words(texts).items():
+        for word, _ in cut.pre_tokenize_str(text):
+            counts[word] += often
     return counts
 
 
@@ -118,7 +120,7 @@ def _learned(words: Mapping[str, int], size: int, minimum_frequency: int) -> lis
     """Specials, bytes, then pieces in the order in which they were learned."""
     learner = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
     # The words are cut already. A repeated word must count as often as it occurs, so each is written that often.
-    learner.pre_tokenizer = pre_tokenizers.Split(Regex("\n"), "removed")
+    learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     trainer = trainers.WordPieceTrainer(
         vocab_size=size, min_frequency=minimum_frequency, continuing_subword_prefix="", show_progress=False,
         special_tokens=list(SPECIALS), initial_alphabet=list(_BYTES),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.bounded import shortened
+from layerwise.data.vision.content_digests import FileVersion
 from layerwise.data.vision.image_sources import SPLIT_NAMES, ImageSet, ImageSource, image_bytes
 from layerwise.errors import DataError, near_matches
 
@@ -129,10 +130,27 @@ def _pictures(
             f"{len(unlabelled)} of {len(labels)} images of the {split} split have no label, first row {unlabelled[0]}: "
             "label them, or remove them"
         )
+    whole = _version(rows, image)
     return tuple(
-        ImageSource(f"{split}[{row}]", numbers[label], partial(_content, rows, image, row))
+        ImageSource(
+            f"{split}[{row}]", numbers[label], partial(_content, rows, image, row), partial(_row_version, whole, row)
+        )
         for row, label in enumerate(labels)
     )
+
+
+def _version(table: Any, column: str) -> FileVersion | None:
+    """The version of a table, by the files that it lies in; `None` where it has none, or names images elsewhere."""
+    within = all(
+        not chunk.null_count and not chunk.field("bytes").null_count for chunk in table.data.column(column).chunks
+    )
+    version = FileVersion.of_all(Path(file["filename"]) for file in table.cache_files) if within else None
+    # Which rows of the files are those of the table, and in which order.
+    return None if version is None else version.part(str(table._fingerprint))
+
+
+def _row_version(whole: FileVersion | None, row: int) -> FileVersion | None:
+    return None if whole is None else whole.part(str(row))
 
 
 def _content(rows: Any, column: str, row: int) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from layerwise.data.vision.content_digests import FileVersion
 from layerwise.data.vision.image_sources import SPLIT_NAMES, ImageSet, ImageSource, image_bytes
 from layerwise.errors import DataError
 
@@ -67,7 +68,8 @@ def _pictures(path: Path, root: Path, classes: tuple[str, ...]) -> Iterator[Imag
                 f"the class folder {inner} holds no image (looked for {', '.join(SUFFIXES)}): remove it, or fill it"
             )
         for file in files:
-            yield ImageSource(file.relative_to(root).as_posix(), numbers[inner.name], partial(image_bytes, file))
+            name = file.relative_to(root).as_posix()
+            yield ImageSource(name, numbers[inner.name], partial(image_bytes, file), partial(FileVersion.of, file))
 
 
 def _without_classes(folder: Path) -> str:

@@ -18,6 +18,7 @@ from warnings import catch_warnings, simplefilter
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from layerwise.bounded import Unreadable, read_bytes
+from layerwise.data.vision.content_digests import Version
 from layerwise.errors import DataError
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
@@ -40,13 +41,19 @@ SPLIT_NAMES: Mapping[str, str] = MappingProxyType(
 """What folders and datasets call the splits, and what layerwise calls them."""
 
 
+def _unknown() -> None:
+    """Nothing tells one version from another."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImageSource:
-    """One image with its label: `name` is its path or row, `read` gives the bytes of its file."""
+    """One image with its label: `name` is its path or row, `read` gives the bytes of its file, and `version` says
+    whether they are those of another time (`None` where that is not known)."""
 
     name: str
     label: int
     read: Callable[[], bytes]
+    version: Version = _unknown
 
     def image(self) -> Image.Image:
         """The image, decoded. Raises `DataError` that names it where it cannot be read."""

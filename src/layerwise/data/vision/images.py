@@ -1,9 +1,10 @@
 """Images: a folder, a dataset of the hub, or the digits, as the splits that a model is trained and judged on.
 
 Every image is read once before anything else happens, so that a damaged file is known by name after minutes and not
-after a night. What fits into `MEMORY` stays there, decoded and resized, a byte a value; larger sets are decoded anew
-each time, by the workers of the data loader. An image that occurs in two splits, byte for byte, stays in the one that
-reports (or else in the one that selects) and leaves the other.
+after a night; a later start reads those that have changed. A set of up to `MOST_PIXELS_KEPT` is kept in the cache,
+decoded and resized, a byte a value; larger ones are decoded anew each time, by the workers of the data loader. An image
+that occurs in two splits, byte for byte, stays in the one that reports (or else in the one that selects) and leaves the
+other.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from layerwise.data.vision.pixels import Pixels
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError, near_matches
 
-MEMORY = 2 * 2**30
-"""Up to so many bytes of pixels are kept in memory: 14,000 images of 224 x 224, or 700,000 of 32 x 32."""
+MOST_PIXELS_KEPT = 2 * 2**30
+"""Up to so many bytes of pixels are kept decoded: 14,000 images of 224 x 224, or 700,000 of 32 x 32."""
 
 UNREADABLE = ("refuse", "skip")
 """What is done about images that cannot be read."""
@@ -68,8 +69,8 @@ def read_images(
     listed = _listed(where)
     division = divided(listed, seed, select_on).limited(limit, seed).ordered(seed)
     parts = division.parts
-    in_memory = sum(map(len, parts.values())) * preprocessing.bytes <= MEMORY
-    readings = decode_all(parts, preprocessing if in_memory else None, progress)
+    is_small = sum(map(len, parts.values())) * preprocessing.bytes <= MOST_PIXELS_KEPT
+    readings = decode_all(parts, preprocessing if is_small else None, progress)
     skipped = _unreadable(readings, unreadable, listed.name)
     copies = _copies(readings)
     left = {split: reading.without({*skipped, *copies}) for split, reading in readings.items()}
@@ -118,7 +119,10 @@ def _examples(reading: DecodedImages, preprocessing: Preprocessing, augmentation
     if reading.pixels is None:
         return ImageDataset(reading.pictures, preprocessing, augmentation)
     labels = torch.tensor([picture.label for picture in reading.pictures])
-    return Pixels(reading.pixels, labels, mean=preprocessing.mean, std=preprocessing.std, augmentation=augmentation)
+    return Pixels(
+        reading.pixels, labels, mean=preprocessing.mean, std=preprocessing.std, augmentation=augmentation,
+        rows=reading.rows,
+    )  # fmt: skip
 
 
 def _listed(where: str | Path) -> ImageSet:

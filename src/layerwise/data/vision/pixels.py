@@ -16,7 +16,11 @@ from layerwise.data.vision.augmentation import augmented, check_augmentation
 
 
 class Pixels(Examples):
-    """Images `pixels`, uint8 of shape (images, channels, height, width), with `labels`, int64 of shape (images,)."""
+    """Images `pixels`, uint8 of shape (images, channels, height, width), with `labels`, int64 of shape (images,).
+
+    With `rows`, int64 of the shape of `labels`, image i is `pixels[rows[i]]`: several splits are of one array, which
+    may lie on the disk.
+    """
 
     def __init__(
         self,
@@ -27,17 +31,24 @@ class Pixels(Examples):
         std: Sequence[float],
         top: int = 255,
         augmentation: str = "none",
+        rows: Tensor | None = None,
     ) -> None:
-        self.pixels = pixels
+        self._all = pixels
+        self._rows = torch.arange(len(labels)) if rows is None else rows
         self.labels = labels
         self.augmentation = check_augmentation(augmentation)
         self._scaling = Scaling(mean, std, top)
+
+    @property
+    def pixels(self) -> Tensor:
+        """A copy of all images, uint8 of shape (images, channels, height, width)."""
+        return self._all[self._rows]
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, index: int) -> Example:
-        pixels = augmented(self.pixels[index], self.augmentation)
+        pixels = augmented(self._all[int(self._rows[index])], self.augmentation)
         return {"pixel_values": self._scaling(pixels), "labels": self.labels[index]}
 
 

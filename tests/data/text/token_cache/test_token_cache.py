@@ -1,0 +1,222 @@
+"""A text is read, its tokenizer learned and its documents encoded once; what changed is not taken from the cache."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.data import file_stamps
+from layerwise.data.text.corpus import read_corpus, source_files
+from layerwise.data.text.division import division
+from layerwise.data.text.encoding import Encoded, encoded_batches
+from layerwise.data.text.segments import cut, pretraining_text
+from layerwise.data.text.token_cache import stored_text, token_cache
+from layerwise.data.text.token_cache.token_cache import ReadText, TextSource, TokenCache, TokenizedText, Vocabulary
+from layerwise.data.text.wordpiece import train_wordpiece
+from layerwise.errors import DataError
+
+WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
+DOCUMENTS = 24
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Documents in two files, which count as settled at once."""
+    monkeypatch.setattr(file_stamps, "SETTLED", -(10**12))
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    documents = ["\n".join(WORDS[(n + k) % 4] for k in range(9 + n)) + f"\nNumber {n}." for n in range(DOCUMENTS)]
+    for name, part in (("one", documents[::2]), ("two", documents[1::2])):
+        (folder / f"{name}.txt").write_text("\n<|endoftext|>\n".join(part) + "\n")
+    return folder
+
+
+class Reader:
+    """Opens the text at `path` by the cache in `folder`, and counts how often it was read and learned from."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self.path, self.cache = path, TokenCache(folder)
+        self.read = self.learned = 0
+
+    def open(
+        self, *, seed: int = 0, size: int = 300, tokenizer: PreTrainedTokenizerBase | None = None
+    ) -> TokenizedText:
+        def read() -> ReadText:
+            self.read += 1
+            parts = division(read_corpus(self.path), seed=seed)
+            return ReadText("texts", parts.parts, ("a note",))
+
+        def learn(texts: Iterable[str]) -> PreTrainedTokenizerBase:
+            self.learned += 1
+            return train_wordpiece(texts, vocabulary=size)
+
+        source = TextSource(read, {"seed": seed}, lambda: source_files(self.path))
+        return self.cache.open(source, tokenizer or Vocabulary(learn, {"size": size}))
+
+
+def contents(text: Encoded) -> tuple[object, ...]:
+    return text.ids.tolist(), text.sentences.tolist(), text.documents.tolist(), tuple(text.names), tuple(text.skipped)
+
+
+def test_a_later_start_reads_nothing_and_maps_what_would_have_been_encoded(text: Path, tmp_path: Path) -> None:
+    first = Reader(text, tmp_path / "cache").open()
+    later = Reader(text, tmp_path / "cache")
+    found = later.open()
+    assert (later.read, later.learned) == (0, 0)
+    parts = division(read_corpus(text), seed=0).parts
+    tokenizer = train_wordpiece((each.text for each in parts["train"]), vocabulary=300)
+    plain = pretraining_text(tokenizer, "texts", parts)
+    assert found.tokenizer.get_vocab() == first.tokenizer.get_vocab() == tokenizer.get_vocab()
+    assert (found.text.name, found.text.digest, found.notes) == (plain.name, plain.digest, ("a note",))
+    for split in ("train", "validation", "test"):
+        stored, expected = getattr(found.text, split), getattr(plain, split)
+        assert contents(stored) == contents(expected)
+        for length in (16, 40):
+            ranges, wanted = cut(stored, length), cut(expected, length)
+            for name in ("starts", "ends", "owners"):
+                assert np.array_equal(getattr(ranges, name), getattr(wanted, name))
+    assert found.text.train.ids.dtype == np.uint16
+    assert not found.text.train.ids.flags.writeable
+
+
+def rewritten(file: Path, old: str, new: str) -> None:
+    file.write_text(file.read_text().replace(old, new))
+
+
+def rewritten_unseen(file: Path) -> None:
+    """Another text of the same size, under the time of the one before."""
+    before = file.stat()
+    rewritten(file, "cat", "rat")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a word of the same size": lambda folder: rewritten(folder / "one.txt", "cat", "rat"),
+    "the same, with the old time": lambda folder: rewritten_unseen(folder / "one.txt"),
+    "a document more": lambda folder: (folder / "three.txt").write_text("It ran away.\nThe dog did not see it."),
+    "a document less": lambda folder: rewritten(folder / "two.txt", "\nNumber 3.\n<|endoftext|>\n", "\nNumber 3.\n"),
+    "a file less": lambda folder: (folder / "two.txt").unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_text_that_changed_is_never_taken_from_the_cache(text: Path, tmp_path: Path, change: str) -> None:
+    Reader(text, tmp_path / "cache").open()
+    CHANGES[change](text)
+    later = Reader(text, tmp_path / "cache")
+    found = later.open()
+    assert later.read == 1
+    plain = pretraining_text(found.tokenizer, "texts", division(read_corpus(text), seed=0).parts)
+    assert found.text.digest == plain.digest
+    assert contents(found.text.train) == contents(plain.train)
+
+
+def test_other_settings_and_other_tokenizers_have_texts_of_their_own(text: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    first = Reader(text, folder).open()
+    assert Reader(text, folder).open(seed=1).text.digest != first.text.digest
+    small = Reader(text, folder).open(size=270)
+    assert len(small.tokenizer) == 270
+    given = Reader(text, folder)
+    assert contents(given.open(tokenizer=small.tokenizer).text.train) == contents(small.text.train)
+    assert contents(small.text.train) != contents(first.text.train)
+    assert (given.read, given.learned) == (0, 0)
+
+
+def test_other_code_has_texts_of_its_own(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Reader(text, tmp_path / "cache").open()
+    monkeypatch.setattr(token_cache, "_program", lambda: ["another version"])
+    later = Reader(text, tmp_path / "cache")
+    later.open()
+    assert (later.read, later.learned) == (1, 1)
+
+
+def test_files_that_were_only_touched_are_read_and_not_encoded_again(text: Path, tmp_path: Path) -> None:
+    Reader(text, tmp_path / "cache").open()
+    (text / "one.txt").touch()
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npy")}
+    later = Reader(text, tmp_path / "cache")
+    later.open()
+    assert (later.read, later.learned) == (1, 0)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npy")} == kept
+
+
+def test_files_that_may_change_within_a_tick_are_read_again(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_stamps, "SETTLED", 10**12)
+    Reader(text, tmp_path / "cache").open()
+    later = Reader(text, tmp_path / "cache")
+    later.open()
+    assert (later.read, later.learned) == (1, 0)
+
+
+def test_a_start_that_was_killed_goes_on_at_its_last_shard(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_text, "encoded_batches", partial(encoded_batches, size=600))
+    killed = Reader(text, tmp_path / "cache")
+    told: list[float] = []
+
+    def kill(label: str, share: float) -> None:
+        told.append(share)
+        if label == "encoding train" and share > 0.5:
+            raise KeyboardInterrupt
+
+    killed.cache = replace(killed.cache, progress=kill)
+    with pytest.raises(KeyboardInterrupt):
+        killed.open()
+    assert not list((tmp_path / "cache/texts").glob("[!.]*"))
+    first, told[:] = told[-1], []
+    later = Reader(text, tmp_path / "cache")
+    later.cache = replace(later.cache, progress=lambda label, share: told.append(share))
+    found = later.open()
+    assert 0 < told[0] <= first
+    assert later.learned == 0
+    plain = pretraining_text(found.tokenizer, "texts", division(read_corpus(text), seed=0).parts)
+    assert contents(found.text.train) == contents(plain.train)
+
+
+def test_a_damaged_file_is_written_anew(text: Path, tmp_path: Path) -> None:
+    expected = contents(Reader(text, tmp_path / "cache").open().text.train)
+    (file,) = (tmp_path / "cache/texts").glob("*/train.ids.npy")
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    later = Reader(text, tmp_path / "cache")
+    assert contents(later.open().text.train) == expected
+    assert (later.read, later.learned) == (1, 0)
+
+
+def test_one_of_many_reads_and_the_others_wait(text: Path, tmp_path: Path) -> None:
+    readers = [Reader(text, tmp_path / "cache") for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(Reader.open, readers))
+    assert sum(each.read for each in readers) == sum(each.learned for each in readers) == 1
+    assert len({each.text.digest for each in found}) == 1
+
+
+def test_a_worker_that_is_handed_segments_maps_them_itself(text: Path, tmp_path: Path) -> None:
+    segments = cut(Reader(text, tmp_path / "cache").open().text.train, 16)
+    handed = pickle.dumps(segments)
+    assert len(handed) < 1_000
+    again = pickle.loads(handed)
+    assert [again.ids(number).tolist() for number in range(len(again))] == [
+        segments.ids(number).tolist() for number in range(len(segments))
+    ]
+
+
+def test_a_cache_that_cannot_be_written_says_what_to_set(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(DataError, match="set LAYERWISE_CACHE to a folder on a disk"):
+        Reader(text, tmp_path / "cache").open()
