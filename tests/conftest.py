@@ -7,9 +7,11 @@ take seconds, are imported where they are used.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
     from numpy.typing import NDArray
+    from torch._dynamo.testing import CompileCounterWithBackend
     from transformers import GraniteForCausalLM, LlamaForCausalLM
 
 load_profile()
@@ -31,7 +34,14 @@ WITHOUT_NUMBERS = ("plan", "report", "results", "schedule")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compute with the kernels of `other_kernel` where its variable says so, and hold tests to their `budget`."""
+    """Compute with the kernels of `other_kernel` where its variable says so, and hold tests to their `budget`.
+
+    What is tokenized is kept in a folder of its own, which all processes share and which is removed at the end.
+    """
+    if not hasattr(config, "workerinput"):
+        kept = TemporaryDirectory(prefix="layerwise-tests-", ignore_cleanup_errors=True)
+        os.environ["LAYERWISE_CACHE"] = kept.name
+        config.add_cleanup(kept.cleanup)
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         return  # the tests run in other processes
     import other_kernel
@@ -147,3 +157,18 @@ class Flat:
 def flat(monkeypatch: pytest.MonkeyPatch) -> None:
     """UMAP is installed, and flat."""
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Flat, __spec__=SimpleNamespace()))
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileCounterWithBackend]:
+    """Counts the graphs that blocks are compiled to, which run as they are."""
+    import torch
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    from layerwise.stack import compilation
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("eager")
+    monkeypatch.setattr(compilation, "BACKEND", counter)
+    yield counter
+    torch._dynamo.reset()

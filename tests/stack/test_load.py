@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from accelerate.hooks import ModelHook, add_hook_to_module
 from transformers import AlbertConfig, AlbertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from conftest import tiny_llama
@@ -127,26 +126,12 @@ def test_remote_code_waits_for_a_flag(folder: Path) -> None:
         load(folder)
 
 
-def test_a_quantised_checkpoint_is_refused(folder: Path) -> None:
+def test_a_quantised_checkpoint_needs_the_library_that_quantised_it(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UnsupportedModel, match="quantised"):
+    with pytest.raises(CheckpointError, match=r"could not be loaded: .*(?i:gptq)"):
         load(folder)
-
-
-def test_a_model_spread_over_devices_is_refused() -> None:
-    model = tiny_llama()
-    model.hf_device_map = {"model.layers.0": "cpu", "model.layers.1": "disk"}
-    with pytest.raises(UnsupportedModel, match="several devices"):
-        load(model)
-
-
-def test_accelerate_hooks_are_refused() -> None:
-    model = tiny_llama()
-    add_hook_to_module(model.model.layers[1], ModelHook())
-    with pytest.raises(UnsupportedModel, match=r"hooks are attached to model\.layers\.1"):
-        load(model)
 
 
 def test_shared_parameter_stacks_are_refused_by_name() -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,10 +25,13 @@ from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
 from layerwise.plan import Plan
 from layerwise.stack.blocks import find_blocks
-from layerwise.stack.checks.checkpoint_files import check_folder, check_size
+from layerwise.stack.checks.checkpoint_files import Saved, check_folder, check_size
 from layerwise.stack.checks.completeness import check_complete, check_types
 from layerwise.stack.inputs import example_inputs
+from layerwise.stack.quantisation import plain_tensors
 from layerwise.stack.stack import ModelOrigin, Stack
+from layerwise.stack.streaming.opening import load_spread, load_with_layers_on_disk
+from layerwise.stack.streaming.resident import ResidentLayers, stored_parameter
 
 # Model types whose blocks look independent and are not.
 REFUSED_TYPES = {
@@ -58,6 +63,8 @@ def load(
     revision: str | None = None,
     trust_remote_code: bool = False,
     adding: tuple[str, ...] = (),
+    resident_layers: int | None = None,
+    device_map: str | Mapping[str, Any] | None = None,
 ) -> Stack:
     """A `Stack` over `model`: a hub id, a folder, `demo`, or any `torch.nn.Module`.
 
@@ -66,6 +73,13 @@ def load(
     and `"stored"` the checkpoint's everywhere.
     A module is used as it is, on its own device and in its own dtype. `adding` names what the caller will add to the
     model itself: a checkpoint whose layers were trained with something that is not added is refused.
+
+    With `resident_layers` so many layers are in memory at most: each is read from the disk when it is needed, and let
+    go for another (see `layerwise.stack.streaming`). Plans, sweeps and generation compute the same bits as the model
+    in memory; what needs all weights at once is refused.
+
+    `device_map` spreads the model over devices, CPU and disk, as in transformers: accelerate moves weights and states.
+    Its dtype is then the checkpoint's unless it is named. A module that is spread already is used as it is.
 
     A compact checkpoint (`layerwise save --compact`) opens running its plan: `stack.plan`, until `stack.leave()`.
 
@@ -76,18 +90,24 @@ def load(
     >>> stack.depth
     12
     """
+    resident = None
     if isinstance(model, nn.Module):
+        if resident_layers is not None:
+            raise ModelError("a module is in memory already; give the folder or the hub id whose layers are to be read")
         name = getattr(getattr(model, "config", None), "_name_or_path", "") or type(model).__name__
         source = ModelOrigin(name, getattr(getattr(model, "config", None), "_commit_hash", None))
         module = model
     else:
         name = str(model)
         location = location_of(name)
-        module = _pretrained(location, device, dtype, revision, trust_remote_code, adding)
+        opening = _Opening(
+            location, device, dtype, revision, trust_remote_code, adding, layers, resident_layers, device_map
+        )
+        module, resident = opening.open()
         source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision)
         tokenizer = tokenizer or _tokenizer(module, location, revision, trust_remote_code)
     _refuse_by_name(module)
-    stack = Stack(module, find_blocks(module, layers), tokenizer=tokenizer, source=source)
+    stack = Stack(module, find_blocks(module, layers), tokenizer=tokenizer, source=source, resident=resident)
     inputs = example_inputs(module)
     if inputs is not None:
         stack.inspect(**inputs)
@@ -129,9 +149,15 @@ def tensor_hash(model: nn.Module) -> str:
 
 def _add_tensors(digest: Any, model: nn.Module) -> None:
     for name, tensor in sorted(model.state_dict().items()):
+        if not isinstance(tensor, torch.Tensor):  # what a quantised module notes of itself
+            digest.update(f"{name} {tensor}\n".encode())
+            continue
+        if tensor.is_meta:  # its layer is on the disk
+            tensor = stored_parameter(model, name)
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else b"")
+        for part in plain_tensors(tensor.detach()):
+            flat = part.cpu().contiguous().reshape(-1)
+            digest.update(flat.view(torch.uint8).numpy() if flat.numel() else b"")
 
 
 def resolve_device(device: str) -> torch.device:
@@ -155,38 +181,97 @@ def resolve_device(device: str) -> torch.device:
         ) from error
 
 
-def _pretrained(
-    location: str, device: str, dtype: str, revision: str | None, trust_remote_code: bool, adding: tuple[str, ...]
-) -> transformers.PreTrainedModel:
-    where = resolve_device(device)
-    if dtype not in DTYPES:
-        raise ModelError(f"dtype {dtype!r} is not known; {near_matches(dtype, DTYPES)}")
-    options: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
-    saved = check_folder(Path(location)) if Path(location).is_dir() else None
-    try:
-        config = transformers.AutoConfig.from_pretrained(location, **options)
-        _refuse_quantised(config)
-        kind = model_class(config, trust_remote_code)
+@dataclass(frozen=True)
+class _Opening:
+    """How a checkpoint is opened; the fields are those of `load`."""
+
+    location: str
+    device: str
+    dtype: str
+    revision: str | None
+    trust_remote_code: bool
+    adding: tuple[str, ...]
+    layers: str | None
+    resident_layers: int | None
+    device_map: str | Mapping[str, Any] | None
+
+    def open(self) -> tuple[transformers.PreTrainedModel, ResidentLayers | None]:
+        """The model on its device, and its layers where they are read from the disk one by one."""
+        where = resolve_device(self.device)
+        if self.dtype not in DTYPES:
+            raise ModelError(f"dtype {self.dtype!r} is not known; {near_matches(self.dtype, DTYPES)}")
+        saved = check_folder(Path(self.location)) if Path(self.location).is_dir() else None
+        offloaded = None
+        try:
+            kind, config = self._kind(saved)
+            load = partial(self._load, kind, config)
+            quantised = _is_quantised(config)
+            if self.resident_layers is not None:
+                self._refuse_streaming(quantised)
+            if self.device_map is not None:
+                loaded, report = load_spread(self.device_map, load)
+            elif quantised:
+                loaded, report = load(device_map={"": str(where)})
+            elif self.resident_layers is None:
+                loaded, report = load()
+            else:
+                loaded, report, offloaded = load_with_layers_on_disk(kind, config, self.layers, where, load)
+        except ModelError:
+            raise
+        except Exception as error:  # transformers raises many kinds for files, network and configurations
+            raise _explained(self.location, error) from error
+        _refuse_lost_parts(self.location, report, self.adding)
+        check_complete(self.location, loaded, report)
+        module = cast(transformers.PreTrainedModel, loaded)
+        if saved is not None and not quantised:
+            check_types(self.location, loaded, saved)
+        if quantised or self.device_map is not None:
+            return module.eval(), None
+        if self.dtype == "auto" and where.type == "cpu" and module.dtype in (torch.float16, torch.bfloat16):
+            module = module.float()
+        if offloaded is None or self.resident_layers is None:
+            return module.to(where).eval(), None
+        return module.eval(), offloaded.residents(module, self.resident_layers, where)
+
+    def _refuse_streaming(self, quantised: bool) -> None:
+        """Raise `ModelError` where the layers of the model cannot be read one by one."""
+        if quantised:
+            raise UnsupportedModel(
+                f"{self.location} is quantised, and the layers of such a model cannot be read one by one yet; load "
+                "it without --resident-layers"
+            )
+        if self.device_map is not None:
+            raise ModelError(
+                "a device map and a number of layers in memory were both given, and each says where weights are; give "
+                "--resident-layers or --device-map"
+            )
+
+    def _options(self) -> dict[str, Any]:
+        return {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
+
+    def _kind(self, saved: Saved | None) -> tuple[Any, Any]:
+        """The class of the model, and its configuration."""
+        config = transformers.AutoConfig.from_pretrained(self.location, **self._options())
+        kind = model_class(config, self.trust_remote_code)
         if kind is None:
-            raise ModelError(f"{location}: transformers {transformers.__version__} has no model for its configuration")
-        if saved is not None:
-            check_size(location, kind, config, saved)
-        loaded, report = kind.from_pretrained(
-            location, dtype="auto" if dtype in ("auto", "stored") else getattr(torch, dtype), use_safetensors=True,
-            output_loading_info=True, ignore_mismatched_sizes=True, config=config, **options,
+            raise ModelError(
+                f"{self.location}: transformers {transformers.__version__} has no model for its configuration"
+            )
+        if saved is not None and not _is_quantised(config):
+            check_size(self.location, kind, config, saved)
+        return kind, config
+
+    def _load(self, kind: Any, config: Any, **placed: Any) -> Any:
+        """transformers' loading: the model, and what it reports of it."""
+        dtype = "auto" if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
+        return kind.from_pretrained(
+            self.location, dtype=dtype, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True,
+            config=config, **self._options(), **placed,
         )  # fmt: skip
-    except ModelError:
-        raise
-    except Exception as error:  # transformers raises many kinds for files, network and configurations
-        raise _explained(location, error) from error
-    _refuse_lost_parts(location, report, adding)
-    check_complete(location, loaded, report)
-    if saved is not None:
-        check_types(location, loaded, saved)
-    module = cast(transformers.PreTrainedModel, loaded)
-    if dtype == "auto" and where.type == "cpu" and module.dtype in (torch.float16, torch.bfloat16):
-        module = module.float()
-    return module.to(where).eval()
+
+
+def _is_quantised(config: Any) -> bool:
+    return getattr(config, "quantization_config", None) is not None
 
 
 def model_class(config: Any, trust_remote_code: bool) -> Any | None:
@@ -262,17 +347,9 @@ def _refuse_lost_parts(location: str, report: Any, adding: tuple[str, ...]) -> N
             )
 
 
-def _refuse_quantised(config: Any) -> None:
-    if getattr(config, "quantization_config", None) is not None:
-        raise UnsupportedModel(
-            "the checkpoint is quantised, which layerwise does not support yet; load an unquantised one"
-        )
-
-
 def _refuse_by_name(module: nn.Module) -> None:
     config = getattr(module, "config", None)
     if config is not None:
-        _refuse_quantised(config)
         reason = REFUSED_TYPES.get(getattr(config, "model_type", ""))
         if reason is not None:
             raise UnsupportedModel(f"{type(module).__name__} cannot be re-planned: {reason}")
@@ -281,16 +358,3 @@ def _refuse_by_name(module: nn.Module) -> None:
                 f"{type(module).__name__} uses per_layer_config, which is numbered by position and "
                 "cannot follow a plan yet"
             )
-    device_map = getattr(module, "hf_device_map", None)
-    if isinstance(device_map, dict) and len(set(device_map.values())) > 1:
-        raise UnsupportedModel(
-            "the model is spread over several devices by device_map; load it onto one with device=..."
-        )
-    hooked = [name for name, sublayer in module.named_modules() if hasattr(sublayer, "_hf_hook")]
-    if hooked:
-        raise UnsupportedModel(
-            f"accelerate hooks are attached to {hooked[0] or 'the model'} (device_map or offloading); "
-            "they stay bound to the "
-            "original block, so a plan would write to the wrong cache slot. Load the model onto one "
-            "device without device_map"
-        )

@@ -28,4 +28,6 @@ def dtype_of(module: nn.Module) -> torch.dtype:
 
 
 def _stored_tensors(module: nn.Module) -> Iterator[Tensor]:
-    return chain(module.parameters(), module.buffers())
+    """Those that have content first: the layers of a model may be on the disk."""
+    for on_disk in (False, True):
+        yield from (each for each in chain(module.parameters(), module.buffers()) if each.is_meta == on_disk)

@@ -23,6 +23,7 @@ from layerwise.errors import LayerwiseError
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.occupancy import inspecting
 from layerwise.stack.rounding import HALF
+from layerwise.stack.streaming.resident import hold
 
 if TYPE_CHECKING:
     from layerwise.stack.stack import Stack
@@ -72,6 +73,7 @@ def widened(model: nn.Module, path: str) -> Iterator[None]:
 @contextmanager
 def computing_as(state: Tensor, block: nn.Module) -> Iterator[None]:
     """Within the context a block of a widened model stays in float32 between its calls, if `state` is no half."""
+    hold(block)
     with _held_in_float32(() if state.dtype in HALF else block.modules()):
         yield
 
@@ -82,6 +84,7 @@ def _in_float32_while_it_runs(block: nn.Module) -> Iterator[None]:
     calls: list[ExitStack] = []
 
     def before(module: nn.Module, args: tuple[Any, ...]) -> None:
+        hold(block)
         calls.append(ExitStack())
         calls[-1].enter_context(_held_in_float32(module.modules()))
 

@@ -32,6 +32,7 @@ from layerwise.stack.executors.state import Merger, follow, returned_state, with
 from layerwise.stack.history.tracker import KEYWORD, HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 from layerwise.stack.placement import device_of, dtype_of
+from layerwise.stack.streaming.resident import ResidentLayers
 
 # The attribute of a model that holds the plan it runs until it is told otherwise.
 _ENTERED = "_layerwise_entered"
@@ -51,6 +52,8 @@ class Stack:
     `head_by_token` says whether norm and head were seen to act on every token alone, so that a loss needs no others.
     `sources` are the models that plans may take layers from by name: none, unless `with_sources` made the Stack.
 
+    `resident` are the layers in memory, of a model whose layers are read from the disk when they are needed.
+
     `plan` is what the model runs from `enter` until `leave`: that of a compact checkpoint, else `None`.
 
     `model` is any `torch.nn.Module` whose blocks stand in the `nn.ModuleList` at `path`; `layerwise.load` finds the
@@ -58,12 +61,19 @@ class Stack:
     """
 
     def __init__(
-        self, model: nn.Module, path: str, *, tokenizer: Any | None = None, source: ModelOrigin | None = None
+        self,
+        model: nn.Module,
+        path: str,
+        *,
+        tokenizer: Any | None = None,
+        source: ModelOrigin | None = None,
+        resident: ResidentLayers | None = None,
     ) -> None:
         self.model = model
         self.path = path
         self.tokenizer = tokenizer
         self.source = source or ModelOrigin(type(model).__name__)
+        self.resident = resident
         self._blocks = block_list(model, path)
         self.depth = len(self._blocks)
         self.sources: Mapping[str, Stack] = {}

@@ -21,7 +21,9 @@ from layerwise.errors import ModelError, UnsupportedModel, near_matches
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.state import returned_state
 from layerwise.stack.inputs import example_inputs
+from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.stack import ModelOrigin, Stack
+from layerwise.stack.streaming.resident import hold, refuse_on_disk
 
 if TYPE_CHECKING:
     from layerwise.stack.executors.capture import Capture
@@ -37,7 +39,18 @@ def layer_weights(stack: Stack, layer: int) -> dict[str, Tensor]:
     ['input_layernorm.weight', 'mlp.down_proj.weight']
     """
     block = block_list(stack.model, stack.path)[layer]
+    refuse_quantised(block, "compare or change weights")
+    hold(block)
+    if stack.resident is None:
+        refuse_on_disk(block, "compare or change weights")
     return {name: parameter.detach() for name, parameter in block.named_parameters()}
+
+
+def weight_rows(stack: Stack, layer: int, name: str, start: int, stop: int) -> Tensor:
+    """`layer_weights(stack, layer)[name][start:stop]`; of a layer on the disk these rows are read and nothing else."""
+    if stack.resident is not None:
+        return stack.resident.stored(layer, name, slice(start, stop))
+    return layer_weights(stack, layer)[name][start:stop]
 
 
 def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captured: Capture) -> Tensor:
@@ -46,6 +59,7 @@ def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captur
     Weights that are not named stay the layer's own. Nothing in the model changes.
     """
     block = block_list(stack.model, stack.path)[layer]
+    hold(block)  # before others take the place of its weights
     args, kwargs = stack.call(layer, state, captured)
     return stack.note(layer, state, returned_state(functional_call(block, dict(weights), args, kwargs)))
 
@@ -58,6 +72,8 @@ def substituted(stack: Stack, weights: Mapping[int, Weights]) -> Iterator[Stack]
     is done to the named ones inside, training included, is undone. Raises `ModelError` for a name the layer has not,
     and for a value of another shape, before anything changes.
     """
+    refuse_on_disk(stack.model, "put other values into the weights")
+    refuse_quantised(stack.model, "put other values into the weights")
     blocks = block_list(stack.model, stack.path)
     pairs: list[tuple[torch.nn.Parameter, Tensor]] = []
     for layer, values in weights.items():
@@ -91,6 +107,8 @@ def random_twin(stack: Stack, seed: int) -> Stack:
     nobody wrote down, and for a model whose shapes are no longer those of its configuration.
     """
     model = stack.model
+    refuse_on_disk(model, "draw a randomly initialised twin")
+    refuse_quantised(model, "draw a randomly initialised twin")
     if not isinstance(model, PreTrainedModel):
         raise UnsupportedModel(
             f"{type(model).__name__} is not a transformers model, so its initialisation is not known and it has no "

@@ -72,8 +72,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(settings.get("model_type", ""), str):
         raise _wrong(folder, "model_type", settings["model_type"], "a name such as llama")
     if not isinstance(settings.get("quantization_config") or {}, dict):
-        raise _wrong(folder, "quantization_config", settings["quantization_config"], "left out: no checkpoint that is "
-                     "quantised is supported")  # fmt: skip
+        raise _wrong(folder, "quantization_config", settings["quantization_config"], "an object that says how the "
+                     "weights are quantised, or left out")  # fmt: skip
     return settings
 
 

@@ -5,7 +5,8 @@ parameters, buffers, hooks, flags such as `training`, adapters that somebody add
 dictionaries of parameters and hooks, which are the block's very own, and looks up everything else in the block whenever
 it is asked. What differs is the position under which a cache is asked (`layer_idx`), the configuration where the block
 is borrowed from another model, and what becomes of the output. What a clone sets while it runs stays with it: a
-recurrent state that a model keeps in an attribute is that of one visit.
+recurrent state that a model keeps in an attribute is that of one visit. A compiled forward is the block's alone, and a
+clone runs uncompiled: it would not know that it runs for a visit.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, cast
 from torch import nn
 
 from layerwise.errors import ModelError
+from layerwise.stack.compilation import is_compiled
 
 # The names under which submodules keep their position in the stack.
 INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_num")
@@ -74,7 +76,7 @@ def clone(
     made = object.__new__(_kind(cast(Hashable, type(module))))
     state = vars(module)
     vars(made).update({name: state[name] for name in _SHARED if name in state}, _buffers={})
-    if "forward" in state:
+    if "forward" in state and not is_compiled(state["forward"]):
         vars(made)["forward"] = _rebound(state["forward"], module, made)
     object.__setattr__(made, "_own", _Own(module, shift, host, then or {}, state.get("forward")))
     return made

@@ -52,7 +52,8 @@ def visit_order(
             values.update({name: value for name, value in (settings or {}).items() if name in vars(holder)})
     with ExitStack() as answers:
         for holder, values in zip(holders, read, strict=True):
-            if any(getattr(holder, name) != value for name, value in values.items()):
+            # Also where all values are the holder's own: a compiled block is compiled for the class that it reads.
+            if values:
                 answers.enter_context(_answering(holder, values))
         yield
 

@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from layerwise.plan import Plan, Reduction, Sublayer
@@ -193,36 +194,45 @@ class GraphExecutor:
     _live: dict[int, Tensor] = field(default_factory=dict)
     _reads_left: Counter[int] = field(default_factory=Counter)
     _joins: dict[int, _PartialMerge] = field(default_factory=dict)
+    _folds_of: dict[int, list[_PartialMerge]] = field(default_factory=lambda: defaultdict(list))
 
-    def states(self) -> Iterator[tuple[int, Tensor]]:
-        """Walk the graph; yields `(node, state)` for every node at which a plan ends, each once."""
-        ends = frozenset(self.graph.ends.values())
-        first = None if self.first is None else self.graph.ends.get(self.first)
-        passed: list[tuple[int, Tensor]] = []  # ends on the way to the first, which wait for it
-        folds_of = self._prepare()
-        for index in schedule(self.graph, first):
-            state = self._compute(index)
-            if index in ends and first is not None and index != first:
-                passed.append((index, state))
-            elif index in ends:
-                yield index, state
-                yield from passed
-                passed, first = [], None
-            if self._reads_left[index]:
-                self._live[index] = state
-                for fold in folds_of[index]:
-                    self._advance(fold)
-            self.most_live = max(self.most_live, len(self._live) + 2 * len(self._joins))
-
-    def _prepare(self) -> dict[int, list[_PartialMerge]]:
-        folds_of: dict[int, list[_PartialMerge]] = defaultdict(list)
+    def __post_init__(self) -> None:
         for index, node in enumerate(self.graph.nodes):
             self._reads_left.update(inputs(node))
             if isinstance(node, MergeNode):
                 fold = _PartialMerge(index, node)
                 for branch in set(node.branches):
-                    folds_of[branch].append(fold)
-        return folds_of
+                    self._folds_of[branch].append(fold)
+
+    def states(self) -> Iterator[tuple[int, Tensor]]:
+        """Walk the graph; yields `(node, state)` for every node at which a plan ends, each once."""
+        first = None if self.first is None else self.graph.ends.get(self.first)
+        passed: list[tuple[int, Tensor]] = []  # ends on the way to the first, which wait for it
+        for index, state in self.walk(schedule(self.graph, first)):
+            if first is not None and index != first:
+                passed.append((index, state))
+            else:
+                yield index, state
+                yield from passed
+                passed, first = [], None
+
+    def walk(self, order: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
+        """Compute some more nodes, in this order; yields `(node, state)` for those of them at which a plan ends."""
+        ends = frozenset(self.graph.ends.values())
+        for index in order:
+            state = self._compute(index)
+            if index in ends:
+                yield index, state
+            if self._reads_left[index]:
+                self._live[index] = state
+                for fold in self._folds_of[index]:
+                    self._advance(fold)
+            self.most_live = max(self.most_live, self.live)
+
+    @property
+    def live(self) -> int:
+        """The states that are held now; a group that is being merged holds two."""
+        return len(self._live) + 2 * len(self._joins)
 
     def _compute(self, index: int) -> Tensor:
         match self.graph.nodes[index]:
@@ -262,3 +272,11 @@ class _PartialMerge:
     node: MergeNode
     done: int = 0
     merger: Merger | None = None
+
+
+def most_live(graph: Graph) -> int:
+    """The most states that an execution of the graph holds at once, by one on empty states."""
+    walk = GraphExecutor(graph, lambda layer, state, part, source: state, torch.empty(0))
+    for _ in walk.states():
+        pass
+    return walk.most_live

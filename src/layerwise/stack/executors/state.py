@@ -76,7 +76,8 @@ class Merger:
     def add(self, output: Tensor) -> None:
         """Fold in the output of the next branch."""
         wide = torch.promote_types(output.dtype, torch.float32)
-        delta = output.to(wide) - self._base.to(wide)
+        # Layers of a model that is spread return states on their own devices.
+        delta = output.to(self._base.device, wide) - self._base.to(wide)
         self._total = delta if self._total is None else self._total + delta
         self._count += 1
 

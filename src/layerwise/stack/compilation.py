@@ -1,0 +1,81 @@
+"""Blocks that torch compiles: one graph for every kind of block, whatever the order in which the blocks run.
+
+A compiled model is one graph of all its blocks in one order, so that every other order is compiled anew. Here the
+blocks are compiled and the model is not: the function of a class of blocks is compiled once and called with the block
+itself, whose parameters are inputs of the graph, as the state is. The graphs that torch makes of it are for what
+differs in the function: blocks of another configuration (sliding windows, a rate of their own), training or
+evaluation, weights that learn or do not. Where a block stands, and which blocks run, is none of it.
+
+Names of parameters, hooks of the blocks and gradient checkpointing are as ever. A visit that needs a state of its own
+(a layer that runs twice, a member of a group, a half) runs uncompiled, to the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import MethodType
+from typing import Any
+
+import torch
+import torch.fx.experimental._config
+from torch import nn
+
+from layerwise.errors import ModelError
+
+BACKEND: Any = "inductor"
+"""What compiles the graphs, as `torch.compile` names it."""
+
+METHOD = "compiled_method"
+"""The attribute under which a class of blocks names the method to compile, where that is not the whole `forward`."""
+
+_GRAPHS = 64
+"""Graphs of one function before torch gives up compiling it; torch's own 8 count every class of a library together."""
+
+
+class CompiledMethod:
+    """The method called `name` of whatever block it is bound to, compiled once for every class of blocks."""
+
+    def __init__(self, name: str, *, dynamic: bool | None) -> None:
+        self.name = name
+        self.dynamic = dynamic
+        self._compiled: dict[type, Callable[..., Any]] = {}
+
+    def __call__(self, block: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        """What the method of `block` returns."""
+        kind = type(block)  # asked every time: FSDP gives blocks another class when it shards them
+        if kind not in self._compiled:
+            self._compiled[kind] = torch.compile(getattr(kind, self.name), backend=BACKEND, dynamic=self.dynamic)
+        return self._compiled[kind](block, *args, **kwargs)
+
+
+def is_compiled(method: object) -> bool:
+    """Whether a method of a block is a compiled one, which is that of the very block alone."""
+    return isinstance(method, MethodType) and isinstance(method.__func__, CompiledMethod)
+
+
+@contextmanager
+def compiled_blocks(blocks: Iterable[nn.Module], *, dynamic: bool | None = None) -> Iterator[None]:
+    """Within the context every call of one of `blocks` runs the graph of its kind, compiled when it is first needed.
+
+    With `dynamic` one graph serves inputs of every shape; by default it is that of the first shape, and a second one
+    serves all others. Raises `ModelError` for a block whose forward was replaced by something that is not its class's.
+    """
+    methods: dict[str, CompiledMethod] = {}
+    shapes: Any = torch.fx.experimental._config
+    with ExitStack() as undo:
+        # The graph of a block is small: DistributedDataParallel's buckets need not cut it to pieces.
+        undo.enter_context(torch._dynamo.config.patch(recompile_limit=_GRAPHS, optimize_ddp=False))
+        # A text that happens to be as long as a layer is wide would make a graph for that length alone.
+        undo.enter_context(shapes.patch(use_duck_shape=False))
+        for block in blocks:
+            name = getattr(type(block), METHOD, "forward")
+            if name in vars(block):
+                raise ModelError(
+                    f"the {name} of a {type(block).__name__} was replaced by {vars(block)[name]}, and blocks are "
+                    "compiled as their class has them; restore it, or do not compile"
+                )
+            method = methods.setdefault(name, CompiledMethod(name, dynamic=dynamic))
+            vars(block)[name] = MethodType(method, block)
+            undo.callback(vars(block).pop, name)
+        yield

@@ -1,0 +1,42 @@
+"""How much runs together: as many as a share of the memory holds that is free where a model computes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+SHARE = 0.25
+"""The share of the free memory that a batch may take: the estimate of what it takes is no measurement."""
+
+_MEMINFO = Path("/proc/meminfo")
+
+
+def free_memory(device: torch.device | str) -> int | None:
+    """Bytes that are free on a device, on a processor those of the machine; `None` where nothing says so."""
+    device = torch.device(device)
+    if device.type == "cuda" and torch.cuda.is_available():
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type != "cpu":
+        return None
+    try:
+        lines = dict(line.split(":", 1) for line in _MEMINFO.read_text(encoding="ascii").splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, KeyError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def batch_size_within(free: int | None, each: float, *, most: int, fixed: float = 0.0, share: float = SHARE) -> int:
+    """How many items of `each` bytes fit into a `share` of `free` bytes beside what `fixed` takes: 1 to `most`.
+
+    `most` where nothing says how much is free.
+
+    >>> [batch_size_within(free, 10, most=50) for free in (800, 8_000, None)]
+    [20, 50, 50]
+    """
+    return most if free is None else max(1, min(most, int((share * free - fixed) // each)))

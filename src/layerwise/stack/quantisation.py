@@ -1,0 +1,57 @@
+"""Models whose weights are stored in fewer bits: they run plans, and are refused where somebody asks for weights.
+
+transformers loads them (`quantization_config` of a checkpoint, or of `from_pretrained` in Python), and the library that
+quantised them computes: a plan calls their layers as they are. Their stored numbers are codes and scales, so nothing
+that compares, averages, redraws or trains weights can be said of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+
+from layerwise.errors import UnsupportedModel
+
+LIBRARIES = ("bitsandbytes", "torchao", "optimum.quanto", "hqq", "gptqmodel", "awq", "compressed_tensors")
+"""The packages whose modules or tensors hold quantised weights."""
+
+
+def quantisation_of(model: nn.Module) -> str | None:
+    """How the weights of a model are quantised: the method of its configuration, else the library; `None` for not."""
+    config = getattr(getattr(model, "config", None), "quantization_config", None)
+    if config is not None:
+        method = config.get("quant_method") if isinstance(config, dict) else getattr(config, "quant_method", None)
+        return str(getattr(method, "value", method))
+    return next((name for kind in _kinds(model) for name in LIBRARIES if _is_of(kind, name)), None)
+
+
+def refuse_quantised(model: nn.Module, wish: str) -> None:
+    """Raise `UnsupportedModel` for a quantised model, of which a `wish` needs the weights themselves."""
+    method = quantisation_of(model)
+    if method is not None:
+        raise UnsupportedModel(
+            f"cannot {wish}: this {type(model).__name__} is quantised ({method}), and what it stores are codes and "
+            "scales; use the checkpoint before it was quantised"
+        )
+
+
+def plain_tensors(tensor: Tensor) -> Iterator[Tensor]:
+    """The tensors that a tensor is kept in: itself, or the codes and scales of a quantised one."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        yield tensor
+        return
+    for name in tensor.__tensor_flatten__()[0]:
+        yield from plain_tensors(getattr(tensor, name))
+
+
+def _kinds(model: nn.Module) -> Iterator[type]:
+    for module in model.modules():
+        yield type(module)
+        for parameter in module.parameters(recurse=False):
+            yield type(parameter)
+            yield type(parameter.data)
+
+
+def _is_of(kind: type, library: str) -> bool:
+    return f"{kind.__module__}.".startswith(f"{library}.")

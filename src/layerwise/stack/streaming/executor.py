@@ -1,0 +1,64 @@
+"""Many plans on many batches, layer by layer: whatever a layer can be applied to is computed while it is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from torch import Tensor
+
+from layerwise.plan import Sublayer
+from layerwise.stack.executors.capture import Capture
+from layerwise.stack.executors.graph import Apply, Graph, GraphExecutor
+from layerwise.stack.stack import Stack
+from layerwise.stack.streaming.readings import Reading, ReadingSchedule, reading_schedule
+
+
+@dataclass
+class StreamedExecutor:
+    """One execution of a graph on each of several batches, in which they share the readings of the layers.
+
+    `schedule` is that of the distinct graphs, in the order in which they first appear. `most_live` counts the states of
+    all batches that were held at once.
+    """
+
+    stack: Stack
+    work: Sequence[tuple[Capture, Graph]]
+    schedule: ReadingSchedule | None = None
+    most_live: int = 0
+    walks: list[GraphExecutor] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.walks = [GraphExecutor(graph, partial(self._apply, captured), captured.state)
+                      for captured, graph in self.work]  # fmt: skip
+
+    def states(self) -> Iterator[tuple[int, int, Tensor] | Reading]:
+        """Yields `(batch, node, state)` for every node at which a plan ends, and each reading when it is worked off."""
+        resident = self.stack.resident
+        assert resident is not None, "only a model whose layers are on the disk is streamed"
+        graphs = distinct_graphs([graph for _, graph in self.work])
+        schedule = self.schedule or reading_schedule(graphs, resident.most)
+        position = {id(graph): number for number, graph in enumerate(graphs)}
+        if any(isinstance(node, Apply) and node.sublayer is not None for graph in graphs for node in graph.nodes):
+            self.stack.branches(self.work[0][0])  # found on a pass of its own, which reads every layer
+        resident.release_all()
+        for number, reading in enumerate(schedule.readings):
+            if reading.released is not None:
+                resident.release(reading.released)
+            resident.read(reading.layer)
+            if number + 1 < len(schedule.readings):
+                resident.read_ahead(schedule.readings[number + 1].layer)
+            for batch, (walk, (_, graph)) in enumerate(zip(self.walks, self.work, strict=True)):
+                for node, state in walk.walk(reading.nodes[position[id(graph)]]):
+                    yield batch, node, state
+                self.most_live = max(self.most_live, sum(each.live for each in self.walks))
+            yield reading
+
+    def _apply(self, captured: Capture, layer: int, state: Tensor, part: Sublayer | None, source: str | None) -> Tensor:
+        return self.stack.apply(layer, state, captured, part, source)
+
+
+def distinct_graphs(graphs: Sequence[Graph]) -> list[Graph]:
+    """Each graph once, in the order of their first appearance; batches with the same plans have the same one."""
+    return list({id(graph): graph for graph in graphs}.values())

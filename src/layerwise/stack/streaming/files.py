@@ -1,0 +1,130 @@
+"""Where the weights of each layer lie on the disk, under the names and in the form in which its block has them.
+
+transformers itself says where: it loads a checkpoint with the blocks left on the disk, renames what has another name
+there, and writes once what it has to convert (experts that are stored one by one). Reading a layer is then reading its
+tensors, each exactly once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils.offload import load_offloaded_weight
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from layerwise.errors import CheckpointError, UnsupportedModel
+
+_ALIGNMENT = 64
+"""Bytes that kernels tell memory apart by: products of operands that are aligned alike have the same bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWeight:
+    """One parameter of a block on the disk: its file, its name there, and its entry where the file was converted."""
+
+    file: Path
+    name: str
+    converted: Mapping[str, Any] | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, from the header of its file."""
+        if self.converted is not None:
+            return tuple(self.converted["shape"])
+        with safe_open(self.file, framework="pt", device="cpu") as tensors:
+            return tuple(tensors.get_slice(self.name).get_shape())
+
+    def read(self, like: Tensor, device: torch.device, rows: slice | None = None) -> Tensor:
+        """The tensor, or some of its `rows`, in the dtype of `like`, in memory of its own on `device`."""
+        if self.converted is not None:
+            whole = load_offloaded_weight(str(self.file), dict(self.converted))
+            return (whole if rows is None else whole[rows]).to(device=device, dtype=like.dtype)
+        # Opened for one tensor: what is mapped counts as memory until the file is closed.
+        with safe_open(self.file, framework="pt", device="cpu") as tensors:
+            if rows is not None:
+                return tensors.get_slice(self.name)[rows].to(device=device, dtype=like.dtype)
+            return _copied(tensors.get_tensor(self.name), like.dtype, device)
+
+
+def _copied(mapped: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A copy of a tensor that lies in a mapped file, aligned as it is there when nothing else changes.
+
+    A model that is loaded whole computes with the mapped memory itself.
+    """
+    moved = mapped.to(device=device, dtype=dtype)
+    if moved.data_ptr() != mapped.data_ptr():
+        return moved
+    size = prod(mapped.shape) * mapped.element_size()
+    memory = torch.empty(size + _ALIGNMENT, dtype=torch.uint8)
+    start = (mapped.data_ptr() - memory.data_ptr()) % _ALIGNMENT
+    if start % mapped.element_size():
+        return mapped.clone()
+    return memory[start : start + size].view(dtype).view(mapped.shape).copy_(mapped)
+
+
+class ConvertedWeights:
+    """A folder for weights that have another form on the disk than in their block; it goes when nobody holds this."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="layerwise-converted-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+
+class LayerFiles:
+    """The stored weights of every layer, by their paths inside its block."""
+
+    def __init__(self, layers: Sequence[Mapping[str, StoredWeight]], converted: ConvertedWeights) -> None:
+        self.layers = tuple(layers)
+        self.converted = converted
+
+    @classmethod
+    def of(
+        cls, blocks: nn.ModuleList, path: str, index: Mapping[str, Mapping[str, Any]], converted: ConvertedWeights
+    ) -> LayerFiles:
+        """The weights of `blocks` (at `path` in their model) by an offload index of accelerate.
+
+        Raises `UnsupportedModel` for a parameter that the index does not have, and
+        `CheckpointError` for one that has another shape on the disk.
+        """
+        layers = []
+        for number, block in enumerate(blocks):
+            weights = {}
+            for name, parameter in block.named_parameters():
+                whole = f"{path}.{number}.{name}"
+                if not parameter.is_meta:
+                    continue
+                if whole not in index:
+                    raise UnsupportedModel(
+                        f"the checkpoint does not say where {whole} is stored, so its layers cannot be read one by "
+                        "one; load the model without --resident-layers"
+                    )
+                weights[name] = _stored(whole, index[whole], converted.folder)
+                if weights[name].shape != tuple(parameter.shape):
+                    raise CheckpointError(
+                        f"{weights[name].file} holds {weights[name].name} of shape {weights[name].shape}, and the "
+                        f"model needs {tuple(parameter.shape)}; correct config.json, or save the model again"
+                    )
+            layers.append(weights)
+        return cls(layers, converted)
+
+    def read(self, layer: int, like: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+        """The weights of one layer, each in the dtype of the parameter `like` it."""
+        # Not inference tensors, whoever asks for them: the layer may stay, and be trained through later.
+        with torch.inference_mode(False), torch.no_grad():
+            return {name: stored.read(like[name], device) for name, stored in self.layers[layer].items()}
+
+
+def _stored(whole: str, entry: Mapping[str, Any], folder: Path) -> StoredWeight:
+    file = entry.get("safetensors_file")
+    if file is None:
+        return StoredWeight(folder / f"{whole}.dat", whole, entry)
+    return StoredWeight(Path(file), entry.get("weight_name", whole), None)

@@ -1,0 +1,138 @@
+"""Opening a checkpoint with its blocks left on the disk, through transformers' own loading.
+
+What surrounds the blocks (embedding, norm, head) is loaded as usual, and so are buffers inside of them. The hooks with
+which accelerate would read a module at every call are taken off again: only what they know of the files is kept.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from accelerate.hooks import remove_hook_from_module
+from torch import nn
+from transformers.initialization import no_init_weights
+
+from layerwise.errors import LayerwiseError, UnsupportedModel
+from layerwise.stack.blocks import block_list, find_blocks
+from layerwise.stack.streaming.files import ConvertedWeights, LayerFiles
+from layerwise.stack.streaming.resident import ResidentLayers
+
+# What accelerate puts into the module that it has spread, beside its hooks.
+_GUARDED = ("to", "cpu", "cuda", "npu", "xpu", "mlu", "sdaa", "musa", "hpu", "xla", "neuron", "hf_device_map")
+
+Loaded = tuple[nn.Module, Mapping[str, Any]]
+
+
+def load_with_layers_on_disk(
+    kind: Any, config: Any, layers: str | None, device: torch.device, load: Callable[..., Loaded]
+) -> tuple[nn.Module, Mapping[str, Any], OffloadedBlocks]:
+    """The model of class `kind` whose blocks (at `layers`, or found) have no content yet, what transformers reports
+    about the loading, and where the weights of the blocks are.
+
+    `load` is transformers' loading of it, which takes the further keywords. Raises `UnsupportedModel` for a model that
+    cannot be drawn up without its weights.
+    """
+    drawn = _on_meta(kind, config)
+    path = find_blocks(drawn, layers)
+    converted = ConvertedWeights()
+    with _quiet():
+        model, report = load(device_map=_device_map(drawn, path, device), offload_folder=str(converted.folder))
+    index = _offload_index(block_list(model, path))
+    for module in model.modules():
+        remove_hook_from_module(module)
+    for name in _GUARDED:
+        vars(model).pop(name, None)
+    return model, report, OffloadedBlocks(path, index, converted)
+
+
+def load_spread(device_map: str | Mapping[str, Any], load: Callable[..., Loaded]) -> Loaded:
+    """The model spread by a device map, with accelerate's hooks; what of the disk had to be converted goes with it."""
+    converted = ConvertedWeights()
+    with _quiet():
+        model, report = load(
+            device_map=device_map if isinstance(device_map, str) else dict(device_map),
+            offload_folder=str(converted.folder),
+        )
+    vars(model)["_layerwise_converted"] = converted
+    return model, report
+
+
+@dataclass(frozen=True)
+class OffloadedBlocks:
+    """Where the weights of the blocks at `path` are, by accelerate's index, and those that had to be converted."""
+
+    path: str
+    index: Mapping[str, Any]
+    converted: ConvertedWeights
+
+    def residents(self, model: nn.Module, most: int, device: torch.device) -> ResidentLayers:
+        """The layers of `model`, of which at most `most` are in memory; each is read when it is called.
+
+        What else the blocks hold is moved to `device`, with the rest of the model.
+        """
+        model._apply(lambda tensor: tensor if tensor.is_meta else tensor.to(device))  # type: ignore[no-untyped-call]
+        blocks = block_list(model, self.path)
+        return ResidentLayers(blocks, LayerFiles.of(blocks, self.path, self.index, self.converted), most, device)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Within the context accelerate does not say that weights stay on the disk: that was asked for."""
+    logger = logging.getLogger("accelerate.big_modeling")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            # That the model's own parameters are no modules: they have to have a place all the same.
+            warnings.filterwarnings("ignore", "The following device_map keys do not match")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def _on_meta(kind: Any, config: Any) -> nn.Module:
+    """The model as the configuration describes it, without content."""
+    try:
+        with torch.device("meta"), no_init_weights():
+            own = copy.deepcopy(config)
+            drawn = kind(own) if issubclass(kind, nn.Module) else kind.from_config(own)
+        assert isinstance(drawn, nn.Module)
+        return drawn
+    except LayerwiseError:
+        raise
+    except Exception as error:
+        raise UnsupportedModel(
+            f"the layers of {getattr(kind, '__name__', kind)} cannot be left on the disk: it cannot be drawn up "
+            f"without its weights ({type(error).__name__}: {error}); load it whole, without --resident-layers"
+        ) from error
+
+
+def _device_map(model: nn.Module, path: str, device: torch.device) -> dict[str, Any]:
+    """The blocks at `path` on the disk, each by its name, and all around them on the device."""
+    placed: dict[str, Any] = {}
+    module, prefix = model, ""
+    for part in path.split("."):
+        beside = [name for name, _ in module.named_children() if name != part]
+        beside += [name for name, _ in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))]
+        placed |= {f"{prefix}{name}": str(device) for name in beside}
+        module, prefix = module.get_submodule(part), f"{prefix}{part}."
+    return placed | {f"{prefix}{number}": "disk" for number, _ in module.named_children()}
+
+
+def _offload_index(blocks: nn.Module) -> dict[str, Mapping[str, Any]]:
+    """What accelerate's hooks know of the files, by the whole name of each parameter."""
+    index: dict[str, Mapping[str, Any]] = {}
+    for module in blocks.modules():
+        hook = getattr(module, "_hf_hook", None)
+        for each in getattr(hook, "hooks", (hook,)):
+            stored = getattr(each, "weights_map", None)
+            if stored is not None:
+                index |= stored.dataset.index
+    return index

@@ -1,0 +1,45 @@
+"""Every kind of model computes the same bits with its layers on the disk, saved as transformers saves it.
+
+Experts that are stored one by one, names of old files, buffers that are computed when a model is made: whatever
+transformers does when it loads a model whole holds for its layers one by one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from contracts import specimen
+from contracts.specimen import Specimen
+from contracts.tiers import LONG, REPRESENTATIVE, every_type
+from layerwise.plan import Plan
+from layerwise.stack import load
+from layerwise.stack.inputs import main_tensor
+
+# Tiny, doge asks for more experts than it has tensors, which is refused however it is loaded.
+REFUSED = "doge"
+FAST = frozenset({"mixtral", "mamba", "gpt2"})
+PLANS = tuple(map(Plan.parse, ("0-4", "0 3 2 1 4", "4 (1|2|0) 3 1")))
+
+
+@every_type(fast=FAST, slow=REPRESENTATIVE - FAST - LONG)
+def test_layers_on_the_disk_compute_the_same_bits(one: Specimen, tmp_path: Path) -> None:
+    if one.model_type == REFUSED:
+        pytest.skip("a tiny one has more experts than tensors")
+    model: Any = specimen.build(one)
+    model.save_pretrained(tmp_path)
+    whole, streamed = load(tmp_path), load(tmp_path, resident_layers=2)
+    inputs = specimen.inputs(one, model)
+    with torch.no_grad():
+        for plan in PLANS:
+            found = [stack.run(plan, stack.capture(**inputs)) for stack in (whole, streamed)]
+            assert torch.equal(*found)
+        for stack in (whole, streamed):
+            with stack.under(PLANS[1]):
+                found.append(main_tensor(stack.model(**inputs)))
+    assert torch.equal(*found[2:])
+    assert streamed.resident is not None
+    assert streamed.resident.cost.most_layers == 2

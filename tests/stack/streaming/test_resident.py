@@ -1,0 +1,150 @@
+"""Layers on the disk: the bits of the model in memory, and no more layers in memory than was said."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from conftest import tiny_llama
+from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.stack import Stack, load, weight_hash
+from layerwise.stack.inputs import main_tensor
+from layerwise.stack.streaming import files
+from layerwise.stack.weights import layer_weights, random_twin, substituted, weight_rows
+
+PLAN = Plan.parse("0 4 (1|2|3):sum 2 5")
+IDS = torch.arange(3, 27).view(2, 12)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("streamed")
+    tiny_llama().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> Stack:
+    return load(folder)
+
+
+@pytest.fixture
+def streamed(folder: Path) -> Stack:
+    return load(folder, resident_layers=2)
+
+
+def in_memory(stack: Stack) -> int:
+    """How many layers have content, asked of their parameters."""
+    return sum(not any(each.is_meta for each in stack.block(layer).parameters()) for layer in range(stack.depth))
+
+
+@torch.no_grad()
+def states(stack: Stack) -> tuple[Tensor, Tensor, Tensor]:
+    captured = stack.capture(input_ids=IDS)
+    with stack.under(PLAN):
+        inside = main_tensor(stack.model(input_ids=IDS))
+        written = stack.model.generate(IDS, max_new_tokens=3, do_sample=False)
+    return stack.run(PLAN, captured), inside, written
+
+
+def test_a_plan_has_the_bits_of_the_model_in_memory(whole: Stack, streamed: Stack) -> None:
+    assert all(map(torch.equal, states(whole), states(streamed)))
+    assert streamed.resident is not None
+    assert streamed.resident.cost.most_layers == 2
+    assert streamed.resident.cost.most_bytes == 2 * max(streamed.resident.sizes)
+
+
+def test_no_more_layers_are_in_memory_than_said(streamed: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    for layer in range(streamed.depth):
+        streamed.block(layer).mlp.register_forward_hook(lambda *_: seen.append(in_memory(streamed)))
+    states(streamed)
+    assert max(seen) == 2
+    assert in_memory(load(streamed.source.name, resident_layers=1)) == 1
+
+
+def test_the_hash_is_that_of_the_weights(whole: Stack, streamed: Stack) -> None:
+    assert weight_hash(streamed.model) == weight_hash(whole.model)
+
+
+def test_weights_are_read_where_they_are_asked_for(whole: Stack, streamed: Stack) -> None:
+    name = "mlp.up_proj.weight"
+    assert torch.equal(layer_weights(streamed, 4)[name], layer_weights(whole, 4)[name])
+    before = streamed.resident.cost.readings if streamed.resident else 0
+    assert torch.equal(weight_rows(streamed, 5, name, 3, 9), layer_weights(whole, 5)[name][3:9])
+    assert streamed.resident is not None
+    assert streamed.resident.cost.readings == before
+
+
+def test_threads_wait_for_a_place(streamed: Stack, whole: Stack) -> None:
+    found: dict[int, Tensor] = {}
+
+    def run(number: int) -> None:
+        with torch.no_grad():
+            found[number] = streamed.run(Plan.parse("5-0"), streamed.capture(input_ids=IDS))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    with torch.no_grad():
+        expected = whole.run(Plan.parse("5-0"), whole.capture(input_ids=IDS))
+    assert all(torch.equal(each, expected) for each in found.values())
+    assert len(found) == 3
+
+
+@pytest.mark.parametrize("dtype", ["auto", "stored"])
+def test_half_precision(tmp_path: Path, dtype: str) -> None:
+    tiny_llama().to(torch.bfloat16).save_pretrained(tmp_path)
+    both = [load(tmp_path, dtype=dtype, device="cpu", resident_layers=most) for most in (None, 2)]
+    assert both[0].dtype == both[1].dtype
+    assert all(map(torch.equal, *map(states, both)))
+
+
+def test_a_copy_is_aligned_as_the_file(whole: Stack) -> None:
+    """Kernels may round otherwise where memory is aligned otherwise, and a model in memory computes in the file's."""
+    memory = torch.arange(40, dtype=torch.float32)
+    for start in range(3):
+        copied = files._copied(memory[start : start + 20], torch.float32, torch.device("cpu"))
+        assert torch.equal(copied, memory[start : start + 20])
+        assert copied.data_ptr() % 64 == memory[start:].data_ptr() % 64
+        assert copied.data_ptr() != memory[start:].data_ptr()
+
+
+def test_what_needs_all_weights_is_refused(streamed: Stack) -> None:
+    with pytest.raises(UnsupportedModel, match="needs all of them in memory; load the model without"):
+        random_twin(streamed, 0)
+    with pytest.raises(UnsupportedModel, match="put other values into the weights"), substituted(streamed, {0: {}}):
+        pass
+    with pytest.raises(ModelError, match="cannot be copied; load it whole"):
+        copy.deepcopy(streamed)
+    with pytest.raises(ModelError, match="a module is in memory already"):
+        load(tiny_llama(), resident_layers=2)
+    with pytest.raises(ModelError, match="at least one layer has to be in memory"):
+        load(streamed.source.name, resident_layers=0)
+
+
+def test_a_weight_of_another_shape_is_named(tmp_path: Path) -> None:
+    tiny_llama().save_pretrained(tmp_path)
+    config = tmp_path / "config.json"
+    config.write_text(config.read_text().replace('"intermediate_size": 64', '"intermediate_size": 60'))
+    with pytest.raises(CheckpointError, match=r"layers\.0\.mlp\.\w+\.weight of shape \(\d+, \d+\).*correct config"):
+        load(tmp_path, resident_layers=2)
+
+
+def test_an_error_in_a_layer_leaves_the_others_to_run(streamed: Stack, whole: Stack) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("disturbed")
+
+    hook = streamed.block(3).mlp.register_forward_hook(fail)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="disturbed"):
+        streamed.model(input_ids=IDS)
+    hook.remove()
+    assert all(map(torch.equal, states(whole), states(streamed)))
