@@ -155,3 +155,29 @@ def test_a_reloaded_encoder_has_its_buckets_and_its_weights(tmp_path: Path) -> N
     assert torch.equal(again.embedding.bucket_of, model.embedding.bucket_of)
     assert torch.equal(again.layer_weights(), model.layer_weights())
     assert not [name for name in again.state_dict() if "bucket" in name]
+
+
+@pytest.mark.parametrize("variant", ["elc", "ltg"])
+def test_without_padding_the_loss_and_its_gradients_are_the_same(variant: str) -> None:
+    model = random_model(variant).train()
+    ids, real = padded_batch(16)
+    real[0, 5:], real[1, 1:] = 0, 0
+    labels = ids.where((real == 1) & (ids % 2 == 0), -100)
+    computed: list[int] = []
+    model.encoder.layers[0].feed_forward.register_forward_hook(lambda _, given, __: computed.append(given[0].shape[0]))
+
+    def learned(padding_free: bool) -> list[torch.Tensor]:
+        model.encoder.padding_free = padding_free
+        model.zero_grad()
+        output = model(ids, attention_mask=real, labels=labels)
+        output.loss.backward()
+        return [output.loss, output.logits, *(weight.grad.clone() for weight in model.parameters())]
+
+    pairs = zip(learned(padding_free=False), learned(padding_free=True), strict=True)
+    assert all(torch.allclose(one, other, atol=1e-12) for one, other in pairs)
+    assert computed == [len(ids), int(real.sum())]
+    # What is not trained keeps its shapes, and its states.
+    model.eval()
+    with torch.no_grad():
+        assert model.encoder(ids, attention_mask=real).last_hidden_state.shape[:2] == ids.shape
+    assert computed[-1] == len(ids)

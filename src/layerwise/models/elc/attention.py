@@ -44,11 +44,25 @@ def bucket_table(config: ElcConfig) -> Tensor:
     return torch.tensor([bucket(distance, config.position_buckets, longest) for distance in distances])
 
 
+def padded(tokens: Tensor, token_indices: Tensor, batch: int, length: int) -> Tensor:
+    """States (batch, seq, width): those of real tokens (tokens, width) at their `token_indices` among batch * length,
+    and 0 for padding.
+
+    >>> padded(torch.ones(2, 1), torch.tensor([0, 2]), 2, 2).flatten()
+    tensor([1., 0., 1., 0.])
+    """
+    rows = tokens.new_zeros(batch * length, tokens.shape[-1])
+    return rows.index_copy(0, token_indices, tokens).reshape(batch, length, -1)
+
+
 class SelfAttention(nn.Module):
     """The attention half of a layer: normalise, attend, project, normalise again, drop out.
 
     Takes states (batch, seq, width) and returns the sum's other half, without the residual, together with the
-    probabilities (batch, heads, seq, seq) where the implementation forms them (`eager`), else `None`.
+    probabilities (batch, heads, seq, seq) where the implementation forms them (`eager`), else `None`. States may also
+    be those of the real tokens alone, (tokens, width), with their `token_indices`: they are padded where tokens read
+    one another, and only there. (The kernels of flash attention, which read texts of several lengths one behind the
+    other, take no bias, and distance is one here.)
     """
 
     def __init__(self, config: ElcConfig) -> None:
@@ -65,14 +79,25 @@ class SelfAttention(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(
-        self, states: Tensor, mask: Tensor | None, positions: Tensor, buckets: Tensor
+        self,
+        states: Tensor,
+        mask: Tensor | None,
+        positions: Tensor,
+        buckets: Tensor,
+        token_indices: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """`mask` is True where a key may be read, (batch, 1, 1 or seq, seq); `positions` is the shared table
-        (at most 2C - 1 rows, width), `buckets` its row for each pair of tokens (seq, seq).
+        (at most 2C - 1 rows, width), `buckets` its row for each pair of tokens (seq, seq). `token_indices`
+        (tokens,) are the numbers of the real tokens among the batch * seq of the mask.
         """
         states = self.norm(states)
-        query, key = (self._split(part) for part in self.query_key(states).chunk(2, dim=-1))
-        value = self._split(self.value(states))
+        query_key, value = self.query_key(states), self.value(states)
+        if token_indices is not None:
+            assert mask is not None, "who leaves padding out knows where it is"
+            batch, length = mask.shape[0], mask.shape[-1]
+            query_key, value = (padded(part, token_indices, batch, length) for part in (query_key, value))
+        query, key = (self._split(part) for part in query_key.chunk(2, dim=-1))
+        value = self._split(value)
         bias = self._position_bias(query, key, positions, buckets)
         if mask is not None:
             # The smallest number and not minus infinity: a row with nothing to read must not become NaN.
@@ -82,6 +107,8 @@ class SelfAttention(nn.Module):
             # Such a row has read evenly; what it read is taken away.
             mixed = mixed * mask.any(dim=-1, keepdim=True)
         mixed = mixed.transpose(1, 2).flatten(2)
+        if token_indices is not None:
+            mixed = mixed.flatten(0, 1).index_select(0, token_indices)
         return self.dropout(self.post_norm(self.projection(mixed))), probabilities
 
     def _split(self, states: Tensor) -> Tensor:

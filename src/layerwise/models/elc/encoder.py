@@ -19,7 +19,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from layerwise.errors import ModelError
-from layerwise.models.elc.attention import SelfAttention, bucket, bucket_table
+from layerwise.models.elc.attention import SelfAttention, bucket, bucket_table, padded
 from layerwise.models.elc.configuration import ElcConfig
 from layerwise.models.elc.layers import DeepLinear, Layer, MixingLayer, MixingWeights
 from layerwise.stack.history.depth_history import DepthHistory
@@ -119,7 +119,13 @@ class ElcPreTrainedModel(PreTrainedModel):
 
 
 class ElcModel(ElcPreTrainedModel):
-    """LTG-BERT or a variant of ELC-BERT, without a head: from token ids to states (batch, seq, width)."""
+    """LTG-BERT or a variant of ELC-BERT, without a head: from token ids to states (batch, seq, width).
+
+    With `padding_free` training computes nothing for padding but attention, and returns zeros for it. What it computes
+    for real tokens is the same to rounding.
+    """
+
+    padding_free = False
 
     def __init__(self, config: ElcConfig) -> None:
         super().__init__(config)
@@ -157,17 +163,33 @@ class ElcModel(ElcPreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ModelError("give either input_ids or inputs_embeds, and not both")
-        vectors = self.embedding.words(input_ids) if inputs_embeds is None else inputs_embeds
-        length = vectors.shape[1]
+        given = input_ids if inputs_embeds is None else inputs_embeds
+        assert given is not None, "one of them is given"
+        batch, length = given.shape[:2]
         if length > self.config.max_position_embeddings:
             raise ModelError(
                 f"a sequence of {length} tokens was given, but the model's distances end at "
                 f"max_position_embeddings = {self.config.max_position_embeddings}; cut the texts "
                 "(truncation=True, max_length=...) or build the model for longer ones"
             )
-        context = (_readable(attention_mask), *self.embedding.distances(length))
+        if attention_mask is None and self.training:
+            # What is compiled for training is compiled for batches with a mask, and serves all.
+            attention_mask = torch.ones((batch, length), dtype=torch.long, device=given.device)
+        token_indices = self._token_indices(attention_mask)
+        if token_indices is not None:
+            given = given.flatten(0, 1).index_select(0, token_indices)
+        vectors = self.embedding.words(given) if inputs_embeds is None else given
+        context = (_readable(attention_mask), *self.embedding.distances(length), token_indices)
         hidden = self._through_layers(self.embedding(vectors), context)
+        if token_indices is not None:
+            hidden = padded(hidden, token_indices, batch, length)
         return BaseModelOutput(last_hidden_state=hidden)
+
+    def _token_indices(self, attention_mask: Tensor | None) -> Tensor | None:
+        """The numbers of the real tokens (tokens,), where the padding between them is left out."""
+        if not (self.padding_free and self.training) or attention_mask is None or attention_mask.dim() != 2:
+            return None
+        return attention_mask.flatten().nonzero().squeeze(-1)
 
     def _through_layers(self, hidden: Tensor, context: tuple[Any, ...]) -> Tensor:
         if not self.config.reading.mixes:
@@ -193,11 +215,15 @@ class ElcModel(ElcPreTrainedModel):
     def _every_state_is_kept(self) -> bool:
         """Whether all are kept: where a weight can have a gradient, which needs the state, however small the weight.
 
-        So too while compiling, where a graph cannot depend on the weights' values.
+        So too while compiling, where a graph cannot depend on the weights' values, and where processes hold the weights
+        in parts, which are put together as each layer runs.
         """
         if self.training or torch.compiler.is_compiling():
             return True
-        return torch.is_grad_enabled() and any(reader.scalars.requires_grad for reader in self._readers())
+        scalars = [reader.scalars for reader in self._readers()]
+        if any(hasattr(each, "full_tensor") for each in scalars):
+            return True
+        return torch.is_grad_enabled() and any(each.requires_grad for each in scalars)
 
     @torch.no_grad()
     def _still_read(self) -> list[frozenset[int]]:

@@ -85,21 +85,32 @@ class Layer(GradientCheckpointingLayer):
     `number` is the layer's own, from 0, and goes with it wherever a plan puts it.
     """
 
+    compiled_method = "transform"
+
     def __init__(self, config: ElcConfig, number: int) -> None:
         super().__init__()
         self.number = number
         self.attention = SelfAttention(config)
         self.feed_forward = FeedForward(config, number)
 
-    def forward(self, states: Tensor, mask: Tensor | None, positions: Tensor, buckets: Tensor) -> Tensor:
-        """From states (batch, seq, width) to the next; the other arguments are those of `SelfAttention`."""
-        attended, _ = self.attention(states, mask, positions, buckets)
+    def forward(self, states: Tensor, *context: Tensor | None) -> Tensor:
+        """From states (batch, seq, width) to the next; `context` are the other arguments of `SelfAttention`."""
+        return self.transform(states, *context)
+
+    def transform(self, states: Tensor, *context: Tensor | None) -> Tensor:
+        """Both halves of the layer."""
+        attended, _ = self.attention(states, *context)
         states = states + attended
         return states + self.feed_forward(states)
 
 
 class MixingLayer(GradientCheckpointingLayer):
-    """A layer that reads a learned mixture of all states below it, from the `record` of those left behind so far."""
+    """A layer that reads a learned mixture of all states below it, from the `record` of those left behind so far.
+
+    What is compiled begins behind the mixture: every layer reads another number of states, and is the same from there.
+    """
+
+    compiled_method = "transform"
 
     def __init__(self, config: ElcConfig, number: int) -> None:
         super().__init__()
@@ -112,14 +123,15 @@ class MixingLayer(GradientCheckpointingLayer):
         width, eps = config.hidden_size, config.layer_norm_eps
         self.norm = nn.LayerNorm(width, eps=eps, elementwise_affine=False) if config.reading.normalised else None
 
-    def forward(
-        self, states: Tensor, mask: Tensor | None, positions: Tensor, buckets: Tensor, *, record: DepthHistory
-    ) -> Tensor:
+    def forward(self, states: Tensor, *context: Tensor | None, record: DepthHistory) -> Tensor:
         """The layer's output (batch, seq, width). What is read comes from `record`, and `states`, the last one left
         behind, is not looked at.
         """
-        mixed = record.read(self.layer_weights(), self.missing)
-        attended, _ = self.attention(mixed, mask, positions, buckets)
+        return self.transform(record.read(self.layer_weights(), self.missing), *context)
+
+    def transform(self, mixed: Tensor, *context: Tensor | None) -> Tensor:
+        """Both halves of the layer, from the mixture that it reads."""
+        attended, _ = self.attention(mixed, *context)
         output = self._respond(mixed, attended)
         return output if self.norm is None else self.norm(output)
 
