@@ -2,8 +2,8 @@
 
 An identity is what is measured (the model, the text, the plans, the seed) and how it is computed (`numerics`: batches,
 threads, attention, and whatever else changes the last bits). Rows of two identities never meet: resuming with another
-one is refused, with the field that differs, both values, and what to write. Versions and hardware may differ, and are
-put into words instead (`changes`).
+one is refused, with the field that differs, both values, and what to write. Versions, hardware and the number of
+processes that train may differ, and are put into words instead (`changes`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ _WRITE: Mapping[str, str] = {
     "batch_size": "Give the --batch-size that it was begun with",
     "length": "Give the --max-length that it was begun with",
     "threads": "Write OMP_NUM_THREADS={} before the command",
-    "processes": "Start {} process(es)",
     "set": "Give the same --set",
     "attention": "Open the model with the attention {}",
     "matmul_precision": "Call torch.set_float32_matmul_precision('{}')",
@@ -71,8 +70,17 @@ _CALLED: Mapping[str, str] = {
 }
 """What a refusal calls a field whose own name says too little."""
 
+_OTHER_PROCESSES = (
+    "trainings go on with the same plans and examples, and with losses that agree to rounding; where a model has "
+    "dropout, or each process draws its own plans, other ones are drawn"
+)
+
 _LONGEST = 60
 """Characters of a value that a refusal shows."""
+
+PROCESSES = "processes"
+"""The numeric setting that says how many processes train: each takes its share of a batch, so machines may come and
+go."""
 
 HARDWARE = ("machine", "processor", "kernels", "accelerator")
 """What of the hardware decides which kernels compute, and so the last bits of a number."""
@@ -128,6 +136,8 @@ def _differences(recorded: Identified, requested: Identified) -> Iterator[tuple[
         if before != now:
             yield name, before, now
     for name in dict.fromkeys((*recorded.numerics, *requested.numerics)):
+        if name == PROCESSES:
+            continue
         then, requested_value = recorded.numerics.get(name, "not set"), requested.numerics.get(name, "not set")
         if then != requested_value:
             yield name, then, requested_value
@@ -142,13 +152,19 @@ def _cut(text: str) -> str:
 
 
 def changes(recorded: Identified, current: Identified) -> tuple[str, ...]:
-    """A sentence for each version, and each part of the machine, that is not what it was when the run began."""
+    """A sentence for each version, each part of the machine, and the number of processes, that is not what it was when
+    the run began."""
     versions = version_changes(recorded.versions, current.versions)
     hardware = (
         {name: each.hardware[name] for name in HARDWARE if name in each.hardware} for each in (recorded, current)
     )
     moved = version_changes(*hardware)
-    return (*versions, *(f"{change}, so rows from here on may differ in their last bits" for change in moved))
+    processes = version_changes(*({PROCESSES: each.numerics.get(PROCESSES, "1")} for each in (recorded, current)))
+    return (
+        *versions,
+        *(f"{change}, so rows from here on may differ in their last bits" for change in moved),
+        *(f"the number of {change}: {_OTHER_PROCESSES}" for change in processes),
+    )
 
 
 def version_changes(recorded: Mapping[str, str], current: Mapping[str, str]) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ def test_all_plans_at_once_answer_as_lm_eval_does_one_at_a_time(
     monkeypatch.setattr(room, "evaluate", noting)
     for plan in plans:
         expected = one_at_a_time(stack, theirs, plan)
-        scores, _ = judged(stack, plan, requests, answers)
+        scores, _, _ = judged(stack, plan, requests, answers)
         for name, wanted in ((name, answers_of(each)) for name, each in expected["samples"].items()):
             ours = answers_of(found[-1]["samples"][name])
             assert ours.keys() == wanted.keys()
@@ -198,7 +198,7 @@ def test_layers_are_run_as_often_as_was_counted(
 
 
 def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests, answers: RequestLikelihoods) -> None:
-    scores, rows = judged(stack, PLANS[1], requests, answers)
+    scores, rows, _ = judgement = judged(stack, PLANS[1], requests, answers)
     values = {(score.task, score.metric): score.value for score in scores}
     main = {"arc_tiny": "acc_norm", "gsm8k_tiny": "exact_match/first"}
     for name in TASKS:
@@ -207,14 +207,14 @@ def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests,
         assert sorted(int(row.document) for row in mine) == list(range(10))
         assert sum(row.hits for row in mine) / 10 == pytest.approx(values[name, metric])
     assert len(rows) == 10 * len(TASKS)  # whole texts are not answered right or wrong
-    assert judged(stack, PLANS[1], requests, answers) == (scores, rows)
+    assert judged(stack, PLANS[1], requests, answers)[:2] == judgement[:2]
 
 
 def test_asking_one_at_a_time_afterwards_builds_the_requests_again(
     stack: Stack, requests: BenchmarkRequests, answers: RequestLikelihoods
 ) -> None:
     (single,) = [s for s in tasks(stack, PLANS[1:2], requests.benchmarks) if (s.task, s.metric) == ("arc_tiny", "acc")]
-    scores, _ = judged(stack, PLANS[1], requests, answers)
+    scores, _, _ = judged(stack, PLANS[1], requests, answers)
     assert [s for s in scores if (s.task, s.metric) == ("arc_tiny", "acc")] == [single]
 
 

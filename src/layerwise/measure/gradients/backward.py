@@ -32,6 +32,8 @@ from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches, Edit, edited
 from layerwise.stack.inputs import main_tensor
+from layerwise.stack.quantisation import refuse_quantised
+from layerwise.stack.streaming.resident import refuse_on_disk
 
 HELD = 1 << 28
 """Numbers that a pass may hold for its way back: 1 GiB in float32."""
@@ -115,6 +117,8 @@ def loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[Tensor,
 @contextmanager
 def differentiable(stack: Stack) -> Iterator[None]:
     """Within the context the weights of the blocks, and no others, can be differentiated by; restored on exit."""
+    refuse_on_disk(stack.model, "differentiate by the weights")
+    refuse_quantised(stack.model, "differentiate by the weights")
     inside = {id(parameter) for named in _parameters(stack) for parameter in named.values()}
     before = [(parameter, parameter.requires_grad) for parameter in stack.model.parameters()]
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -31,6 +31,7 @@ from layerwise.stack import Capture, Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Edit, edited
 from layerwise.stack.inputs import evaluating
+from layerwise.stack.streaming.resident import ResidentLayers
 from layerwise.stack.weights import Weights, apply_with
 
 
@@ -168,55 +169,129 @@ class _Walk:
         self.total = max(1, self.left)
 
     def rows(self) -> list[Loss]:
-        rows: list[Loss] = []
+        """The untouched model's rows, then those of every intervention in the order of the layers."""
+        if self.stack.resident is None:
+            return [row for rows in self._walked(self.at) for row in rows]
+        return self._streamed_rows(self.stack.resident)
+
+    def _walked(self, at: Mapping[int, Sequence[Intervention]]) -> list[list[Loss]]:
+        """The rows of the untouched model, and of each of the interventions."""
+        rows: list[list[Loss]] = []
         clean = [self._clean(batch) for batch in self.batches]
         for layer in range(self.stack.depth):
             context = InterventionContext(self.stack, layer, tuple(clean))
-            for intervention in self.at.get(layer, ()):
-                rows += self._intervene(intervention, context)
-            for index, one in enumerate(clean):
-                after = self._apply(layer, one.state, one.captured)
-                self._check(after, one.counted, layer, self.batches[index])
-                clean[index] = replace(one, state=after)
-        return [*self._untouched(clean), *rows]
+            rows += [self._intervene(each, context) for each in at.get(layer, ())]
+            self._go_on(clean, layer)
+        return [list(self._untouched(clean)), *rows]
+
+    def _go_on(self, clean: list[CleanBatch], layer: int) -> None:
+        """Take the clean batches through a layer."""
+        for index, one in enumerate(clean):
+            after = self._apply(layer, one.state, one.captured)
+            self._check(after, one.counted, layer, self.batches[index])
+            clean[index] = replace(one, state=after)
+
+    # -- layers that are read from the disk ---------------------------------------------------------------------------
+
+    def _streamed_rows(self, resident: ResidentLayers) -> list[Loss]:
+        """The same rows, where the interventions of all layers go through a layer while it is in memory.
+
+        As many go together as have states that take no more memory than the layers may, at least one.
+        """
+        everything = [each for layer in sorted(self.at) for each in self.at[layer]]
+        rows = {each.key: list(self.known[each.key].values()) for each in everything if not self._lacks(each.key)}
+        due = [each for each in everything if each.key not in rows]
+        states = [self._clean(batch).state for batch in self.batches]
+        size = sum(state.numel() * state.element_size() for state in states)
+        count = max(1, resident.most * max(resident.sizes) // max(1, size))
+        untouched: list[Loss] = []
+        for start in range(0, max(1, len(due)), count):
+            clean, walked = self._walked_together(_by_layer(due[start : start + count], self.stack.depth))
+            rows |= walked
+            untouched = untouched or list(self._untouched(clean))
+        return [*untouched, *(row for each in everything for row in rows.get(each.key, ()))]
+
+    def _walked_together(
+        self, at: Mapping[int, Sequence[Intervention]]
+    ) -> tuple[list[CleanBatch], dict[str, list[Loss]]]:
+        """The clean batches behind the last layer, and the rows of the interventions: each layer is read once."""
+        clean = [self._clean(batch) for batch in self.batches]
+        ways: dict[Intervention, list[Tensor]] = {}
+        for layer in range(self.stack.depth):
+            for states in ways.values():
+                states[:] = [self._apply(layer, state, one.captured) for state, one in zip(states, clean, strict=True)]
+            context = InterventionContext(self.stack, layer, tuple(clean))
+            for each in at.get(layer, ()):
+                apply = self._prepared(each, context)
+                if apply is not None:
+                    ways[each] = [self._changed(apply, layer, one) for one in clean]
+            self._go_on(clean, layer)
+        rows: dict[str, list[Loss]] = {}
+        for each, states in ways.items():
+            judged = [self._judged(each, batch, state) for batch, state in zip(self.batches, states, strict=True)]
+            rows[each.key] = [] if None in judged else [row for part in judged if part is not None for row in part]
+            self._note_done(each)
+        return clean, rows
 
     def _untouched(self, clean: Sequence[CleanBatch]) -> Iterator[Loss]:
         for batch, one in zip(self.batches, clean, strict=True):
             yield from self._rows(self.identity, batch, self._losses(one.state, batch))
 
+    # -- one intervention ---------------------------------------------------------------------------------------------
+
     def _intervene(self, intervention: Intervention, context: InterventionContext) -> list[Loss]:
         """Every row of one intervention, or none at all."""
         if not self._lacks(intervention.key):
             return list(self.known[intervention.key].values())
-        try:
-            apply = intervention.prepare(context)
-        except LayerwiseError as refusal:
-            return self._leave_out(str(refusal))
-        by_batch: list[list[Loss]] = []
+        apply = self._prepared(intervention, context)
+        if apply is None:
+            return []
+        rows: list[Loss] = []
         for batch, one in zip(self.batches, context.clean, strict=True):
-            state = apply(one)
-            if state is not one.state:
-                state = self.stack.note(context.layer, one.state, state)
+            state = self._changed(apply, context.layer, one)
             for layer in range(context.layer + 1, self.stack.depth):
                 state = self._apply(layer, state, one.captured)
-            losses = self._losses(state, batch)
-            broken = [w.document for w, loss in zip(batch.windows, losses, strict=True) if not math.isfinite(loss.nll)]
-            if broken:
-                return self._leave_out(
-                    f"{intervention.key} gives a loss that is not finite on {broken[0]!r} and is left out; "
-                    "--dtype float32 may help"
-                )
-            by_batch.append(self._rows(intervention.key, batch, losses))
-        self.left -= self.stack.depth - context.layer
-        self.cache.progress(1 - self.left / self.total)
-        return [row for rows in by_batch for row in rows]
+            judged = self._judged(intervention, batch, state)
+            if judged is None:
+                return []
+            rows += judged
+        self._note_done(intervention)
+        return rows
 
-    def _leave_out(self, reason: str) -> list[Loss]:
+    def _prepared(self, intervention: Intervention, context: InterventionContext) -> Apply | None:
+        """What is done with every batch, or `None` where the intervention refuses the layer."""
+        try:
+            return intervention.prepare(context)
+        except LayerwiseError as refusal:
+            self._leave_out(str(refusal))
+            return None
+
+    def _changed(self, apply: Apply, layer: int, one: CleanBatch) -> Tensor:
+        """The state of one batch after a layer that does something else."""
+        state = apply(one)
+        return state if state is one.state else self.stack.note(layer, one.state, state)
+
+    def _judged(self, intervention: Intervention, batch: AnyBatch, state: Tensor) -> list[Loss] | None:
+        """The rows of an intervention on one batch, or `None` where a loss is not finite."""
+        losses = self._losses(state, batch)
+        broken = [w.document for w, loss in zip(batch.windows, losses, strict=True) if not math.isfinite(loss.nll)]
+        if broken:
+            self._leave_out(
+                f"{intervention.key} gives a loss that is not finite on {broken[0]!r} and is left out; "
+                "--dtype float32 may help"
+            )
+            return None
+        return self._rows(intervention.key, batch, losses)
+
+    def _note_done(self, intervention: Intervention) -> None:
+        self.left -= self.stack.depth - intervention.layer
+        self.cache.progress(1 - self.left / self.total)
+
+    def _leave_out(self, reason: str) -> None:
         """Say once why something is left out."""
         if reason not in self.known_reasons:
             self.known_reasons.add(reason)
             self.cache.log(reason)
-        return []
 
     def _rows(self, key: str, batch: AnyBatch, losses: Sequence[WindowLoss]) -> list[Loss]:
         """One row a window; those that are new go to the sink."""

@@ -27,6 +27,8 @@ from layerwise.measure.interventions.sweep_pieces import (
     piece_function,
     plain_part,
     read_final_state,
+    state_bytes,
+    streamed_final_states,
 )
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.language.loss import WindowLoss
@@ -38,6 +40,7 @@ from layerwise.stack import Stack
 from layerwise.stack.executors.graph import Graph, build
 from layerwise.stack.executors.partition import Partition
 from layerwise.stack.inputs import evaluating
+from layerwise.stack.streaming.estimate import StreamingEstimate, streaming_estimate
 
 Sink = Callable[[Sequence[Loss]], None]
 Finished = Callable[[str, str, int], frozenset[str]]
@@ -72,10 +75,13 @@ class CostMeter:
     head_seconds: float = 0.0
     most_live: int = 0
 
-    def add(self, tokens: int, evaluations: int, layer_seconds: float, head_seconds: float) -> None:
-        """Note one more plan's end: the layer evaluations that led to it, one head, and the seconds of each."""
+    def add(self, tokens: int, evaluations: int, layer_seconds: float, head_seconds: float, *, heads: int = 1) -> None:
+        """Note one more plan's end: the layer evaluations that led to it, one head, and the seconds of each.
+
+        With `heads=0` it is only the way to an end.
+        """
         self.layer_tokens += evaluations * tokens
-        self.head_tokens += tokens
+        self.head_tokens += heads * tokens
         self.layer_seconds += layer_seconds
         self.head_seconds += head_seconds
 
@@ -204,6 +210,13 @@ def cost_estimate(
     return _Work.of(plans, data, finished or _nothing).estimate
 
 
+def streaming_of(
+    stack: Stack, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None
+) -> StreamingEstimate | None:
+    """What a sweep takes whose layers are read from the disk; `None` for a model that is in memory."""
+    return _Work.of(plans, data, finished or _nothing).streaming(stack)
+
+
 @dataclass(frozen=True)
 class _Piece:
     """One batch, the graph of the plans it still needs, and the plans that each of its windows has rows for."""
@@ -225,6 +238,26 @@ class _Work:
         """The work in parts for so many workers, and what they cost."""
         due = {number: tuple(piece.graph.ends) for number, piece in enumerate(self.pieces)}
         return divided(due, [piece.batch.size for piece in self.pieces], workers, head_in_layers(stack))
+
+    @property
+    def due(self) -> list[_Piece]:
+        """The pieces with something left to do."""
+        return [piece for piece in self.pieces if piece.graph.ends]
+
+    def rounds(self, stack: Stack) -> list[list[_Piece]]:
+        """The pieces that are computed together."""
+        due, streaming = self.due, self.streaming(stack)
+        if streaming is None:
+            return [[piece] for piece in due]
+        return [[due[number] for number in each] for each in streaming.rounds]
+
+    def streaming(self, stack: Stack) -> StreamingEstimate | None:
+        """What it takes to read the layers, where they are on the disk."""
+        if stack.resident is None:
+            return None
+        sizes = state_bytes(stack, [piece.batch for piece in self.due])
+        graphs = [piece.graph for piece in self.due]
+        return streaming_estimate(stack.resident, list(zip(sizes, graphs, strict=True)))
 
     @classmethod
     def of(cls, plans: Sequence[Plan], data: EvalData, finished: Finished) -> _Work:
@@ -273,14 +306,21 @@ class _Sweep:
             )
 
     def _here(self) -> None:
-        """One batch after the other; the identity plan of the first one before everything else."""
+        """One batch after the other, or some together whose layers are read from the disk.
+
+        The identity plan of the first one comes before everything else.
+        """
         first: Plan | None = Plan.identity(self.stack.depth)
         with evaluating(self.stack.model), torch.inference_mode():
-            for piece in self.work.pieces:
-                if piece.graph.ends:
-                    for each in final_states(self.stack, piece.batch, piece.graph, first):
-                        self._take(piece, each)
-                    first = None
+            for pieces in self.work.rounds(self.stack):
+                work = [(piece.batch, piece.graph) for piece in pieces]
+                if self.stack.resident is not None:
+                    for number, each in streamed_final_states(self.stack, work, first):
+                        self._take(pieces[number], each)
+                else:
+                    for each in final_states(self.stack, *work[0], first):
+                        self._take(pieces[0], each)
+                first = None
 
     def _spread(self) -> None:
         """The same by workers: a part that a worker lost is begun again without the plans that it had finished."""
@@ -311,7 +351,7 @@ class _Sweep:
         for plan in each.plans:
             self.sink(self._rows(plan, piece, each.losses))
         seconds = each.head_seconds + time.perf_counter() - start
-        self.meter.add(piece.batch.size, each.evaluations, each.layer_seconds, seconds)
+        self.meter.add(piece.batch.size, each.evaluations, each.layer_seconds, seconds, heads=bool(each.plans))
         self.meter.most_live = max(self.meter.most_live, each.most_live)
         self.progress(self.meter, self.work.estimate)
 

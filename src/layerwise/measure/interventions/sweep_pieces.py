@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 import torch
+from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
@@ -22,11 +23,13 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.measure.workers import Emit, PieceFunction, Plain
 from layerwise.plan import Plan
-from layerwise.stack import Stack
+from layerwise.stack import Capture, Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.graph import Graph, GraphExecutor, build
 from layerwise.stack.executors.partition import Partition, cost, depth_first, runs
 from layerwise.stack.inputs import evaluating
+from layerwise.stack.streaming.executor import StreamedExecutor
+from layerwise.stack.streaming.readings import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,11 @@ def final_states(stack: Stack, batch: AnyBatch, graph: Graph, first: Plan | None
 
     The caller keeps the model evaluating, without gradients.
     """
-    plans_at: dict[int, list[str]] = {}
-    for plan, node in graph.ends.items():
-        plans_at.setdefault(node, []).append(str(plan))
-    captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
+    if stack.resident is not None:
+        yield from (each for _, each in streamed_final_states(stack, [(batch, graph)], first) if each.plans)
+        return
+    plans_at = _plans_at(graph)
+    captured = _captured(stack, batch)
     walk = GraphExecutor(
         graph,
         lambda layer, state, part, source: stack.apply(layer, state, captured, part, source),
@@ -69,6 +73,63 @@ def final_states(stack: Stack, batch: AnyBatch, graph: Graph, first: Plan | None
             tuple(plans_at[node]), losses, walk.evaluated - walked, there - clock, done - there, walk.most_live
         )
         walked, clock = walk.evaluated, time.perf_counter()
+
+
+def streamed_final_states(
+    stack: Stack, work: Sequence[tuple[AnyBatch, Graph]], first: Plan | None
+) -> Iterator[tuple[int, FinalState]]:
+    """The final states of several batches whose layers are read together, each with the number of its batch.
+
+    That of the plan `first` on the first batch comes before the others. Between them come final states of no plan, as
+    often as a layer was read, which say what was computed meanwhile.
+    """
+    plans_at = [_plans_at(graph) for _, graph in work]
+    walk = StreamedExecutor(stack, [(_captured(stack, batch), graph) for batch, graph in work])
+    walked = [0] * len(work)
+    awaited = None if first is None else work[0][1].ends.get(first)
+    passed: list[tuple[int, int, Tensor]] = []
+    clock = time.perf_counter()
+
+    def final(number: int, node: int | None, state: Tensor | None) -> tuple[int, FinalState]:
+        nonlocal clock
+        there = time.perf_counter()
+        plans = () if node is None else tuple(plans_at[number][node])
+        losses = () if state is None else tuple(window_losses(stack, state, work[number][0]))
+        done = time.perf_counter()
+        evaluations = walk.walks[number].evaluated - walked[number]
+        made = FinalState(plans, losses, evaluations, there - clock, done - there, walk.most_live)
+        walked[number], clock = walk.walks[number].evaluated, time.perf_counter()
+        return number, made
+
+    for each in walk.states():
+        if isinstance(each, Reading):
+            yield from (final(number, None, None) for number in range(len(work)))
+        elif awaited is None or each[:2] == (0, awaited):
+            yield final(*each)
+            yield from (final(*before) for before in passed)
+            passed, awaited = [], None
+        else:
+            passed.append(each)
+
+
+def state_bytes(stack: Stack, batches: Sequence[AnyBatch]) -> list[int]:
+    """The bytes of one hidden state of each batch, told from the first."""
+    if not batches:
+        return []
+    first = _captured(stack, batches[0]).state
+    return [first.numel() * first.element_size() * batch.size // batches[0].size for batch in batches]
+
+
+def _plans_at(graph: Graph) -> dict[int, list[str]]:
+    """The plans that end at each node."""
+    plans: dict[int, list[str]] = {}
+    for plan, node in graph.ends.items():
+        plans.setdefault(node, []).append(str(plan))
+    return plans
+
+
+def _captured(stack: Stack, batch: AnyBatch) -> Capture:
+    return stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
 
 
 @dataclass(frozen=True, slots=True)

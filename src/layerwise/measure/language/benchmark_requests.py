@@ -19,7 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from layerwise.measure.language.benchmarks import Benchmarks
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.global_seeds import seeded
 from layerwise.measure.language.harness import (
+    BOOTSTRAPS,
     evaluate,
     harness_model,
     named,
@@ -41,6 +42,7 @@ from layerwise.measure.language.harness import (
     result_rows,
     with_seed,
 )
+from layerwise.measure.language.harness_results import harness_results
 from layerwise.plan import Plan
 from layerwise.results.rows import BENCHMARK_TASK, Loss, Score, main_metric
 from layerwise.stack import Stack
@@ -142,13 +144,22 @@ def build_requests(
     return BenchmarkRequests(benchmarks, limit, seed, data, cells, written, chance)
 
 
+class JudgedPlan(NamedTuple):
+    """What lm-eval found under a plan: its metrics, a row for each document of each benchmark that is judged by a share
+    of right answers (`hits` is 1 where the answer was right), and all of it as lm-eval stores it (`harness_results`).
+    """
+
+    scores: list[Score]
+    rows: list[Loss]
+    results: dict[str, Any]
+
+
 def judged(
     stack: Stack, plan: Plan, requests: BenchmarkRequests, answers: RequestLikelihoods, batch_size: int | str = 8
-) -> tuple[list[Score], list[Loss]]:
+) -> JudgedPlan:
     """lm-eval's metrics of one plan, from its `answers` and from what it writes in place.
 
-    The rows of `tasks` of `layerwise.measure.language.benchmarks`, and one row for each document of each benchmark that
-    is judged by a share of right answers: `hits` is 1 where the answer was right.
+    The scores are those of `tasks` of `layerwise.measure.language.benchmarks`.
     """
     loaded = requests.benchmarks.loaded
     with evaluating(stack.model), quietly(), _as_built(loaded["tasks"].values()):
@@ -157,6 +168,10 @@ def judged(
         in_place = stack.under(plan) if requests.written else nullcontext()
         with in_place, refusing_broken_logits(stack.model, plan):
             results = evaluate(harness, loaded, requests.limit, requests.seed, samples=True)
+        stored = harness_results(
+            results, harness, stack, plan, limit=requests.limit, bootstraps=BOOTSTRAPS, seed=requests.seed,
+            batch_size=batch_size,
+        )  # fmt: skip
     scores = list(result_rows(str(plan), results))
     metrics: dict[str, list[str]] = defaultdict(list)
     for score in scores:
@@ -167,7 +182,7 @@ def judged(
         if (metric := main_metric(metrics[name])) is not None
         for row in _answered(plan, name, metric, results["samples"].get(name, ()))
     ]
-    return scores, rows
+    return JudgedPlan(scores, rows, stored)
 
 
 def _answering(harness: Any, answer: Callable[[Key], tuple[float, bool]]) -> None:

@@ -30,7 +30,9 @@ from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.stats.depth import FEWEST_LAYERS
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.stack import Stack
-from layerwise.stack.weights import layer_weights, random_twin
+from layerwise.stack.blocks import block_list
+from layerwise.stack.quantisation import refuse_quantised
+from layerwise.stack.weights import random_twin, weight_rows
 
 _CELLS = 1 << 20
 """Numbers of all layers' slices together while a Gram matrix is summed: 8 MiB as float64."""
@@ -85,12 +87,14 @@ class StackTensors:
 
     def shapes(self, layer: int) -> Mapping[str, tuple[int, ...]]:
         """The shapes of the layer's floating-point parameters of two or more axes."""
-        weights = layer_weights(self.stack, layer)
-        return {name: tuple(w.shape) for name, w in weights.items() if w.ndim >= 2 and w.is_floating_point()}
+        block = block_list(self.stack.model, self.stack.path)[layer]
+        refuse_quantised(block, "compare weights")
+        weights = block.named_parameters()
+        return {name: tuple(w.shape) for name, w in weights if w.ndim >= 2 and w.is_floating_point()}
 
     def rows(self, layer: int, name: str, start: int, stop: int) -> Tensor:
-        """A view into the parameter; nothing is copied."""
-        return layer_weights(self.stack, layer)[name][start:stop]
+        """A view into the parameter, where it is in memory: nothing is copied."""
+        return weight_rows(self.stack, layer, name, start, stop)
 
 
 def twin_tensors(stack: Stack, seed: int) -> Tensors | None:
