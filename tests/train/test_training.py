@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from layerwise.train.load_trained import open_trained
 from layerwise.train.methods import Options, recipe
 from layerwise.train.methods.layershuffle import PredictionOptions
 from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.sharding import check_sharding, with_units
 from layerwise.train.training import Base, train
 from layerwise.train.variant import Variant
 from rounding import realigned
@@ -120,7 +122,8 @@ def test_a_resumed_training_has_the_losses_of_one_without_a_stop(
     losses.clear()
     resumed = run(tmp_path / "stopped")
     assert losses == whole[8:]
-    assert replace(resumed, seconds=0) == replace(straight, seconds=0)
+    assert resumed.figures.keys() == straight.figures.keys()
+    assert replace(resumed, seconds=0, figures={}) == replace(straight, seconds=0, figures={})
     assert same_weights(saved_weights(tmp_path / "stopped"), saved_weights(tmp_path / "straight"))
 
 
@@ -397,3 +400,20 @@ def test_killed_without_warning_it_ends_with_the_same_weights(tmp_path: Path) ->
     assert replace(resumed, seconds=0) == replace(whole, seconds=0)
     assert same_weights(saved_weights(killed), saved_weights(straight))
     shutil.rmtree(killed)
+
+
+def test_sharding_without_an_accelerator_is_refused_and_not_passed_over() -> None:
+    """accelerate 1.15 shards over accelerators, and without one trains whole copies without a word."""
+    stack = load(tiny_vit(DEPTH))
+    given = with_units({"fsdp": True}, [stack.block(0)])
+    assert given == {"fsdp": True, "fsdp_config": {"transformer_layer_cls_to_wrap": ["ViTLayer"]}}
+    other = {"fsdp": True, "fsdp_config": {"min_num_params": 7}}
+    assert with_units(other, [stack.block(0)]) == other
+    assert with_units({"fsdp": ""}, [stack.block(0)]) == {"fsdp": ""}
+    trainer = SimpleNamespace(args=SimpleNamespace(fsdp=True), is_fsdp_enabled=False)
+    with pytest.raises(TrainError, match="each process here would hold all of it"):
+        check_sharding(trainer)
+    trainer.is_fsdp_enabled = True
+    check_sharding(trainer)
+    with pytest.raises(TrainError, match="--drop-sync shared"):
+        check_sharding(trainer, per_rank=True)

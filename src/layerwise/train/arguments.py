@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+import torch
 from transformers import TrainingArguments
 
 from layerwise.errors import TrainError, near_matches
+from layerwise.train.monitoring.tracking import check_trackers
 
 _OURS = ("output_dir",)
 """What layerwise decides: it finds trainings again by where they lie."""
@@ -18,13 +20,33 @@ _OURS = ("output_dir",)
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
+@dataclass
+class MeasuredArguments(TrainingArguments):
+    """`TrainingArguments`, and what layerwise adds to every training.
+
+    `checkpoint_minutes` is the time after which a checkpoint is written beside those of the steps. `peak_flops` is how
+    many floating-point operations a second one device can do at most; known of some accelerators
+    (`layerwise.train.monitoring.peak_flops`).
+    """
+
+    checkpoint_minutes: float | None = field(default=None, metadata={"help": "Minutes between checkpoints."})
+    peak_flops: float | None = field(default=None, metadata={"help": "Most operations a second of one device."})
+
+    def __post_init__(self) -> None:
+        for name in ("checkpoint_minutes", "peak_flops"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} is {value}; write a number above 0")
+        super().__post_init__()
+
+
 def check_arguments(given: Mapping[str, Any]) -> None:
     """Raise `TrainError` for arguments that `TrainingArguments` has not, or that it does not take, by name.
 
     Asked before there is a run folder, so that a slip of the keyboard leaves nothing behind.
     """
-    known = {item.name for item in fields(TrainingArguments) if item.init}
-    hints = get_type_hints(TrainingArguments)
+    known = {item.name for item in fields(MeasuredArguments) if item.init}
+    hints = get_type_hints(TrainingArguments) | get_type_hints(MeasuredArguments)
     for name, value in given.items():
         if name not in known:
             raise TrainError(f"transformers has no training argument {name!r}; {_near(name, known)}")
@@ -34,17 +56,26 @@ def check_arguments(given: Mapping[str, Any]) -> None:
         if wanted and not _fits(value, wanted):
             words = " or ".join(_WORDS[each] for each in wanted)
             raise TrainError(f"the training argument {name} is {str(value)[:40]!r}, where {words} belongs")
+    check_trackers(given.get("report_to"))
     if given.keys() - {"use_cpu"}:
         training_arguments({"output_dir": "unused", "report_to": "none", "disable_tqdm": True, **given})
 
 
-def training_arguments(values: Mapping[str, Any]) -> TrainingArguments:
-    """`TrainingArguments` of these values. Raises `TrainError` for what transformers does not take, with its reason."""
+def training_arguments(values: Mapping[str, Any]) -> MeasuredArguments:
+    """`MeasuredArguments` of these values. Raises `TrainError` for what transformers does not take, with its reason."""
     try:
-        return TrainingArguments(**values)
+        return MeasuredArguments(**values)
     except (TypeError, ValueError, OverflowError, ImportError, KeyError, AttributeError, OSError) as error:
         reason = " ".join(str(error).split())[:300]
         raise TrainError(f"transformers refuses these training arguments: {reason}") from error
+
+
+def with_device(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, and `use_cpu` where there is no accelerator: several processes find each other by it alone.
+
+    Without it each of them would take itself for the only one, and train in the folder of the others.
+    """
+    return {"use_cpu": not torch.accelerator.is_available(), **values}
 
 
 def _near(name: str, known: set[str]) -> str:

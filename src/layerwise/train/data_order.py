@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from itertools import cycle, islice
 from random import Random
 from typing import Any
 
@@ -70,22 +71,27 @@ class LengthGroupedSampler(Sampler[int]):
     """The numbers of `examples` in the order of their present epoch, each once.
 
     With `alike`, the examples of a batch, texts have much the same length in every `alike` numbers that follow each
-    other: they are padded to the longest of their batch.
+    other: they are padded to the longest of their batch. The first numbers of an order stand at its end once more
+    until there are a multiple of `batch`: a batch that is not full would be divided otherwise among other numbers of
+    processes.
     """
 
-    def __init__(self, examples: ReproducibleDataset, alike: int | None = None) -> None:
+    def __init__(self, examples: ReproducibleDataset, alike: int | None = None, batch: int = 1) -> None:
         self.examples = examples
         self.alike = alike
+        self.batch = batch
         self._lengths = [len(examples[number]["input_ids"]) for number in range(len(examples))] if alike else []
 
     def __len__(self) -> int:
-        return len(self.examples)
+        return -(-len(self.examples) // self.batch) * self.batch
 
     def __iter__(self) -> Iterator[int]:
         chance = Random(f"{self.examples.seed}/{self.examples.epoch}")
-        order = list(range(len(self)))
+        order = list(range(len(self.examples)))
         chance.shuffle(order)
-        return iter(order if self.alike is None else self._by_length(order, self.alike, chance))
+        if self.alike is not None:
+            order = list(self._by_length(order, self.alike, chance))
+        return islice(cycle(order), len(self))
 
     def _by_length(self, order: list[int], batch: int, chance: Random) -> Iterator[int]:
         pools = (order[start : start + _POOL * batch] for start in range(0, len(order), _POOL * batch))

@@ -11,7 +11,7 @@ _WITHOUT_BITS = (
     "use_cpu", "report_to", "run_name", "project", "trackio_space_id", "disable_tqdm", "log_level",
     "log_level_replica", "log_on_each_node", "logging_dir", "logging_first_step", "logging_steps", "logging_strategy",
     "dataloader_num_workers", "dataloader_pin_memory", "dataloader_prefetch_factor", "dataloader_persistent_workers",
-    "save_total_limit",
+    "save_total_limit", "checkpoint_minutes", "peak_flops",
 )  # fmt: skip
 """Training arguments that change what is reported and kept of a training, and no weight."""
 
@@ -26,8 +26,21 @@ def is_alone() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) == 1
 
 
+def use_own_accelerator() -> None:
+    """Compute on the accelerator of this process where torchrun started several on a machine; otherwise nothing."""
+    if is_alone():
+        return
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+
+
 def training_settings(arguments: Mapping[str, Any]) -> dict[str, object]:
-    """What, besides its recipe, decides the bits of a training: the processes, and the further `TrainingArguments`."""
+    """What, besides its recipe, decides the bits of a training: the processes, and the further `TrainingArguments`.
+
+    A training goes on with another number of processes, which a note of the run then says (`results.identity`).
+    """
     given = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_BITS}
     values: dict[str, object] = {"processes": os.environ.get("WORLD_SIZE", "1")}
     if given:

@@ -19,6 +19,7 @@ from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle
 from layerwise.results.training_record import RETRAINED
 from layerwise.schedule import GrowthSchedule
 from layerwise.schedule.cost import ModelCost
+from layerwise.train.precision import Precision
 from layerwise.train.variant import Variant
 
 Ranks = Literal["shared", "per-rank"]
@@ -41,7 +42,8 @@ class Settings:
     `gradient_accumulation_steps` equal parts, one after another. `warmup` is the share of the steps over which the rate
     rises. `evals` is the number of validations, and of checkpoints. `from_scratch_factor` multiplies the epochs of
     trainings that start from random weights.
-    `precision` is the arithmetic of the forward pass; weights stay float32.
+    `precision` is the arithmetic of the forward pass; weights stay float32. With `compiled` the blocks are
+    (`layerwise.stack.compilation`).
     """
 
     epochs: float = 20.0
@@ -55,10 +57,11 @@ class Settings:
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     augmentation: str = "none"
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    precision: Precision = "float32"
     evals: int = 20
     from_scratch_factor: float = 3.0
     gradient_checkpointing: bool = False
+    compiled: bool = False
 
     def __post_init__(self) -> None:
         for name in (
@@ -77,6 +80,13 @@ class Settings:
                 f"a batch of {self.batch_size} does not fall into {self.gradient_accumulation_steps} equal parts; "
                 "write gradient_accumulation_steps that divide it"
             )
+
+    def to_json(self) -> dict[str, Any]:
+        """In plain values; what earlier versions had no setting for is left out where it is as it was for them."""
+        values = asdict(self)
+        if not self.compiled:
+            del values["compiled"]
+        return values
 
     def steps(self, examples: int) -> int:
         """The optimizer steps of a training on so many examples."""
@@ -161,7 +171,7 @@ class Recipe:
         """
         content = {
             "arm": self.arm,
-            "settings": asdict(self.settings),
+            "settings": self.settings.to_json(),
             "sampler": str(self.sampler),
             "validation": str(self.validation),
             "variant": self.variant.NAME,

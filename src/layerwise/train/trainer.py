@@ -5,7 +5,8 @@ through accelerate or torchrun, resume, trackers and callbacks are the parent's 
 
 - a training pass runs, forward and backward, with the drawn plan in place; the index of a draw is (optimiser step, pass
   within the step), so a resumed training draws what it would have drawn, and every process draws the same;
-- validation runs under plans drawn by the batch, the same ones at every validation, so that losses compare;
+- validation runs under plans drawn by the batch, the same ones at every validation, so that losses compare, also
+  between one process and several (`DividedValidation`);
 - layer weights, where there are some, have a learning rate of their own and do not decay;
 - a loss or a gradient that is not finite stops the training before it reaches the weights (`FiniteTrainer`), with the
   step and its plans in the message.
@@ -15,16 +16,22 @@ Outside a pass the model is the plain model: parameter names, checkpoints and op
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 from torch.utils.data import Sampler
 
 from layerwise.plan import Plan
 from layerwise.stack import Stack
-from layerwise.train.finite import FiniteTrainer
+from layerwise.stack.compilation import compiled_blocks
+from layerwise.train.chunked_loss import ChunkedLoss, find_chunked_loss
+from layerwise.train.monitoring.pace import figures_of
+from layerwise.train.validation import DividedValidation
 from layerwise.train.variant import AddsLoss, HasOwnRate
 
 
@@ -36,13 +43,13 @@ class Plans(Protocol):
         ...
 
 
-class PlanTrainer(FiniteTrainer):
+class PlanTrainer(DividedValidation):
     """A Trainer over the model of `stack` that draws the plan of every pass.
 
     `draws` are those of training, `validation` those of validation; `added` is what a variant attached to the model:
     its loss is added to the task's, and its parameters learn at a rate of their own, where it has those (`AddsLoss`,
-    `HasOwnRate`). `order` is that in which training examples are read, the parent's if there is none. Everything else
-    is the parent's.
+    `HasOwnRate`). `order` is that in which training examples are read, the parent's if there is none. With `compiled`
+    the blocks are, each kind once for all orders (`layerwise.stack.compilation`). Everything else is the parent's.
     """
 
     def __init__(
@@ -53,10 +60,12 @@ class PlanTrainer(FiniteTrainer):
         validation: Plans,
         added: object = None,
         order: Sampler[int] | None = None,
+        compiled: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(model=stack.model, **options)
         self.stack = stack
+        self.compiled = compiled
         self.draws = draws
         self.validation = validation
         self.added = added
@@ -65,6 +74,8 @@ class PlanTrainer(FiniteTrainer):
         self._pass = 0
         self._plans: list[Plan] = []
         self._batch = 0
+        self._chunked: ChunkedLoss | None = None
+        self._looked = False
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
         return super()._get_train_sampler(train_dataset) if self.order is None else self.order
@@ -82,9 +93,28 @@ class PlanTrainer(FiniteTrainer):
         optimizer.add_param_group({"params": own, "lr": self.args.learning_rate * factor, "weight_decay": 0.0})
         return optimizer
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """The parent's training, with the blocks compiled if they are to be."""
+        blocks = [self.stack.block(layer) for layer in range(self.stack.depth)]
+        with compiled_blocks(blocks) if self.compiled else nullcontext():
+            return super().train(*args, **kwargs)
+
     def figures(self) -> dict[str, float]:
-        """The figures of a finished training, by name, that are not in the log."""
-        return {}
+        """The figures of a finished training, by name: its pace."""
+        return figures_of(self.state.log_history)
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """6 operations for each parameter that the pass used and each position; a layer counts as often as it ran.
+
+        Nothing where the positions of an example, or the parameters of the model, are not known.
+        """
+        count = getattr(self.stack.model, "num_parameters", None)
+        if count is None or not self._plans:
+            return 0
+        layers = [sum(each.numel() for each in self.stack.block(at).parameters()) for at in range(self.stack.depth)]
+        around = int(count(exclude_embeddings=True)) - sum(layers)
+        visited = sum(layers[step.layer] for step in self._plans[-1].steps())
+        return 6 * positions(getattr(self.stack.model, "config", None), inputs) * (around + visited)
 
     def write(self, folder: Path) -> None:
         """Write the trained model to `folder`, with its tokenizer; every process takes part."""
@@ -119,6 +149,10 @@ class PlanTrainer(FiniteTrainer):
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The task's loss, and the prediction's beside it where there is one: what is optimised, and what selects."""
+        chunked = None if model.training or return_outputs else self._chunked_loss()
+        if chunked is not None:
+            shared = num_items_in_batch is not None and self.args.average_tokens_across_devices
+            return chunked(inputs, num_items_in_batch) * (self.accelerator.num_processes if shared else 1)
         value = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         if not isinstance(self.added, AddsLoss):
             return value
@@ -146,9 +180,37 @@ class PlanTrainer(FiniteTrainer):
         finally:
             del model.save_pretrained
 
-    def prediction_step(self, *args: Any, **kwargs: Any) -> Any:
-        """One validation batch, with its plan in place."""
+    def prediction_step(
+        self, model: nn.Module, inputs: dict[str, Any], prediction_loss_only: bool, ignore_keys: list[str] | None = None
+    ) -> Any:
+        """One validation batch, with its plan in place; where nothing but its loss is asked for, without all logits."""
         plan = self.validation.at(self._batch)
         self._batch += 1
+        chunked = prediction_loss_only and "labels" in inputs and self._chunked_loss() is not None
         with self.stack.under(plan, single_pass=True):
-            return super().prediction_step(*args, **kwargs)
+            if not chunked:
+                return super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
+            inputs = self._prepare_inputs(inputs)
+            items = self._get_num_items_in_batch([inputs], self.args.device)
+            with torch.no_grad(), self.compute_loss_context_manager():
+                return self.compute_loss(model, inputs, num_items_in_batch=items).detach().mean(), None, None
+
+    def _chunked_loss(self) -> ChunkedLoss | None:
+        """The loss of validation; `None` where the parent's is another, or the model is taken apart."""
+        own = self.label_smoother is not None or self.compute_loss_func is not None or isinstance(self.added, AddsLoss)
+        if own or self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            return None
+        if not self._looked:
+            self._chunked, self._looked = find_chunked_loss(self.stack), True
+        return self._chunked
+
+
+def positions(config: Any, inputs: Mapping[str, Any]) -> int:
+    """The positions of a batch that layers compute: its tokens, or its patches and one token beside; 0 if not known."""
+    if "input_ids" in inputs:
+        return int(inputs["input_ids"].numel())
+    patch, pixels = getattr(config, "patch_size", None), inputs.get("pixel_values")
+    if not isinstance(patch, int) or pixels is None or pixels.ndim != 4:
+        return 0
+    images, _, height, width = pixels.shape
+    return int(images) * ((height // patch) * (width // patch) + 1)

@@ -26,19 +26,21 @@ from layerwise.errors import TrainError
 from layerwise.plan.samplers import SeededSampler
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.stack import Stack
-from layerwise.train.arguments import training_arguments
+from layerwise.train.arguments import training_arguments, with_device
 from layerwise.train.checkpoint_dir import discard_checkpoints, existing_run, last_checkpoint, steps_of, write_config
-from layerwise.train.clock import Clock, Progress, moments, seconds_of
 from layerwise.train.data_order import Epochs, LengthGroupedSampler, ReproducibleDataset
+from layerwise.train.input_pipeline import input_arguments
+from layerwise.train.monitoring.clock import Clock, Progress, moments, seconds_of
 from layerwise.train.phases.runner import growth_runner
 from layerwise.train.phases.trainer import GrowthTrainer
+from layerwise.train.precision import ARGUMENTS
 from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.sharding import check_sharding, with_units
 from layerwise.train.trainer import PlanTrainer
 
 PREPROCESSING = "preprocessor_config.json"
 STATES = "states"
 _MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
-_PRECISION = {"float32": {}, "bfloat16": {"bf16": True}, "float16": {"fp16": True}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +82,44 @@ def train(
     finished = existing_run(folder, wanted)
     if finished is not None:
         return finished
+    trainer = trainer_of(base, splits, recipe, seed, folder, progress=progress, arguments=arguments, states=states)
+    write_config(folder, wanted)
+    trainer.train(resume_from_checkpoint=last_checkpoint(folder))
+    return _publish(trainer, base, splits, recipe, seed, folder)
+
+
+def trainer_of(
+    base: Base,
+    splits: Splits,
+    recipe: Recipe,
+    seed: int,
+    folder: Path,
+    *,
+    progress: Progress | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    states: Path | None = None,
+) -> PlanTrainer:
+    """The Trainer of a training, on a model of its own; nothing is written. The arguments are those of `train`."""
     set_seed(seed)
     stack = base.open()
     if recipe.from_scratch:
         _redraw(stack)
     added = recipe.variant.attach(stack)
-    examples = ReproducibleDataset(splits.train, seed)
+    given = with_units(with_device(arguments or {}), map(stack.block, range(stack.depth)))
+    examples, batch = ReproducibleDataset(splits.train, seed), recipe.settings.batch_size
     options: dict[str, Any] = {
         "stack": stack,
-        "order": LengthGroupedSampler(examples, alike=None if splits.classes else recipe.settings.batch_size),
-        "args": _arguments(recipe.settings, recipe, len(splits.train), seed, folder, dict(arguments or {})),
+        "order": LengthGroupedSampler(examples, None if splits.classes else batch, batch),
+        "args": _arguments(recipe.settings, recipe, len(splits.train), seed, folder, given),
         "data_collator": splits.collate,
         "train_dataset": examples,
         "eval_dataset": splits.validation,
         "callbacks": [Clock(progress), Epochs(examples)],
+        "compiled": recipe.settings.compiled,
     }
     if recipe.growth is not None:
-        grows = growth_runner(stack, recipe.growth, splits, wanted, states or folder / STATES)
+        training = training_config(base, splits, recipe, seed)
+        grows = growth_runner(stack, recipe.growth, splits, training, states or folder / STATES)
         trainer: PlanTrainer = GrowthTrainer(runner=grows, **options)
     else:
         make = recipe.variant.trainer() or PlanTrainer
@@ -106,10 +129,9 @@ def train(
             added=added,
             **options,
         )
-    write_config(folder, wanted)
+    check_sharding(trainer, per_rank=recipe.ranks == "per-rank")
     trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=last_checkpoint(folder))
-    return _publish(trainer, base, splits, recipe, seed, folder)
+    return trainer
 
 
 def _redraw(stack: Stack) -> None:
@@ -132,7 +154,7 @@ def _arguments(
 ) -> TrainingArguments:
     from accelerate import PartialState
 
-    processes = PartialState(cpu=bool(more.get("use_cpu", False))).num_processes
+    processes = PartialState(cpu=bool(more["use_cpu"])).num_processes
     passes = settings.gradient_accumulation_steps
     piece, rest = divmod(settings.batch_size, passes * processes)
     if rest or piece == 0:
@@ -147,7 +169,7 @@ def _arguments(
             "output_dir": str(folder),
             "max_steps": steps,
             "per_device_train_batch_size": piece,
-            "per_device_eval_batch_size": max(piece, 64),
+            "per_device_eval_batch_size": max(piece * processes, 64),
             "gradient_accumulation_steps": settings.gradient_accumulation_steps,
             "learning_rate": settings.learning_rate,
             "lr_scheduler_type": settings.schedule,
@@ -172,8 +194,8 @@ def _arguments(
             "disable_tqdm": True,
             "remove_unused_columns": False,
             "label_names": ["labels"],
-            "dataloader_pin_memory": False,
-            **_PRECISION[settings.precision],
+            **input_arguments(more),
+            **ARGUMENTS[settings.precision],
             **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
             **recipe.variant.TRAINING_ARGUMENTS,
             **more,

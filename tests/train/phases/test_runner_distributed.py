@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "eventful": {"schedule": "eventful"},
     "everything": {"schedule": "everything"},
     **{name: {"schedule": "eventful", "stop": stop} for name, stop in STOPS.items()},
+    "left": {"schedule": "eventful", "stop": 11, "ends": True},
+    "joined": {"schedule": "eventful"},
+    "whole": {"schedule": "uncached"},
+    "in shards": {"schedule": "uncached", "sharded": True},
+    "inside a phase, in shards": {"schedule": "uncached", "stop": 5, "sharded": True},
+    "at a border, in shards": {"schedule": "uncached", "stop": 6, "sharded": True},
 }
 
 
@@ -31,6 +38,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders of all trainings as two processes held them."""
 
     def train(root: Path) -> None:
+        train_watched(root / "joined", **TRAININGS["left"])
         trainings = [{"folder": str(root / name), **options} for name, options in TRAININGS.items()]
         launched("phases/growth_script.py", json.dumps(trainings))
 
@@ -41,12 +49,16 @@ def _read(folder: Path, what: str) -> list[Any]:
     return [json.loads((folder / f"{what}-{rank}.json").read_text()) for rank in (0, 1)]
 
 
+def _means(both: list[list[float]]) -> list[float]:
+    """Each process reports the loss of its half of the batch, scaled so that the mean is that of the whole."""
+    return [sum(pair) / 2 for pair in zip(*both, strict=True)]
+
+
 @pytest.mark.parametrize("name", ["eventful", "everything"])
 def test_two_processes_train_as_one_does(name: str, folders: Path, tmp_path: Path) -> None:
     train_watched(tmp_path, **TRAININGS[name])
     alone, both = json.loads((tmp_path / "losses-0.json").read_text()), _read(folders / name, "losses")
-    # Each process reports the loss of its half of the batch, scaled so that the mean is that of the whole.
-    assert [sum(pair) / 2 for pair in zip(*both, strict=True)] == pytest.approx(alone, rel=1e-3)
+    assert _means(both) == pytest.approx(alone, rel=1e-3)
     assert len(alone) == STEPS * WATCHED.gradient_accumulation_steps
     one, two = TrainingRecord.read(tmp_path / MODEL), TrainingRecord.read(folders / name / MODEL)
     assert one is not None
@@ -75,3 +87,30 @@ def test_resumed_both_go_on_as_they_would_have(name: str, folders: Path) -> None
     one, two = (load_file(folders / each / MODEL / "model.safetensors") for each in ("eventful", name))
     assert all(torch.equal(one[key], two[key]) for key in one)
     assert not (folders / name / "states").exists()
+
+
+def test_what_two_processes_began_one_ends_and_the_other_way_round(folders: Path, tmp_path: Path) -> None:
+    whole = _means(_read(folders / "eventful", "losses"))[10 * WATCHED.gradient_accumulation_steps :]
+    assert _means(_read(folders / "joined", "losses")) == pytest.approx(whole, rel=1e-3)
+    shutil.copytree(folders / "left", tmp_path / "left")
+    train_watched(tmp_path / "left", **TRAININGS["eventful"])
+    assert json.loads((tmp_path / "left" / "losses-0.json").read_text()) == pytest.approx(whole, rel=1e-3)
+
+
+def test_phases_of_a_model_in_shards_are_those_of_the_whole(folders: Path) -> None:
+    one, two = (_read(folders / name, "losses") for name in ("whole", "in shards"))
+    assert _means(two) == pytest.approx(_means(one), rel=1e-4)
+    assert _read(folders / "in shards", "ran") == _read(folders / "whole", "ran")
+    rested = _read(folders / "whole", "rested")[0]
+    for part in _read(folders / "in shards", "rested"):
+        assert all(set(names) <= set(part[step]) for step, names in rested.items())
+    ours, theirs = (load_file(folders / name / MODEL / "model.safetensors") for name in ("in shards", "whole"))
+    for key, weight in theirs.items():
+        torch.testing.assert_close(ours[key], weight, rtol=1e-2, atol=1e-3, msg=key)
+
+
+@pytest.mark.parametrize("stop", ["inside a phase", "at a border"])
+def test_resumed_in_shards_both_go_on_as_they_would_have(stop: str, folders: Path) -> None:
+    first = (STOPS[stop] - STOPS[stop] % 2) * WATCHED.gradient_accumulation_steps
+    whole = _read(folders / "in shards", "losses")
+    assert _read(folders / f"{stop}, in shards", "losses") == [losses[first:] for losses in whole]

@@ -89,9 +89,9 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, tuple[int, ...]
 
 
 def run(
-    folder: Path, recipe: PretrainingRecipe = RECIPE, text: PretrainingText = TEXT, seed: int = 0
+    folder: Path, recipe: PretrainingRecipe = RECIPE, text: PretrainingText = TEXT, seed: int = 0, **arguments: Any
 ) -> TrainingRecord:
-    return pretrain(TOKENIZER, text, recipe, seed, folder, arguments=QUIET)
+    return pretrain(TOKENIZER, text, recipe, seed, folder, arguments={**QUIET, **arguments})
 
 
 # Recipes
@@ -274,14 +274,15 @@ def test_a_folder_of_another_training_is_refused(what: str, passes: list[Any], t
     assert passes == []
 
 
-def test_a_training_of_another_optimiser_is_refused(passes: list[Any], tmp_path: Path) -> None:
-    """Earlier ones were made by a LAMB with bounded weight norms and one uncorrected moment, and did not name it."""
+@pytest.mark.parametrize("algorithm", ["optimizer", "masking"])
+def test_a_training_by_another_algorithm_is_refused(algorithm: str, passes: list[Any], tmp_path: Path) -> None:
+    """Earlier ones did not name theirs: a LAMB with bounded weight norms, and masks from other random numbers."""
     run(tmp_path)
     file = tmp_path / MODEL / FILE
     pedigree = json.loads(file.read_text())
-    del pedigree["recipe"]["optimizer"]
+    del pedigree["recipe"][algorithm]
     file.write_text(json.dumps(pedigree))
-    with pytest.raises(TrainError, match="holds another training: its optimizer"):
+    with pytest.raises(TrainError, match=f"holds another training: its {algorithm}"):
         run(tmp_path)
 
 

@@ -49,6 +49,7 @@ from layerwise.stack.max_length import longest_input
 from layerwise.train.finetune.learning_curve import CurvePoint, SelectionCurve, learning_curve
 from layerwise.train.finetune.new_head import head_parameters
 from layerwise.train.finite import FiniteTrainer
+from layerwise.train.input_pipeline import input_arguments
 
 Progress = Callable[[int, int], None]
 """Told the step, and how many there are at most: teaching may end early."""
@@ -284,8 +285,8 @@ def _arguments(
         disable_tqdm=True,
         remove_unused_columns=False,
         label_names=["labels"],
-        dataloader_pin_memory=False,
         use_cpu=device == "cpu",
+        **input_arguments({"use_cpu": device == "cpu"}),
     )
     # One process drives one device, as everywhere in layerwise: torch's DataParallel would split the batches.
     arguments._n_gpu = min(1, arguments.n_gpu)

@@ -17,7 +17,7 @@ import numpy as np
 from transformers import TrainerCallback
 
 from layerwise.stack.inputs import evaluating
-from layerwise.train.pace import Pace, figures_of
+from layerwise.train.monitoring.pace import Pace, figures_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,10 @@ class SelectionCurve(Pace):
             if score is not None:
                 self.points[state.global_step] = score
             self.before = time.perf_counter()  # what was just computed is no part of the next step
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note the pace beside what was logged."""
+        state.log_history[-1].update(self.notes(args, state))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The end of an epoch is a point."""

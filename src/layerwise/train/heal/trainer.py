@@ -32,7 +32,7 @@ from layerwise.train.heal.adapters import write_adapters
 from layerwise.train.heal.learning import Learning
 from layerwise.train.heal.losses import CHUNK, divergence, in_chunks, state_distance
 from layerwise.train.heal.options import HealingOptions
-from layerwise.train.pace import Pace, figures_of
+from layerwise.train.monitoring.pace import figures_of
 from layerwise.train.trainer import PlanTrainer
 
 WEIGHTS = "healed.safetensors"
@@ -67,7 +67,6 @@ class HealingTrainer(PlanTrainer):
                 "healing exchanges whole weights for its teacher and stores those that learn, which sharding takes "
                 "apart; train on one process or with DistributedDataParallel, which torchrun does"
             )
-        self.add_callback(Pace())
         self._teacher: HealingPass | None = None
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:

@@ -38,7 +38,11 @@ class Options:
 
     def to_json(self) -> dict[str, Any]:
         """In plain values."""
-        return {**asdict(self), "variants": {each.NAME: each.to_json() for each in self.variants}}
+        return {
+            **asdict(self),
+            "settings": self.settings.to_json(),
+            "variants": {each.NAME: each.to_json() for each in self.variants},
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from layerwise.train.phases.embeddings_and_head import EmbeddingsAndHead, find_e
 from layerwise.train.phases.prefix_cache import NUMBER, PrefixCache, Substitution, extent_of
 from layerwise.train.phases.step_schedule import StepSchedule
 from layerwise.train.recipe import GrowthVariant
+from layerwise.train.sharding import assign, reshard
 
 Weights = tuple[nn.Parameter, ...]
 
@@ -58,12 +59,34 @@ class GrowthRunner(TrainerCallback):
         self.step_schedule = step_schedule
         self.cost = cost
         self.cache = cache
-        self.before = _learnable(around.before)
-        self.behind = _learnable(around.behind)
-        self.layers = [_learnable(stack.block(layer).parameters()) for layer in range(stack.depth)]
+        # By name: sharding puts other parameters in their place.
+        self._names = {id(weight): name for name, weight in stack.model.named_parameters() if weight.requires_grad}
+        self._before, self._behind = self._named(around.before), self._named(around.behind)
+        self._layers = [self._named(stack.block(layer).parameters()) for layer in range(stack.depth)]
         self.phase: Phase | None = None
         self.running: Phase | None = None
         self._kept: Substitution | None = None
+
+    def _named(self, weights: Iterable[nn.Parameter]) -> tuple[str, ...]:
+        return tuple(self._names[id(weight)] for weight in weights if id(weight) in self._names)
+
+    def _weights(self, names: Iterable[str]) -> Weights:
+        return tuple(self.stack.model.get_parameter(name) for name in names)
+
+    @property
+    def before(self) -> Weights:
+        """The weights before the layers that can learn."""
+        return self._weights(self._before)
+
+    @property
+    def behind(self) -> Weights:
+        """Those behind the layers."""
+        return self._weights(self._behind)
+
+    @property
+    def layers(self) -> list[Weights]:
+        """Those of each layer."""
+        return [self._weights(names) for names in self._layers]
 
     # -- what the Trainer calls ----------------------------------------------------------------------------------
 
@@ -111,6 +134,7 @@ class GrowthRunner(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
         """Begin the phase if this is its first step, and let learn what learns at this step."""
+        reshard(self.stack.model)
         step = state.global_step
         phase = self.step_schedule.phase(step)
         if self.step_schedule.begins(step):
@@ -138,6 +162,7 @@ class GrowthRunner(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Leave the model as it came: with weights that can all learn, and nothing kept."""
+        reshard(self.stack.model)
         for weights in (self.before, self.behind, *self.layers):
             _let_learn(weights, True)
         if self.cache is not None:
@@ -161,9 +186,10 @@ class GrowthRunner(TrainerCallback):
                 if weight.ndim > 1:
                     weight.mul_(factor)
         forgotten = [*phase.redraw, *(layer for layer, _ in phase.copies)]
-        groups = [self.layers[layer] for layer in forgotten]
+        layers = self.layers
+        groups = [layers[layer] for layer in forgotten]
         if phase.optimizer == "drop":
-            groups += [self.layers[layer] for layer in phase.trains]
+            groups += [layers[layer] for layer in phase.trains]
             groups += [self.before] * phase.embedding + [self.behind] * phase.head
         for weights in groups:
             for weight in weights:
@@ -176,7 +202,8 @@ class GrowthRunner(TrainerCallback):
             return
         self.cache.close()
         if phase.cached:
-            prefix = [self.layers[layer] for layer in phase.prefix(self.stack.depth)]
+            layers = self.layers
+            prefix = [layers[layer] for layer in phase.prefix(self.stack.depth)]
             self.cache.open(phase.name, _hash([self.before, *prefix]), step)
 
 
@@ -241,10 +268,6 @@ def _cache(
     return PrefixCache(states, {**training, "schedule": growth.schedule.to_json()}, extents[0])
 
 
-def _learnable(weights: Iterable[nn.Parameter]) -> Weights:
-    return tuple(weight for weight in weights if weight.requires_grad)
-
-
 def _let_learn(weights: Weights, learns: bool) -> None:
     for weight in weights:
         weight.requires_grad_(learns)
@@ -252,7 +275,7 @@ def _let_learn(weights: Weights, learns: bool) -> None:
 
 def _assign(block: nn.Module, values: Iterable[Tensor]) -> None:
     for weight, value in zip(block.parameters(), values, strict=True):
-        weight.copy_(value)
+        assign(weight, value)
 
 
 def _shapes(stack: Stack, layer: int) -> list[tuple[str, tuple[int, ...]]]:

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from layerwise.errors import TrainError
 from layerwise.plan.samplers import Fixed, SeededSampler
-from layerwise.train.pace import Pace, figures_of, seconds_a_step
+from layerwise.train.monitoring.pace import figures_of, seconds_a_step
 from layerwise.train.phases.prefix_cache import Numbered, NumberedBatches
 from layerwise.train.phases.runner import GrowthRunner
 from layerwise.train.trainer import PlanTrainer
@@ -31,14 +31,19 @@ class GrowthTrainer(PlanTrainer):
 
     def __init__(self, *, runner: GrowthRunner, **options: Any) -> None:
         super().__init__(draws=runner, validation=SeededSampler(Fixed(), runner.stack.depth, 0), **options)
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+        if self.is_deepspeed_enabled:
             raise TrainError(
-                "phases freeze and replace whole weights, which sharding takes apart; train on one process or with "
-                "DistributedDataParallel, which torchrun does"
+                "phases freeze and replace whole weights, which DeepSpeed takes apart; train on one process or with "
+                "DistributedDataParallel, which torchrun does, or shard the model with --set fsdp=true"
+            )
+        if self.is_fsdp_enabled and runner.cache is not None:
+            raise TrainError(
+                "processes that hold a model in shards run every layer together, and a cached phase leaves out a "
+                "prefix whose states one process has and another has not; leave cached out of the schedule, or train "
+                "without --set fsdp"
             )
         self.runner = runner
         self.add_callback(runner)
-        self.add_callback(Pace())
         if runner.cache is not None:
             self.train_dataset = Numbered(self.train_dataset)
             self.data_collator = NumberedBatches(self.data_collator)

@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from layerwise.data.text.span_masking import ALGORITHM as MASKING
 from layerwise.errors import TrainError, near_matches
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.models.elc.variants import check_initialisation, find_variant
+from layerwise.train.precision import Precision
 from layerwise.train.pretrain.curriculum import CurriculumPhase
 from layerwise.train.pretrain.lamb import ALGORITHM
 from layerwise.train.recipe import check_positive
@@ -35,7 +37,8 @@ class PretrainingRecipe:
     masked span continues with a probability of 1 - `stop`. `evals` is the number of validations (on `validation`
     segments) and of checkpoints. With `seconds`, the steps are as many as fit; see the module. `vocabulary` is the size
     of the tokenizer to train; by default the size follows from the text. `frozen_layer_weights` keep their initial
-    values.
+    values. With `compiled` the layers are (`layerwise.stack.compilation`); with `padding_free` nothing but attention is
+    computed for padding, which pays where segments are short of their length (`benchmarks/padding.py`).
     """
 
     arm: str = "elc"
@@ -58,8 +61,9 @@ class PretrainingRecipe:
     stop: float = 1 / 3
     dropout: float = 0.1
     gradient_accumulation_steps: int = 1
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    precision: Precision = "float32"
     compiled: bool = False
+    padding_free: bool = False
     evals: int = 20
     validation: int = 2_048
     seconds: float | None = None
@@ -77,12 +81,19 @@ class PretrainingRecipe:
         if self.vocabulary is not None:
             check_positive("vocabulary", self.vocabulary)
 
+    def settings(self) -> dict[str, Any]:
+        """Every field by its name, but not what earlier versions had no field for, where it is as it was for them."""
+        values = asdict(self)
+        if not self.padding_free:
+            del values["padding_free"]
+        return values
+
     def to_json(self) -> dict[str, Any]:
         """The recipe in plain values, as JSON gives them back; `variant` there says that nothing was added to it.
 
-        `optimizer` names the algorithm, so that no training goes on, or is compared, with another one's.
+        `optimizer` and `masking` name the algorithms, so that no training goes on, or is compared, with other ones'.
         """
-        content = {"variant": "plain", "optimizer": ALGORITHM, "pretraining": asdict(self)}
+        content = {"variant": "plain", "optimizer": ALGORITHM, "masking": MASKING, "pretraining": self.settings()}
         plain: dict[str, Any] = json.loads(json.dumps(content))
         return plain
 
@@ -166,6 +177,7 @@ def new_model(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> 
         eos_token_id=tokenizer.sep_token_id,
     )
     model = ElcForMaskedLM(config)
+    model.encoder.padding_free = recipe.padding_free
     if recipe.frozen_layer_weights:
         freeze_layer_weights(model)
     return model

@@ -65,7 +65,7 @@ def seconds_a_step(
     for _ in range(min(_TIMED + 1, phase.end - phase.first)):
         begun = time.perf_counter()
         for _ in range(passes):
-            batch = collate([examples[draw] for draw in next(batches)])
+            batch = collate(examples.__getitems__(next(batches)))
             loss = model(**{name: tensor.to(device) for name, tensor in batch.items()}).loss
             loss.backward()
         optimizer.step()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -32,17 +33,19 @@ from layerwise.data.text.span_masking import FixedMasks, MaskedSegments, Padding
 from layerwise.data.text.wordpiece import check_tokenizer
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.training_record import MODEL, TrainingRecord
-from layerwise.train.arguments import training_arguments
+from layerwise.stack.compilation import compiled_blocks
+from layerwise.train.arguments import training_arguments, with_device
 from layerwise.train.checkpoint_dir import acquire, discard_checkpoints, last_checkpoint
-from layerwise.train.clock import Clock, Progress, gradient_norms, moments, seconds_of
-from layerwise.train.finite import FiniteTrainer
-from layerwise.train.pace import Pace, figures_of
+from layerwise.train.input_pipeline import input_arguments
+from layerwise.train.monitoring.clock import Clock, Progress, gradient_norms, moments, seconds_of
+from layerwise.train.monitoring.pace import figures_of
+from layerwise.train.precision import ARGUMENTS
 from layerwise.train.pretrain.curriculum import Batches, rate_at
 from layerwise.train.pretrain.lamb import lamb
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 from layerwise.train.pretrain.time_budget import promised_steps, seconds_a_step, steps_that_fit
-
-_PRECISION = {"float32": {}, "bfloat16": {"bf16": True}, "float16": {"fp16": True}}
+from layerwise.train.sharding import check_sharding, with_units
+from layerwise.train.validation import DividedValidation
 
 
 def training_config(
@@ -70,19 +73,41 @@ def pretrain(
     """
     check_tokenizer(tokenizer, str(tokenizer.name_or_path or "that was given"))
     training = training_config(tokenizer, text, recipe, seed)
-    masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
-    segments = [cut(text.train, length) for length in recipe.lengths]
-    counts = [len(each) for each in segments]
-    recipe.phases(counts)  # a text that is too short is refused before the folder is claimed
+    # A text that is too short is refused before the folder is claimed.
+    recipe.phases([len(cut(text.train, length)) for length in recipe.lengths])
     finished = acquire(folder, training)
     if finished is not None:
         return finished
+    trainer = trainer_of(tokenizer, text, recipe, seed, folder, progress=progress, arguments=arguments)
+    trainer.train(resume_from_checkpoint=last_checkpoint(folder))
+    return _publish(trainer, tokenizer, text, training, folder)
+
+
+def trainer_of(
+    tokenizer: PreTrainedTokenizerBase,
+    text: PretrainingText,
+    recipe: PretrainingRecipe,
+    seed: int,
+    folder: Path,
+    *,
+    progress: Progress | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> PretrainingTrainer:
+    """The Trainer of a pretraining, on a model of its own; nothing is written. The arguments are those of `pretrain`.
+
+    How many steps fit into the seconds of a recipe is timed here, or read from the checkpoint in `folder`.
+    """
+    arguments = with_device(arguments or {})
+    masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
+    segments = [cut(text.train, length) for length in recipe.lengths]
+    counts = [len(each) for each in segments]
     examples = MaskedSegments(segments, masking, tokenizer, seed)
     if recipe.seconds is not None:
-        steps = promised_steps(folder) or _timed_steps(recipe, tokenizer, examples, counts, dict(arguments or {}))
+        steps = promised_steps(folder) or _timed_steps(recipe, tokenizer, examples, counts, dict(arguments))
         recipe = replace(recipe, steps=steps)
-    given = _arguments(recipe, seed, folder, dict(arguments or {}))
     set_seed(seed)
+    model = new_model(recipe, tokenizer)
+    given = _arguments(recipe, seed, folder, with_units(arguments, model.encoder.layers))
     trainer = PretrainingTrainer(
         recipe=recipe,
         batches=Batches(
@@ -92,19 +117,19 @@ def pretrain(
             processes=given.world_size,
             process=given.process_index,
         ),
-        model=new_model(recipe, tokenizer),
+        model=model,
         args=given,
         data_collator=Padding(int(tokenizer.pad_token_id)),
         train_dataset=examples,
         eval_dataset=FixedMasks(cut(text.validation, recipe.lengths[0]), masking, tokenizer, recipe.validation),
-        callbacks=[Clock(progress), Pace()],
+        callbacks=[Clock(progress)],
     )
+    check_sharding(trainer)
     trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=last_checkpoint(folder))
-    return _publish(trainer, tokenizer, text, training, folder)
+    return trainer
 
 
-class PretrainingTrainer(FiniteTrainer):
+class PretrainingTrainer(DividedValidation):
     """A Trainer with the batches, optimiser and rate of a `PretrainingRecipe`; everything else is the parent's."""
 
     optimizer: Any
@@ -114,6 +139,11 @@ class PretrainingTrainer(FiniteTrainer):
         super().__init__(**options)
         self.recipe = recipe
         self.batches = batches
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """The parent's training, with the layers compiled if they are to be."""
+        with _compiled(self.recipe, self.model):
+            return super().train(*args, **kwargs)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The batches of this process; they are divided already, so accelerate has nothing to divide."""
@@ -152,6 +182,11 @@ def _origin(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> st
     return sha256(json.dumps(content).encode()).hexdigest()
 
 
+def _compiled(recipe: PretrainingRecipe, model: Any) -> AbstractContextManager[None]:
+    """A context in which the layers are compiled, if they are to be: one graph for segments of both lengths."""
+    return compiled_blocks(model.encoder.layers, dynamic=True) if recipe.compiled else nullcontext()
+
+
 def _optimizer(recipe: PretrainingRecipe, model: nn.Module) -> torch.optim.Optimizer:
     return lamb(
         model.named_parameters(),
@@ -186,9 +221,8 @@ def _arguments(recipe: PretrainingRecipe, seed: int, folder: Path, more: dict[st
             "disable_tqdm": True,
             "remove_unused_columns": False,
             "label_names": ["labels"],
-            "dataloader_pin_memory": False,
-            "torch_compile": recipe.compiled,
-            **_PRECISION[recipe.precision],
+            **input_arguments(more),
+            **ARGUMENTS[recipe.precision],
             **more,
         }
     )
@@ -206,25 +240,27 @@ def _timed_steps(
 ) -> int:
     """The steps that fit into the recipe's seconds, the same on every process."""
     assert recipe.seconds is not None
-    state = PartialState(cpu=bool(more.get("use_cpu", False)))
+    state = PartialState(cpu=bool(more["use_cpu"]))
     model = new_model(recipe, tokenizer).to(state.device)
     optimizer = _optimizer(recipe, model)
     collate = Padding(int(tokenizer.pad_token_id))
-    paces = [
-        (
-            (phase.end - phase.first) / recipe.steps,
-            seconds_a_step(
-                model,
-                optimizer,
-                examples,
-                collate,
-                phase,
-                passes=recipe.gradient_accumulation_steps,
-                processes=state.num_processes,
-            ),
-        )
-        for phase in recipe.phases(counts)
-    ]
+    half = recipe.precision != "float32"
+    with _compiled(recipe, model), torch.autocast(state.device.type, torch.bfloat16, enabled=half):
+        paces = [
+            (
+                (phase.end - phase.first) / recipe.steps,
+                seconds_a_step(
+                    model,
+                    optimizer,
+                    examples,
+                    collate,
+                    phase,
+                    passes=recipe.gradient_accumulation_steps,
+                    processes=state.num_processes,
+                ),
+            )
+            for phase in recipe.phases(counts)
+        ]
     return int(broadcast_object_list([steps_that_fit(recipe.seconds, paces)])[0])
 
 

@@ -1,0 +1,60 @@
+"""The arithmetic of a training's forward passes: float32, or a half precision while the weights stay float32.
+
+Unless it is said, it is bfloat16 on an accelerator that computes in it, and float32 elsewhere. What was taken is part
+of what a training is (`training_config.json`), so that a run goes on in the precision that it began in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from layerwise.results.checked_json import read
+from layerwise.results.training_record import FILE, MODEL
+
+Precision = Literal["float32", "bfloat16", "float16"]
+
+ARGUMENTS: Mapping[Precision, Mapping[str, bool]] = {
+    "float32": {},
+    "bfloat16": {"bf16": True},
+    "float16": {"fp16": True},
+}
+"""The `TrainingArguments` of each."""
+
+
+def default_precision(device: str) -> Precision:
+    """bfloat16 on an accelerator that has instructions for it, else float32.
+
+    >>> default_precision("cpu")
+    'float32'
+    """
+    return "bfloat16" if has_bfloat16(device) else "float32"
+
+
+def has_bfloat16(device: str) -> bool:
+    """Whether the device is an accelerator that computes in bfloat16; torch would imitate it on others, and slowly."""
+    import torch
+
+    from layerwise.stack.load import resolve_device
+
+    kind = resolve_device(device).type
+    if kind == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return kind == "xpu" and torch.xpu.is_bf16_supported()
+
+
+def recorded_precision(run: Path) -> Precision | None:
+    """The precision of the trainings in a run folder, the first of which is asked; `None` where there are none."""
+    from layerwise.train.checkpoint_dir import CONFIG  # options do not wait for transformers
+
+    patterns = (f"*/seed-*/{CONFIG}", f"*/seed-*/{MODEL}/{FILE}")
+    for path in (path for pattern in patterns for path in sorted(run.glob(pattern))):
+        content: Any = read(path)
+        recipe = content.get("recipe") if isinstance(content, dict) else None
+        for part in ("settings", "pretraining"):
+            settings = recipe.get(part) if isinstance(recipe, dict) else None
+            recorded = settings.get("precision") if isinstance(settings, dict) else None
+            if recorded in get_args(Precision):
+                return cast(Precision, recorded)
+    return None

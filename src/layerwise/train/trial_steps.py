@@ -1,0 +1,178 @@
+"""What a training will take, by a few of its steps, a piece of its validation and one checkpoint.
+
+The Trainer is the training's own, on a model of its own and in a folder that is removed. Its steps are those of a
+sample from all over the training, so that every phase of a schedule is among them; the first only warms up, where
+there are others. Nothing else of the process changes but the random generators, which the caller keeps.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil, sqrt
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from torch import Tensor
+from torch.utils.data import Subset
+from transformers import TrainerCallback
+
+QUIET: Mapping[str, Any] = {
+    "eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False, "report_to": "none",
+    "push_to_hub": False,
+}  # fmt: skip
+"""The `TrainingArguments` that differ from those of the training: it neither validates, saves nor reports by itself."""
+
+_GOLDEN = (sqrt(5) - 1) / 2
+_SHARE = 0.1
+"""Of the seconds of all steps, what may go into those of a trial."""
+
+_IN_STEPS = 0.7
+"""The share of the seconds that may go into steps."""
+
+FEW = 8
+"""Examples that are evaluated first; a batch follows where there is time."""
+
+_MOST_WRITTEN, _PIECE = 2**30, 2**28
+"""The bytes of the largest checkpoint that is written, and those that are written in place of a larger one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTimes:
+    """How often a training does what, the seconds of each, and the bytes of a checkpoint and of the finished model.
+
+    `opening` are the seconds before its first step.
+    """
+
+    steps: int
+    validations: int
+    checkpoints: int
+    opening: float
+    step: float
+    validation: float
+    checkpoint: float
+    checkpoint_bytes: int
+    model_bytes: int
+
+    def seconds(self, done: int = 0) -> float:
+        """Those of what is left behind `done` steps; writing the finished model takes what a checkpoint does.
+
+        >>> TrainingTimes(100, 4, 2, 1.0, 0.1, 0.5, 0.25, 0, 0).seconds(50)
+        7.5
+        """
+        left = (self.steps - done) / self.steps
+        between = self.validations * self.validation + self.checkpoints * self.checkpoint
+        return self.opening + left * (self.steps * self.step + between) + self.checkpoint
+
+
+def spread(number: int, count: int) -> int:
+    """The place from 0 up to `count` of the sample `number`: each beginning of the samples is spread over all places.
+
+    >>> [spread(number, 100) for number in range(5)]
+    [0, 61, 23, 85, 47]
+    """
+    return int(number * _GOLDEN % 1 * count)
+
+
+def training_times(make: Callable[[Path, Mapping[str, Any]], Any], seconds: float) -> TrainingTimes:
+    """Time a training for at most so many seconds, or as long as a step takes.
+
+    `make(folder, arguments)` gives its Trainer, with further `TrainingArguments` that win over its own.
+    """
+    begun = time.perf_counter()
+    with TemporaryDirectory(prefix="layerwise-") as name:
+        folder = Path(name)
+        trainer = make(folder, QUIET)
+        steps = _Steps(begun + _IN_STEPS * seconds)
+        trainer.add_callback(steps)
+        trainer.train()
+        arguments = trainer.args
+        validation = _validation(trainer, begun + seconds)
+        checkpoint, checkpoint_bytes = _checkpoint(trainer, folder)
+        model_bytes = sum(each.numel() * each.element_size() for each in trainer.model.parameters())
+        times = TrainingTimes(
+            steps=arguments.max_steps,
+            validations=ceil(arguments.max_steps / max(1, arguments.eval_steps or 1)),
+            checkpoints=ceil(arguments.max_steps / max(1, arguments.save_steps)),
+            opening=steps.opened - begun,
+            step=mean(steps.taken[1:] or steps.taken),
+            validation=validation,
+            checkpoint=checkpoint,
+            checkpoint_bytes=checkpoint_bytes,
+            model_bytes=model_bytes,
+        )
+        del trainer, steps
+    gc.collect()  # a Trainer and its model refer to each other
+    return times
+
+
+class _Steps(TrainerCallback):
+    """Goes from step to step all over the training until the time is up, and takes the seconds of each."""
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+        self.opened = 0.0
+        self.before = 0.0
+        self.taken: list[float] = []
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not self.taken:
+            self.opened = self.before = time.perf_counter()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        now = time.perf_counter()
+        self.taken.append(now - self.before)
+        self.before = now
+        count = len(self.taken)
+        whole = mean(self.taken[1:] or self.taken) * state.max_steps
+        if now > min(self.until, self.opened + _SHARE * whole) or count >= state.max_steps:
+            control.should_training_stop = True
+        else:
+            # The Trainer adds one at the end of a step, and ends at the last.
+            state.global_step = min(spread(count, state.max_steps), max(0, state.max_steps - 2))
+
+
+def _validation(trainer: Any, end: float) -> float:
+    """The seconds of a validation, by a few of its examples, and by a batch where there is time; 0 without any."""
+    examples = trainer.eval_dataset
+    if examples is None or len(examples) == 0:
+        return 0.0
+
+    def timed(few: int) -> float:
+        chosen = Subset(examples, [number * len(examples) // few for number in range(few)])
+        begun = time.perf_counter()
+        trainer.evaluate(eval_dataset=chosen)
+        return (time.perf_counter() - begun) / few
+
+    few = min(len(examples), FEW)
+    each = timed(few)
+    batch = min(len(examples), int(trainer.args.eval_batch_size))
+    if batch > few and time.perf_counter() + batch * each < end:
+        each = timed(batch)
+    return each * len(examples)
+
+
+def _checkpoint(trainer: Any, folder: Path) -> tuple[float, int]:
+    """The seconds and the bytes of a checkpoint: one is written, or of a large one so much that its pace shows."""
+    tensors = [*trainer.model.parameters(), *_tensors(trainer.optimizer.state)]
+    size = sum(each.numel() * each.element_size() for each in tensors)
+    begun = time.perf_counter()
+    if size > _MOST_WRITTEN:
+        (folder / "piece").write_bytes(bytes(_PIECE))
+        return (time.perf_counter() - begun) * size / _PIECE, size
+    trainer._save_checkpoint(trainer.model, trial=None)
+    seconds = time.perf_counter() - begun
+    return seconds, sum(path.stat().st_size for path in folder.rglob("checkpoint-*/**/*") if path.is_file())
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    """The tensors in the state of an optimizer, however deep."""
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, Mapping):
+        for value in values.values():
+            yield from _tensors(value)

@@ -1,0 +1,109 @@
+"""Validation on several processes: each batch is divided among them, and the loss is that of one process.
+
+A data loader that accelerate divides gives whole batches to each process: the plans that are drawn by the batch would
+be those of other examples, and processes that hold a model in shards would run different plans at the same time and
+wait for each other for ever. Here every process takes its rows of every batch: number i of a batch is row i div P of
+process i mod P. The loss of a batch is the mean over all that it scores, and the validation loss the mean over batches
+by the number of their examples, as one process has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Sampler
+
+from layerwise.data.batches import IGNORED
+from layerwise.train.monitoring.measured import MeasuredTrainer
+
+
+class DividedBatches(Sampler[list[int]]):
+    """The numbers that one of `processes` reads of every batch of `size` examples, in their order.
+
+    A process that has no row of a batch, the last one, reads its first example, which counts nothing: a model in shards
+    is run by all processes or by none.
+
+    >>> [list(DividedBatches(5, 4, 2, process)) for process in (0, 1)]
+    [[[0, 2], [4]], [[1, 3], [4]]]
+    """
+
+    def __init__(self, examples: int, size: int, processes: int, process: int) -> None:
+        self.batches = [range(start, min(start + size, examples)) for start in range(0, examples, size)]
+        self.processes = processes
+        self.process = process
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in self.batches:
+            yield list(batch[self.process :: self.processes]) or [batch[0]]
+
+    def is_idle(self, number: int) -> bool:
+        """Whether this process has no row of that batch."""
+        return self.process >= len(self.batches[number])
+
+
+class DividedValidation(MeasuredTrainer):
+    """A Trainer whose validation loss on several processes is that of one; with metrics the parent divides.
+
+    A batch of the validation has `per_device_eval_batch_size` examples, however many processes there are.
+    """
+
+    args: Any
+    eval_dataset: Any
+    data_collator: Any
+    _divided: DividedBatches | None = None
+    _losses: list[float]
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+        """The parent's batches; on several processes their rows of this one."""
+        examples = self.eval_dataset if eval_dataset is None else eval_dataset
+        if self.args.world_size == 1 or self.compute_metrics is not None or isinstance(examples, str | dict):
+            return super().get_eval_dataloader(eval_dataset)
+        self._divided = DividedBatches(
+            len(examples), self.args.eval_batch_size, self.args.world_size, self.args.process_index
+        )
+        return DataLoader(
+            examples,
+            batch_sampler=self._divided,
+            collate_fn=self.data_collator,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """The parent's; the loss of divided batches is the mean over their examples."""
+        self._losses = []
+        try:
+            output: Any = super().evaluation_loop(*args, **kwargs)
+            if self._divided is not None:
+                sizes = [len(batch) for batch in self._divided.batches]
+                whole = sum(loss * size for loss, size in zip(self._losses, sizes, strict=True)) / sum(sizes)
+                output.metrics[f"{kwargs.get('metric_key_prefix', 'eval')}_loss"] = whole
+        finally:
+            self._divided = None
+        return output
+
+    def prediction_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """The loss of a batch: that of the whole batch, on every process."""
+        result: Any = super().prediction_step(model, inputs, *args, **kwargs)
+        if self._divided is None:
+            return result
+        labels = inputs["labels"][..., 1:] if self._loss_shifts_labels else inputs["labels"]
+        count = 0 if self._divided.is_idle(len(self._losses)) else int((labels != IGNORED).sum())
+        loss, *others = result
+        scored = torch.zeros(2, dtype=torch.float64, device=loss.device)
+        if count:
+            scored[0], scored[1] = loss * count, count
+        scored = self.accelerator.reduce(scored, "sum")
+        whole = scored[0] / scored[1]
+        self._losses.append(float(whole))
+        return (whole.to(loss.dtype), *others)
+
+    def _get_num_items_in_batch(self, *args: Any, **kwargs: Any) -> Tensor | int | None:
+        """The parent's; none within a validation that is divided, so that a loss is the mean over own rows."""
+        return None if self._divided is not None else super()._get_num_items_in_batch(*args, **kwargs)
