@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,17 @@ import pytest
 from layerwise.data.model_location import location_of
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
+from layerwise.data.text.packing import PackedWindows
 from layerwise.errors import DataError
 from layerwise.experiments.documents import divided_documents
 from layerwise.experiments.options.data import CorpusOptions, DataOptions
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.splits import read_splits
+from layerwise.experiments.robustness.config import RobustTraining
+from layerwise.experiments.splits import TEXT_LENGTH, read_splits
 from layerwise.experiments.training_runs import split_notes
+from layerwise.plan import Plan
 from layerwise.stack import Stack, load
+from layerwise.stack.packed_texts import keeps_texts_apart
 
 OPENED = Corpus("opened", tuple(Document(f"{number}", f"{number} words of one document. " * 9) for number in range(40)))
 
@@ -102,3 +107,22 @@ def test_what_is_reported_may_select_and_the_page_says_so(demo: Stack, vision: S
         f"digits is reported on all of its validation split: {len(pictures.test)} images, none of which any model was "
         "trained on."
     )
+
+
+def test_packed_texts_are_full_rows_that_the_engine_keeps_apart(demo: Stack, vision: Stack) -> None:
+    plain = read_splits(
+        RobustTraining(model="demo", methods=("baseline",)), demo, None, Silent(), seed=0, corpus=OPENED
+    )
+    rows = read_splits(
+        RobustTraining(model="demo", methods=("baseline",)), demo, None, Silent(), seed=0, corpus=OPENED, pack=True
+    )
+    assert isinstance(rows.train, PackedWindows)
+    tokens = sum(len(window.ids) for window in rows.train.windows)
+    assert len(rows.train) == math.ceil(tokens / TEXT_LENGTH) < len(plain.train)
+    assert rows.digest != plain.digest
+    assert {window.document for window in rows.train.windows} == {window.document for window in plain.train.windows}
+    assert rows.test is not rows.train
+    with demo.under(Plan.parse("1 0 2-4")):
+        assert keeps_texts_apart(demo.model)
+    with pytest.raises(DataError, match="--pack puts several texts into a row, and demo-vit takes images"):
+        read_splits(RobustTraining(model="demo", methods=("baseline",)), vision, None, Silent(), seed=0, pack=True)

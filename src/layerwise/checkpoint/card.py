@@ -68,7 +68,7 @@ def card_text(
         *_base_section(bases, origin["weights"], origin.get("head")),
         *_evidence_section(tables),
         *_making_section(origin, command, versions),
-        *_file_section(folder),
+        *file_section(folder),
     ]
     return f"---\n{metadata}\n---\n\n" + "\n\n".join(body) + "\n"
 
@@ -165,7 +165,7 @@ def _base_section(
         )
         for base in bases
     ]
-    yield _table(heads, rows)
+    yield markdown_table(heads, rows)
     if len(bases) > 1:
         yield (
             f"What lies before the layers (the embedding) is that of {_link(bases[0])}, and what lies behind them (the "
@@ -189,7 +189,7 @@ def _evidence_section(tables: Sequence[CardTable]) -> Iterator[str]:
         yield f"### {table.title}"
         if table.sentences:
             yield "\n".join(table.sentences)
-        yield _table(table.columns, table.rows)
+        yield markdown_table(table.columns, table.rows)
 
 
 def _making_section(origin: Mapping[str, Any], command: str, versions: Mapping[str, str]) -> Iterator[str]:
@@ -208,10 +208,11 @@ def _making_section(origin: Mapping[str, Any], command: str, versions: Mapping[s
         yield f"Note: {origin['note']}."
 
 
-def _file_section(folder: Path) -> Iterator[str]:
+def file_section(folder: Path) -> Iterator[str]:
+    """The files of weights in `folder`, each with its size and its hash."""
     files = sorted(folder.glob("*.safetensors"))
     yield "## Files"
-    yield _table(
+    yield markdown_table(
         ("file", "bytes", "SHA-256"), [(each.name, f"{each.stat().st_size:,}", _code(_hash(each))) for each in files]
     )
 
@@ -224,12 +225,13 @@ def _hash(path: Path) -> str:
 def _link(base: BaseModelInfo) -> str:
     if base.hub_ids == (base.location,):
         return f"[{base.location}](https://huggingface.co/{base.location})"
-    local = _escaped(Path(base.location).name or base.location)
+    local = escaped(Path(base.location).name or base.location)
     made_of = ", ".join(f"[{each}](https://huggingface.co/{each})" for each in base.hub_ids)
     return f"{local} (made of {made_of})" if made_of else local
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown, whose cells may hold any text in one line."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
@@ -238,6 +240,6 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else "not computed"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """A name from anywhere, which is no markup: letters, digits and a few signs are left as they are."""
     return "".join(sign if sign.isalnum() or sign in " ._-/" else f"&#{ord(sign)};" for sign in text)

@@ -34,6 +34,8 @@ from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.executors.config_view import configuration_in_order
+from layerwise.stack.quantisation import refuse_quantised
+from layerwise.stack.streaming.resident import refuse_on_disk
 
 __all__ = ["FILE", "origin_of", "save_stack"]
 
@@ -117,6 +119,9 @@ def _assembled(stack: Stack, plan: Plan) -> PreTrainedModel:
 
 def _weights(stack: Stack, plan: Plan) -> dict[str, Tensor]:
     """The state dictionary of the model of the plan; a layer visited again is a copy."""
+    for each in (stack, *stack.sources.values()):
+        refuse_on_disk(each.model, "write a checkpoint from memory")
+        refuse_quantised(each.model, "write a checkpoint from memory")
     prefix = f"{stack.path}."
     weights = {name: value for name, value in stack.model.state_dict().items() if not name.startswith(prefix)}
     seen: set[tuple[int, str | None]] = set()

@@ -12,6 +12,8 @@ from layerwise.errors import TrainError
 from layerwise.experiments.opening import open_model
 from layerwise.experiments.options.model import LoadingOptions
 from layerwise.stack import Stack, weight_hash
+from layerwise.stack.quantisation import refuse_quantised
+from layerwise.stack.streaming.resident import refuse_on_disk
 from layerwise.train.finetune.new_head import with_new_head
 from layerwise.train.training import Base
 
@@ -47,9 +49,13 @@ class BaseModel:
 def base_model(model: str, options: LoadingOptions, stack: Stack | None = None) -> BaseModel:
     """Open the model called `model` with weights in float32, or take copies of an opened `stack`."""
     if stack is not None:
+        refuse_quantised(stack.model, "train")
+        refuse_on_disk(stack.model, "train")
         return BaseModel(stack, None, partial(_copy, stack), stack.device.type, None)
     again = partial(open_model, options, model=model, dtype="float32")
-    return BaseModel(again(), location_of(model), again, options.device, options.revision)
+    opened = again()
+    refuse_quantised(opened.model, "train")
+    return BaseModel(opened, location_of(model), again, options.device, options.revision)
 
 
 def _copy(stack: Stack) -> Stack:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from layerwise.data.file_stamps import code_digest
 from layerwise.data.text import python_stdlib
 from layerwise.data.text.babylm_cleaning import cleaned
-from layerwise.data.text.corpus import BABYLM, Corpus, babylm_split, read_corpus
+from layerwise.data.text.corpus import BABYLM, Corpus, babylm_split, read_corpus, source_files
 from layerwise.data.text.division import Division, divided, division
 from layerwise.data.text.documents import Document
+from layerwise.data.text.sources.hub_texts import HubText, is_hub_text
+from layerwise.data.text.token_cache.token_cache import ReadText, TextSource
 from layerwise.errors import DataError
 from layerwise.experiments.options.data import CorpusOptions
 
@@ -34,6 +37,31 @@ def divided_documents(options: CorpusOptions, seed: int, corpus: Corpus | None =
     parts = division(prepared(corpus), *held_out, seed=seed)
     _check_one_split(options.text, parts.parts["train"])
     return corpus.name, parts
+
+
+def text_source(options: CorpusOptions, seed: int, corpus: Corpus | None = None) -> TextSource:
+    """What `divided_documents` reads, and the files that it is read from, for the token cache.
+
+    An opened `corpus` and the standard library are in no files of their own, so they are read at every start.
+    """
+
+    def read() -> ReadText:
+        name, division = divided_documents(options, seed, corpus)
+        return ReadText(name, division.parts, division.notes)
+
+    paths = (options.text, options.validation, options.test)
+    settings = {
+        "paths": [None if path is None else str(path.absolute()) for path in paths],
+        "seed": seed,
+        "clean": options.clean,
+        "versions": [HubText.parse(str(path)).version() for path in paths if path is not None and is_hub_text(path)],
+        "program": code_digest(Path(__file__)),
+    }
+    if options.text is None or corpus is not None:
+        return TextSource(read, settings)
+    return TextSource(
+        read, settings, lambda: [file for path in paths if path is not None for file in source_files(path)]
+    )
 
 
 def _check_one_split(text: Path | None, documents: tuple[Document, ...]) -> None:

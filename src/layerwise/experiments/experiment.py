@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from layerwise.errors import OptionError
+from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.option import check_options, given_flag, given_options
 from layerwise.experiments.options.run import RunOptions
 from layerwise.experiments.reporter import Reporter
@@ -126,12 +127,24 @@ class Prepared(ABC):
     def discard(self, folder: Path) -> None:  # noqa: B027  (most experiments need none)
         """Remove what `--overwrite` removes beside the rows of the run: models, checkpoints, caches."""
 
+    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
+        """The kinds of work that are left to do, each of which can measure a piece of itself; none if that is short.
+
+        `run` holds the rows that are stored, if there is one in `folder`. The longest work comes last: what the others
+        leave of the time of the measurement is its.
+        """
+        return iter(())
+
     def train(self, folder: Path, reporter: Reporter) -> None:  # noqa: B027  (most experiments need none)
         """Train what is not trained yet into `folder`. Under torchrun every process takes part."""
 
     def carry_out(self, piece: Plain, emit: Emit) -> Plain:
         """In a worker: one piece of the work, as `train` and `measure` hand them out."""
         raise NotImplementedError(f"{type(self).__name__} hands out no pieces")
+
+    def models_of(self, folder: Path) -> Mapping[str, Path]:
+        """The folders of the models that `train` and `measure` leave in the run `folder`, by arm and seed."""
+        return {}
 
     def is_empty(self, run: Run) -> bool:
         """Whether `run` has no row that a report could show."""

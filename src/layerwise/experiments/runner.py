@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from layerwise import report as pages
-from layerwise.errors import MeasureError
-from layerwise.experiments.cluster.workers import as_workers_compute, spread_over
+from layerwise.errors import LayerwiseError, MeasureError
+from layerwise.experiments.cluster.ranks import assist, measuring
+from layerwise.experiments.cluster.workers import as_workers_compute, is_spread, spread_over
 from layerwise.experiments.experiment import Experiment, Inputs, Prepared
+from layerwise.experiments.forecast.forecast import Forecast, forecast, held_against
+from layerwise.experiments.interchange.trained_models import TrainedModels
 from layerwise.experiments.option import plain
 from layerwise.experiments.provenance import folder_of
 from layerwise.experiments.reporter import Reporter, Silent
 from layerwise.experiments.result import Result
 from layerwise.experiments.summary import report_data, summary
 from layerwise.results import Manifest, Run
-from layerwise.train.processes import is_first_process
+from layerwise.results.run import is_run
+from layerwise.train.processes import is_alone, is_first_process, use_own_accelerator
 
 
 def perform(config: Experiment, reporter: Reporter | None = None, inputs: Inputs | None = None) -> Result:
@@ -33,6 +37,7 @@ def perform(config: Experiment, reporter: Reporter | None = None, inputs: Inputs
     `Prepared.measure` refuse; a `MeasureError` that comes after rows were stored is raised once the report is written.
     """
     reporter, inputs = reporter or Silent(), inputs or Inputs()
+    use_own_accelerator()
     with as_workers_compute(config):
         prepared = config.prepare(reporter, inputs)
         with spread_over(config, prepared, inputs, reporter):
@@ -44,9 +49,11 @@ def _performed(config: Experiment, prepared: Prepared, reporter: Reporter) -> Re
     folder = folder_for(config, prepared)
     if not is_first_process():
         prepared.train(folder, Silent())
+        assist(prepared)
         return Result(folder)
     if not config.overwrite:
         prepared.check(folder)
+    published = TrainedModels.of(config, prepared, folder)
     discards_rows = config.overwrite and prepared.folder is None
     refusal: MeasureError | None = None
     with _interrupts_restored(), _begin(folder, _manifest(config, prepared), discards_rows) as run:
@@ -54,16 +61,21 @@ def _performed(config: Experiment, prepared: Prepared, reporter: Reporter) -> Re
             prepared.discard(folder)
         _announce(prepared, run, reporter)
         with _interruptible(run, reporter):
-            try:
-                prepared.train(folder, reporter)
-                prepared.measure(run, reporter)
-            except MeasureError as error:
-                if prepared.is_empty(run):
-                    raise
-                refusal = error
+            expected = _forecast(config, prepared, folder, run, reporter.log)
+            with held_against(expected, run, reporter):
+                try:
+                    prepared.train(folder, reporter)
+                    with measuring(prepared):
+                        prepared.measure(run, reporter)
+                except MeasureError as error:
+                    if prepared.is_empty(run):
+                        raise
+                    refusal = error
         for text in prepared.results(run):
             reporter.result(text)
         _write_report(run, reporter)
+        if published is not None:
+            published.publish(reporter)
     if refusal is not None:
         raise refusal
     return Result(folder)
@@ -78,12 +90,47 @@ def describe(config: Experiment, reporter: Reporter, inputs: Inputs | None = Non
             prepared.check(folder)
         for text in prepared.describe():
             reporter.result(text)
+        with _stored(config, folder) as run:
+            # Of what is to be discarded nothing is finished: as in a folder that there is not.
+            new = folder / "new" if config.overwrite else folder
+            _forecast(config, prepared, new, run, reporter.result)
     reporter.result(f"run folder: {folder}")
 
 
 def folder_for(config: Experiment, prepared: Prepared) -> Path:
     """The run folder: that of an existing run, the one that was named, or one named by what is computed."""
     return prepared.folder or config.run or folder_of(prepared.manifest, prepared.recipe)
+
+
+def _forecast(
+    config: Experiment, prepared: Prepared, folder: Path, run: Run | None, say: Callable[[str], None]
+) -> Forecast | None:
+    """What is left to do will take this; `None` where that is short. What several processes do is not forecast.
+
+    What a piece of the work refuses is left to the work itself to refuse: other rows may be stored before it.
+    """
+    works = list(prepared.works(folder, run))
+    if works and (is_spread(config) or not is_alone()):
+        say("no forecast: the work is shared by several processes, and one alone does not know their pace")
+        return None
+    try:
+        expected = forecast(works)
+    except LayerwiseError as refusal:
+        say(f"no forecast: {refusal}")
+        return None
+    if expected is not None:
+        say(str(expected))
+    return expected
+
+
+@contextmanager
+def _stored(config: Experiment, folder: Path) -> Iterator[Run | None]:
+    """The run that there is in a folder, to be read; `None` where there is none, or it is to be discarded."""
+    if config.overwrite or not is_run(folder):
+        yield None
+        return
+    with Run.open(folder) as run:
+        yield run
 
 
 def _manifest(config: Experiment, prepared: Prepared) -> Manifest:

@@ -9,6 +9,8 @@ from layerwise.results.model_name import model_name
 if TYPE_CHECKING:
     from layerwise.measure.language.evaluation_data import EvalData
     from layerwise.stack import Stack
+    from layerwise.stack.streaming.estimate import StreamingEstimate
+    from layerwise.stack.streaming.resident import ReadingCost
 
 
 def describe_model(stack: Stack) -> str:
@@ -20,6 +22,35 @@ def describe_model(stack: Stack) -> str:
 def describe_data(text: EvalData) -> str:
     """The name of a text, its documents and its scored tokens."""
     return f"{text.name}: {text.documents:,} document{'s' * (text.documents != 1)}, {text.tokens:,} scored tokens"
+
+
+def describe_streaming(estimate: StreamingEstimate) -> str:
+    """What it takes to run plans whose layers are read from the disk, said beforehand."""
+    return (
+        f"layers on the disk: {estimate.readings:,} readings ({estimate.bound:,} at least), "
+        f"{size_of(estimate.bytes_read)} in {len(estimate.rounds):,} round{'s' * (len(estimate.rounds) != 1)} of "
+        f"batches; at most {size_of(estimate.resident_bytes)} of layers and {size_of(estimate.state_bytes)} of hidden "
+        "states in memory at once"
+    )
+
+
+def describe_readings(cost: ReadingCost) -> str:
+    """What was read, and how much memory it took."""
+    from layerwise.measure.cost.peak_memory import peak_bytes  # with torch
+
+    return (
+        f"layers on the disk: {cost.readings:,} readings, {size_of(cost.bytes)}; at most {cost.most_layers} layers, "
+        f"{size_of(cost.most_bytes)}, in memory at once; the process took {size_of(peak_bytes())} at most"
+    )
+
+
+def size_of(count: int) -> str:
+    """A number of bytes in the unit a person would use.
+
+    >>> size_of(1_350_000_000), size_of(20_000)
+    ('1.4 GB', '0.02 MB')
+    """
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.3g} MB"
 
 
 def duration(seconds: float) -> str:
@@ -35,3 +66,13 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def size(count: float) -> str:
+    """A number of bytes in the unit a person would use.
+
+    >>> size(340_000_000), size(2_100_000_000)
+    ('340 MB', '2.1 GB')
+    """
+    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if count >= unit), (1e3, "kB"))
+    return f"{count / unit:.2g} {name}" if count < 10 * unit else f"{count / unit:,.0f} {name}"

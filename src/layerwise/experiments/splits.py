@@ -15,6 +15,7 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
+from layerwise.stack.packed_texts import keeps_texts_apart
 
 DIGITS = "digits"
 TEXT_LENGTH = 256
@@ -31,17 +32,24 @@ def read_splits(
     corpus: Corpus | None = None,
     augmentation: str = "none",
     check: bool = True,
+    pack: bool = False,
 ) -> Splits:
     """The splits that were named, or the model's own: demo-vit reads digits, demo its text and skills.
 
     `location` is where the model's settings for images lie, and `seed` draws the splits. An opened `corpus` stands in
-    place of `--text`. Raises `DataError` for both kinds at once, for none, for a kind that the model does not take and,
-    with `check`, for labels that do not fit its head.
+    place of `--text`. With `pack`, texts to train on are packed into rows. Raises `DataError` for both kinds at once,
+    for none, for a kind that the model does not take, for a model that does not keep packed texts apart and, with
+    `check`, for labels that do not fit its head.
     """
     takes_images = _takes_images(stack)
     _check_kind(options, stack, corpus)
+    if pack and (takes_images or not keeps_texts_apart(stack.model)):
+        raise DataError(
+            f"--pack puts several texts into a row, and {stack.source.name} "
+            f"{'takes images' if takes_images else 'does not keep them apart there'}: leave it out"
+        )
     if not takes_images:
-        texts = _texts(options, stack, reporter, seed, corpus)
+        texts = _texts(options, stack, reporter, seed, corpus, pack)
         return selecting_on_reported(texts) if options.select_on == "reported" else texts
     images = options.images or (DIGITS if stack.source.name == "demo-vit" else None)
     if images is None:
@@ -72,7 +80,24 @@ def _takes_images(stack: Stack) -> bool:
     return getattr(stack.model, "main_input_name", None) == "pixel_values"
 
 
-def _texts(options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None) -> Splits:
+def _texts(
+    options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None, pack: bool
+) -> Splits:
+    from layerwise.data.text.language_modelling import with_packed_training
+
+    splits, length = _windows(options, stack, reporter, seed, corpus)
+    if not pack:
+        return splits
+    assert stack.tokenizer is not None, "texts were made of its tokens"
+    rows = with_packed_training(splits, length, seed=seed, start=stack.tokenizer.bos_token_id)
+    reporter.log(f"{len(splits.train):,} windows of text are packed into {len(rows.train):,} rows of {length} tokens")
+    return rows
+
+
+def _windows(
+    options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None
+) -> tuple[Splits, int]:
+    """The texts in windows, and the most tokens that one holds."""
     from layerwise.data.text.language_modelling import demo_text_splits, splits_of
 
     length = options.max_length
@@ -81,15 +106,17 @@ def _texts(options: DataOptions, stack: Stack, reporter: Reporter, seed: int, co
     if all(each is None for each in (options.text, options.validation, options.test, corpus)):
         if stack.source.name not in EMBEDDED:
             raise DataError(f"a text is needed: {_wanted(False)} (only demo brings its own)")
-        return demo_text_splits(stack.tokenizer, seed=seed, length=length or TEXT_LENGTH)
+        length = length or TEXT_LENGTH
+        return demo_text_splits(stack.tokenizer, seed=seed, length=length), length
     positions = longest_input(stack.model)
     name, division = divided_documents(options, seed, corpus)
     for note in division.notes:
         reporter.log(f"note: {note}")
-    return splits_of(
-        stack.tokenizer, name, division.parts, length=length or min(TEXT_LENGTH, positions or TEXT_LENGTH),
-        positions=positions, objective=objective_of(stack),
-    )  # fmt: skip
+    length = length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
+    splits = splits_of(
+        stack.tokenizer, name, division.parts, length=length, positions=positions, objective=objective_of(stack)
+    )
+    return splits, length
 
 
 def _wanted(images: bool) -> str:

@@ -13,7 +13,7 @@ from cli.command import Ended, layerwise, refused
 from data import babylm
 from layerwise.data.suites import generated_pairs
 from layerwise.data.text.corpus import read_corpus
-from layerwise.data.text.segments import encode
+from layerwise.data.text.encoding import encode
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.wordpiece import NEEDED, train_wordpiece
 from layerwise.errors import OptionError

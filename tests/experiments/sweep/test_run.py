@@ -315,6 +315,7 @@ def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
     assert note.text == (
         "tiny_choice has no scale from chance to the model as trained: it has 6 documents, and an interval needs 8"
     )
+    assert len(list((tmp_path / "run" / "lm_eval").rglob("results_*.json"))) == len(PLANS)
     judgements = calls["judged"]
     assert measure(stack, corpus, tmp_path / "run", benchmark) == []
     assert calls["judged"] == judgements

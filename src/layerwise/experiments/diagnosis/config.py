@@ -9,7 +9,7 @@ from layerwise.errors import MeasureError, RunError, near_matches
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.cluster import ClusterOptions
-from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.model import MemoryOptions, ModelOptions
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.results.run import is_run
@@ -45,7 +45,7 @@ def _reads(option: str, *parts: str) -> Reads:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diagnosis(ModelOptions, TextOptions, ClusterOptions, Experiment):
+class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experiment):
     """Measure which layers of a model matter, with an interval and a null beside every score.
 
     It ends with what became of the published claims, and writes a report. If interrupted, run the same command again

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, MeasureError, RunError
@@ -18,10 +19,13 @@ from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext
 from layerwise.experiments.diagnosis.cost import describe_cost
 from layerwise.experiments.diagnosis.elsewhere import Texts, carry_out
 from layerwise.experiments.diagnosis.parts import PARTS
+from layerwise.experiments.diagnosis.works import diagnosis_works
 from layerwise.experiments.experiment import Prepared
+from layerwise.experiments.forecast.work import Work
+from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import describe_data, describe_model
+from layerwise.experiments.sentences import describe_data, describe_model, describe_readings
 from layerwise.measure.interventions.ablation import refuse_shallow
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, sample, tokenize
 from layerwise.measure.workers import Emit, Plain
@@ -55,15 +59,15 @@ class PreparedDiagnosis(Prepared):
             refuse_too_little(self.text)
         self.manifest = provenance(
             stack, self.text, families=config.settings(), seed=config.seed,
-            settings={"batch_tokens": config.batch_tokens},
+            settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
         )  # fmt: skip
 
     @classmethod
     def of_corpus(cls, config: Diagnosis, stack: Stack, corpus: Corpus) -> PreparedDiagnosis:
         """The diagnosis of `stack` on a corpus, tokenized as the options say."""
         text = tokenize(
-            stack, corpus, length=config.max_length, tokens=config.tokens, batch_tokens=config.batch_tokens,
-            seed=config.seed,
+            stack, corpus, length=config.max_length, tokens=config.tokens,
+            batch_tokens=config.batch_tokens or BATCH_TOKENS, seed=config.seed,
         )  # fmt: skip
         return cls(config, stack, text)
 
@@ -73,6 +77,12 @@ class PreparedDiagnosis(Prepared):
         yield describe_data(self.text)
         yield QUESTION
         yield describe_cost(self.config, self.stack.depth, self.text.tokens)
+
+    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
+        """The variants of the model that the unfinished parts run."""
+        finished = set() if run is None else {row.subject for row in run.store.scores(FINISHED)}
+        stored = 0 if run is None else run.store.count_losses()
+        return diagnosis_works(self.config, self.stack, self.text, finished, stored)
 
     def carry_out(self, piece: Plain, emit: Emit) -> Plain:
         """In a worker: some of the interventions, or some plans of a sweep."""
@@ -106,6 +116,7 @@ class PreparedDiagnosis(Prepared):
 
     def _carry_out(self, part: str, context: PartContext) -> None:
         notes: list[str] = []
+        reading = None if self.stack.resident is None else self.stack.resident.count()
         start = time.perf_counter()
         try:
             PARTS[part](context, notes.append)
@@ -113,6 +124,8 @@ class PreparedDiagnosis(Prepared):
             raise
         except LayerwiseError as refusal:
             notes.append(str(refusal))
+        if reading is not None:
+            context.reporter.log(describe_readings(reading))
         context.run.store.replace_notes(part, notes)
         for text in notes:
             context.reporter.log(f"{part}: {text}")

@@ -13,6 +13,7 @@ from layerwise.experiments.option import option
 from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import CorpusOptions
 from layerwise.experiments.options.model import LoadingOptions
+from layerwise.experiments.options.publishing import PublishingOptions
 from layerwise.experiments.options.training import (
     OptimizationOptions,
     TrainingOptions,
@@ -70,7 +71,7 @@ class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Clust
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrowthTraining(TrainingOptions, GrowthExperiment):
+class GrowthTraining(TrainingOptions, PublishingOptions, GrowthExperiment):
     """Train a model in phases, each on the layers that a schedule names, and uniformly beside it.
 
     --steps and --epochs are those of uniform training; --match says what the schedule spends as much of. Without a
@@ -87,6 +88,7 @@ class GrowthTraining(TrainingOptions, GrowthExperiment):
     )
     READS: ClassVar[tuple[Reads, ...]] = (
         *GrowthExperiment.READS,
+        PublishingOptions.READ_BY_PUSH,
         Reads(
             ("match", "baseline"),
             lambda config: config.schedule != UNIFORM,
@@ -109,6 +111,7 @@ class GrowthTraining(TrainingOptions, GrowthExperiment):
     def check(self) -> None:
         """Raise `PlanError` for a schedule that there is not, and `RunError` for importance without a run."""
         super().check()
+        self.check_repository()
         self.source()
 
     def source(self) -> ScheduleSource:

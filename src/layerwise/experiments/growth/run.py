@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from layerwise.errors import TrainError
 from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.experiment import Inputs, Prepared
+from layerwise.experiments.forecast.trainings import are_short, evaluation_work, recipe_works, steps_behind
+from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms, folder_name, recorded_steps
 from layerwise.experiments.growth.budget import check_epochs, check_initial_weights
 from layerwise.experiments.growth.config import UNIFORM, GrowthTraining
@@ -21,10 +23,12 @@ from layerwise.experiments.trainings import discard_trainings
 from layerwise.measure.cost.frontier import GROWTH, Points, equal_rows
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
+from layerwise.results.training_record import MODEL
 from layerwise.schedule import chart, explain, preset
 from layerwise.schedule.cost import flops_per_token, phase_shares, share_of_uniform
 from layerwise.schedule.exposure import layer_epochs
 from layerwise.train.arguments import check_arguments
+from layerwise.train.phases.metrics import TEST_WINDOWS
 from layerwise.train.phases.step_time import relative_step_times, steps_that_take
 from layerwise.train.processes import is_alone, shared_recipe
 
@@ -41,7 +45,7 @@ class PreparedGrowth(Prepared):
     """
 
     def __init__(self, config: GrowthTraining, reporter: Reporter, inputs: Inputs) -> None:
-        self.config = config
+        self.config = config = replace(config, precision=config.resolved_precision(config.device, config.run))
         self.arguments = config.trainer_arguments(config.device)
         check_arguments(self.arguments)
         self.task = open_task(config, reporter, inputs)
@@ -55,7 +59,7 @@ class PreparedGrowth(Prepared):
         if config.overwrite:
             check_arms(self.task, self._arms_in(None), config.max_epochs, None)
         self.manifest = self.task.manifest(config.seed, self.arguments)
-        options = {"settings": asdict(self.settings), "budget": self.budget, "match": config.match}
+        options = {"settings": self.settings.to_json(), "budget": self.budget, "match": config.match}
         self.recipe = shared_recipe(options, self.arguments)
 
     def describe(self) -> Iterator[str]:
@@ -90,6 +94,20 @@ class PreparedGrowth(Prepared):
         """Remove every training."""
         discard_trainings(folder)
 
+    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
+        """The trainings that are not finished, and their losses on the held-out text."""
+        task = self.task
+        left = {}
+        for arm in self._arms_in(folder):
+            paths = [ArmTraining(arm, seed, folder).own_folder for seed in arm.steps]
+            left[arm.name] = (arm.recipe(task, 0), steps_behind(paths))
+        models = sum(len(behind) for _, behind in left.values())
+        held_out = min(TEST_WINDOWS, len(task.splits.test))
+        if not models or are_short(task.stack, task.splits, left, models * held_out):
+            return
+        yield evaluation_work("held-out text", task.stack, task.splits, models * held_out / len(task.splits.test))
+        yield from recipe_works(task.base, task.splits, left, self.arguments)
+
     def train(self, folder: Path, reporter: Reporter) -> None:
         """Train every arm with a seed before the next seed."""
         trainings = [
@@ -97,6 +115,11 @@ class PreparedGrowth(Prepared):
         ]
         for _ in train_arms(trainings, self.task, self.arguments, self.spread, reporter):
             pass
+
+    def models_of(self, folder: Path) -> Mapping[str, Path]:
+        """The model of every schedule and seed."""
+        seeds, arms = range(self.config.seeds), self._arms_in(folder)
+        return {f"{arm.name}/{seed}": folder / arm.name / f"seed-{seed}" / MODEL for arm in arms for seed in seeds}
 
     def carry_out(self, piece: Plain, emit: Emit) -> Plain:
         """In a worker: one training."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from layerwise.errors import LayerwiseError, PlanError, RunError, TrainError
@@ -61,7 +61,7 @@ class PreparedGrowthStudy(Prepared):
     """
 
     def __init__(self, config: GrowthStudy, reporter: Reporter, inputs: Inputs) -> None:
-        self.config = config
+        self.config = config = replace(config, precision=config.resolved_precision(config.device, config.run))
         self.arguments = config.trainer_arguments(config.device)
         check_arguments(self.arguments)
         if not is_alone():
@@ -84,7 +84,7 @@ class PreparedGrowthStudy(Prepared):
         self._check_lengths()
         self.manifest = task.manifest(config.seed, self.arguments, (FAMILY, "study"))
         options = {
-            "settings": asdict(self.settings), "learning_rates": self.rates, "budget": self.budget,
+            "settings": self.settings.to_json(), "learning_rates": self.rates, "budget": self.budget,
             "warmups": self.warmups, "shorter": config.shorter, "max_epochs": config.max_epochs, "seed": config.seed,
             "sweep_seeds": config.sweep_seeds,
         }  # fmt: skip

@@ -11,6 +11,7 @@ from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, R
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import LoadingOptions
+from layerwise.experiments.options.publishing import PublishingOptions
 from layerwise.experiments.options.training import OptimizationOptions, seeds_option, steps_option
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan import Plan
@@ -31,7 +32,7 @@ LOSSES: dict[str, tuple[Teacher, HiddenLoss]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Healing(LoadingOptions, DataOptions, OptimizationOptions, Experiment):
+class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOptions, Experiment):
     """Train a model under a plan to make up for the layers that the plan leaves out, and write it as a checkpoint.
 
     Beside it the whole model is trained on the same tokens, and random plans of the same size are healed as long; the
@@ -47,6 +48,7 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, Experiment):
     )
     ALTERNATIVES: ClassVar = (Alternatives(("steps", "epochs"), "say how long to train"),)
     READS: ClassVar = (
+        PublishingOptions.READ_BY_PUSH,
         Reads(("hidden",), lambda config: config.teacher == "self", "the teacher of --teacher self has hidden states"),
         Reads(
             ("rank",),
@@ -99,6 +101,7 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, Experiment):
         if self.epochs is not None and self.epochs <= 0:
             raise TrainError(f"--epochs is {self.epochs:g}; write a number above 0")
         self.trainer_arguments(self.device)
+        self.check_repository()
 
     @property
     def parsed_plan(self) -> Plan:

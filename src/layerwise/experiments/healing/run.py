@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -16,6 +16,8 @@ from layerwise.errors import DataError, PlanError
 from layerwise.experiments.base_model import base_model
 from layerwise.experiments.documents import divided_documents
 from layerwise.experiments.experiment import Inputs, Prepared
+from layerwise.experiments.forecast.trainings import are_short, evaluation_work, recipe_works, steps_behind
+from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.healing.arms import (
     DEMO_EPOCHS,
     SETTINGS,
@@ -60,7 +62,7 @@ class PreparedHealing(Prepared):
     """
 
     def __init__(self, config: Healing, reporter: Reporter, inputs: Inputs) -> None:
-        self.config = config
+        self.config = config = replace(config, precision=config.resolved_precision(config.device, config.run))
         self.arguments = config.trainer_arguments(config.device)
         check_arguments(self.arguments)
         self.arms = arms_of(config)
@@ -82,7 +84,7 @@ class PreparedHealing(Prepared):
             documents=len(self.splits.test), tokens=len(self.splits.test), window=1, families=(HEALING,),
             tasks=(str(self.plan),), seed=config.seed, settings=training_settings(self.arguments),
         )  # fmt: skip
-        content = {"settings": asdict(self.settings), "rates": config.learning_rates, "rank": config.rank}
+        content = {"settings": self.settings.to_json(), "rates": config.learning_rates, "rank": config.rank}
         self.recipe = shared_recipe({**content, "arms": [arm.name for arm in self.arms]}, self.arguments)
 
     def _check_windows(self) -> None:
@@ -133,6 +135,25 @@ class PreparedHealing(Prepared):
         discard_trainings(folder / "pilot")
         for path in (folder / MODEL, folder / ADAPTER, folder / "outcomes"):
             shutil.rmtree(path, ignore_errors=True)
+
+    def models_of(self, folder: Path) -> Mapping[str, Path]:
+        """The healed model."""
+        return {self.config.main: folder / MODEL}
+
+    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
+        """The trainings that are not finished, those of the first learning rates too, and the evaluations."""
+        left = {}
+        for arm in self.arms:
+            rates = self.sweep.first_rates(arm)
+            paths = [folder / arm.name / f"seed-{seed}" for seed in range(self.config.seeds)]
+            if arm.is_swept and len(rates) > 1:
+                paths += [folder_of_trial(folder, arm, rate)[0] for rate in rates]
+            left[arm.name] = (recipe_of(arm, self._plan(arm, 0), self.settings, rates[0]), steps_behind(paths))
+        models = sum(len(behind) for _, behind in left.values())
+        if not models or are_short(self.stack, self.splits, left, models * len(self.splits.test)):
+            return
+        yield evaluation_work("outcomes", self.stack, self.splits, models + 1, filled_in=self.is_filled_in)
+        yield from recipe_works(self.base, self.splits, left, self.arguments)
 
     def train(self, folder: Path, reporter: Reporter) -> None:
         """Sweep the learning rates that are to be swept, then train every arm with every seed."""

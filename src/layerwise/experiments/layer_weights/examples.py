@@ -13,8 +13,9 @@ from layerwise.data.splits import Splits, digest, sample
 from layerwise.data.text.babylm_cleaning import cleaned
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.documents import Document
-from layerwise.data.text.segments import cut, digest_of, encode
-from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
+from layerwise.data.text.encoding import encode
+from layerwise.data.text.segments import cut, digest_of
+from layerwise.data.text.span_masking import ALGORITHM, FixedMasks, Padding, SpanMasking
 from layerwise.errors import DataError, RunError
 from layerwise.experiments.documents import divided_documents
 from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
@@ -87,7 +88,7 @@ def _masked(model: WeightedModel, config: LayerWeightAnalysis, corpus: Corpus | 
     manifest = described(
         stack, weight_hash(stack.model), corpus=name, corpus_hash=content, documents=sum(map(len, parts)),
         tokens=_scored(choosing) + _scored(evaluation), window=config.max_length or MASKED_LENGTH, families=(FAMILY,),
-        tasks=(), seed=config.seed,
+        tasks=(), seed=config.seed, settings={"masking": ALGORITHM},
     )  # fmt: skip
     return EdgeExamples(lambda: choosing.evaluate(stack), lambda: evaluation.evaluate(stack), manifest)
 

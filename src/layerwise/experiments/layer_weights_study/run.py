@@ -62,7 +62,7 @@ class PreparedLayerWeightsStudy(Prepared):
             raise TrainError(
                 "a study is many small trainings, one after the other, on one process; start it without torchrun"
             )
-        self.config = config
+        self.config = config = replace(config, precision=config.resolved_precision(config.device, config.run))
         steps = config.steps or (STEPS if config.size == "tiny" else None)
         recipes = study.arms(config.size, config.bias, **config.changes(), **changed(steps=steps))
         self.pretrainings = prepare_pretrainings(config, recipes, reporter, corpus)

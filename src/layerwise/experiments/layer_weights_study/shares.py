@@ -20,7 +20,8 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.documents import Document
-from layerwise.data.text.segments import PretrainingText, digest_of, encode
+from layerwise.data.text.encoding import encode
+from layerwise.data.text.segments import PretrainingText, digest_of
 from layerwise.experiments.layer_weights_study.arms import BACKBONE, TIMED, by_arm, share_arm, share_of
 from layerwise.measure.stats.seeds import over_seeds, seed_difference
 from layerwise.measure.stats.statistics import holm_by_key

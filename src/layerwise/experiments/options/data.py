@@ -13,7 +13,7 @@ from layerwise.experiments.option import option
 class CorpusOptions:
     """A text to train on, and what is held out of it."""
 
-    text: Path | None = option(None, "Text file, or a folder of them.", metavar="PATH")
+    text: Path | None = option(None, "Text file, a folder of them, or hf:DATASET.", metavar="PATH")
     validation: Path | None = option(
         None, "Text that selects checkpoints; by default a share of --text.", metavar="PATH"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from layerwise.experiments.option import option
 from layerwise.experiments.reporter import Reporter
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 Device = Literal["auto", "cpu", "cuda", "mps", "xpu"]
 Dtype = Literal["auto", "stored", "float32", "float16", "bfloat16", "float64"]
+
+
+DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +49,29 @@ class ModelOptions(LoadingOptions):
         from layerwise.experiments.opening import open_model
 
         reporter.log(f"loading {self.model}")
-        return open_model(self, model=self.model, dtype=self.dtype, trust_remote_code=self.trust_remote_code)
+        return open_model(
+            self, model=self.model, dtype=self.dtype, trust_remote_code=self.trust_remote_code, **self._further()
+        )
+
+    def _further(self) -> dict[str, Any]:
+        """What else `layerwise.load` is told."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions:
+    """Where the weights of a pretrained model are that may be larger than a device, or than memory."""
+
+    resident_layers: int | None = option(
+        None, "Layers in memory at most; each is read from the disk when it is needed.", metavar="N", least=1
+    )
+
+    device_map: DeviceMap | None = option(
+        None, "Spread the model over devices, CPU and disk, as accelerate does; by default one device has it."
+    )
+
+    def _further(self) -> dict[str, Any]:
+        return {"resident_layers": self.resident_layers, "device_map": self.device_map}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,10 +20,12 @@ BATCH_TOKENS = 4096
 class TextOptions:
     """The text that a model is scored on."""
 
-    text: Path | None = option(None, "Text file, or a folder of them; demo has its own.", metavar="PATH")
+    text: Path | None = option(None, "Text file, a folder of them, or hf:DATASET; demo has its own.", metavar="PATH")
     tokens: int | None = option(None, "Score at most N tokens, spread over the documents.", metavar="N", least=1)
     max_length: int | None = option(None, "Longest window in tokens; 512 by default.", metavar="N", least=2)
-    batch_tokens: int = option(BATCH_TOKENS, "Tokens in a batch.", metavar="N", least=1)
+    batch_tokens: int | None = option(
+        None, "Tokens in a batch; 4,096 by default, in a sweep what the memory holds.", metavar="N", least=1
+    )
 
     def corpus(self, model: str) -> Corpus:
         """The text: the one that was named, or the demo's own. Raises `DataError` for a model that has none."""

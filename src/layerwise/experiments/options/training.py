@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from layerwise.errors import TrainError
 from layerwise.experiments.option import option
+from layerwise.train.precision import Precision, default_precision, recorded_precision
 
 
 def seeds_option(default: int) -> Any:
@@ -26,35 +28,62 @@ class OptimizationOptions:
 
     batch_size: int | None = option(None, "Examples in a step.", metavar="N", least=1)
     gradient_accumulation: int | None = option(None, "Forward passes in a step.", metavar="N", least=1)
-    precision: Literal["float32", "bfloat16", "float16"] | None = option(None, "Data type of the forward pass.")
+    precision: Literal["float32", "bfloat16", "float16"] | None = option(
+        None, "Data type of the forward pass; by default bfloat16 on an accelerator that has it, else float32."
+    )
+    compile: bool = option(False, "Compile the blocks with torch.compile: one graph of each kind, for every order.")
     evals: int | None = option(None, "Evaluations on the validation split.", metavar="N", least=1)
+    track: tuple[str, ...] = option(
+        (), "Trackers that follow the trainings: tensorboard, trackio, wandb, ...", metavar="NAMES"
+    )
+    checkpoint_minutes: float | None = option(
+        None, "Minutes between checkpoints, beside those of the evaluations.", metavar="X"
+    )
     set: tuple[str, ...] = option(
         (), "Any of transformers' TrainingArguments; repeat for more.", metavar="NAME=VALUE", repeated=True
     )
 
     def trainer_arguments(self, device: str) -> dict[str, Any]:
-        """The `TrainingArguments` of `--set` by name; values are read as JSON where they are JSON.
+        """The arguments of `--track`, `--checkpoint-minutes` and `--set` by name; values that are JSON are read as it.
 
-        Raises `TrainError` for a text of another form.
+        Raises `TrainError` for a text of another form, and for an argument that two options give.
 
         >>> options = OptimizationOptions(set=("report_to=tensorboard", "dataloader_num_workers=4"))
         >>> options.trainer_arguments("auto")
         {'report_to': 'tensorboard', 'dataloader_num_workers': 4}
         """
         arguments: dict[str, Any] = {"use_cpu": True} if device == "cpu" else {}
+        own = {"report_to": list(self.track) or None, "checkpoint_minutes": self.checkpoint_minutes}
+        arguments |= changed(**own)
         for text in self.set:
             name, equals, value = text.partition("=")
             if not equals or not name.isidentifier():
                 raise TrainError(f"--set takes NAME=VALUE, as in --set report_to=tensorboard; found {text!r}")
+            if name in own and name in arguments:
+                raise TrainError(
+                    f"--set {name} and an option of its own both say what {name} is; leave one of them out"
+                )
             try:
                 arguments[name] = json.loads(value)
             except (ValueError, RecursionError):
                 arguments[name] = value
         return arguments
 
+    def resolved_precision(self, device: str, run: Path | None) -> Precision:
+        """The precision that was asked for, else that in which `run` began, else the default of the device.
+
+        What `--set` says of half precisions stands by itself, beside float32.
+        """
+        if self.precision is not None:
+            return self.precision
+        if {"bf16", "fp16"} & self.trainer_arguments(device).keys():
+            return "float32"
+        return (run and recorded_precision(run)) or default_precision(device)
+
     def changes(self) -> dict[str, Any]:
         """The settings of a recipe that these options replace, by the names of its fields."""
         return changed(
+            compiled=self.compile or None,
             batch_size=self.batch_size,
             gradient_accumulation_steps=self.gradient_accumulation,
             precision=self.precision,

@@ -11,6 +11,7 @@ from layerwise.experiments.option import option
 from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import CorpusOptions
 from layerwise.experiments.options.model import DeviceOptions
+from layerwise.experiments.options.publishing import PublishingOptions
 from layerwise.experiments.options.training import TrainingOptions, seeds_option, steps_option
 from layerwise.experiments.reporter import Reporter
 
@@ -43,7 +44,7 @@ class PretrainingExperiment(CorpusOptions, TrainingOptions, DeviceOptions, Clust
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElcPretraining(PretrainingExperiment):
+class ElcPretraining(PublishingOptions, PretrainingExperiment):
     """Pretrain ELC-BERT and its backbone on a text: a tokenizer, the models, what they know, their layer weights.
 
     If interrupted, run the same command again to resume. Without a text the models read the standard library's prose.
@@ -61,6 +62,7 @@ class ElcPretraining(PretrainingExperiment):
             lambda config: any(name != BACKBONE for name in config.variants),
             "layer weights read it, and ltg has none",
         ),
+        PublishingOptions.READ_BY_PUSH,
         ClusterOptions.READ_BY_CLUSTER,
     )
 
@@ -78,11 +80,12 @@ class ElcPretraining(PretrainingExperiment):
     seconds: float | None = option(
         None, "Seconds of each training, in place of --steps; steps are timed first.", metavar="X"
     )
-    compile: bool = option(False, "Compile the models with torch.compile.")
+    padding_free: bool = option(False, "Compute nothing but attention for padding, where segments are short.")
 
     def check(self) -> None:
         """Raise `TrainError` for no variant, and for a vocabulary of a tokenizer that is given."""
         super().check()
+        self.check_repository()
         if not self.variants:
             raise TrainError("--variants names nothing; write the ways to connect the layers, as in --variants ltg,elc")
         if self.vocabulary is not None and self.tokenizer is not None:

@@ -22,7 +22,8 @@ from torch.utils.data import DataLoader
 from transformers import AutoTokenizer
 
 from layerwise.data.batches import IGNORED
-from layerwise.data.text.segments import Encoded, cut
+from layerwise.data.text.encoding import Encoded
+from layerwise.data.text.segments import cut
 from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
 from layerwise.measure.cost.inference_memory import inference_memory
 from layerwise.measure.stats.float64 import exact_on_cpu
@@ -80,9 +81,10 @@ def masked_loss(model: ElcForMaskedLM, subject: str, examples: FixedMasks, colla
     loader = DataLoader(examples, batch_size=_BATCH, collate_fn=collate)
     for number, batch in enumerate(loader):
         labels = batch.pop("labels").to(device)
-        logits = model(**{name: tensor.to(device) for name, tensor in batch.items()}).logits
+        states = model.encoder(**{name: tensor.to(device) for name, tensor in batch.items()}).last_hidden_state
         row, column = (labels != IGNORED).nonzero(as_tuple=True)
-        losses = functional.cross_entropy(logits[row, column].float(), labels[row, column], reduction="none")
+        logits = model.head(states[row, column])  # of the masked tokens alone: all others have no use for them
+        losses = functional.cross_entropy(logits.float(), labels[row, column], reduction="none")
         owners = examples.owners[number * _BATCH :][row.cpu().numpy()]
         np.add.at(nats, owners, exact_on_cpu(losses).numpy())
         np.add.at(wanted, owners, 1)

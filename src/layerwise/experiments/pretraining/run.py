@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from layerwise.data.suites.generated_pairs import generated_pairs
@@ -10,14 +11,17 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.evaluation.pairs_table import pairs_table
 from layerwise.experiments.experiment import Prepared
+from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.config import BACKBONE, ElcPretraining
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
 from layerwise.experiments.pretraining.trainings import prepare_pretrainings
+from layerwise.experiments.pretraining.works import pretraining_works
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import discard_trainings
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
+from layerwise.results.training_record import MODEL
 from layerwise.train.pretrain.recipe import PretrainingRecipe, pretraining_recipe
 
 PAIRS = 100
@@ -35,6 +39,7 @@ class PreparedPretraining(Prepared):
     """
 
     def __init__(self, config: ElcPretraining, reporter: Reporter, corpus: Corpus | None) -> None:
+        config = replace(config, precision=config.resolved_precision(config.device, config.run))
         self.pretrainings = prepare_pretrainings(config, recipes(config), reporter, corpus, epochs=config.epochs)
         self.manifest = self.pretrainings.manifest(config.seed)
         self.recipe = self.pretrainings.shared_recipe()
@@ -51,9 +56,17 @@ class PreparedPretraining(Prepared):
         """Remove every training."""
         discard_trainings(folder)
 
+    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
+        """The pretrainings that are not finished, and the evaluation of their models."""
+        return pretraining_works(self.pretrainings, folder, pairs=PAIRS, segments=SEGMENTS)
+
     def train(self, folder: Path, reporter: Reporter) -> None:
         """Pretrain every variant with every seed."""
         self.pretrainings.train(folder, reporter, self.spread)
+
+    def models_of(self, folder: Path) -> Mapping[str, Path]:
+        """The model of every variant and seed."""
+        return {f"{recipe.arm}/{seed}": path / MODEL for recipe, seed, path in self.pretrainings.folders(folder)}
 
     def carry_out(self, piece: Plain, emit: Emit) -> Plain:
         """In a worker: one pretraining."""
@@ -74,8 +87,9 @@ def recipes(config: ElcPretraining) -> tuple[PretrainingRecipe, ...]:
     Raises `TrainError` and `ModelError` for what there is not, with the near matches.
     """
     changes = config.changes() | changed(
-        steps=config.steps, seconds=config.seconds, compiled=config.compile or None, vocabulary=config.vocabulary
-    )
+        steps=config.steps, seconds=config.seconds, padding_free=config.padding_free or None,
+        vocabulary=config.vocabulary,
+    )  # fmt: skip
     made = []
     for variant in config.variants:
         initialisation = None if variant == BACKBONE else config.initialisation

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.segments import PretrainingText, cut, pretraining_text
+from layerwise.data.text.segments import PretrainingText, cut
+from layerwise.data.text.token_cache.token_cache import TokenCache, Vocabulary
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.wordpiece import check_tokenizer, train_wordpiece
 from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
-from layerwise.experiments.documents import divided_documents
+from layerwise.experiments.documents import text_source
 from layerwise.experiments.opening import quiet_transformers
 from layerwise.experiments.pretraining.config import PretrainingExperiment
 from layerwise.experiments.provenance import hardware, numerics
@@ -76,7 +77,7 @@ class Pretrainings:
 
     def shared_recipe(self) -> dict[str, object]:
         """What every pretraining has in common: all but the variant and how its layer weights begin."""
-        options = asdict(self.recipes[0])
+        options = self.recipes[0].settings()
         for name in ("arm", "variant", "initialisation", "frozen_layer_weights"):
             del options[name]
         return shared_recipe(options, self.arguments)
@@ -155,7 +156,10 @@ def prepare_pretrainings(
     *,
     epochs: float | None = None,
 ) -> Pretrainings:
-    """Read the text, learn the tokenizer or open the one that is named, and encode; `epochs` replaces the steps.
+    """Open the text from the token cache, with the tokenizer that is named or one learned from it; `epochs` replaces
+    the steps.
+
+    What is not in the cache is read, learned and encoded first, by one process while others wait.
 
     Raises `TrainError` for `TrainingArguments` that transformers does not have, and `DataError` for a text that is
     smaller than a batch, before there is a run folder.
@@ -165,19 +169,15 @@ def prepare_pretrainings(
     quiet_transformers()
     arguments = config.trainer_arguments(config.device)
     check_arguments(arguments)
-    name, division = divided_documents(config, config.seed, corpus)
-    for note in division.notes:
+    wanted: PreTrainedTokenizerBase | Vocabulary = _learned_vocabulary(recipes[0].vocabulary)
+    if config.tokenizer is not None:
+        wanted = load_tokenizer(config.tokenizer)
+        check_tokenizer(wanted, config.tokenizer)
+    cache = TokenCache(log=reporter.log, progress=reporter.progress)
+    tokenized = cache.open(text_source(config, config.seed, corpus), wanted)
+    for note in tokenized.notes:
         reporter.log(f"note: {note}")
-    parts = division.parts
-    if config.tokenizer is None:
-        reporter.log(f"learning a vocabulary from {len(parts['train']):,} documents of {name}")
-        tokenizer: PreTrainedTokenizerBase = train_wordpiece(
-            (each.text for each in parts["train"]), vocabulary=recipes[0].vocabulary
-        )
-    else:
-        tokenizer = load_tokenizer(config.tokenizer)
-        check_tokenizer(tokenizer, config.tokenizer)
-    text = pretraining_text(tokenizer, name, parts, reporter.progress)
+    tokenizer, text = tokenized.tokenizer, tokenized.text
     counts = [len(cut(text.train, length)) for length in recipes[0].lengths]
     if epochs is not None:
         recipes = tuple(
@@ -185,3 +185,10 @@ def prepare_pretrainings(
         )
     recipes[0].phases(counts)  # raises for a text that is smaller than a batch
     return Pretrainings(recipes, config.seeds, tokenizer, text, str(resolve_device(config.device)), arguments)
+
+
+def _learned_vocabulary(size: int | None) -> Vocabulary:
+    def learn(texts: Iterable[str]) -> PreTrainedTokenizerBase:
+        return train_wordpiece(texts, vocabulary=size)
+
+    return Vocabulary(learn, {"kind": "wordpiece", "size": size})

@@ -13,6 +13,7 @@ from layerwise.experiments.option import option
 from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import BaseModelOptions, ModelOptions
+from layerwise.experiments.options.publishing import PublishingOptions
 from layerwise.experiments.options.training import TrainingOptions, changed
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan.checks import LAYER_LIMIT
@@ -47,7 +48,7 @@ def _validates_often(config: Any) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, ClusterOptions, Experiment):
+class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingOptions, ClusterOptions, Experiment):
     """Train a model to work in any order of its layers, without some of them, or with learned layer weights.
 
     Each method is trained beside the baseline, with several seeds, validated on one split and evaluated on another. If
@@ -64,6 +65,7 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, ClusterOpti
     READS: ClassVar = (
         *map(_read_by_methods, READ_BY),
         Reads(("evals",), _validates_often, "the baseline is validated once, at its end"),
+        PublishingOptions.READ_BY_PUSH,
         ClusterOptions.READ_BY_CLUSTER,
     )
     PRESETS: ClassVar = {
@@ -84,6 +86,7 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, ClusterOpti
     epochs: float | None = option(None, "How often each image or text is read.", metavar="X")
     lr_schedule: Literal["linear", "cosine", "constant"] | None = option(None, "Learning-rate schedule.")
     augmentation: Augmentation | None = option(None, "Augmentation of the training images.")
+    pack: bool = option(False, "Pack short texts side by side, each by itself, so that no step computes padding.")
     new_head: bool = option(False, "Replace the classification head by a new one for the classes of the images.")
     drop_rate: float | None = option(None, "Share of layers that LayerDrop leaves out.", metavar="X")
     max_shift: int | None = option(
@@ -116,13 +119,14 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, ClusterOpti
             )
         self.recipes(Settings(), LAYER_LIMIT)
         self.trainer_arguments(self.device)
+        self.check_repository()
 
     def options(self, settings: Settings) -> Options:
         """What all methods are trained with: `settings`, and what these options change of them."""
         given = changed(
             epochs=self.epochs, batch_size=self.batch_size, gradient_accumulation_steps=self.gradient_accumulation,
             learning_rate=self.learning_rate, schedule=self.lr_schedule, augmentation=self.augmentation,
-            precision=self.precision, evals=self.evals,
+            precision=self.precision, evals=self.evals, compiled=self.compile or None,
         )  # fmt: skip
         variants = (
             PositionOptions(table=self.position_table, dropout=float(self.position_dropout)),

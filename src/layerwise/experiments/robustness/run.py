@@ -85,6 +85,12 @@ class PreparedRobustness(Prepared):
             f"{examples:,} examples: {evaluations:,} forward passes of an example at most"
         )
 
+    def examples_of_survey(self) -> float:
+        """The examples that go through a whole model in the survey of one, those of fewer layers counted by them."""
+        depth = self.stack.depth
+        passes = sum(condition.count / depth for condition in conditions(depth, self.grid)) + self.grid.orders
+        return passes * len(self.splits.test)
+
     def discard(self, folder: Path) -> None:
         """Remove the surveys, so that every model is evaluated again."""
         discard_surveys(self.models(folder))

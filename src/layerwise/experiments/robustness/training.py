@@ -7,6 +7,7 @@ part in the trainings.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 from layerwise.experiments.base_model import BaseModel, base_model
 from layerwise.experiments.cluster.pieces import Telling, carried_out, refuse_unseen
 from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.forecast.trainings import are_short, evaluation_work, recipe_works, steps_behind
+from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.option import given_options
 from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
@@ -31,6 +34,7 @@ from layerwise.experiments.trainings import (
 from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.measure.workers import Emit, Plain
+from layerwise.results import Run
 from layerwise.results.training_record import FILE, MODEL, RETRAINED
 from layerwise.train.arguments import check_arguments
 from layerwise.train.checkpoint_dir import existing_run
@@ -58,6 +62,7 @@ class PreparedRobustTraining(PreparedRobustness):
         grid: EvaluationGrid | None = None,
         inside: EmbeddingOptions | None = None,
     ) -> None:
+        config = replace(config, precision=config.resolved_precision(config.device, config.run))
         self.seeds = config.seeds
         self.arguments: Mapping[str, Any] = config.trainer_arguments(config.device)
         check_arguments(self.arguments)
@@ -67,7 +72,7 @@ class PreparedRobustTraining(PreparedRobustness):
         self.stack = opened.stack
         self.splits = read_splits(
             config, self.stack, opened.location, reporter, seed=config.seed, corpus=inputs.corpus,
-            augmentation=options.settings.augmentation, check=not config.new_head,
+            augmentation=options.settings.augmentation, check=not config.new_head, pack=config.pack,
         )  # fmt: skip
         self.grid = grid or EvaluationGrid(orders=20, kept=(), layers=False, seed=config.seed)
         self.inside = inside or EmbeddingOptions()
@@ -109,6 +114,19 @@ class PreparedRobustTraining(PreparedRobustness):
         """Remove every training of the run, finished or not."""
         discard_trainings(folder)
 
+    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
+        """The trainings that are not finished, and the surveys of their models."""
+        left = {
+            recipe.arm: (recipe, steps_behind([path for each, _, path in self._trainings(folder) if each is recipe]))
+            for recipe in self.recipes
+        }
+        models = sum(len(behind) for _, behind in left.values())
+        surveyed = models * self.examples_of_survey()
+        if not models or are_short(self.stack, self.splits, left, surveyed):
+            return
+        yield evaluation_work("surveys", self.stack, self.splits, surveyed / len(self.splits.test))
+        yield from recipe_works(self.base, self.splits, left, self.arguments)
+
     def train(self, folder: Path, reporter: Reporter) -> None:
         """Train what is not trained yet."""
         pieces: list[Plain] = []
@@ -122,6 +140,10 @@ class PreparedRobustTraining(PreparedRobustness):
             arm, seed = pieces[number]["arm"], pieces[number]["seed"]
             is_there = (folder / arm / f"seed-{seed}" / MODEL / FILE).is_file()
             refuse_unseen(f"{arm}/{seed}", self.spread, is_there)
+
+    def models_of(self, folder: Path) -> Mapping[str, Path]:
+        """The model of every method and seed."""
+        return {f"{recipe.arm}/{seed}": path / MODEL for recipe, seed, path in self._trainings(folder)}
 
     def carry_out(self, piece: Plain, emit: Emit) -> Plain:
         """In a worker: one training, or one survey."""
@@ -155,6 +177,6 @@ def demo_training(config: Robustness, reporter: Reporter, inputs: Inputs) -> Pre
     shared = {name for name in RobustTraining.__dataclass_fields__ if name in Robustness.__dataclass_fields__}
     given = {name: value for name, value in given_options(config).items() if name in shared}
     methods = (*COMPARED, *(f"{RETRAINED}-{count}" for count in REDUCED))
-    training = RobustTraining(**given, methods=methods, baseline=False)
+    training = RobustTraining(**given, methods=methods, baseline=False, precision="float32")
     inside = EmbeddingOptions(config.inside_images, config.inside_layers)
     return PreparedRobustTraining(training, reporter, inputs, questions_of(config), inside)

@@ -16,6 +16,7 @@ from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.errors import OptionError
 from layerwise.experiments.chosen_plan import CHOSEN, SEARCH
 from layerwise.experiments.experiment import Prepared
+from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.search import rows as made
@@ -83,8 +84,8 @@ class PreparedSearch(Prepared):
     def _tokenized(self, corpus: Corpus) -> EvalData:
         config = self.config
         return tokenize(
-            self.stack, corpus, length=config.max_length, tokens=config.tokens, batch_tokens=config.batch_tokens,
-            seed=config.seed,
+            self.stack, corpus, length=config.max_length, tokens=config.tokens,
+            batch_tokens=config.batch_tokens or BATCH_TOKENS, seed=config.seed,
         )  # fmt: skip
 
     def _manifest(self) -> Manifest:
@@ -94,7 +95,7 @@ class PreparedSearch(Prepared):
         return provenance(
             self.stack, self.text,
             families=("search", str(self.budget), *self.moves, config.method, f"width:{config.width}", *timed),
-            tasks=second, seed=config.seed, settings={"batch_tokens": config.batch_tokens},
+            tasks=second, seed=config.seed, settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
         )  # fmt: skip
 
     def _space(self, prices: PlanPrices) -> Space:

@@ -7,12 +7,16 @@ killed run stopped. A model that is scored on masked tokens, which reads what st
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from layerwise.errors import MeasureError
+from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import duration
 from layerwise.experiments.sweep.config import Sweep
+from layerwise.experiments.sweep.harness_files import write_harness_results
 from layerwise.measure.contrasts.benchmark_scores import Answers
 from layerwise.measure.contrasts.benchmarks import CLAIMS, benchmark_contrasts, normalised_rows, unscaled
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
@@ -44,7 +48,7 @@ class SweptBenchmarks:
         self.config, self.stack, self.members, self.plans = config, stack, members, tuple(plans)
         loaded = find_benchmarks(config.tasks, config.task_folder, seed=config.seed, num_fewshot=config.num_fewshot)
         self.requests = build_requests(
-            stack, loaded, batch_tokens=config.batch_tokens, limit=config.task_limit, seed=config.seed
+            stack, loaded, batch_tokens=config.batch_tokens or BATCH_TOKENS, limit=config.task_limit, seed=config.seed
         )
         data = self.requests.likelihoods
         self.cost = None if data is None else cost_estimate(stack, self.plans, data)
@@ -126,13 +130,17 @@ class SweptBenchmarks:
                 continue
             if self.requests.written:
                 reporter.log(f"benchmarks under plan {number} of {len(due)}: {plan}")
+            began, started = datetime.now(), time.perf_counter()
             try:
-                scores, rows_of_documents = judged(self.stack, plan, self.requests, answers)
+                scores, rows_of_documents, results = judged(self.stack, plan, self.requests, answers)
             except MeasureError as error:
                 if plan == self.plans[0]:
                     raise
                 failures.append(str(error))
                 continue
+            # Before the rows: they say that the plan is judged, and it is not judged again.
+            seconds = time.perf_counter() - started
+            write_harness_results(run.folder, plan, results, run.manifest, began, seconds)
             known = store.finished
             store.add_losses(
                 row for row in rows_of_documents if row.plan not in known(row.task, row.document, row.window)

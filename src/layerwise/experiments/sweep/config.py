@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.cluster import ClusterOptions
-from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.model import MemoryOptions, ModelOptions
 from layerwise.experiments.options.plans import PlanOptions, families_option
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter
@@ -24,7 +24,7 @@ DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(PlanOptions, ModelOptions, TextOptions, ClusterOptions, Experiment):
+class Sweep(PlanOptions, MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experiment):
     """Measure many plans on one model and text, with intervals, and write a report.
 
     If interrupted, run the same command again to resume.

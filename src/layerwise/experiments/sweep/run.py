@@ -10,17 +10,29 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.experiments.cluster.workers import planned_workers
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.provenance import provenance, size_row, task_digest, uniform_row
+from layerwise.experiments.forecast.work import Work
+from layerwise.experiments.options.text import BATCH_TOKENS
+from layerwise.experiments.provenance import folder_of, provenance, size_row, task_digest, uniform_row
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import describe_data, describe_model, duration
+from layerwise.experiments.sentences import (
+    describe_data,
+    describe_model,
+    describe_readings,
+    describe_streaming,
+    duration,
+)
+from layerwise.experiments.sweep.batch_size import batch_tokens, recorded_batch_tokens
 from layerwise.experiments.sweep.benchmarks import BENCHMARKS, SweptBenchmarks
 from layerwise.experiments.sweep.config import Sweep
+from layerwise.experiments.sweep.works import loss_works, state_works
 from layerwise.measure.activations.plan_states import (
     STATES,
     ZONES,
@@ -40,12 +52,14 @@ from layerwise.measure.interventions.sweep import (
     partition_of,
     plan_records,
     runnable,
+    streaming_of,
     sweep,
     with_identity,
 )
 from layerwise.measure.interventions.sweep_pieces import piece_function
 from layerwise.measure.language.continuations import continuations, encode_prompt
-from layerwise.measure.language.evaluation_data import refuse_too_little, tokenize
+from layerwise.measure.language.evaluation_data import WINDOW as TEXT_WINDOW
+from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
 from layerwise.measure.stats.effects import EFFECT, effects
 from layerwise.measure.workers import Emit, Plain
 from layerwise.plan import Member, Plan
@@ -75,24 +89,42 @@ class PreparedSweep(Prepared):
     def __init__(self, config: Sweep, stack: Stack, corpus: Corpus) -> None:
         self.config = config
         self.stack = stack
-        self.text = tokenize(
-            stack, corpus, length=config.max_length, tokens=config.tokens, batch_tokens=config.batch_tokens,
-            seed=config.seed,
-        )  # fmt: skip
-        refuse_too_little(self.text)
         self.members, self.left_out = runnable(stack, config.members(stack.depth))
         self.plans = with_identity(stack, self.members)
+        self.batch_tokens = self._batch_tokens()
+        self.text = self._tokenized(corpus)
+        refuse_too_little(self.text)
+        self.manifest = self._manifest()
+        if config.batch_tokens is None:
+            recorded = recorded_batch_tokens(config.run or folder_of(self.manifest), self.manifest)
+            if recorded not in (None, self.batch_tokens) and not config.overwrite:
+                self.batch_tokens = int(recorded or 0)
+                self.text, self.manifest = self._tokenized(corpus), self._manifest()
         self.cost = cost_estimate(stack, self.plans, self.text)
-        self.benchmarks = SweptBenchmarks(config, stack, self.members, self.plans) if config.tasks else None
+        sized = replace(config, batch_tokens=self.batch_tokens)
+        self.benchmarks = SweptBenchmarks(sized, stack, self.members, self.plans) if config.tasks else None
         for prompt in config.prompt:
             encode_prompt(stack, prompt, config.new_tokens)
-        self.manifest = self._manifest()
+
+    def _batch_tokens(self) -> int:
+        """What is asked for, or what fits; workers, each with a memory of its own, run what they are all told to."""
+        config = self.config
+        if config.batch_tokens is None and config.ray is None:
+            return batch_tokens(self.stack, self.plans, config.max_length or TEXT_WINDOW)
+        return config.batch_tokens or BATCH_TOKENS
+
+    def _tokenized(self, corpus: Corpus) -> EvalData:
+        config = self.config
+        return tokenize(
+            self.stack, corpus, length=config.max_length, tokens=config.tokens, batch_tokens=self.batch_tokens,
+            seed=config.seed,
+        )  # fmt: skip
 
     def _manifest(self) -> Manifest:
         config = self.config
         limit = (f"limit:{config.task_limit}",) if config.task_limit else ()
         shots = () if config.num_fewshot is None else (f"shots:{config.num_fewshot}",)
-        settings: dict[str, object] = {"batch_tokens": config.batch_tokens}
+        settings: dict[str, object] = {"batch_tokens": self.batch_tokens}
         if config.prompt:
             settings |= {"prompts": list(config.prompt), "new_tokens": config.new_tokens}
         if config.tasks and config.task_folder is not None:
@@ -111,6 +143,9 @@ class PreparedSweep(Prepared):
             f"{cost.plans} plans: {cost.naive:,} layer evaluations one by one, {cost.evaluations:,} at least; "
             f"the sweep does the least ({cost.naive / cost.evaluations:.2f} x fewer)"
         )
+        streaming = streaming_of(self.stack, self.plans, self.text)
+        if streaming is not None:
+            yield describe_streaming(streaming)
         workers = planned_workers(self.config) if self.config.ray is not None else None
         if workers is not None:
             yield describe_partition(partition_of(self.stack, self.plans, self.text, workers), workers)
@@ -118,6 +153,15 @@ class PreparedSweep(Prepared):
             yield from self.benchmarks.describe()
         for note in self.left_out:
             yield f"note: {note}"
+
+    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
+        """Losses and intervals, and the comparison of hidden states; benchmarks are not among them."""
+        finished = None if run is None else run.store.finished
+        due = cost_estimate(self.stack, self.plans, self.text, finished)
+        losses = list(loss_works(self.stack, self.plans, self.text, due))
+        if losses and self.config.similarity:
+            yield from state_works(self.stack, self.text, compared_plans(self.members, self.stack.depth))
+        yield from losses
 
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Losses, effects, similarity and benchmarks; what is stored is not computed again.
@@ -212,6 +256,7 @@ class PreparedSweep(Prepared):
             reporter.progress("sweep", 1.0 if meter.head_tokens >= due.head_tokens else share, left)
 
         failures = []
+        reading = None if self.stack.resident is None else self.stack.resident.count()
         start = time.perf_counter()
         try:
             sweep(
@@ -223,6 +268,8 @@ class PreparedSweep(Prepared):
                 raise
             failures = [str(error)]
         seconds = time.perf_counter() - start
+        if reading is not None:
+            reporter.log(describe_readings(reading))
         rows = [size_row(self.stack), uniform_row(self.stack), *_cost_rows(self.cost, due, spent, seconds)]
         run.store.replace_scores("run", rows)
         busy = (spent.layer_seconds + spent.head_seconds) / seconds / self.spread.workers.count

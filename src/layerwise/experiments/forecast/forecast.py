@@ -1,0 +1,135 @@
+"""The forecast of an experiment, and what it took in the end.
+
+    seconds     from the forecast to the report
+    memory      the most that the process holds at once (`layerwise.measure.cost.peak_memory`)
+    disk        what is in the run folder at the end, and the checkpoints of a training while it lasts
+
+It is measured for `LIMIT` seconds, or as long as the least piece of each kind of work takes; work that is short for
+any processor is not measured. What is measured leaves no trace: the random generators are set back.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from layerwise.experiments.forecast.work import SHORT, Work, total
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.sentences import duration, size
+from layerwise.measure.cost.peak_memory import PeakMemory
+from layerwise.results import Run
+from layerwise.results.rows import Score
+
+LIMIT = 10.0
+"""Seconds that a measurement may take."""
+
+ABOUT_RUN, FORECAST = "run", "forecast"
+"""The measure and the subject of the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is left of an experiment will take this; it was measured in `measured_seconds`.
+
+    `passing_bytes` are those on disk that are gone at its end.
+    """
+
+    seconds: float
+    memory_bytes: int
+    disk_bytes: int
+    passing_bytes: int
+    measured_seconds: float
+
+    def __str__(self) -> str:
+        passing = f" ({size(self.passing_bytes)} more of checkpoints meanwhile)" if self.passing_bytes else ""
+        return (
+            f"this will take about {duration(self.seconds)}, {size(self.memory_bytes)} of memory, "
+            f"{size(self.disk_bytes)} on disk{passing}; measured in {duration(self.measured_seconds)}"
+        )
+
+
+def forecast(works: Sequence[Work]) -> Forecast | None:
+    """What `works` will take together; `None` where there are none, or all of it is short."""
+    if not works:
+        return None
+    begun = time.perf_counter()
+    costs = []
+    with _undisturbed(), PeakMemory() as memory:
+        for number, work in enumerate(works):
+            left = LIMIT - (time.perf_counter() - begun)
+            costs.append(work.measure(max(0.0, left / (len(works) - number))))
+        most = memory.most
+    gc.collect()
+    cost = total(costs)
+    if cost.seconds < SHORT:
+        return None
+    beyond = max(work.memory_bytes for work in works)
+    return Forecast(
+        cost.seconds, most + beyond, cost.disk_bytes, cost.passing_bytes, time.perf_counter() - begun
+    )  # fmt: skip
+
+
+@contextmanager
+def held_against(expected: Forecast | None, run: Run, reporter: Reporter) -> Iterator[None]:
+    """Within the context the experiment is carried out; then what it took is said and stored beside its forecast."""
+    if expected is None:
+        yield
+        return
+    begun = time.perf_counter()
+    with PeakMemory() as memory:
+        yield
+        most = memory.most
+    taken = time.perf_counter() - begun
+    for text in _comparison(expected, taken, most):
+        reporter.log(text)
+    figures = {
+        "forecast_seconds": expected.seconds, "taken_seconds": taken, "forecast_memory_bytes": expected.memory_bytes,
+        "taken_memory_bytes": most, "forecast_disk_bytes": expected.disk_bytes,
+        "taken_disk_bytes": folder_bytes(run.folder),
+    }  # fmt: skip
+    others = [row for row in run.store.scores(ABOUT_RUN) if row.subject != FORECAST]
+    rows = [Score(ABOUT_RUN, FORECAST, "all", name, float(value)) for name, value in figures.items()]
+    run.store.replace_scores(ABOUT_RUN, [*others, *rows])
+
+
+def folder_bytes(folder: Path) -> int:
+    """The bytes of the files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _comparison(expected: Forecast, seconds: float, memory: int) -> Iterator[str]:
+    yield f"took {duration(seconds)} (forecast {duration(expected.seconds)}, {_off(seconds, expected.seconds)})"
+    yield f"memory {size(memory)} (forecast {size(expected.memory_bytes)}, {_off(memory, expected.memory_bytes)})"
+
+
+def _off(taken: float, expected: float) -> str:
+    """How far off a forecast was.
+
+    >>> _off(110, 100), _off(90, 100), _off(100.2, 100)
+    ('10 % more', '10 % less', 'as forecast')
+    """
+    share = round(100 * (taken / expected - 1))
+    if not share:
+        return "as forecast"
+    return f"{abs(share)} % {'more' if share > 0 else 'less'}"
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Set every random generator back to where it was."""
+    python, numbers = random.getstate(), np.random.get_state()
+    devices = range(torch.cuda.device_count())
+    with torch.random.fork_rng(list(devices)):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numbers)

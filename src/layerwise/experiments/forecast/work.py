@@ -1,0 +1,95 @@
+"""Work that is left to do, and what it will take: each kind of work measures a piece of itself.
+
+This module needs no torch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from statistics import mean
+
+SLOW = 5e9
+"""Operations a second of a processor that is slow: work that it does in `SHORT` seconds is not worth a forecast."""
+
+SHORT = 30.0
+"""Seconds of work that nobody plans around."""
+
+CALL = 0.01
+"""Seconds that a pass of a small model takes, however small it is."""
+
+
+SHARE = 0.1
+"""Of what work will take, what measuring it may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkCost:
+    """What work takes: seconds, bytes that stay on disk, and bytes on disk that are gone when it is done."""
+
+    seconds: float
+    disk_bytes: int = 0
+    passing_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One kind of work that an experiment has to do.
+
+    `measure(seconds)` does a piece of it, for about so long, and says what all of it will take; it changes neither the
+    model nor the run. `memory_bytes` is what the whole of it holds beyond what the piece does.
+    """
+
+    name: str
+    measure: Callable[[float], WorkCost]
+    memory_bytes: int = 0
+
+
+def repeated(once: Callable[[], float]) -> Callable[[float], WorkCost]:
+    """A measurement that is repeated while there is time.
+
+    `once()` does a piece and returns how many of them there are. The first time warms up, where there are others.
+    """
+
+    def measure(seconds: float) -> WorkCost:
+        first = time.perf_counter()
+        totals: list[float] = []
+        while True:
+            begun = time.perf_counter()
+            pieces = once()
+            taken = time.perf_counter() - begun
+            totals.append(taken * pieces)
+            estimate = mean(totals[1:] or totals)
+            if is_enough(first, seconds - taken, estimate):
+                return WorkCost(estimate)
+
+    return measure
+
+
+def is_enough(begun: float, seconds: float, estimate: float) -> bool:
+    """Whether a measurement that has `begun` is over: by its `seconds`, or by its `SHARE` of the `estimate`."""
+    return time.perf_counter() - begun > min(seconds, SHARE * estimate)
+
+
+def is_short(operations: float, calls: float) -> bool:
+    """Whether even a slow processor does so many operations, in so many passes of a model, in a short time.
+
+    >>> is_short(1e9, 100), is_short(1e9, 10_000), is_short(1e12, 1)
+    (True, False, False)
+    """
+    return operations / SLOW + calls * CALL < SHORT
+
+
+def total(costs: Iterable[WorkCost]) -> WorkCost:
+    """The sum; what is gone when its work is done counts once, where it is most.
+
+    >>> total([WorkCost(1.0, 5, 100), WorkCost(2.0, 5, 70)])
+    WorkCost(seconds=3.0, disk_bytes=10, passing_bytes=100)
+    """
+    costs = list(costs)
+    return WorkCost(
+        sum(each.seconds for each in costs),
+        sum(each.disk_bytes for each in costs),
+        max((each.passing_bytes for each in costs), default=0),
+    )

@@ -1,0 +1,29 @@
+"""Options of a training whose finished models go to the Hugging Face hub."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from layerwise.experiments.experiment import Reads
+from layerwise.experiments.option import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishingOptions:
+    """The repository that finished models are uploaded to."""
+
+    push: str | None = option(
+        None, "Repository of the hub for the finished model with its card; of several models, the beginning of names.",
+        metavar="ORG/NAME",
+    )  # fmt: skip
+    private: bool = option(False, "Make that a private repository.")
+
+    READ_BY_PUSH: ClassVar = Reads(("private",), lambda config: config.push is not None, "it is about --push")
+
+    def check_repository(self) -> None:
+        """Raise `CheckpointError` for a name that no repository can have."""
+        if self.push is not None:
+            from layerwise.checkpoint.push import check_repository
+
+            check_repository(self.push)

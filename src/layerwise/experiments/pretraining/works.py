@@ -1,0 +1,103 @@
+"""The work of pretrainings: their steps, and what their models are evaluated on, timed on untrained ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from layerwise.data.suites.generated_pairs import generated_pairs
+from layerwise.data.text.segments import cut
+from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
+from layerwise.experiments.forecast.trainings import steps_behind, training_work
+from layerwise.experiments.forecast.work import Work, WorkCost, is_short, repeated
+from layerwise.experiments.pretraining.rows import masked_loss
+from layerwise.experiments.pretraining.trainings import Pretrainings, tokens_read
+from layerwise.measure.language.minimal_pairs import preferences
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer
+from layerwise.models import ElcForMaskedLM
+from layerwise.stack.inputs import evaluating
+from layerwise.train.pretrain.curriculum import SpreadBatches
+from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
+from layerwise.train.pretrain.trainer import trainer_of
+from layerwise.train.trial_steps import spread
+
+_SEGMENTS, _PAIRS = 32, 8
+"""Segments, and pairs, that are evaluated at once while they are timed."""
+
+
+def pretraining_works(pretrainings: Pretrainings, folder: Path, *, pairs: int, segments: int) -> Iterator[Work]:
+    """The pretrainings that are not finished, and the evaluation of their models on so many pairs of each paradigm, and
+    on so many segments at most."""
+    left = {
+        recipe.arm: (recipe, steps_behind([path for each, _, path in pretrainings.folders(folder) if each is recipe]))
+        for recipe in pretrainings.recipes
+    }
+    models = sum(len(behind) for _, behind in left.values())
+    if not models or _are_short(pretrainings, left):
+        return
+    model = new_model(pretrainings.recipes[0], pretrainings.tokenizer).to(pretrainings.device)
+    yield _held_out(pretrainings, model, models, segments)
+    yield _pairs(pretrainings, model, models, pairs)
+    for name, (recipe, behind) in left.items():
+        if behind:
+            work = training_work(name, partial(_trainer, pretrainings, recipe), behind)
+            yield work if recipe.seconds is None else _of_given_seconds(work, recipe.seconds * len(behind))
+
+
+def _trainer(pretrainings: Pretrainings, recipe: PretrainingRecipe, folder: Path, quiet: Mapping[str, Any]) -> Any:
+    """The Trainer of a recipe, of steps from all over it."""
+    given = {**pretrainings.arguments, **quiet}
+    recipe = replace(recipe, seconds=None)
+    trainer = trainer_of(pretrainings.tokenizer, pretrainings.text, recipe, 0, folder, arguments=given)
+    trainer.batches = SpreadBatches.over(trainer.batches)
+    return trainer
+
+
+def _of_given_seconds(work: Work, seconds: float) -> Work:
+    """The same work, of trainings that take the seconds that they are given."""
+
+    def measure(limit: float) -> WorkCost:
+        measured = work.measure(limit)
+        return WorkCost(seconds, measured.disk_bytes, measured.passing_bytes)
+
+    return Work(work.name, measure)
+
+
+def _held_out(pretrainings: Pretrainings, model: ElcForMaskedLM, models: int, most: int) -> Work:
+    recipe, tokenizer = pretrainings.recipes[0], pretrainings.tokenizer
+    masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
+    every = cut(pretrainings.text.test, recipe.lengths[0])
+    whole, few = (FixedMasks(every, masking, tokenizer, count) for count in (most, _SEGMENTS))
+
+    def once() -> float:
+        with evaluating(model), torch.inference_mode():
+            masked_loss(model, "trial/0", few, Padding(int(tokenizer.pad_token_id)))
+        return models * len(whole) / len(few)
+
+    return Work("held-out text", repeated(once))
+
+
+def _pairs(pretrainings: Pretrainings, model: ElcForMaskedLM, models: int, each: int) -> Work:
+    every = generated_pairs(each).pairs
+    rounds = iter(range(2**31))
+    scorer = SentenceScorer.of(model, pretrainings.tokenizer)
+
+    def once() -> float:
+        first = spread(next(rounds), len(every) - _PAIRS)
+        preferences(scorer, every[first : first + _PAIRS])
+        return models * len(every) / _PAIRS
+
+    return Work("minimal pairs", repeated(once))
+
+
+def _are_short(pretrainings: Pretrainings, left: Mapping[str, tuple[PretrainingRecipe, list[int]]]) -> bool:
+    model = new_model(pretrainings.recipes[0], pretrainings.tokenizer)
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    tokens = sum(tokens_read(recipe) * len(behind) for recipe, behind in left.values())
+    steps = sum(recipe.steps * len(behind) for recipe, behind in left.values())
+    return is_short(6.0 * weights * tokens, 5 * steps)

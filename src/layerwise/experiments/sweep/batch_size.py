@@ -1,0 +1,61 @@
+"""How many tokens of a sweep run together, where `--batch-tokens` does not say it.
+
+On a processor 4,096, which keeps its cores busy; on an accelerator up to 65,536. Fewer where they would take more than
+a quarter of the free memory. The number decides the last bits of the losses, so it is part of the manifest, and a run
+that goes on keeps the number that it was begun with, whatever is free now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from layerwise.errors import RunError
+from layerwise.experiments.options.text import BATCH_TOKENS
+from layerwise.measure.language.loss import CHUNK
+from layerwise.plan import Plan
+from layerwise.results import Manifest
+from layerwise.results.run import MANIFEST, is_run
+from layerwise.stack import Stack
+from layerwise.stack.memory import batch_size_within, free_memory
+
+ACCELERATED = 65_536
+"""Tokens that keep an accelerator busy."""
+
+_IN_A_LAYER = 16
+"""States of the width of the model that a layer computes with at once, about."""
+
+_LOGIT_BYTES = 12
+"""Bytes a logit while a loss is made of it: as computed, in float32, and exponentiated."""
+
+
+def batch_tokens(stack: Stack, plans: Sequence[Plan], length: int) -> int:
+    """As many tokens as a share of the free memory holds when `plans` run on windows of `length` tokens."""
+    most = BATCH_TOKENS if stack.device.type == "cpu" else ACCELERATED
+    return batch_size_within(
+        free_memory(stack.device), bytes_of_token(stack, plans, length), most=most, fixed=_LOGIT_BYTES * CHUNK
+    )
+
+
+def bytes_of_token(stack: Stack, plans: Sequence[Plan], length: int) -> float:
+    """What one token takes: a state for each step of the longest plan, since the graph of all plans is gone through
+    depth first; and in a layer its states, the inner ones of the perceptron, and its row of every head's attention."""
+    config = stack.text_config
+    width = int(config.hidden_size)
+    inner = getattr(config, "intermediate_size", None) or 4 * width
+    heads = getattr(config, "num_attention_heads", None) or 1
+    held = max(len(plan.steps()) for plan in plans) + 1
+    numbers = width * (held + _IN_A_LAYER) + 4 * int(inner) + 2 * int(heads) * length
+    return float(numbers * stack.dtype.itemsize)
+
+
+def recorded_batch_tokens(folder: Path, manifest: Manifest) -> int | None:
+    """The number that the run in `folder` was begun with; `None` where there is none, or it is another run."""
+    if not is_run(folder):
+        return None
+    try:
+        recorded = Manifest.from_json((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, RunError):
+        return None  # what is wrong with it is said when it is resumed
+    number = recorded.numerics.get("batch_tokens", "")
+    return int(number) if recorded.measured() == manifest.measured() and number.isdigit() else None

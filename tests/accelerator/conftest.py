@@ -1,0 +1,54 @@
+"""Tests that an accelerator computes what a processor computes: skipped where there is none.
+
+    pytest tests/accelerator                                   on the first CUDA device
+    LAYERWISE_TEST_DEVICE=cpu pytest tests/accelerator         the tests themselves, on a processor
+
+Small random models, in float32 without TF32 and in bfloat16. Different kernels round differently, so nothing is equal
+to the bit here but what the same kernel computes of the same shapes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+DEVICE = "LAYERWISE_TEST_DEVICE"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker("accelerator")
+
+
+@pytest.fixture(scope="session")
+def device() -> torch.device:
+    """The device that the tests compute on."""
+    named = os.environ.get(DEVICE, "cuda")
+    if named == "cuda" and not torch.cuda.is_available():
+        pytest.skip(f"no CUDA device; {DEVICE}=cpu runs these tests on a processor")
+    return torch.device(named)
+
+
+@pytest.fixture(params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    """The data type of the models."""
+    chosen: torch.dtype = request.param
+    return chosen
+
+
+@pytest.fixture(autouse=True)
+def _without_tf32() -> Iterator[None]:
+    """Products of float32 with all their digits."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.set_float32_matmul_precision(before[0])
+    torch.backends.cudnn.allow_tf32 = before[1]

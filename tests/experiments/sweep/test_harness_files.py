@@ -1,0 +1,146 @@
+"""Files of lm-eval: those that lm-eval itself writes of the same model under the same plan, and reads."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from conftest import tiny_llama
+from layerwise.experiments.provenance import described
+from layerwise.experiments.sweep.harness_files import folder_name, write_harness_results
+from layerwise.measure.interventions.sweep import sweep_into
+from layerwise.measure.language.benchmark_requests import RequestLikelihoods, build_requests, judged
+from layerwise.measure.language.benchmarks import find_benchmarks
+from layerwise.measure.language.harness import quietly
+from layerwise.plan import Plan
+from layerwise.results import Manifest
+from layerwise.results.rows import Loss
+from layerwise.stack import Stack, load
+from measure.language.local_tasks import write_tasks
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
+
+NAMES = ["arc_tiny", "lambada_tiny", "gsm8k_tiny"]
+PLAN = Plan.parse("0 2 1*2 3")
+LIMIT = 5
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    torch.manual_seed(0)
+    return load(tiny_llama(4, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tasks")
+    write_tasks(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(stack: Stack, tasks: Path) -> dict[str, Any]:
+    requests = build_requests(stack, find_benchmarks(NAMES, tasks), batch_tokens=512, limit=LIMIT)
+    rows: list[Loss] = []
+    assert requests.likelihoods is not None
+    sweep_into(rows.extend, stack, [PLAN], requests.likelihoods)
+    return judged(stack, PLAN, requests, RequestLikelihoods.of(rows, [PLAN], requests.likelihoods)).results
+
+
+@pytest.fixture
+def manifest(stack: Stack) -> Manifest:
+    counts = {"documents": 1, "tokens": 1, "window": 1, "seed": 0}
+    return described(stack, "w", corpus="c", corpus_hash="h", families=(), tasks=(), **counts)
+
+
+@pytest.fixture
+def theirs(stack: Stack, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The file that lm-eval writes of the model in place."""
+    import lm_eval
+    import torch.utils.collect_env
+    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    monkeypatch.setattr(torch.utils.collect_env, "get_pretty_env_info", lambda: "it takes seconds")
+    monkeypatch.setattr(HFLM, "get_model_info", lambda _: dict.fromkeys(MODEL))  # it asks the network
+    tracker = EvaluationTracker(output_path=str(tmp_path / "theirs"))
+    with stack.under(PLAN), quietly():
+        found = lm_eval.simple_evaluate(
+            HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=4), tasks=NAMES,
+            task_manager=TaskManager(include_path=str(tasks), include_defaults=False), limit=LIMIT, log_samples=True,
+            random_seed=0, numpy_random_seed=0, torch_random_seed=0, fewshot_random_seed=0, bootstrap_iters=1000,
+            evaluation_tracker=tracker,
+        )  # fmt: skip
+        tracker.save_results_aggregated(found, found.pop("samples"))
+    (file,) = (tmp_path / "theirs").rglob("results_*.json")
+    content: dict[str, Any] = json.loads(file.read_text())
+    return content
+
+
+MODEL = ("model_num_parameters", "model_dtype", "model_revision", "model_sha")
+EQUAL = (
+    "group_subtasks", "versions", "n-shot", "higher_is_better", "n-samples", "task_hashes", "transformers_version",
+    "lm_eval_version", "max_length", "eot_token_id", "model_source", "chat_template", "system_instruction",
+)  # fmt: skip
+TOLERANCE = 1e-4
+"""Perplexities are exponentials of sums in float32 over a few dozen tokens."""
+
+
+def test_the_file_is_that_of_lm_eval(
+    results: dict[str, Any], theirs: dict[str, Any], manifest: Manifest, tmp_path: Path
+) -> None:
+    from lm_eval.utils import make_table
+
+    file = write_harness_results(tmp_path / "run", PLAN, results, manifest, datetime(2026, 7, 1, 12), 3.5)
+    assert file.name == "results_2026-07-01T12-00-00.json"
+    ours = json.loads(file.read_text())
+    assert ours.keys() == theirs.keys()
+    assert ours["config"].keys() == theirs["config"].keys()
+    expected = {**theirs, "model_source": "hf"}
+    for name in EQUAL:
+        assert ours[name] == expected[name], name
+    assert ours["results"].keys() == theirs["results"].keys() == set(NAMES)
+    for task, values in theirs["results"].items():
+        mine = ours["results"][task]
+        assert mine.keys() == values.keys()
+        for key, value in values.items():
+            assert mine[key] == (pytest.approx(value, rel=TOLERANCE) if isinstance(value, float) else value), key
+    # What stands in a task's file; where its data lies is in lm-eval's too.
+    for task, config in theirs["configs"].items():
+        assert ours["configs"][task].keys() == config.keys()
+        for key in ("task", "output_type", "num_fewshot", "metric_list", "doc_to_text", "doc_to_target"):
+            assert ours["configs"][task].get(key) == config.get(key), key
+    assert ours["config"]["limit"] == theirs["config"]["limit"] == LIMIT
+    assert ours["config"]["model_args"]["plan"] == str(PLAN)
+    assert [row.split("|")[1:7] for row in make_table(ours).splitlines()] == [
+        row.split("|")[1:7] for row in make_table(theirs).splitlines()
+    ]
+
+
+def test_a_plan_has_one_file(results: dict[str, Any], manifest: Manifest, tmp_path: Path) -> None:
+    for day in (1, 2):
+        last = write_harness_results(tmp_path, PLAN, results, manifest, datetime(2026, 7, day), 1.0)
+    other = write_harness_results(tmp_path, Plan.parse("0-3"), results, manifest, datetime(2026, 7, 1), 1.0)
+    assert set(tmp_path.rglob("results_*.json")) == {last, other}
+    assert not any(
+        math.isnan(value)
+        for value in json.loads(last.read_text())["results"]["arc_tiny"].values()
+        if isinstance(value, float)
+    )
+
+
+def test_plans_have_names_that_files_take() -> None:
+    long = Plan.parse(" ".join(f"({layer}|{layer + 1})*2" for layer in range(90)))
+    plans = [long, Plan.parse("0 (1|2) 3"), Plan.parse("0 (2|1) 3"), Plan.parse("0 1*2"), Plan.parse("[0 1]*2")]
+    names = [folder_name(plan) for plan in plans]
+    assert len(set(names)) == len(plans)
+    assert all(len(name) < 80 and not set(name) & set('/\\|*?"<>:') for name in names)
