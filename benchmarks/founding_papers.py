@@ -1,9 +1,9 @@
 """The four founding papers at the largest size at hand, in pieces of any length that resume.
 
-    python benchmarks/founding_papers.py NAME --data FOLDER --out FOLDER [--scale accelerator] [--minutes 10]
+    python benchmarks/founding_papers.py NAME --data FOLDER --out FOLDER [--scale accelerator] [--seconds 600]
 
 NAME is layershuffle, elc, growth, painters or all. Each is a list of commands, every one of which goes on where it was
-stopped; a piece runs them in order for `--minutes`, and the same call again runs the next piece. What has been run, for
+stopped; a piece runs them in order for `--seconds`, and the same call again runs the next piece. What has been run, for
 how long and in how many pieces, stands in OUT/pieces.json.
 
 DATA holds `images` (train, validation and test, a folder a class in each), `mix` (the text of ten million words),
@@ -149,9 +149,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--scale", choices=["cpu", "accelerator"], default="cpu")
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=600.0)
     options = parser.parse_args()
-    end = time.monotonic() + 60 * options.minutes
+    end = time.monotonic() + options.seconds
     options.out.mkdir(parents=True, exist_ok=True)
     for name in COMMANDS if options.name == "all" else [options.name]:
         needs_decoder = any("{decoder}" in command for command in COMMANDS[name][options.scale])
