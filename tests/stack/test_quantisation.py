@@ -71,7 +71,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.slow) for name in WAYS])
+EXHAUSTIVE = ("quanto int4",)
+"""It compiles a library of its own for minutes."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.exhaustive if name in EXHAUSTIVE else pytest.mark.slow) for name in WAYS
+    ],
+)
 def stack(request: pytest.FixtureRequest, folder: Path) -> Stack:
     """A quantised model, opened."""
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
