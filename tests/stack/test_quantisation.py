@@ -59,7 +59,7 @@ def _eight_bits() -> Any:
 
 
 WAYS: dict[str, Callable[[], Any]] = {
-    **{f"quanto {weights}": partial(_quanto, weights) for weights in ("int8", "int4", "float8")},
+    **{f"quanto {weights}": partial(_quanto, weights) for weights in ("int8", "float8")},
     "torchao int8": _torchao, "bitsandbytes nf4": _four_bits, "bitsandbytes int8": _eight_bits,
 }  # fmt: skip
 
@@ -71,16 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-EXHAUSTIVE = ("quanto int4",)
-"""It compiles a library of its own for minutes."""
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(name, marks=pytest.mark.exhaustive if name in EXHAUSTIVE else pytest.mark.slow) for name in WAYS
-    ],
-)
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.slow) for name in WAYS])
 def stack(request: pytest.FixtureRequest, folder: Path) -> Stack:
     """A quantised model, opened."""
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
