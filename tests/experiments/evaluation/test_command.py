@@ -15,7 +15,7 @@ from layerwise import evaluate, load
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.generated_pairs import SUITE
 from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
-from layerwise.errors import DataError, OptionError, RunError
+from layerwise.errors import DataError, OptionError, RunError, TrainError
 from layerwise.experiments import finetuned_tasks
 from layerwise.experiments.evaluation.config import FINE_TUNED, SUITES, Evaluation
 from layerwise.experiments.files import read_experiment
@@ -137,6 +137,12 @@ def test_python_has_the_verb_too(model: Path, tmp_path: Path) -> None:
     assert {"tiny", "tiny/0"} == set(table["subject"])
     with pytest.raises(DataError, match="fine-tuning opens its models anew"):
         evaluate(stack, reporter=Silent(), suite=("msgs-ours",), run=tmp_path / "other")
+
+
+def test_several_processes_fine_tune_nothing(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(TrainError, match="start it without torchrun"):
+        evaluate(model, reporter=Silent(), suite=("msgs-ours",), run=tmp_path / "run")
 
 
 def test_overwrite_discards_the_rows_of_the_suites_that_are_named(model: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from layerwise.data.model_location import location_of
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.glue import GLUE
-from layerwise.errors import DataError, ModelError, RunError
+from layerwise.errors import DataError, ModelError, RunError, TrainError
 from layerwise.experiments.evaluation.aggregate import SUITES as AGGREGATED
 from layerwise.experiments.evaluation.aggregate import aggregate_lines, store_aggregate
 from layerwise.experiments.evaluation.config import Evaluation
@@ -44,6 +44,7 @@ from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
 from layerwise.train.load_trained import open_trained
+from layerwise.train.processes import is_alone
 
 FAMILY = "evaluation"
 """What the manifest of an evaluation of a single model calls itself."""
@@ -66,6 +67,8 @@ class PreparedEvaluation(Prepared):
         self.recipe = config.changes() or None
         if stack is not None and self.tasks:
             raise DataError("fine-tuning opens its models anew: give the name or the folder of the model")
+        if self.tasks and not is_alone():
+            raise TrainError("models are fine-tuned one after the other, on one process; start it without torchrun")
         self.models: dict[str, Path | str]
         self._open: dict[str, Callable[[], Opened]]
         self._stack: Callable[[str], Stack]
