@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NoReturn
 
 WORDS = 100_000_000
 DOCUMENT = 40
@@ -47,12 +48,17 @@ class Watch:
     def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
         if not label.startswith("ltg/0"):
             return
-        found = {"seconds": time.time() - self.began, "processor": time.process_time(), **_memory()}
-        print(json.dumps(found), flush=True)
-        os._exit(0)
+        end(self.began)
 
     def result(self, text: object) -> None:
         pass
+
+
+def end(began: float) -> NoReturn:
+    """Print what it took, and end the process at once."""
+    figures = {"seconds": time.time() - began, "processor": time.process_time(), **_memory()}
+    print(json.dumps(figures), flush=True)
+    os._exit(0)
 
 
 def _memory() -> dict[str, float]:
@@ -72,7 +78,12 @@ def work(text: Path, tokenizer: str | None, began: float) -> None:
         config = ElcPretraining(
             text=text, variants=("ltg",), batch_size=8, steps=10, tokenizer=tokenizer, device="cpu", run=shared
         )
-        perform(config, Watch(began))
+        try:
+            perform(config, Watch(began))
+        except RuntimeError:
+            if os.environ.get("RANK", "0") == "0":
+                raise
+            end(began)  # the first process, which alone watches, has ended after the first step
 
 
 def started(text: Path, folder: Path, tokenizer: Path | None = None, processes: int = 1) -> list[dict[str, float]]:
