@@ -18,7 +18,7 @@ SWEEP = """
 import sys
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.stack import load
-from layerwise.train.pace import peak_bytes
+from layerwise.measure.cost.peak_memory import peak_bytes
 from measure.interventions.test_sweep_pieces import text
 
 stack = load(sys.argv[1], device="cpu", resident_layers=int(sys.argv[2]) or None)
