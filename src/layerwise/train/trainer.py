@@ -196,9 +196,13 @@ class PlanTrainer(DividedValidation):
                 return self.compute_loss(model, inputs, num_items_in_batch=items).detach().mean(), None, None
 
     def _chunked_loss(self) -> ChunkedLoss | None:
-        """The loss of validation; `None` where the parent's is another, or the model is taken apart."""
+        """The loss of validation; `None` where the parent's is another, is divided, or the model is taken apart.
+
+        Compiled blocks have one graph for validation, and trying the chunked loss would make more.
+        """
         own = self.label_smoother is not None or self.compute_loss_func is not None or isinstance(self.added, AddsLoss)
-        if own or self.is_fsdp_enabled or self.is_deepspeed_enabled:
+        apart = self.is_fsdp_enabled or self.is_deepspeed_enabled or self.args.world_size > 1
+        if own or apart or self.compiled:
             return None
         if not self._looked:
             self._chunked, self._looked = find_chunked_loss(self.stack), True
