@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, sqrt
 from pathlib import Path
 from statistics import mean
@@ -78,6 +79,27 @@ def spread(number: int, count: int) -> int:
     return int(number * _GOLDEN % 1 * count)
 
 
+def mean_over(places: Sequence[int], values: Sequence[float]) -> float:
+    """The mean over all steps of a value known at some `places`: every step counts as the nearest place does.
+
+    A schedule falls into phases whose steps are unlike, and a few places are not shared out as the phases are long:
+    each stands for the steps up to half the way to its neighbours, the outermost for as many on the outer side.
+
+    >>> mean_over([10, 60, 90], [1.0, 2.0, 4.0])
+    2.0833333333333335
+    """
+    known = sorted(zip(places, values, strict=True))
+    if len(known) == 1:
+        return known[0][1]
+    at = [place for place, _ in known]
+    spans = [(later - earlier) / 2 for earlier, later in pairwise(at)]
+    widths = [before + behind for before, behind in zip([spans[0], *spans], [*spans, spans[-1]], strict=True)]
+    total = sum(widths)
+    if not total:
+        return mean(values)
+    return sum(width * value for width, (_, value) in zip(widths, known, strict=True)) / total
+
+
 def training_times(make: Callable[[Path, Mapping[str, Any]], Any], seconds: float) -> TrainingTimes:
     """Time a training for at most so many seconds, or as long as a step takes.
 
@@ -99,7 +121,7 @@ def training_times(make: Callable[[Path, Mapping[str, Any]], Any], seconds: floa
             validations=ceil(arguments.max_steps / max(1, arguments.eval_steps or 1)),
             checkpoints=ceil(arguments.max_steps / max(1, arguments.save_steps)),
             opening=steps.opened - begun,
-            step=mean(steps.taken[1:] or steps.taken),
+            step=steps.mean(),
             validation=validation,
             checkpoint=checkpoint,
             checkpoint_bytes=checkpoint_bytes,
@@ -118,17 +140,25 @@ class _Steps(TrainerCallback):
         self.opened = 0.0
         self.before = 0.0
         self.taken: list[float] = []
+        self.places: list[int] = []
+
+    def mean(self) -> float:
+        """The seconds of a step in the mean over the training; the first step, which warms up, counts only alone."""
+        if len(self.taken) == 1:
+            return self.taken[0]
+        return mean_over(self.places[1:], self.taken[1:])
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if not self.taken:
             self.opened = self.before = time.perf_counter()
+        self.places.append(state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         now = time.perf_counter()
         self.taken.append(now - self.before)
         self.before = now
         count = len(self.taken)
-        whole = mean(self.taken[1:] or self.taken) * state.max_steps
+        whole = self.mean() * state.max_steps
         if now > min(self.until, self.opened + _SHARE * whole) or count >= state.max_steps:
             control.should_training_stop = True
         else:

@@ -82,7 +82,7 @@ class PreparedDiagnosis(Prepared):
         """The variants of the model that the unfinished parts run."""
         finished = set() if run is None else {row.subject for row in run.store.scores(FINISHED)}
         stored = 0 if run is None else run.store.count_losses()
-        return diagnosis_works(self.config, self.stack, self.text, finished, stored)
+        return diagnosis_works(self.config, self.stack, self._texts, finished, stored)
 
     def carry_out(self, piece: Plain, emit: Emit) -> Plain:
         """In a worker: some of the interventions, or some plans of a sweep."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -26,8 +27,9 @@ from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 from layerwise.train.pretrain.trainer import trainer_of
 from layerwise.train.trial_steps import spread
 
-_SEGMENTS, _PAIRS = 32, 8
-"""Segments, and pairs, that are evaluated at once while they are timed."""
+_SEGMENTS, _FEW_PAIRS, _PAIRS = 32, 8, 64
+"""Segments, and pairs, that are evaluated at once while they are timed. With few pairs no batch is full: they warm up,
+and count only where there is no time for more."""
 
 
 def pretraining_works(pretrainings: Pretrainings, folder: Path, *, pairs: int, segments: int) -> Iterator[Work]:
@@ -84,15 +86,24 @@ def _held_out(pretrainings: Pretrainings, model: ElcForMaskedLM, models: int, mo
 
 def _pairs(pretrainings: Pretrainings, model: ElcForMaskedLM, models: int, each: int) -> Work:
     every = generated_pairs(each).pairs
-    rounds = iter(range(2**31))
     scorer = SentenceScorer.of(model, pretrainings.tokenizer)
+    rounds = iter(range(2**31))
 
-    def once() -> float:
-        first = spread(next(rounds), len(every) - _PAIRS)
-        preferences(scorer, every[first : first + _PAIRS])
-        return models * len(every) / _PAIRS
+    def once(count: int) -> float:
+        first = spread(next(rounds), max(1, len(every) - count))
+        preferences(scorer, every[first : first + count])
+        return models * len(every) / count
 
-    return Work("minimal pairs", repeated(once))
+    def measure(seconds: float) -> WorkCost:
+        begun = time.perf_counter()
+        few = repeated(partial(once, min(_FEW_PAIRS, len(every))))(0.0)
+        left = seconds - (time.perf_counter() - begun)
+        most = min(_PAIRS, len(every))
+        if few.seconds * most / (models * len(every)) > left:
+            return few
+        return repeated(partial(once, most))(left)
+
+    return Work("minimal pairs", measure)
 
 
 def _are_short(pretrainings: Pretrainings, left: Mapping[str, tuple[PretrainingRecipe, list[int]]]) -> bool:

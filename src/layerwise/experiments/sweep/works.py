@@ -42,8 +42,7 @@ BYTES_OF_REPORT = 1_700_000
 
 def loss_works(stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEstimate) -> Iterator[Work]:
     """The losses of `plans` on `data` of which `due` is left, and their intervals; none if that is short."""
-    priced = list(priced_work("losses", stack, plans, data, due, len(plans) * sum(map(_windows, data.batches))))
-    if not priced:
+    if is_short_due(stack, due, data):
         return
     windows = [window for batch in data.batches for window in batch.windows]
     intervals = min(_PLANS_OF_INTERVALS, len(plans))
@@ -54,22 +53,29 @@ def loss_works(stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEst
         return (len(plans) - 1) / max(1, intervals - 1)
 
     yield Work("intervals", repeated(once))
-    yield from priced
+    yield from priced_work("losses", stack, plans, data, due, len(plans) * sum(map(_windows, data.batches)))
 
 
 def priced_work(
     name: str, stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEstimate, rows: int
 ) -> Iterator[Work]:
-    """The layer evaluations and heads of `due`, priced under a few of `plans`, with the `rows` in the store at the end;
-    none if that is short."""
-    largest = max(batch.size for batch in data.batches)
-    if not due.head_tokens or is_short(_operations(stack, due), due.head_tokens / largest):
+    """The layer evaluations and heads of `due`, priced under a few of `plans`, with the `rows` in the store at the end; none
+    where nothing is due."""
+    if not due.head_tokens:
         return
+    largest = max(batch.size for batch in data.batches)
     count = min(_PLANS, len(plans))
     chosen = [plans[number * len(plans) // count] for number in range(count)]
     beyond = most_live(build(plans)) - most_live(build(chosen))
     measure = partial(_layers_and_heads, stack, chosen, data, due, BYTES_A_LOSS * rows + BYTES_OF_REPORT)
     yield Work(name, measure, memory_bytes=max(0, beyond * largest * _width(stack) * stack.dtype.itemsize))
+
+
+def is_short_due(stack: Stack, due: CostEstimate, data: EvalData) -> bool:
+    """Whether nothing is due, or even a slow processor computes it in a short time, in batches as large as those of
+    `data`."""
+    largest = max(batch.size for batch in data.batches)
+    return not due.head_tokens or is_short(_operations(stack, due), due.head_tokens / largest)
 
 
 def state_works(stack: Stack, data: EvalData, plans: Sequence[Plan]) -> Iterator[Work]:
@@ -97,13 +103,16 @@ def by_batch(
 def _layers_and_heads(
     stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEstimate, disk: int, seconds: float
 ) -> WorkCost:
-    """The cost of what is due, at the measured price of a layer and of a head; the first batch warms up."""
+    """The cost of what is due, at the measured price of a layer and of a head.
+
+    The smallest batch warms up; the largest, which holds the most memory, comes next, then any.
+    """
     begun = time.perf_counter()
     graph = build(plans)
-    meter, smallest = CostMeter(), min(data.batches, key=lambda batch: batch.size)
+    meter, sized = CostMeter(), sorted(data.batches, key=lambda batch: batch.size)
     with evaluating(stack.model), torch.inference_mode():
         for number in range(2 * len(data.batches) + 1):
-            batch = smallest if not number else data.batches[spread(number - 1, len(data.batches))]
+            batch = sized[-number] if number < 2 else data.batches[spread(number - 1, len(data.batches))]
             walked = CostMeter()
             for each in final_states(stack, batch, graph, None):
                 walked.add(batch.size, each.evaluations, each.layer_seconds, each.head_seconds)

@@ -17,7 +17,7 @@ a mean over the evaluated tokens themselves knows something of what it is judged
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -74,9 +74,10 @@ def ablation_losses(stack: Stack, data: EvalData, *, seed: int = 0, cache: Resul
     return intervention_losses(stack, interventions(stack, seed), data, cache)
 
 
-def interventions(stack: Stack, seed: int = 0) -> list[Intervention]:
-    """Everything that an ablation does to each layer and to its halves."""
-    return [kind.intervention for kind in _kinds(stack, seed)]
+def interventions(stack: Stack, seed: int = 0, *, layers: Collection[int] | None = None) -> list[Intervention]:
+    """Everything that an ablation does to each layer, or to some `layers`, and to their halves."""
+    every = (kind.intervention for kind in _kinds(stack, seed))
+    return [each for each in every if layers is None or each.layer in layers]
 
 
 def ablation_of(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> list[Score]:

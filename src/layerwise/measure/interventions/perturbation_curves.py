@@ -101,9 +101,9 @@ def perturbation_curves(
     ]
 
 
-def interventions(stack: Stack, *, seed: int = 0) -> list[Intervention]:
-    """Every change of every layer that `perturbation_curves` measures."""
-    moves, gates = _points(stack, SIZES, ALPHAS, None, seed)
+def interventions(stack: Stack, *, seed: int = 0, layers: Sequence[int] | None = None) -> list[Intervention]:
+    """Every change of every layer, or of some `layers`, that `perturbation_curves` measures."""
+    moves, gates = _points(stack, SIZES, ALPHAS, layers, seed)
     return [point.intervention for group in (moves, *gates.values()) for point in group]
 
 
