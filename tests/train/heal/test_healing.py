@@ -150,16 +150,6 @@ def test_a_block_that_does_nothing_is_healed_in_no_step_and_one_that_is_needed_i
     assert loss("0-9 11") - whole > 0.001
 
 
-HEAL = """
-import json, sys, warnings
-from pathlib import Path
-warnings.simplefilter("ignore")
-from threads import use_threads
-use_threads()
-from train.heal.test_healing import healed
-for method in sys.argv[2:]:
-    healed(Path(sys.argv[1]) / method, method)
-"""
 KILL = """
 import os, random, shutil, signal, sys, time, warnings
 from pathlib import Path
@@ -199,30 +189,15 @@ print(hits, "kills")
 """
 
 
-def elsewhere(folder: Path, content: str, arguments: list[str], *launcher: str) -> str:
-    """What a script in a process of its own, or in those of a launcher, wrote."""
+def elsewhere(folder: Path, content: str, arguments: list[str]) -> str:
+    """What a script in a process of its own wrote."""
     script = folder / "script.py"
     script.write_text(content)
-    command = [sys.executable, *launcher, str(script), str(folder), *arguments]
+    command = [sys.executable, str(script), str(folder), *arguments]
     path = ":".join([str(Path(__file__).parents[2]), *sys.path])
     return subprocess.run(
         command, env={**threaded(), "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True
     ).stdout
-
-
-@pytest.mark.slow
-def test_two_processes_heal_as_one(tmp_path: Path) -> None:
-    launcher = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "--standalone")
-    elsewhere(tmp_path, HEAL, ["lora", "full"], *launcher)
-    for method in ("lora", "full"):
-        alone = healed(tmp_path / f"alone-{method}", method)
-        both = TrainingRecord.read(tmp_path / method / MODEL)
-        assert both is not None
-        losses = [[entry.loss for entry in each.history if entry.kind == "validation"] for each in (both, alone)]
-        assert losses[0] == pytest.approx(losses[1], rel=1e-2)
-        ours, theirs = learned(tmp_path / method), learned(tmp_path / f"alone-{method}")
-        for name, weight in theirs.items():
-            torch.testing.assert_close(ours[name], weight, rtol=1e-2, atol=1e-3, msg=name)
 
 
 @pytest.mark.slow
