@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import count, groupby
+from statistics import mean
 
 from layerwise.experiments.diagnosis.config import Diagnosis
 from layerwise.experiments.diagnosis.cost import fine_tunings, variants
@@ -21,6 +22,7 @@ from layerwise.measure.interventions import ablation, perturbation_curves
 from layerwise.measure.interventions.intervention import Intervention, intervention_losses
 from layerwise.measure.interventions.order import members as reordered
 from layerwise.measure.interventions.sweep import CostEstimate
+from layerwise.measure.interventions.sweep_pieces import head_in_layers
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.plan import Plan
@@ -82,8 +84,11 @@ def _in_layers(
 def _interventions_work(name: str, stack: Stack, of_layer: _OfLayer, data: EvalData, number: float) -> Work:
     """`number` interventions on the text: the clean pass, and each at the price of some, of layers all over the model.
 
-    What is sampled are all of a kind on one layer: those share the decompositions of its weights.
+    What is sampled are all of a kind on one layer: those share the decompositions of its weights. One at a layer runs
+    that layer, those behind it and the head, and is priced as so much.
     """
+    head = head_in_layers(stack)
+    price = [stack.depth - layer + head for layer in range(stack.depth)]
 
     def taken(chosen: Sequence[Intervention]) -> float:
         begun = time.perf_counter()
@@ -95,12 +100,13 @@ def _interventions_work(name: str, stack: Stack, of_layer: _OfLayer, data: EvalD
         clean = taken([])  # the first one warms up
         clean = min(clean, taken([]))
         spent = measured = 0.0
-        for place in count():
-            kinds = _by_kind(of_layer(spread(place, stack.depth)))
+        for place in count(1):
+            layer = spread(place, stack.depth)
+            kinds = _by_kind(of_layer(layer))
             chosen = kinds[place % len(kinds)]
             spent += max(0.0, taken(chosen) - clean)
-            measured += len(chosen)
-            estimate = clean + number * spent / measured
+            measured += len(chosen) * price[layer]
+            estimate = clean + number * mean(price) * spent / measured
             if is_enough(begun, seconds, estimate):
                 return WorkCost(estimate)
         raise AssertionError("some measurement is enough")
@@ -109,11 +115,10 @@ def _interventions_work(name: str, stack: Stack, of_layer: _OfLayer, data: EvalD
 
 
 def _by_kind(interventions: Sequence[Intervention]) -> list[list[Intervention]]:
-    """The interventions in groups of one kind each: a name before its size, and all those without a size."""
+    """The interventions in groups of one kind each, that are called alike but for a size."""
 
     def kind(each: Intervention) -> str:
-        name, colon, _ = each.name.partition(":")
-        return name if colon else ""
+        return each.name.partition(":")[0]
 
     return [list(group) for _, group in groupby(sorted(interventions, key=kind), key=kind)]
 

@@ -59,8 +59,10 @@ def loss_works(stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEst
 def priced_work(
     name: str, stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEstimate, rows: int
 ) -> Iterator[Work]:
-    """The layer evaluations and heads of `due`, priced under a few of `plans`, with the `rows` in the store at the end; none
-    where nothing is due."""
+    """The layer evaluations and heads of `due`, priced under a few of `plans`; none where nothing is due.
+
+    At the end there are `rows` in the store.
+    """
     if not due.head_tokens:
         return
     largest = max(batch.size for batch in data.batches)
