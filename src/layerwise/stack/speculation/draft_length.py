@@ -15,7 +15,7 @@ from layerwise.stack.speculation.layer_passes import expected_bound
 DISCOUNT = 0.95
 """What a count of an earlier round is worth a round later: the last twenty rounds or so make the estimate."""
 
-PRIOR = (4.0, 0.5)
+PRIOR = (10.0, 0.25)
 """Drafts that are taken for kept and for rejected before any was seen: enough to begin with long drafts."""
 
 PROBE = 16
