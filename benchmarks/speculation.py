@@ -96,7 +96,9 @@ def planted(options: argparse.Namespace) -> None:
     draft = speculative(stack, DRAFT, tokens=options.tokens)
     assistant = twin(model, Plan.parse(DRAFT))
     assistant.generation_config.update(
-        num_assistant_tokens=options.tokens, num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0
+        num_assistant_tokens=options.tokens,
+        num_assistant_tokens_schedule="constant",
+        assistant_confidence_threshold=0.0,
     )
     ids = torch.randint(3, 1024, (1, 16), generator=torch.Generator().manual_seed(0))
     settings = {
@@ -141,7 +143,7 @@ def trained(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     stack = load(options.model)
     model: Any = stack.model
-    texts = [each.text for each in documents("test", "code")[: options.prompts]]
+    texts = [each.text for each in documents("heldout", "code")[: options.prompts]]
     settings = {"max_new_tokens": options.new, "do_sample": False, "pad_token_id": 0}
     for plan in options.draft:
         draft = speculative(stack, plan, tokens=options.tokens)
