@@ -4,8 +4,8 @@
     python benchmarks/speculation.py model --model DIR --draft PLAN   # a trained model: acceptance and layer passes
 
 `planted`: a 16 x 512 Llama with random weights, of which the output projections of layers 4-11 are zero, so that the
-other 8 layers always agree with the whole. Each turn times `generate`, `generate` with the draft, and `generate` with an
-assistant made of the same tensors, in rotating order; the figures are medians of the ratios within a turn.
+other 8 layers always agree with the whole. Each turn times `generate`, `generate` with the draft, and `generate` with
+an assistant made of the same tensors, in rotating order; the figures are medians of the ratios within a turn.
 
 `model`: greedy continuations of excerpts of the standard library, and how many layer passes they took.
 """
@@ -13,7 +13,6 @@ assistant made of the same tensors, in rotating order; the figures are medians o
 from __future__ import annotations
 
 import argparse
-import copy
 import statistics
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from layerwise.data.text.python_stdlib import documents
+from layerwise.experiments.speculation.twin import twin
 from layerwise.plan import Plan
 from layerwise.stack import load
 from layerwise.stack.speculation import LayerPasses, Speculation, speculative
@@ -43,33 +43,6 @@ def planted_model(depth: int = 16, width: int = 512) -> LlamaForCausalLM:
             block.self_attn.o_proj.weight.zero_()
             block.mlp.down_proj.weight.zero_()
     return model
-
-
-def twin(model: Any, plan: Plan) -> Any:
-    """A model of the layers of `plan` whose tensors are those of `model`."""
-    config = copy.deepcopy(model.config)
-    layers = plan.order()
-    config.num_hidden_layers = len(layers)
-    if getattr(config, "layer_types", None):
-        config.layer_types = [model.config.layer_types[layer] for layer in layers]
-    with torch.device("meta"):
-        made = type(model)(config).eval()
-    own = model.state_dict()
-    prefix = "model.layers."
-    tensors = {name: tensor for name, tensor in own.items() if not name.startswith(prefix)}
-    for position, layer in enumerate(layers):
-        start = f"{prefix}{layer}."
-        tensors |= {
-            f"{prefix}{position}.{name.removeprefix(start)}": tensor
-            for name, tensor in own.items()
-            if name.startswith(start)
-        }
-    made.load_state_dict(tensors, assign=True)
-    made.model.rotary_emb = model.model.rotary_emb
-    made.generation_config = copy.deepcopy(model.generation_config)
-    shared = {tensor.data_ptr() for tensor in own.values()}
-    assert all(tensor.data_ptr() in shared for tensor in made.state_dict().values())
-    return made
 
 
 def bare_greedy(model: Any, ids: torch.Tensor, tokens: int) -> torch.Tensor:
@@ -94,7 +67,7 @@ def planted(options: argparse.Namespace) -> None:
     model = planted_model()
     stack = load(model)
     draft = speculative(stack, DRAFT, tokens=options.tokens)
-    assistant = twin(model, Plan.parse(DRAFT))
+    assistant = twin(stack, Plan.parse(DRAFT))
     assistant.generation_config.update(
         num_assistant_tokens=options.tokens,
         num_assistant_tokens_schedule="constant",

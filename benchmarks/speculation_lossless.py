@@ -190,8 +190,8 @@ def sampling(draws: int) -> None:
             table = [row[:-1] for row in table]
         found = chi2_contingency(table)
         print(
-            f"model {seed}, draft {draft}: chi-square {found.statistic:.1f}, {found.dof} degrees, p = {found.pvalue:.3f}, "
-            f"{kept / drafted:.2f} of the drafts kept by all rows",
+            f"model {seed}, draft {draft}: chi-square {found.statistic:.1f}, {found.dof} degrees, "
+            f"p = {found.pvalue:.3f}, {kept / drafted:.2f} of the drafts kept by all rows",
             flush=True,
         )
 

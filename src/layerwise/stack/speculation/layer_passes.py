@@ -8,6 +8,7 @@ every pass of a layer takes as long, is N / (R + c P) (Leviathan et al. 2023, ar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class LayerPasses:
     came after the first, in `rounds` passes of the whole model and `draft_passes` of the draft. `accepted` of the
     drafted tokens, one a draft pass, were kept; in a batch, by all texts that were not finished.
     """
+
+    COUNTED: ClassVar = ("tokens", "rounds", "draft_passes", "accepted")
 
     depth: int
     draft_steps: int

@@ -10,6 +10,8 @@ from torch import Tensor
 from transformers.generation import GenerationMode
 
 from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.stack.blocks import block_list
+from layerwise.stack.executors import occupancy
 from layerwise.stack.inputs import evaluating, example_inputs
 from layerwise.stack.rounding import gap
 from layerwise.stack.speculation import shared_cache
@@ -45,7 +47,7 @@ def prove_rollback(stack: Stack) -> None:
     inputs = example_inputs(model, _PROMPT + _BEHIND)
     if inputs is None or "input_ids" not in inputs:
         raise UnsupportedModel(f"cannot decode {name} speculatively: {type(model).__name__} does not read token ids")
-    stack._refuse_while_in_place("decode speculatively")
+    occupancy.refuse_while_running(block_list(model, stack.path), name, "decode speculatively")
     with evaluating(model), torch.no_grad():
         try:
             apart = _apart(model, inputs["input_ids"], name)
