@@ -116,6 +116,7 @@ def trained(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     stack = load(options.model)
     model: Any = stack.model
+    tokenizer: Any = stack.tokenizer
     texts = [each.text for each in documents("heldout", "code")[: options.prompts]]
     settings = {"max_new_tokens": options.new, "do_sample": False, "pad_token_id": 0}
     for plan in options.draft:
@@ -123,7 +124,7 @@ def trained(options: argparse.Namespace) -> None:
         counts, equal = [], 0
         seconds = {"generate": 0.0, "speculative": 0.0}
         for text in texts:
-            ids = stack.tokenizer(text, return_tensors="pt")["input_ids"][:, : options.context]
+            ids = tokenizer(text, return_tensors="pt")["input_ids"][:, : options.context]
             inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), **settings}
             start = time.process_time()
             plain = model.generate(**inputs)

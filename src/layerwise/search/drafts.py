@@ -16,17 +16,20 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from statistics import median
 
 import torch
 from torch import Tensor
 
-from layerwise.data.batches import AnyBatch
+from layerwise.data.batches import Batch
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
+from layerwise.plan.sublayer import Sublayer
 from layerwise.search import timing
 from layerwise.search.prices import PriceTable
-from layerwise.stack import Stack
+from layerwise.stack import Capture, Stack
 from layerwise.stack.executors.graph import GraphExecutor, build
 from layerwise.stack.inputs import evaluating, main_tensor
 from layerwise.stack.speculation.layer_passes import expected_bound, expected_tokens
@@ -81,10 +84,11 @@ def agreements(stack: Stack, plans: Sequence[Plan], data: EvalData) -> dict[Plan
     tokens = 0
     with evaluating(stack.model), torch.inference_mode():
         for batch in data.batches:
+            assert isinstance(batch, Batch), "a text is read, not labelled items"
             captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
             walk = GraphExecutor(
                 graph,
-                lambda layer, state, part, source, captured=captured: stack.apply(layer, state, captured, part, source),
+                partial(_applied, stack, captured),
                 captured.state,
                 whole,
             )
@@ -97,13 +101,19 @@ def agreements(stack: Stack, plans: Sequence[Plan], data: EvalData) -> dict[Plan
     return {plan: equal[graph.ends[plan]] / tokens for plan in plans}
 
 
-def _guesses(stack: Stack, state: Tensor, batch: AnyBatch) -> Tensor:
+def _applied(
+    stack: Stack, captured: Capture, layer: int, state: Tensor, part: Sublayer | None, source: str | None
+) -> Tensor:
+    return stack.apply(layer, state, captured, part, source)
+
+
+def _guesses(stack: Stack, state: Tensor, batch: Batch) -> Tensor:
     """The arg-max at every scored position of a batch, window by window, so that no more logits are held."""
     parts = []
     for window in range(len(batch.windows)):
         rows = slice(window, window + 1)
         inputs = {name: value[rows].to(state.device) for name, value in batch.inputs.items()}
-        part = stack.changed(state, lambda whole, rows=rows: whole[rows])  # type: ignore[misc]
+        part = stack.changed(state, itemgetter(rows))
         scored = batch.scored[window].to(state.device)
         parts.append(main_tensor(stack.finish(part, inputs))[0][scored].argmax(dim=-1))
     return torch.cat(parts)

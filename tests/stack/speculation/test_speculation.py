@@ -16,7 +16,8 @@ from contracts.specimen import EOS, PAD, Specimen
 from contracts.zoo import SUPPORTED
 from layerwise.errors import LayerwiseError, ModelError, PlanError, UnsupportedModel
 from layerwise.stack import Stack, load
-from layerwise.stack.speculation import Speculation, rounds, shared_cache, speculative
+from layerwise.stack.speculation import Speculation, shared_cache, speculative
+from layerwise.stack.speculation.acceptance import accept_greedy
 
 DEPTH = specimen.DEPTH
 DRAFTS = ("1-4", "0-4", "0 2 4", "4-0", "0 1*2 2-4", "0 (1|2) 4", "0-2 3.mlp 4.attn")
@@ -100,20 +101,20 @@ def test_the_whole_model_as_its_own_draft_keeps_everything(llama: Stack) -> None
 
 def test_a_draft_that_is_not_cut_off_would_be_seen(llama: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, way, own = generated(llama), speculative(llama, "1-4", adapts=False), shared_cache.cut
-    monkeypatch.setattr(rounds.shared_cache, "cut", lambda cache, layers, n: own(cache, layers, max(0, n - 1)))
+    monkeypatch.setattr(shared_cache, "cut", lambda cache, layers, n: own(cache, layers, max(0, n - 1)))
     with pytest.raises((AssertionError, RuntimeError)):
         assert torch.equal(generated(llama, way), plain)
 
 
 def test_accepting_everything_would_be_seen(llama: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = generated(llama)
-    own = rounds.accept_greedy
+    own = accept_greedy
 
     def careless(drafted: Tensor, scores: Tensor, unfinished: Tensor) -> Any:
         agreed = own(scores.argmax(-1)[:, :-1], scores, unfinished)
         return type(agreed)(torch.cat([drafted, agreed.tokens[:, -1:]], dim=-1), agreed.count)
 
-    monkeypatch.setattr(rounds, "accept_greedy", careless)
+    monkeypatch.setattr("layerwise.stack.speculation.rounds.accept_greedy", careless)
     assert not torch.equal(generated(llama, speculative(llama, "1-4", adapts=False)), plain)
 
 
@@ -155,12 +156,17 @@ def test_short_texts(llama: Stack, new: int) -> None:
 
 
 def test_logits_processors_act_as_in_generate(llama: Stack) -> None:
-    options = {"repetition_penalty": 1.7, "no_repeat_ngram_size": 2, "min_new_tokens": 6}
+    options: dict[str, Any] = {"repetition_penalty": 1.7, "no_repeat_ngram_size": 2, "min_new_tokens": 6}
     assert torch.equal(generated(llama, speculative(llama, "0 2-4"), **options), generated(llama, **options))
 
 
 def test_the_output_object_is_that_of_generate(llama: Stack) -> None:
-    options = {"return_dict_in_generate": True, "output_scores": True, "output_logits": True, "repetition_penalty": 1.2}
+    options: dict[str, Any] = {
+        "return_dict_in_generate": True,
+        "output_scores": True,
+        "output_logits": True,
+        "repetition_penalty": 1.2,
+    }
     plain, found = generated(llama, **options), generated(llama, speculative(llama, "0 2-4"), **options)
     assert torch.equal(found.sequences, plain.sequences)
     for name in ("scores", "logits"):
@@ -189,7 +195,7 @@ def test_no_further_cache_and_no_weight(llama: Stack) -> None:
         )
 
     hooks = [llama.block(layer).register_forward_hook(look, with_kwargs=True) for layer in range(DEPTH)]
-    options = {"return_dict_in_generate": True, "min_new_tokens": 12}
+    options: dict[str, Any] = {"return_dict_in_generate": True, "min_new_tokens": 12}
     plain = generated(llama, **options)
     most = max(rows)
     rows.clear()
@@ -221,7 +227,7 @@ def test_tokens_are_streamed_one_by_one(llama: Stack) -> None:
 def test_sampling_goes_through_the_warpers(llama: Stack) -> None:
     torch.manual_seed(0)
     way = speculative(llama, "0 2-4", tokens=3, adapts=False)
-    options = {"do_sample": True, "top_k": 1, "temperature": 0.7}
+    options: dict[str, Any] = {"do_sample": True, "top_k": 1, "temperature": 0.7}
     assert torch.equal(generated(llama, way, **options), generated(llama))
     found = generated(llama, way, rows=3, do_sample=True, temperature=3.0, num_return_sequences=2)
     assert found.shape[0] == 6
@@ -229,12 +235,13 @@ def test_sampling_goes_through_the_warpers(llama: Stack) -> None:
 
 def test_a_model_is_as_before_afterwards(llama: Stack) -> None:
     ids = prompts()["input_ids"]
-    before = llama.model(ids).logits
-    settings = llama.model.config.to_dict()
+    model: Any = llama.model
+    before = model(ids).logits
+    settings = model.config.to_dict()
     generated(llama, speculative(llama, "1 3"))
     assert llama.running is None
-    assert llama.model.config.to_dict() == settings
-    assert torch.equal(llama.model(ids).logits, before)
+    assert model.config.to_dict() == settings
+    assert torch.equal(model(ids).logits, before)
 
 
 def test_a_second_generation_over_the_same_layers_is_refused(llama: Stack) -> None:
@@ -307,7 +314,13 @@ def test_sampled_texts_are_distributed_as_without(llama: Stack) -> None:
     from scipy.stats import chi2_contingency
 
     torch.manual_seed(0)
-    options = {"do_sample": True, "top_k": 6, "temperature": 2.0, "max_new_tokens": 3, "min_new_tokens": 3}
+    options: dict[str, Any] = {
+        "do_sample": True,
+        "top_k": 6,
+        "temperature": 2.0,
+        "max_new_tokens": 3,
+        "min_new_tokens": 3,
+    }
     ids = prompts()["input_ids"].expand(400, -1)
     model: Any = llama.model
     way = speculative(llama, "0 2-4", tokens=2, adapts=False)

@@ -24,7 +24,7 @@ from layerwise.search.drafts import DraftCandidate, best_first, draft_times, lea
 from layerwise.search.texts import divided_text
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
-from layerwise.stack.rounding import HALF, HALF_OF_THE_DIGITS
+from layerwise.stack.rounding import HALF, rounding
 from layerwise.stack.speculation import LayerPasses, Speculation, speculative
 
 FINALISTS = 4
@@ -180,5 +180,7 @@ def _verdict(stack: Stack, ids: Tensor, plain: Tensor, found: Tensor) -> str:
     with evaluating(stack.model), torch.no_grad():
         logits = stack.model(input_ids=plain[:, :position]).logits[0, -1].float()
     gap = (logits[plain[0, position]] - logits[found[0, position]]).abs() / logits.norm()
-    rounding = torch.finfo(stack.dtype).eps if stack.dtype in HALF else HALF_OF_THE_DIGITS
-    return "tie" if float(gap) <= rounding else "other"
+    allowed = (
+        torch.finfo(stack.dtype).eps if stack.dtype in HALF else rounding(stack.text_config.hidden_size, stack.depth)
+    )
+    return "tie" if float(gap) <= allowed else "other"

@@ -73,7 +73,8 @@ def _apart(model: Any, ids: Tensor, name: str) -> float:
     single = model(input_ids=prompt, use_cache=True).past_key_values
     shared_cache.refuse_unlike(single, name)
     one_by_one = [
-        model(input_ids=token, past_key_values=single, use_cache=True).logits[:, -1] for token in behind.split(1, dim=1)
+        model(input_ids=token, past_key_values=single, use_cache=True).logits[:, -1]
+        for token in behind.unsqueeze(1).unbind(-1)
     ]
     several = model(input_ids=prompt, use_cache=True).past_key_values
     shared_cache.record_past(several)
