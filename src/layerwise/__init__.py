@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from layerwise.results import Run
     from layerwise.search.budget import Budget
     from layerwise.stack import Stack, load, verify
+    from layerwise.stack.speculation import speculative
 
 _HOMES = {
     "Budget": "layerwise.search.budget",
@@ -54,6 +55,7 @@ _HOMES = {
     "robustness": "layerwise.experiments.verbs",
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
+    "speculative": "layerwise.stack.speculation",
     "sweep": "layerwise.experiments.verbs",
     "verify": "layerwise.stack",
 }
@@ -81,6 +83,7 @@ __all__ = [
     "samplers",
     "save",
     "search",
+    "speculative",
     "sweep",
     "verify",
 ]

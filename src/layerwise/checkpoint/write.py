@@ -77,7 +77,7 @@ def save_stack(
     folder = Path(folder)
     refuse_in_the_way(folder, overwrite)
     with draft_of(folder) as draft:
-        written = _assembled(stack, stored)
+        written = assembled(stack, stored)
         with quiet_transformers():
             written.save_pretrained(draft)
         if compact:
@@ -91,7 +91,7 @@ def save_stack(
     return origin
 
 
-def _assembled(stack: Stack, plan: Plan) -> PreTrainedModel:
+def assembled(stack: Stack, plan: Plan) -> PreTrainedModel:
     """The model of the plan, sharing every weight that it can share."""
     model = stack.model
     assert isinstance(model, PreTrainedModel)

@@ -20,6 +20,9 @@ from torch import nn
 
 from layerwise.plan.config_order import computed_per_layer, in_visit_order
 
+Values = tuple[tuple[Any, dict[str, Any]], ...]
+"""Configurations, and modules that have the settings of one, each with what some of its attributes read as."""
+
 # What each holder answers at the moment, by its identity and the class that answers.
 _ANSWERS: dict[tuple[int, type], dict[str, Any]] = {}
 
@@ -39,6 +42,14 @@ def visit_order(
     from the configuration of the blocks' owner instead of its own, where it has them. Values that are set inside under
     a name that reads otherwise are forgotten on exit.
     """
+    with reading(visit_order_values(model, path, order, depth, settings)):
+        yield
+
+
+def visit_order_values(
+    model: nn.Module, path: str, order: Sequence[int], depth: int, settings: Mapping[str, Any] | None = None
+) -> Values:
+    """What each configuration would read as in `visit_order`, for those who enter and leave it often."""
     holders = _holders(model, path)
     # All are read before any answers otherwise: a computed list may have the length of a count that changes.
     read = [
@@ -50,11 +61,16 @@ def visit_order(
     for holder, values in zip(holders, read, strict=True):
         if holder is config_owner:
             values.update({name: value for name, value in (settings or {}).items() if name in vars(holder)})
+    # Also where all values are the holder's own: a compiled block is compiled for the class that it reads.
+    return tuple((holder, values) for holder, values in zip(holders, read, strict=True) if values)
+
+
+@contextmanager
+def reading(values: Values) -> Iterator[None]:
+    """Within the context every holder answers with its values."""
     with ExitStack() as answers:
-        for holder, values in zip(holders, read, strict=True):
-            # Also where all values are the holder's own: a compiled block is compiled for the class that it reads.
-            if values:
-                answers.enter_context(_answering(holder, values))
+        for holder, own in values:
+            answers.enter_context(_answering(holder, dict(own)))
         yield
 
 

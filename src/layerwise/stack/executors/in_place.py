@@ -62,7 +62,7 @@ def in_place(
         listed = [
             own[step.layer]
             if slot in once
-            else _visit(stack, step, slot, (slot - step.layer) * stride, passes, branches)
+            else visit_entry(stack, step, slot, (slot - step.layer) * stride, passes, branches)
             for slot, step in enumerate(steps)
         ]
         for slot in once:
@@ -72,14 +72,14 @@ def in_place(
         # position would write behind the last slot: a model that was not told otherwise makes no cache.
         settings = {"use_cache": False} if single_pass else {}
         entered.enter_context(visit_order(model, path, plan.order(), len(own), settings))
-        entered.enter_context(_in_passes(_runner(model, path), passes, single_pass))
+        entered.enter_context(in_passes(runner_of(model, path), passes, single_pass))
         entered.enter_context(entries(blocks, listed, everyone=True))
         entered.callback(passes.wait)
         yield
 
 
 @contextmanager
-def _in_passes(runner: nn.Module, passes: Passes, single_pass: bool) -> Iterator[None]:
+def in_passes(runner: nn.Module, passes: Passes, single_pass: bool) -> Iterator[None]:
     """Within the context every call of `runner`, whose forward walks the blocks, is one of the `passes`."""
     kind = type(runner)
     vars(runner)[_PASSES] = passes, single_pass
@@ -128,7 +128,7 @@ def _refuse_cache(kwargs: Mapping[str, Any]) -> None:
         )
 
 
-def _runner(model: nn.Module, path: str) -> nn.Module:
+def runner_of(model: nn.Module, path: str) -> nn.Module:
     """The innermost module around the blocks that has a forward, which therefore is the one that walks them."""
     name = path
     while "." in name:
@@ -143,7 +143,9 @@ def _visited(passes: Passes, slot: int, *_: Any) -> None:
     passes.visited(slot)
 
 
-def _visit(stack: Stack, step: Step, slot: int, shift: int, passes: Passes, branches: Branches | None) -> nn.Module:
+def visit_entry(
+    stack: Stack, step: Step, slot: int, shift: int, passes: Passes, branches: Branches | None
+) -> nn.Module:
     """The entry at `slot`, which runs a block for one visit, `shift` cache slots away from its own."""
     then: dict[str, Then] = {"": partial(passes.handed_on, slot, step)}
     if step.sublayer is not None:
