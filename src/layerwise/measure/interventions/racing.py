@@ -24,7 +24,7 @@ Five things keep the decisions honest and the race cheap:
                           by which a layer may go, wait until a kind of document that makes up 4 % of the text has been
                           missed with probability below `alpha / 2L`, or until all documents are read
     fresh text            harm is confirmed on documents that came after those that suggested it
-    futility              a layer that all of the text would settle with a probability below a tenth, given what was
+    futility              a layer that all of the text would settle with a probability below a fifth, given what was
                           read (predictive power, Spiegelhalter, Freedman and Blackburn 1986), leaves as `unresolved`;
                           that can make no decision wrong
 
@@ -76,7 +76,7 @@ RARE = 0.04
 DECISIONS: tuple[Decision, ...] = ("matters", "no_effect", "harmful")
 """What a look may settle a layer with."""
 
-FUTILE = 0.1
+FUTILE = 0.2
 """The chance that all of the text settles a layer below which the race reads no more for it."""
 
 Measure = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
@@ -246,8 +246,8 @@ class _Race:
         A layer that was told the same before is no longer among them (Holm 1979): were that decision wrong for any of
         those that are left, the first error among all looks is at most this likely.
         """
-        told = sum(finish.decision == decision for finish in self.finishes.values())
-        return (self.depth - told) / self.share
+        decided = sum(finish.decision == decision for finish in self.finishes.values())
+        return (self.depth - decided) / self.share
 
     @property
     def left(self) -> list[int]:

@@ -57,21 +57,21 @@ def sampled_tokens(data: EvalData) -> int:
     return sum(int(each.scored.sum()) if isinstance(each, Batch) else each.size for each in data.batches)
 
 
-def kept_places(count: int, share: float, draw: Random) -> tuple[int, ...]:
+def drawn_positions(count: int, share: float, draw: Random) -> tuple[int, ...]:
     """Which of `count` scored tokens are kept, in order: ceil(share * count) of them, spread evenly.
 
-    The tokens lie on a ring that is turned by a random number of places and cut into equal runs; one token of each run
+    The tokens lie on a ring that is turned by a random number of positions and cut into equal runs; one token of each run
     is drawn. Turning it makes all tokens equally likely, also where the runs are not of one length.
 
-    >>> places = kept_places(10, 0.3, Random(0))
-    >>> len(places), places == tuple(sorted(set(places)))
+    >>> positions = drawn_positions(10, 0.3, Random(0))
+    >>> len(positions), positions == tuple(sorted(set(positions)))
     (3, True)
     """
     kept = max(1, math.ceil(share * count - 1e-9))
     turned = draw.randrange(count)
     bounds = [count * run // kept for run in range(kept + 1)]
     drawn = (draw.randrange(*bounds[run : run + 2]) for run in range(kept))
-    return tuple(sorted((turned + place) % count for place in drawn))
+    return tuple(sorted((turned + position) % count for position in drawn))
 
 
 def _thinned(batch: AnyBatch, share: float, seed: int, whole: tuple[str, ...]) -> AnyBatch:
@@ -84,7 +84,7 @@ def _thinned(batch: AnyBatch, share: float, seed: int, whole: tuple[str, ...]) -
             continue
         scored = batch.scored[row].nonzero().flatten()
         draw = Random(f"{seed}/{window.task}/{window.document}/{window.index}")
-        kept = scored[list(kept_places(len(scored), share, draw))]
+        kept = scored[list(drawn_positions(len(scored), share, draw))]
         targets[row] = IGNORED
         targets[row, kept] = batch.targets[row, kept]
     return replace(batch, targets=targets)
