@@ -60,8 +60,8 @@ def sampled_tokens(data: EvalData) -> int:
 def drawn_positions(count: int, share: float, draw: Random) -> tuple[int, ...]:
     """Which of `count` scored tokens are kept, in order: ceil(share * count) of them, spread evenly.
 
-    The tokens lie on a ring that is turned by a random number of positions and cut into equal runs; one token of each run
-    is drawn. Turning it makes all tokens equally likely, also where the runs are not of one length.
+    The tokens lie on a ring that is turned by a random number of positions and cut into equal runs; one token of each
+    run is drawn. Turning it makes all tokens equally likely, also where the runs are not of one length.
 
     >>> positions = drawn_positions(10, 0.3, Random(0))
     >>> len(positions), positions == tuple(sorted(set(positions)))
