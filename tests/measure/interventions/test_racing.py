@@ -96,6 +96,44 @@ def test_a_race_is_wrong_anywhere_in_at_most_one_run_of_twenty(kind: str, docume
     assert wrong <= 10
 
 
+BORDERS = {
+    "worth nothing beside much": ([0.5] * 6 + [0.0] * 6, {"matters", "harmful"}),
+    "at the margin beside nothing": ([0.0] * 6 + [0.01] * 6, {"no_effect", "harmful"}),
+    "harm at the margin beside nothing": ([0.0] * 6 + [-0.01] * 6, {"no_effect", "matters"}),
+}
+"""Worlds in which half of the layers are told one decision at once, which leaves more of the error rate for the others:
+all effects, and the verdicts that would be wrong for the second half of them."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", BORDERS)
+def test_what_some_layers_leave_of_the_error_rate_makes_no_other_wrong(world: str) -> None:
+    effects, words = BORDERS[world]
+    wrong = 0
+    for seed in range(200):
+        model = SimulatedModel(effects, documents=320, noise=0.02, seed=seed)
+        finishes = race(model.measure, model.depth, model.lengths).finishes
+        wrong += any(finishes[layer].decision in words for layer in range(6, 12))
+    print(f"{world}: {wrong} of 200 runs with a wrong verdict")
+    assert wrong <= 10
+
+
+def test_a_decision_leaves_more_of_the_error_rate_for_the_same_decision() -> None:
+    """A layer of 2.6 standard errors is told beside eleven that matter, and not beside eleven worth nothing."""
+    words = []
+    for others in (2.0, 0.0):
+        model = SimulatedModel([0.026, *[others] * 11], documents=32)
+        model.draw(np.array([[0.026], *[[others]] * 11]) + standardised(32, 0.01 * np.sqrt(32)))
+        words.append(race(model.measure, model.depth, model.lengths).finishes[0].decision)
+    assert words == ["matters", "unresolved"]
+
+
+def standardised(documents: int, spread: float) -> np.ndarray:
+    """Numbers of mean 0 and of this standard deviation, without any chance."""
+    values = np.linspace(-1.0, 1.0, documents)
+    return values / values.std(ddof=1) * spread
+
+
 def test_no_layer_may_go_before_rare_documents_are_seen() -> None:
     """What 4 % of the documents need is not seen in the first 32: nothing is settled for good by then."""
     model = SimulatedModel([0.0] * 4, documents=640, noise=0.0001)

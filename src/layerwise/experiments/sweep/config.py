@@ -35,6 +35,7 @@ class Sweep(PlanOptions, MemoryOptions, ModelOptions, TextOptions, ClusterOption
         "demo",
         "HuggingFaceTB/SmolLM2-135M --text book.txt --families painters",
         './my-model --text texts/ --plan "0-13 18-29" --plan "0-29 0-29"',
+        "./my-model --text texts/ --families every_window --head-share 0.25",
         "./my-model --text texts/ --tasks hellaswag,winogrande,gsm8k",
         "demo --families looped,gain_sweep --loops 1-12",
         'demo --families "" --window 4-8 --prompt "reverse k d a z ="',
@@ -69,6 +70,13 @@ class Sweep(PlanOptions, MemoryOptions, ModelOptions, TextOptions, ClusterOption
         None, "Examples before each question; by default as each benchmark says.", metavar="N", least=0
     )
     similarity: bool = option(True, "Compare the hidden states of the layers.")
+    head_share: float = option(
+        1.0,
+        "Share of the scored tokens that the head reads; less is faster, with wider intervals.",
+        metavar="SHARE",
+        least=0.01,
+        most=1,
+    )
 
     def check(self) -> None:
         """Raise `PlanError` for plans that are none, and `OptionError` for numbers that cannot be read."""

@@ -60,6 +60,7 @@ from layerwise.measure.interventions.sweep_pieces import piece_function
 from layerwise.measure.language.continuations import continuations, encode_prompt
 from layerwise.measure.language.evaluation_data import WINDOW as TEXT_WINDOW
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
+from layerwise.measure.language.token_sample import token_sample
 from layerwise.measure.stats.effects import EFFECT, effects
 from layerwise.measure.workers import Emit, Plain
 from layerwise.plan import Member, Plan
@@ -115,10 +116,11 @@ class PreparedSweep(Prepared):
 
     def _tokenized(self, corpus: Corpus) -> EvalData:
         config = self.config
-        return tokenize(
+        whole = tokenize(
             self.stack, corpus, length=config.max_length, tokens=config.tokens, batch_tokens=self.batch_tokens,
             seed=config.seed,
         )  # fmt: skip
+        return token_sample(whole, config.head_share, config.seed)
 
     def _manifest(self) -> Manifest:
         config = self.config

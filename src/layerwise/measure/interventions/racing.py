@@ -2,13 +2,18 @@
 
 "Which layers can go?" needs few documents for a layer that is worth a nat, and many for one that is worth nothing. The
 race looks at the documents in stages, each twice as many as before, and after every look drops the layers whose
-simultaneous interval settles the question (`VerdictCriterion.settles`). `alpha` is shared by the L layers and the K
-possible looks, half of it for the first look, so the chance of any wrong decision at any look stays below `alpha`,
-whenever the race stops (Bonferroni over layers and looks, as in Maron and Moore 1994: a time-uniform bound at the looks
-that are made; those of Howard et al. 2021 and of Waudby-Smith and Ramdas 2024 hold at every document, and are wider for
-it).
+simultaneous interval settles the question (`VerdictCriterion.settles`). The chance of any wrong decision at any look
+stays below `alpha`, whenever the race stops:
 
-Four things keep the decisions honest and the race cheap:
+    over looks    `alpha` is divided beforehand, half of it for the first look, the rest in equal parts
+    over layers   step-down (Holm 1979): after m layers were told a decision, an interval that may lead to the same one
+                  counts among L - m. Before a first error these m were right, so that no fewer than the layers for
+                  which the decision would be wrong are left, and `alpha` divided by their number bounds it
+
+(Bonferroni over looks, as in Maron and Moore 1994: a time-uniform bound at the looks that are made; those of Howard et
+al. 2021 and of Waudby-Smith and Ramdas 2024 hold at every document, and are wider for it.)
+
+Five things keep the decisions honest and the race cheap:
 
     many short documents  a look reads the beginning of each document
     (`layerwise.measure.interventions.document_starts`), because
@@ -19,9 +24,11 @@ Four things keep the decisions honest and the race cheap:
                           by which a layer may go, wait until a kind of document that makes up 4 % of the text has been
                           missed with probability below `alpha / 2L`, or until all documents are read
     fresh text            harm is confirmed on documents that came after those that suggested it
+    futility              a layer that all of the text would settle with a probability below a fifth, given what was
+                          read (predictive power, Spiegelhalter, Freedman and Blackburn 1986), leaves as `unresolved`;
+                          that can make no decision wrong
 
-A layer that all of the text could not settle, as its interval shrinks with the root of the documents, leaves the race
-as `unresolved`. The verdicts and their words are those of `layerwise.measure.stats.verdicts`.
+The verdicts and their words are those of `layerwise.measure.stats.verdicts`.
 """
 
 from __future__ import annotations
@@ -32,6 +39,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.special import ndtr
 
 from layerwise.measure.interventions.ablation import refuse_shallow, skip_keys, skips
 from layerwise.measure.interventions.document_starts import beginnings
@@ -65,8 +73,11 @@ FEWEST_OF_STRATUM = 16
 RARE = 0.04
 """The share of the documents that must not be missed before a layer is said to be worth nothing."""
 
-LIKELY = 2.0
-"""Standard errors by which an effect may still move when a race decides whether more text could settle it."""
+DECISIONS: tuple[Decision, ...] = ("matters", "no_effect", "harmful")
+"""What a look may settle a layer with."""
+
+FUTILE = 0.2
+"""The chance that all of the text settles a layer below which the race reads no more for it."""
 
 Measure = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
 """The losses of the untouched model and of skipping each of these layers, on these pieces of text."""
@@ -225,18 +236,18 @@ class _Race:
         return len(self.losses)
 
     @property
-    def comparisons(self) -> float:
-        """Among how many intervals at `alpha` together one of this look counts.
+    def share(self) -> float:
+        """The share of `alpha` that this look spends: half at the first, which most layers need no other after."""
+        return 1.0 if self.planned == 1 else 0.5 if self.looks == 1 else 0.5 / (self.planned - 1)
 
-        Half of `alpha` is for the first look, which most layers need no other after; the rest is shared equally.
+    def comparisons(self, decision: Decision) -> float:
+        """Among how many intervals at `alpha` together one of this look counts that may lead to `decision`.
+
+        A layer that was told the same before is no longer among them (Holm 1979): were that decision wrong for any of
+        those that are left, the first error among all looks is at most this likely.
         """
-        share = 1.0 if self.planned == 1 else 0.5 if self.looks == 1 else 0.5 / (self.planned - 1)
-        return self.depth / share
-
-    @property
-    def level(self) -> float:
-        """The error rate of one interval of this look."""
-        return self.rule.alpha / self.comparisons
+        decided = sum(finish.decision == decision for finish in self.finishes.values())
+        return (self.depth - decided) / self.share
 
     @property
     def left(self) -> list[int]:
@@ -251,32 +262,51 @@ class _Race:
         self.spent += sum(self.lengths[piece] for piece in added) * _evaluations(running, self.depth)
         grid = self._grid(running, 0)
         refuse_too_little(grid)
-        harmful = self._confirmed(running)
-        for layer, effect in zip(running, self._effects(grid, running), strict=True):
-            decision = self._decision(effect, layer in harmful)
-            if decision is None and below_zero(effect) < SELECTION:
+        self._settle(grid, self._confirmed(running))
+        left = self.left
+        absent, present = (self._effects(grid, left, decision) for decision in ("no_effect", "matters"))
+        for layer, narrow, effect in zip(left, absent, present, strict=True):
+            if below_zero(effect) < SELECTION:
                 self.candidates.setdefault(layer, self.looks)
-            if decision is not None:
-                self.finishes[layer] = self._finish(decision, effect, grid)
+            if self.looks == self.planned or self._power(narrow, effect) < FUTILE:
+                self._finish(layer, "matters" if effect.low > 0 else "unresolved", effect, grid)
 
-    def _decision(self, effect: Effect, harmful: bool) -> Decision | None:
-        """What this look settles for one layer; `None` where it stays in the race."""
-        settled: Decision | None = "harmful" if harmful else self.rule.settles(effect)
-        enough = len(self.read) >= min(len(self.lengths), rare_documents(self.depth, self.rule))
-        if settled == "matters" or (settled is not None and enough):
-            return settled
-        if self.looks == self.planned or self._hopeless(effect):
-            return "matters" if effect.low > 0 else "unresolved"
-        return None
+    def _settle(self, grid: Grid, harmful: Collection[int]) -> None:
+        """Let go what this look settles, again and again, since every decision leaves fewer for the next."""
+        before = -1
+        while before != len(self.finishes):
+            before = len(self.finishes)
+            for decision in DECISIONS:
+                left = self.left
+                for layer, effect in zip(left, self._effects(grid, left, decision), strict=True):
+                    if self._settles(decision, effect, layer in harmful):
+                        self._finish(layer, decision, effect, grid)
 
-    def _hopeless(self, effect: Effect) -> bool:
-        """Whether all of the text will not settle a layer.
+    def _settles(self, decision: Decision, effect: Effect, harmful: bool) -> bool:
+        """Whether this look settles a layer with that decision."""
+        if decision == "matters":
+            return self.rule.settles(effect) == "matters"
+        if len(self.read) < min(len(self.lengths), rare_documents(self.depth, self.rule)):
+            return False
+        return harmful if decision == "harmful" else self.rule.holds(effect)
 
-        An interval shrinks with the root of what is read. It will not do where it would hold both zero and the margin
-        wherever the effect is likely to lie.
+    def _power(self, absent: Effect, present: Effect) -> float:
+        """The predictive power: how likely all of the text is to settle a layer, given what was read of it.
+
+        With a share f read the value at the end is near N(value, error^2 (1 - f)), and the intervals by which a layer
+        is told to be worth nothing, or something, then reach a and b = reach * sqrt(f) to both sides:
+
+            power = P(|value| < margin - a) + P(|value| > max(margin, b))
         """
-        reach = (effect.high - effect.low) / 2 * math.sqrt(self._share_read())
-        return reach >= self.rule.margin and abs(effect.value) + LIKELY * effect.error < reach
+        share, margin = min(1.0, self._share_read()), self.rule.margin
+        spread = present.error * math.sqrt(1 - share)
+        if spread == 0:
+            return 1.0
+        reach, other = ((each.high - each.low) / 2 * math.sqrt(share) for each in (absent, present))
+        inside, value = max(0.0, margin - reach), present.value
+        none = ndtr((inside - value) / spread) - ndtr((-inside - value) / spread)
+        some = ndtr((abs(value) - max(margin, other)) / spread)
+        return float(none + some)
 
     def _share_read(self) -> float:
         """The share of the pieces that were read, stratum by stratum, in the strata's shares of all tokens."""
@@ -290,13 +320,17 @@ class _Race:
             if layer in self.candidates:
                 grid = self._grid([layer], self.candidates[layer])
                 enough = grid.by_unit(grid.tokens).size >= FEWEST_UNITS
-                if enough and below_zero(self._effects(grid, [layer])[0]) < self.level:
+                level = self.rule.alpha / self.comparisons("harmful")
+                if enough and below_zero(self._effects(grid, [layer], "harmful")[0]) < level:
                     layers.add(layer)
         return layers
 
-    def _effects(self, grid: Grid, layers: Sequence[int]) -> list[Effect]:
-        keys = [self.keys[layer] for layer in layers]
-        return stratified(grid, self.baseline, keys, self.strata, 1 - self.level)
+    def _effects(self, grid: Grid, layers: Sequence[int], decision: Decision) -> list[Effect]:
+        """The effects of layers with the intervals by which they may be told `decision`."""
+        if not layers:
+            return []
+        level = 1 - self.rule.alpha / self.comparisons(decision)
+        return stratified(grid, self.baseline, [self.keys[layer] for layer in layers], self.strata, level)
 
     def _grid(self, layers: Collection[int], since: int) -> Grid:
         """The losses of these layers from the look `since` on; a beginning stands for the whole piece of text."""
@@ -310,12 +344,12 @@ class _Race:
         piece = piece if piece in self.lengths else (task, document, window)
         return self.whole[piece] / self.lengths[piece]
 
-    def _finish(self, decision: Decision, effect: Effect, grid: Grid) -> Finish:
+    def _finish(self, layer: int, decision: Decision, effect: Effect, grid: Grid) -> None:
         limit = max(abs(effect.low), abs(effect.high))
         if decision != "no_effect":
-            limit = detectable(effect, self.comparisons, self.rule)
+            limit = detectable(effect, self.comparisons("matters"), self.rule)
         tokens = sum(self.lengths[piece] for piece in self.read)
-        return Finish(decision, effect, limit, grid.documents(), tokens)
+        self.finishes[layer] = Finish(decision, effect, limit, grid.documents(), tokens)
 
 
 def _looks(
