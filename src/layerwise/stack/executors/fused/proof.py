@@ -1,0 +1,143 @@
+"""The proof that a group may run as one: what its members return together is what each returns by itself.
+
+It is made on the small batch that layerwise makes up, with two texts and with one, and for models that keep a cache on
+a token behind eleven others as well, with what that token leaves in the cache. What is compared may be apart by the
+rounding of one layer (`layerwise.stack.rounding`), in float32 also for a model in half precision.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
+
+from layerwise.errors import UnsupportedModel
+from layerwise.stack.executors.capture import Capture
+from layerwise.stack.executors.fused.batched_parameter import UnknownOperation
+from layerwise.stack.executors.fused.execution import BatchedGroup
+from layerwise.stack.executors.fused.layout import Joint
+from layerwise.stack.executors.state import returned_state
+from layerwise.stack.inputs import evaluating, example_inputs
+from layerwise.stack.precision import computing_as, in_float32
+from layerwise.stack.rounding import HALF, compare
+
+if TYPE_CHECKING:
+    from layerwise.stack.stack import Stack
+
+
+@dataclass(frozen=True)
+class Members:
+    """The layers of a group, each once, in the order of their joint weights."""
+
+    name: str
+    layers: Sequence[tuple[str | None, int]]
+    blocks: Sequence[nn.Module]
+    joint: Joint
+    stride: int
+
+
+def prove(stack: Stack, members: Members) -> None:
+    """Raise `UnsupportedModel`, with the reason, unless the members run as one as they run by themselves."""
+    inputs = example_inputs(stack.model)
+    if inputs is None:
+        raise UnsupportedModel(
+            f"the group {members.name} cannot be fused: {type(stack.model).__name__} takes inputs that layerwise cannot "
+            "make up, so that nothing can be proved. Leave out fused=True, and it runs in turn"
+        )
+
+    def compute(inputs: Mapping[str, Any]) -> str | None:
+        return next(filter(None, (_failure(stack, members, _first(inputs, texts)) for texts in (2, 1))), None)
+
+    with evaluating(stack.model), torch.no_grad():
+        reason = in_float32(stack, inputs, compute)
+    if reason is not None:
+        raise UnsupportedModel(f"the group {members.name} cannot be fused: {reason}. Leave out fused=True, and it runs "
+                               "in turn")  # fmt: skip
+
+
+def _first(inputs: Mapping[str, Any], texts: int) -> dict[str, Any]:
+    return {name: value[:texts] if isinstance(value, Tensor) else value for name, value in inputs.items()}
+
+
+def _failure(stack: Stack, members: Members, inputs: Mapping[str, Any]) -> str | None:
+    """The first thing that goes wrong on a batch, in words; `None` if nothing does."""
+    captured = stack.capture(**inputs)
+    with ExitStack() as wide:
+        for block in members.blocks:
+            wide.enter_context(computing_as(captured.state, block))
+        halved = captured.state.dtype in HALF
+        joint = members.joint if halved else {name: _widened(each) for name, each in members.joint.items()}
+        source, first = members.layers[0]
+        host = None if source is None else stack.block(first)
+        slots = [layer * members.stride for _, layer in members.layers]
+        group = BatchedGroup(members.blocks, joint, slots, host=host)
+        try:
+            reason = _differs(stack, members, group, captured, None)
+            cache = None if reason is not None else _filled(stack, inputs)
+            if reason is None and cache is not None:
+                last = {"input_ids": inputs["input_ids"][:, -1:], "past_key_values": cache, "use_cache": True}
+                reason = _differs(stack, members, group, stack.capture_pass(last), cache)
+            return reason
+        except UnknownOperation as unknown:
+            return f"in a {type(members.blocks[0]).__name__} {unknown}"
+        except Exception as error:  # a block may fail in any way when it meets the rows of several members
+            line = (str(error).strip().splitlines() or [""])[0]
+            return f"a {type(members.blocks[0]).__name__} fails with the rows of several: {type(error).__name__}: {line}"
+
+
+def _widened(weights: Tensor) -> Tensor:
+    return weights.float() if weights.dtype in HALF else weights
+
+
+def _filled(stack: Stack, inputs: Mapping[str, Any]) -> Any:
+    """The cache that the model itself fills with all tokens but the last; `None` for a model without one."""
+    can_generate = getattr(stack.model, "can_generate", None)
+    if "input_ids" not in inputs or can_generate is None or not can_generate():
+        return None
+    return getattr(stack.model(input_ids=inputs["input_ids"][:, :-1], use_cache=True), "past_key_values", None)
+
+
+def _differs(stack: Stack, members: Members, group: BatchedGroup, captured: Capture, cache: Any) -> str | None:
+    """How the members' outputs for a call differ from what each returns by itself, if they do.
+
+    Both sides have a copy of the cache, and run each member once more behind what was left there.
+    """
+    own, together = copy.deepcopy(cache), copy.deepcopy(cache)
+    expected = _in_turn(stack, members, captured, own)
+    args, kwargs = _with_cache(stack.call(members.layers[0][1], captured.state, captured), together)
+    found = [returned_state(each) for each in group.outputs(args, kwargs)]
+    what = "with a cache" if cache is not None else "without a cache"
+    if cache is not None:
+        expected += _in_turn(stack, members, captured, own)
+        found += _in_turn(stack, members, captured, together)
+    width = captured.state.shape[-1]
+    for one, other in zip(found, expected, strict=True):
+        agreement = compare(one, other, width, visits=1)
+        if not agreement.holds:
+            return f"{what}, the members together are not what each is by itself: {agreement}"
+    return None
+
+
+def _in_turn(stack: Stack, members: Members, captured: Capture, cache: Any) -> list[Tensor]:
+    outputs = []
+    for (_, layer), block in zip(members.layers, members.blocks, strict=True):
+        args, kwargs = _with_cache(stack.call(layer, captured.state, captured), cache)
+        outputs.append(returned_state(block(*args, **kwargs)))
+    return outputs
+
+
+def _with_cache(call: tuple[tuple[Any, ...], dict[str, Any]], cache: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The call with another cache, where it has one."""
+    args, kwargs = call
+    if cache is None:
+        return args, kwargs
+    return (
+        tuple(cache if isinstance(each, Cache) else each for each in args),
+        {name: cache if isinstance(each, Cache) else each for name, each in kwargs.items()},
+    )
