@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from layerwise.stack.checks.layer_types import refuse_loss_of_a_kind
 from layerwise.stack.executors import capture, in_place, occupancy
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.entries import own_blocks
-from layerwise.stack.executors.fused.preparation import prepare
+from layerwise.stack.executors.fused.preparation import prepared_groups
 from layerwise.stack.executors.state import Merger, follow, returned_state, with_state
 from layerwise.stack.history.tracker import KEYWORD, HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
@@ -372,8 +372,8 @@ class Stack:
         whatever is tied to the block (sharding) stays.
 
         `fused` lets the members of each group run as one, which is faster where a pass has few tokens (decoding) and
-        equal up to rounding. Their weights move into one storage, of which the model's own parameters become views, and
-        stay so on exit; nothing is held twice. Each group is proved on a small batch when it is first entered. Raises
+        equal up to rounding. Within the context their weights stand in one storage, of which the model's own parameters
+        are views; nothing is held twice. Each group is proved on a small batch when it is first entered. Raises
         `UnsupportedModel`, with the reason, for a plan with a group that cannot run as one; see
         `layerwise.stack.executors.fused.execution` for the passes in which members run in turn all the same.
         """
@@ -382,8 +382,11 @@ class Stack:
         self.check(plan)
         refuse_loss_of_a_kind(self.model, self.path, plan)
         branches = self.branches() if plan.has_sublayers() else None
-        groups = prepare(self, plan, in_place.slots_per_block(own_blocks(self._blocks))) if fused else ()
-        with in_place.in_place(self, plan, branches, single_pass=single_pass, groups=groups):
+        stride = in_place.slots_per_block(own_blocks(self._blocks))
+        with (
+            prepared_groups(self, plan, stride) if fused else nullcontext(()) as groups,
+            in_place.in_place(self, plan, branches, single_pass=single_pass, groups=groups),
+        ):
             yield self
 
     def enter(self, plan: Plan | str) -> None:

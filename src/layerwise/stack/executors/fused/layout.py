@@ -1,14 +1,19 @@
 """One storage for the weights of several layers, of which their parameters are views.
 
 A parameter that moves stays the same object under the same name, with the same values and the same gradient: only its
-data stand elsewhere. Nothing is held twice, but for one parameter of each member while it moves. The parameters stay
-views afterwards, which costs nothing and changes nothing that can be seen: another entry of the plan moves nothing.
+data stand elsewhere, and where they stood is given back. Nothing is held twice, but for one name's parameters while
+they move. A `state_dict` has contiguous tensors, for writers of files ask for such. Afterwards
+each parameter has data of its own again.
+
+The matrix of a linear layer that does not narrow its input stands transposed, `(in, out)`, and its parameter is the
+transposed view of that: a processor's product of a few rows with a matrix is faster along the longer of its axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -31,26 +36,53 @@ def components(groups: Iterable[frozenset[int]]) -> list[frozenset[int]]:
     return united
 
 
-def lay_out(members: Sequence[nn.Module], groups: Sequence[Sequence[nn.Module]], others: Iterable[nn.Module]) -> None:
-    """Let the parameters of the blocks `members` follow each other in one storage for each name.
+@contextmanager
+def laid_out(members: Sequence[nn.Module]) -> Iterator[None]:
+    """Within the context the parameters of the blocks `members` follow each other in one storage for each name.
 
-    Nothing moves where each of the `groups` has its joint weights already. A block of `others` that stands in a storage
-    of that kind, from an earlier layout, gets one of its own, for the earlier one would be kept for it alone.
+    A parameter that is given other data meanwhile (`model.to`) keeps those.
     """
-    if all(joint(group) is not None for group in groups):
-        return
-    staying = [block for block in others if all(block is not member for member in members)]
-    with torch.inference_mode(False), torch.no_grad():
-        for name in dict(members[0].named_parameters()):
-            parameters = [member.get_parameter(name) for member in members]
-            left = {each.untyped_storage().data_ptr() for each in parameters}
-            storage = torch.empty((len(parameters), *parameters[0].shape), dtype=parameters[0].dtype,
-                                  device=parameters[0].device)  # fmt: skip
-            for row, parameter in zip(storage, parameters, strict=True):
-                row.copy_(parameter)
-                parameter.data = row
-            for block in staying:
-                _separate(block, name, left)
+    matrices = {
+        f"{path}.weight"
+        for path, each in members[0].named_modules()
+        if isinstance(each, nn.Linear) and each.out_features >= each.in_features
+    }
+    moved: list[tuple[list[nn.Parameter], list[int]]] = []
+    hooks = [member.register_state_dict_post_hook(_contiguous) for member in members]
+    try:
+        with torch.inference_mode(False), torch.no_grad():
+            for name in dict(members[0].named_parameters()):
+                parameters = [member.get_parameter(name) for member in members]
+                moved.append((parameters, []))
+                for parameter, data in zip(parameters, _storage(parameters, name in matrices), strict=True):
+                    data.copy_(parameter)
+                    parameter.data = data
+                    moved[-1][1].append(data.data_ptr())
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        with torch.inference_mode(False), torch.no_grad():
+            for parameters, places in moved:
+                for parameter, place in zip(parameters, places, strict=False):
+                    if parameter.data_ptr() == place:
+                        parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
+
+
+def _contiguous(member: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+    """Put contiguous copies of the member's transposed matrices into a `state_dict`."""
+    for name, _parameter in member.named_parameters():
+        held = state.get(prefix + name)
+        if isinstance(held, Tensor) and not held.is_contiguous():
+            state[prefix + name] = held.contiguous()
+
+
+def _storage(parameters: Sequence[nn.Parameter], transposed: bool) -> list[Tensor]:
+    """Room for parameters of one shape, behind each other in one storage."""
+    first = parameters[0]
+    shape = first.shape[::-1] if transposed else first.shape
+    room = torch.empty((len(parameters), *shape), dtype=first.dtype, device=first.device)
+    return [each.t() if transposed else each for each in room]
 
 
 def joint(members: Sequence[nn.Module]) -> Joint | None:
@@ -67,19 +99,11 @@ def joint(members: Sequence[nn.Module]) -> Joint | None:
 
 def _joint_view(parameters: Sequence[nn.Parameter]) -> Tensor | None:
     first = parameters[0]
-    if any(each.untyped_storage().data_ptr() != first.untyped_storage().data_ptr() for each in parameters):
-        return None
-    if not all(each.is_contiguous() for each in parameters):
+    storage, strides = first.untyped_storage().data_ptr(), first.stride()
+    if any(each.untyped_storage().data_ptr() != storage or each.stride() != strides for each in parameters):
         return None
     offsets = [each.storage_offset() for each in parameters]
     steps = {later - earlier for earlier, later in zip(offsets, offsets[1:], strict=False)} or {first.numel()}
-    if len(steps) != 1 or min(steps) < 0:
+    if len(steps) != 1:
         return None
-    return first.detach().as_strided((len(parameters), *first.shape), (steps.pop(), *first.stride()), offsets[0])
-
-
-def _separate(block: nn.Module, name: str, left: set[int]) -> None:
-    """Give the parameter `name` of `block` a storage of its own if it stands in one of those that others `left`."""
-    names = dict(block.named_parameters())
-    if name in names and names[name].untyped_storage().data_ptr() in left:
-        names[name].data = names[name].data.clone()
+    return first.detach().as_strided((len(parameters), *first.shape), (steps.pop(), *strides), offsets[0])

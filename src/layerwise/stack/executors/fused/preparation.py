@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from layerwise.plan import Plan
 from layerwise.stack.executors.entries import own_blocks
 from layerwise.stack.executors.fused.execution import BatchedGroup, GroupInPlace
 from layerwise.stack.executors.fused.groups import SingleLayerGroup, refuse_unlike, single_layer_groups
-from layerwise.stack.executors.fused.layout import components, joint, lay_out
+from layerwise.stack.executors.fused.layout import components, joint, laid_out
 from layerwise.stack.executors.fused.proof import Members, prove
 
 if TYPE_CHECKING:
@@ -48,47 +49,42 @@ class PreparedGroup:
             vars(entry)["forward"] = partial(running.forward, member, entry.forward)
 
 
-def prepare(stack: Stack, plan: Plan, stride: int) -> list[PreparedGroup]:
-    """The groups of `plan`, ready to run as one, in the order of execution.
+@contextmanager
+def prepared_groups(stack: Stack, plan: Plan, stride: int) -> Iterator[list[PreparedGroup]]:
+    """The groups of `plan`, ready to run as one within the context, in the order of execution.
 
-    `stride` is the number of cache slots of a block. The parameters of the members become views of one storage. Raises
-    `UnsupportedModel`, with the reason and what to do instead, for a group that cannot run as one; see `groups` and
-    `proof`. A group that was proved once for this Stack is not proved again.
+    `stride` is the number of cache slots of a block. The parameters of the members are views of one storage in the
+    context. Raises `UnsupportedModel`, with the reason and what to do instead, for a group that cannot run as one; see
+    `groups` and `proof`. A group that was proved once for this Stack is not proved again.
     """
     groups = single_layer_groups(plan)
     for group in {group.members: group for group in groups}.values():
         refuse_unlike(stack, group)
-    _lay_out(stack, groups)
-    prepared = [_prepared(stack, group) for group in groups]
-    for each in prepared:
-        if each.group.members not in stack.fused_groups:
-            prove(stack, _members(stack, each, stride))
-            stack.fused_groups.add(each.group.members)
-    return prepared
+    with ExitStack() as layouts:
+        for component in components(frozenset(_places(stack, group)) for group in groups):
+            layouts.enter_context(laid_out([_blocks(stack)[place] for place in sorted(component)]))
+        prepared = [_prepared(stack, group) for group in groups]
+        for each in prepared:
+            if each.group.members not in stack.fused_groups:
+                prove(stack, _members(each, stride))
+                stack.fused_groups.add(each.group.members)
+        yield prepared
 
 
-def _lay_out(stack: Stack, groups: Sequence[SingleLayerGroup]) -> None:
-    places = {member: _place(stack, member) for group in groups for member in group.members}
-    owners = {place: stack.block(layer, source) for (source, layer), place in places.items()}
-    everything = [block for each in (stack, *stack.sources.values()) for block in own_blocks(each.blocks)]
-    for component in components(frozenset(places[member] for member in group.members) for group in groups):
-        inside = [
-            [owners[place] for place in sorted({places[member] for member in group.members})]
-            for group in groups
-            if places[group.members[0]] in component
-        ]
-        lay_out([owners[place] for place in sorted(component)], inside, everything)
+def _blocks(stack: Stack) -> list[nn.Module]:
+    """All blocks at hand, in the order of the models."""
+    return [block for each in (stack, *stack.sources.values()) for block in own_blocks(each.blocks)]
 
 
-def _place(stack: Stack, member: tuple[str | None, int]) -> int:
-    """The number of a member's block among all blocks at hand, in the order of the models."""
-    block = stack.block(member[1], member[0])
-    everything = [each for one in (stack, *stack.sources.values()) for each in own_blocks(one.blocks)]
-    return next(number for number, each in enumerate(everything) if each is block)
+def _places(stack: Stack, group: SingleLayerGroup) -> list[int]:
+    """The number of each member's block among all blocks at hand."""
+    everything = _blocks(stack)
+    members = [stack.block(layer, source) for source, layer in group.members]
+    return [next(number for number, each in enumerate(everything) if each is member) for member in members]
 
 
 def _prepared(stack: Stack, group: SingleLayerGroup) -> PreparedGroup:
-    places = [_place(stack, member) for member in group.members]
+    places = _places(stack, group)
     visits = sorted(range(len(places)), key=places.__getitem__)
     blocks = [stack.block(group.steps[visit].layer, group.steps[visit].source) for visit in visits]
     if joint(blocks) is None:
@@ -100,11 +96,11 @@ def _prepared(stack: Stack, group: SingleLayerGroup) -> PreparedGroup:
     return PreparedGroup(group, blocks, order)
 
 
-def _members(stack: Stack, prepared: PreparedGroup, stride: int) -> Members:
+def _members(prepared: PreparedGroup, stride: int) -> Members:
     """The group's layers, each once."""
     visits = sorted(range(len(prepared.order)), key=prepared.order.__getitem__)
     layers = list(dict.fromkeys(prepared.group.members[visit] for visit in visits))
-    blocks = [stack.block(layer, source) for source, layer in layers]
+    blocks = list({id(block): block for block in prepared.blocks}.values())
     weights = joint(blocks)
     assert weights is not None, "every second of equal steps, or all of them, are at equal steps"
     return Members(str(prepared.group), layers, blocks, weights, stride)

@@ -11,7 +11,9 @@ import copy
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings
 
 import torch
 from torch import Tensor, nn
@@ -77,13 +79,11 @@ def _failure(stack: Stack, members: Members, inputs: Mapping[str, Any]) -> str |
         host = None if source is None else stack.block(first)
         slots = [layer * members.stride for _, layer in members.layers]
         group = BatchedGroup(members.blocks, joint, slots, host=host)
+        wide.enter_context(catch_warnings(action="ignore"))  # torch.vmap warns of functions that it cannot batch
         try:
             reason = _differs(stack, members, group, captured, None)
-            cache = None if reason is not None else _filled(stack, inputs)
-            if reason is None and cache is not None:
-                last = {"input_ids": inputs["input_ids"][:, -1:], "past_key_values": cache, "use_cache": True}
-                reason = _differs(stack, members, group, stack.capture_pass(last), cache)
-            return reason
+            last, cache = _cached(stack, inputs) if reason is None else ({}, None)
+            return reason if cache is None else _differs(stack, members, group, stack.capture_pass(last), cache)
         except UnknownOperation as unknown:
             return f"in a {type(members.blocks[0]).__name__} {unknown}"
         except Exception as error:  # a block may fail in any way when it meets the rows of several members
@@ -95,33 +95,46 @@ def _widened(weights: Tensor) -> Tensor:
     return weights.float() if weights.dtype in HALF else weights
 
 
-def _filled(stack: Stack, inputs: Mapping[str, Any]) -> Any:
-    """The cache that the model itself fills with all tokens but the last; `None` for a model without one."""
+def _cached(stack: Stack, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The inputs of a pass of the last token behind the others, and the cache that the model itself filled with these.
+
+    The cache is `None` for a model without one.
+    """
     can_generate = getattr(stack.model, "can_generate", None)
     if "input_ids" not in inputs or can_generate is None or not can_generate():
-        return None
-    return getattr(stack.model(input_ids=inputs["input_ids"][:, :-1], use_cache=True), "past_key_values", None)
+        return {}, None
+    ids = inputs["input_ids"]
+    output = stack.model(input_ids=ids[:, :-1], use_cache=True)
+    named = {name: value for name, value in output.items() if isinstance(value, Cache)}
+    return {"input_ids": ids[:, -1:], "use_cache": True, **named}, next(iter(named.values()), None)
 
 
 def _differs(stack: Stack, members: Members, group: BatchedGroup, captured: Capture, cache: Any) -> str | None:
-    """How the members' outputs for a call differ from what each returns by itself, if they do.
+    """How the members' outputs for a call, and what they leave in the cache, differ from those of each by itself.
 
-    Both sides have a copy of the cache, and run each member once more behind what was left there.
+    Both sides have a copy of the cache.
     """
     own, together = copy.deepcopy(cache), copy.deepcopy(cache)
     expected = _in_turn(stack, members, captured, own)
     args, kwargs = _with_cache(stack.call(members.layers[0][1], captured.state, captured), together)
     found = [returned_state(each) for each in group.outputs(args, kwargs)]
-    what = "with a cache" if cache is not None else "without a cache"
+    what = "without a cache" if cache is None else "with a cache"
     if cache is not None:
-        expected += _in_turn(stack, members, captured, own)
-        found += _in_turn(stack, members, captured, together)
+        expected += _held(own, group.slots)
+        found += _held(together, group.slots)
     width = captured.state.shape[-1]
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip_longest(found, expected, fillvalue=captured.state.new_empty(0)):
         agreement = compare(one, other, width, visits=1)
         if not agreement.holds:
             return f"{what}, the members together are not what each is by itself: {agreement}"
     return None
+
+
+def _held(cache: Any, slots: Sequence[int]) -> list[Tensor]:
+    """The numbers that stand in the slots of a cache."""
+    layers = [layer for slot in slots for layer in getattr(cache, "layers", ())[slot : slot + 1]]
+    held = [value for layer in layers for name, value in sorted(vars(layer).items())]
+    return [value for value in held if isinstance(value, Tensor) and value.is_floating_point()]
 
 
 def _in_turn(stack: Stack, members: Members, captured: Capture, cache: Any) -> list[Tensor]:
