@@ -60,7 +60,7 @@ class BatchedParameter(Tensor):
 
     @staticmethod
     def __new__(cls, joint: Tensor) -> BatchedParameter:
-        made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made = torch.Tensor._make_wrapper_subclass(
             cls, joint.shape[1:], dtype=joint.dtype, device=joint.device, requires_grad=False
         )
         made.joint = joint
@@ -68,7 +68,7 @@ class BatchedParameter(Tensor):
             made.transposed = joint.transpose(1, 2)
         if joint.dim() == 2:
             made.row = joint.unsqueeze(1)
-        return made  # type: ignore[no-any-return]
+        return made
 
     @property
     def members(self) -> int:
@@ -88,5 +88,7 @@ class BatchedParameter(Tensor):
         return call(func, tuple(args), dict(kwargs or {}))
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         raise UnknownOperation(f"{func} uses a weight past torch's functions")

@@ -6,7 +6,7 @@ and its place among the recorded states. Only the work is done at once. Members 
 - while gradients of their weights are recorded, and in training mode (dropout draws for each layer);
 - in passes of more than `TOKENS` tokens, which keep the machine busy as they are, and whose activations would need the
   memory of all members at once;
-- where something is hooked to the inside of a member, or to its input;
+- where something is hooked to the inside of a member, or to its input, such as the recording of attentions;
 - once the weights of a member were replaced (moved to another device or dtype, adapted) inside the context.
 
 The two agree up to rounding, so that which of them ran does not show.
@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
+from transformers.utils import output_capturing
 
 from layerwise.stack.executors.fused import cache
 from layerwise.stack.executors.fused.batched_parameter import rows
@@ -31,6 +32,9 @@ from layerwise.stack.executors.state import read_state
 
 TOKENS = 64
 """The longest pass, in tokens of all texts, that members run as one."""
+
+_RECORDER = "output_capturing_hook"
+"""The name of the hooks by which transformers records hidden states and attentions; once there, they stay."""
 
 
 @dataclass
@@ -152,10 +156,18 @@ class _Watched:
 
     def unchanged(self) -> bool:
         """Whether the members may run as one: see the module."""
-        if any(self.hooks) or any(block.training for block in self.blocks):
+        if any(map(_acting, self.hooks)) or any(block.training for block in self.blocks):
             return False
         if any(held[name].data_ptr() != place for held, name, place in self.parameters):
             return False
         if any(now != before for now, before in self.modules):
             return False
         return not (torch.is_grad_enabled() and any(held[name].requires_grad for held, name, _ in self.parameters))
+
+
+def _acting(hooks: Mapping[Any, Callable[..., Any]]) -> bool:
+    """Whether any of the hooks does something now: those by which transformers records wait until they are asked."""
+    return bool(hooks) and (
+        bool(output_capturing._active_collector.get())
+        or any(getattr(hook, "__name__", "") != _RECORDER for hook in hooks.values())
+    )

@@ -65,7 +65,7 @@ def single_layer_groups(plan: Plan) -> list[SingleLayerGroup]:
 
 def _members_from(steps: Sequence[Step], first: int) -> tuple[Step, ...] | None:
     """The steps of the group that opens at `first`, if each of its branches is one whole layer."""
-    members = []
+    members: list[Step] = []
     for step in steps[first:]:
         begins = not members
         if step.opens != begins or len(step.closes) != 1 or step.sublayer is not None:
@@ -84,7 +84,9 @@ def refuse_unlike(stack: Stack, group: SingleLayerGroup) -> None:
     """
     reason = _difference(stack, group)
     if reason is not None:
-        raise UnsupportedModel(f"the group {group} cannot be fused: {reason}. Leave out fused=True, and it runs in turn")
+        raise UnsupportedModel(
+            f"the group {group} cannot be fused: {reason}. Leave out fused=True, and it runs in turn"
+        )
 
 
 def _difference(stack: Stack, group: SingleLayerGroup) -> str | None:

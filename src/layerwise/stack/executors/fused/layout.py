@@ -11,6 +11,7 @@ transposed view of that: a processor's product of a few rows with a matrix is fa
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -48,7 +49,10 @@ def laid_out(members: Sequence[nn.Module]) -> Iterator[None]:
         if isinstance(each, nn.Linear) and each.out_features >= each.in_features
     }
     moved: list[tuple[list[nn.Parameter], list[int]]] = []
-    hooks = [member.register_state_dict_post_hook(_contiguous) for member in members]
+    hooks: list[Any] = [
+        member.register_state_dict_post_hook(_contiguous)  # type: ignore[no-untyped-call]
+        for member in members
+    ]
     try:
         with torch.inference_mode(False), torch.no_grad():
             for name in dict(members[0].named_parameters()):
@@ -103,7 +107,7 @@ def _joint_view(parameters: Sequence[nn.Parameter]) -> Tensor | None:
     if any(each.untyped_storage().data_ptr() != storage or each.stride() != strides for each in parameters):
         return None
     offsets = [each.storage_offset() for each in parameters]
-    steps = {later - earlier for earlier, later in zip(offsets, offsets[1:], strict=False)} or {first.numel()}
+    steps = {later - earlier for earlier, later in itertools.pairwise(offsets)} or {first.numel()}
     if len(steps) != 1:
         return None
     return first.detach().as_strided((len(parameters), *first.shape), (steps.pop(), *strides), offsets[0])

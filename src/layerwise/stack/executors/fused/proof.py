@@ -21,6 +21,7 @@ from transformers.cache_utils import Cache
 
 from layerwise.errors import UnsupportedModel
 from layerwise.stack.executors.capture import Capture
+from layerwise.stack.executors.clone import clone
 from layerwise.stack.executors.fused.batched_parameter import UnknownOperation
 from layerwise.stack.executors.fused.execution import BatchedGroup
 from layerwise.stack.executors.fused.layout import Joint
@@ -70,6 +71,8 @@ def _first(inputs: Mapping[str, Any], texts: int) -> dict[str, Any]:
 def _failure(stack: Stack, members: Members, inputs: Mapping[str, Any]) -> str | None:
     """The first thing that goes wrong on a batch, in words; `None` if nothing does."""
     captured = stack.capture(**inputs)
+    if captured.state.dim() != 3:
+        return f"its hidden state is {tuple(captured.state.shape)} and not (batch, tokens, width)"
     with ExitStack() as wide:
         for block in members.blocks:
             wide.enter_context(computing_as(captured.state, block))
@@ -77,8 +80,11 @@ def _failure(stack: Stack, members: Members, inputs: Mapping[str, Any]) -> str |
         joint = members.joint if halved else {name: _widened(each) for name, each in members.joint.items()}
         source, first = members.layers[0]
         host = None if source is None else stack.block(first)
-        slots = [layer * members.stride for _, layer in members.layers]
-        group = BatchedGroup(members.blocks, joint, slots, host=host)
+        slots = _slots([layer for _, layer in members.layers], stack.depth)
+        if slots is None:
+            return f"{stack.source.name} has fewer cache slots than the group has members"
+        slots = [slot * members.stride for slot in slots]
+        group = BatchedGroup(members.blocks, joint, slots, slots[0] - first * members.stride, host)
         wide.enter_context(catch_warnings(action="ignore"))  # torch.vmap warns of functions that it cannot batch
         try:
             reason = _differs(stack, members, group, captured, None)
@@ -88,7 +94,21 @@ def _failure(stack: Stack, members: Members, inputs: Mapping[str, Any]) -> str |
             return f"in a {type(members.blocks[0]).__name__} {unknown}"
         except Exception as error:  # a block may fail in any way when it meets the rows of several members
             line = (str(error).strip().splitlines() or [""])[0]
-            return f"a {type(members.blocks[0]).__name__} fails with the rows of several: {type(error).__name__}: {line}"
+            return (
+                f"a {type(members.blocks[0]).__name__} fails with the rows of several: {type(error).__name__}: {line}"
+            )
+
+
+def _slots(layers: Sequence[int], depth: int) -> list[int] | None:
+    """A slot for each layer: its own, or a free one where another model's layer of that number has it."""
+    taken: list[int] = []
+    for layer in layers:
+        free = (slot for slot in (layer, *range(depth)) if slot not in taken and (slot == layer or slot not in layers))
+        slot = next(free, None)
+        if slot is None:
+            return None
+        taken.append(slot)
+    return taken
 
 
 def _widened(weights: Tensor) -> Tensor:
@@ -115,7 +135,7 @@ def _differs(stack: Stack, members: Members, group: BatchedGroup, captured: Capt
     Both sides have a copy of the cache.
     """
     own, together = copy.deepcopy(cache), copy.deepcopy(cache)
-    expected = _in_turn(stack, members, captured, own)
+    expected = _in_turn(stack, members, group, captured, own)
     args, kwargs = _with_cache(stack.call(members.layers[0][1], captured.state, captured), together)
     found = [returned_state(each) for each in group.outputs(args, kwargs)]
     what = "without a cache" if cache is None else "with a cache"
@@ -137,11 +157,12 @@ def _held(cache: Any, slots: Sequence[int]) -> list[Tensor]:
     return [value for value in held if isinstance(value, Tensor) and value.is_floating_point()]
 
 
-def _in_turn(stack: Stack, members: Members, captured: Capture, cache: Any) -> list[Tensor]:
+def _in_turn(stack: Stack, members: Members, group: BatchedGroup, captured: Capture, cache: Any) -> list[Tensor]:
     outputs = []
-    for (_, layer), block in zip(members.layers, members.blocks, strict=True):
+    for (source, layer), block, slot in zip(members.layers, members.blocks, group.slots, strict=True):
         args, kwargs = _with_cache(stack.call(layer, captured.state, captured), cache)
-        outputs.append(returned_state(block(*args, **kwargs)))
+        host = None if source is None else stack.block(layer)
+        outputs.append(returned_state(clone(block, slot - layer * members.stride, host)(*args, **kwargs)))
     return outputs
 
 
