@@ -13,7 +13,8 @@ import torch
 import layerwise
 from layerwise.plan import Plan
 from layerwise.search.prices import PlanPrices
-from layerwise.search.timing import PHASES, Setting, measured
+from layerwise.measure.cost.pass_time import PHASES, Setting
+from layerwise.search.timing import measured
 
 
 def main() -> None:

@@ -1,18 +1,25 @@
-"""Groups that run as one, on every type of the zoo: equal to the reference, or refused with the reason."""
+"""Groups that run as one, on every type of the zoo: equal to the reference, or refused with the reason.
+
+From the repository, `PYTHONPATH=tests python -m contracts.fused` writes the section of docs/support.md about them, in
+about five minutes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
 from contracts import specimen
-from contracts.checks import Subject
-from contracts.specimen import DEPTH
+from contracts.checks import Subject, subject
+from contracts.specimen import DEPTH, Specimen
+from contracts.zoo import SUPPORTED
 from layerwise.errors import UnsupportedModel
 from layerwise.stack.executors.fused.execution import BatchedGroup
 from layerwise.stack.inputs import main_tensor
@@ -22,6 +29,18 @@ UNITS = 64
 """The units of rounding that a fused plan and the same plan step by step may be apart."""
 
 YES = "yes"
+
+PAGE = Path(__file__).parents[2] / "docs" / "support.md"
+
+TITLE = "## Groups that run as one"
+"""The heading of the section, which is the last of the page."""
+
+_INTRODUCTION = """\
+This section is written by `PYTHONPATH=tests python -m contracts.fused`. With `stack.under(plan, fused=True)` the
+members of a group run as one (see [the guide](guides/fused_groups.md)). Each type was held to this: a plan with a group
+of alike layers, run twice, gives what the plan gives step by step, within 64 units of rounding; and a decoder decodes,
+with a cache, left-padded or not, the tokens that it decodes with the members in turn.
+"""
 
 
 def groups() -> Iterator[str]:
@@ -91,3 +110,37 @@ def _check_decoding(subject: Subject, plan: str) -> None:
             cached = model.generate(**batch, **options, use_cache=True)
         assert len(together) == 2 * 4, "groups ran in turn while they decoded"
         assert torch.equal(cached, expected), f"{subject.specimen} under {plan}, fused, decodes another text"
+
+
+def section(answers: Iterable[tuple[Specimen, str]]) -> str:
+    """The section of the page, from what `reason_or_yes` says of every type."""
+    found = list(answers)
+    accepted = [f"`{one}`" for one, answer in found if answer == YES]
+    refused = [f"- `{one}`: {_plain(answer)}" for one, answer in found if answer != YES]
+    return "\n".join([
+        TITLE, "", _INTRODUCTION, f"{len(accepted)} types hold it: {', '.join(accepted)}.", "",
+        f"{len(refused)} are refused with the reason, and their groups run in turn without `fused`:", "", *refused, "",
+    ])  # fmt: skip
+
+
+def _plain(reason: str) -> str:
+    """The reason as it stands in the page: without the figures that another machine would print otherwise."""
+    return re.sub(r"apart by \S+ of their size, rounding may leave \S+", "apart by more than rounding", reason)
+
+
+def committed() -> dict[str, str]:
+    """What the committed page says of every type."""
+    text = PAGE.read_text(encoding="utf-8").partition(f"{TITLE}\n")[2]
+    accepted = text.partition("types hold it: ")[2].partition(".\n")[0]
+    refused = (line.removeprefix("- `").partition("`: ") for line in text.splitlines() if line.startswith("- `"))
+    return {name.strip("`"): YES for name in accepted.split(", ")} | {name: reason for name, _, reason in refused}
+
+
+def answer(one: Specimen) -> str:
+    """What the page says of a type, found out."""
+    return _plain(reason_or_yes(subject(one)))
+
+
+if __name__ == "__main__":
+    page = PAGE.read_text(encoding="utf-8").partition(f"{TITLE}\n")[0].rstrip()
+    PAGE.write_text(f"{page}\n\n{section((one, answer(one)) for one in SUPPORTED)}", encoding="utf-8")

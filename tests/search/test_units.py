@@ -22,7 +22,8 @@ from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.greedy import Space
 from layerwise.search.one_shot import first_within, one_shot_plans, random_sets, skip_effects, turning
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, byte_table
-from layerwise.search.timing import Phase, Setting, measured
+from layerwise.measure.cost.pass_time import Phase, Setting
+from layerwise.search.timing import measured
 from layerwise.stack import Stack
 from measure.conftest import reading, stack
 

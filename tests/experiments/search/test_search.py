@@ -27,7 +27,7 @@ from layerwise.search import timing
 from layerwise.search.budget import Budget
 from layerwise.search.prices import PriceTable
 from layerwise.search.texts import SHARES
-from layerwise.search.timing import Setting
+from layerwise.measure.cost.pass_time import Setting
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 

@@ -183,9 +183,9 @@ def test_a_change_inside_a_member_counts(change: Callable[[Stack], Any]) -> None
 
 def test_an_inner_hook_of_a_layer_of_no_group_changes_nothing_about_the_groups() -> None:
     stack = stack_of("llama")
-    with torch.inference_mode(), stack.under(PLAN, fused=True), counted() as together:
-        with stack.block(4).mlp.register_forward_hook(lambda *_: None):
-            stack.model(input_ids=IDS)
+    hook = stack.block(4).mlp.register_forward_hook(lambda *_: None)
+    with hook, torch.inference_mode(), stack.under(PLAN, fused=True), counted() as together:
+        stack.model(input_ids=IDS)
     assert len(together) == 2
 
 

@@ -50,8 +50,8 @@ def prove(stack: Stack, members: Members) -> None:
     inputs = example_inputs(stack.model)
     if inputs is None:
         raise UnsupportedModel(
-            f"the group {members.name} cannot be fused: {type(stack.model).__name__} takes inputs that layerwise cannot "
-            "make up, so that nothing can be proved. Leave out fused=True, and it runs in turn"
+            f"the group {members.name} cannot be fused: {type(stack.model).__name__} takes inputs that layerwise "
+            "cannot make up, so that nothing can be proved. Leave out fused=True, and it runs in turn"
         )
 
     def compute(inputs: Mapping[str, Any]) -> str | None:
