@@ -11,7 +11,7 @@ from layerwise.experiments.experiment import Configuration, Experiment
 CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Plans": {
         "verify": "verification:Verification",
-        "time": "timing:Timing",
+        "time": "timing.config:Timing",
     },
     "Measuring": {
         "sweep": "sweep.config:Sweep",

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.cost.pass_time import Clock, Setting, TimedPass
+from layerwise.measure.cost.pass_time import PassClock, Setting, TimedPass
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
 from layerwise.search.prices import Piece, PriceTable
@@ -71,7 +71,7 @@ def measured(
 
 def _visits(stack: Stack, setting: Setting, blocks: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:
     """The seconds of each layer in one pass: from its entrance to that of the next, and the last as far as others."""
-    clock = Clock(stack.device)
+    clock = PassClock(stack.device)
     marks = _marked_pass(stack, setting, blocks, clock)
     pieces = list(marks)
     gaps = [clock.between(marks[one][1], marks[other][0]) for one, other in pairwise(pieces)]
@@ -81,13 +81,13 @@ def _visits(stack: Stack, setting: Setting, blocks: Mapping[Piece, Any]) -> Iter
 
 def _calls(stack: Stack, setting: Setting, modules: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:
     """The seconds of each of the modules in one pass."""
-    clock = Clock(stack.device)
+    clock = PassClock(stack.device)
     for piece, (start, end) in _marked_pass(stack, setting, modules, clock).items():
         yield piece, clock.between(start, end)
 
 
 def _marked_pass(
-    stack: Stack, setting: Setting, modules: Mapping[Piece, Any], clock: Clock
+    stack: Stack, setting: Setting, modules: Mapping[Piece, Any], clock: PassClock
 ) -> dict[Piece, tuple[Any, Any]]:
     """When each of the modules is entered and left in one pass, in the order of their entrances."""
     if not modules:
@@ -120,7 +120,7 @@ def _branches(stack: Stack) -> dict[Piece, Any]:
 
 
 @contextmanager
-def _watched(module: Any, clock: Clock, marks: list[Any]) -> Iterator[None]:
+def _watched(module: Any, clock: PassClock, marks: list[Any]) -> Iterator[None]:
     """Within the context the times at which a module is entered and left are noted."""
     before = module.register_forward_pre_hook(lambda *_: marks.append(clock.mark()))
     after = module.register_forward_hook(lambda *_: marks.append(clock.mark()))

@@ -84,12 +84,12 @@ def time_rows(
     with evaluating(stack.model), torch.inference_mode():
         for number in range(-1, rounds):
             for step in range(len(plans)):
-                place = (step + number) % len(plans)
-                with stack.under(plans[place].plan, fused=plans[place].fused):
+                location = (step + number) % len(plans)
+                with stack.under(plans[location].plan, fused=plans[location].fused):
                     once = TimedPass(stack, setting)
                     fastest = min(once.seconds() for _ in range(PASSES))
                 if number >= 0:  # the first round warms up
-                    times[place].append(1000 * fastest)
+                    times[location].append(1000 * fastest)
             progress(number + 1, rounds)
     rows = []
     for each, mine in zip(plans, times, strict=True):
@@ -134,14 +134,14 @@ class TimedPass:
 
     def seconds(self) -> float:
         """How long the pass takes."""
-        clock = Clock(self.stack.device)
+        clock = PassClock(self.stack.device)
         start = clock.mark()
         self.stack.model(**self.arguments)
         end = clock.mark()
         return clock.between(start, end)
 
 
-class Clock:
+class PassClock:
     """A stopwatch: the processor's, or on an accelerator its own events, which do not make the processor wait."""
 
     def __init__(self, device: torch.device) -> None:

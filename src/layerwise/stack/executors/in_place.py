@@ -73,7 +73,7 @@ def in_place(
             for slot, step in enumerate(steps)
         ]
         for group in groups:
-            group.place(stack, listed, stride)
+            group.install(stack, listed, stride)
         for slot in once:
             counted = listed[slot].register_forward_hook(partial(_visited, passes, slot))
             entered.callback(counted.remove)

@@ -85,8 +85,8 @@ def _update(cache: Any, slots: list[int], keys: Tensor, values: Tensor, args: An
             return joint.keys, joint.values
         vars(layers[0]).pop(_JOINT, None)
     rows = zip(keys.chunk(len(slots)), values.chunk(len(slots)), strict=True)
-    found = [cache.update(*pair, slot, *args, **kwargs) for pair, slot in zip(rows, slots, strict=True)]
-    together = torch.cat([each for each, _ in found]), torch.cat([each for _, each in found])
+    collected = [cache.update(*pair, slot, *args, **kwargs) for pair, slot in zip(rows, slots, strict=True)]
+    together = torch.cat([each for each, _ in collected]), torch.cat([each for _, each in collected])
     layers = _joinable(cache, slots)
     if layers and len(set(slots)) == len(slots):
         _Joint.of(*together, layers)

@@ -158,7 +158,7 @@ class _Watched:
         """Whether the members may run as one: see the module."""
         if any(map(_acting, self.hooks)) or any(block.training for block in self.blocks):
             return False
-        if any(held[name].data_ptr() != place for held, name, place in self.parameters):
+        if any(held[name].data_ptr() != location for held, name, location in self.parameters):
             return False
         if any(now != before for now, before in self.modules):
             return False

@@ -46,7 +46,7 @@ def single_layer_groups(plan: Plan) -> list[SingleLayerGroup]:
     ['(1|2|3)', '(1|2|3)']
     """
     steps = plan.steps()
-    found = []
+    collected = []
     position = 0
     while position < len(steps):
         if not steps[position].opens:
@@ -58,9 +58,9 @@ def single_layer_groups(plan: Plan) -> list[SingleLayerGroup]:
                 f"the group of {plan} that begins with layer {steps[position].name} cannot be fused: a fused group has "
                 "branches of one whole layer each, as (4|5|6). Leave out fused=True, and its branches run in turn"
             )
-        found.append(SingleLayerGroup(position, members))
+        collected.append(SingleLayerGroup(position, members))
         position += len(members)
-    return found
+    return collected
 
 
 def _members_from(steps: Sequence[Step], first: int) -> tuple[Step, ...] | None:

@@ -67,9 +67,9 @@ def laid_out(members: Sequence[nn.Module]) -> Iterator[None]:
         for hook in hooks:
             hook.remove()
         with torch.inference_mode(False), torch.no_grad():
-            for parameters, places in moved:
-                for parameter, place in zip(parameters, places, strict=False):
-                    if parameter.data_ptr() == place:
+            for parameters, locations in moved:
+                for parameter, location in zip(parameters, locations, strict=False):
+                    if parameter.data_ptr() == location:
                         parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
 
 
@@ -91,14 +91,14 @@ def _storage(parameters: Sequence[nn.Parameter], transposed: bool) -> list[Tenso
 
 def joint(members: Sequence[nn.Module]) -> Joint | None:
     """The weights of the blocks `members` as views over one storage; `None` where they do not stand at equal steps."""
-    found = {}
+    collected = {}
     for name in dict(members[0].named_parameters()):
         with torch.inference_mode(False), torch.no_grad():
             view = _joint_view([member.get_parameter(name) for member in members])
         if view is None:
             return None
-        found[name] = view
-    return found
+        collected[name] = view
+    return collected
 
 
 def _joint_view(parameters: Sequence[nn.Parameter]) -> Tensor | None:

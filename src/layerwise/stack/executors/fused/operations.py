@@ -168,11 +168,13 @@ def _mapped(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         position = len(operands) - 1
         return lambda given: given[position]
 
-    places = [operand(each) for each in args]
+    locations = [operand(each) for each in args]
     named = {name: operand(each) for name, each in kwargs.items()}
 
     def one_member(*given: Tensor) -> Any:
-        return func(*(place(given) for place in places), **{name: place(given) for name, place in named.items()})
+        return func(
+            *(location(given) for location in locations), **{name: location(given) for name, location in named.items()}
+        )
 
     try:
         result = torch.vmap(one_member)(*operands)

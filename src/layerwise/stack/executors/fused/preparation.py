@@ -33,7 +33,7 @@ class PreparedGroup:
     blocks: Sequence[nn.Module]
     order: Sequence[int]
 
-    def place(self, stack: Stack, listed: Sequence[nn.Module], stride: int) -> None:
+    def install(self, stack: Stack, listed: Sequence[nn.Module], stride: int) -> None:
         """Let the entries of the group's members, among those `listed` of the plan in place, run as one."""
         first = self.group.first
         visits = sorted(range(len(self.order)), key=self.order.__getitem__)
@@ -61,8 +61,8 @@ def prepared_groups(stack: Stack, plan: Plan, stride: int) -> Iterator[list[Prep
     for group in {group.members: group for group in groups}.values():
         refuse_unlike(stack, group)
     with ExitStack() as layouts:
-        for component in components(frozenset(_places(stack, group)) for group in groups):
-            layouts.enter_context(laid_out([_blocks(stack)[place] for place in sorted(component)]))
+        for component in components(frozenset(_locations(stack, group)) for group in groups):
+            layouts.enter_context(laid_out([_blocks(stack)[location] for location in sorted(component)]))
         prepared = [_prepared(stack, group) for group in groups]
         for each in prepared:
             if each.group.members not in stack.fused_groups:
@@ -76,7 +76,7 @@ def _blocks(stack: Stack) -> list[nn.Module]:
     return [block for each in (stack, *stack.sources.values()) for block in own_blocks(each.blocks)]
 
 
-def _places(stack: Stack, group: SingleLayerGroup) -> list[int]:
+def _locations(stack: Stack, group: SingleLayerGroup) -> list[int]:
     """The number of each member's block among all blocks at hand."""
     everything = _blocks(stack)
     members = [stack.block(layer, source) for source, layer in group.members]
@@ -84,8 +84,8 @@ def _places(stack: Stack, group: SingleLayerGroup) -> list[int]:
 
 
 def _prepared(stack: Stack, group: SingleLayerGroup) -> PreparedGroup:
-    places = _places(stack, group)
-    visits = sorted(range(len(places)), key=places.__getitem__)
+    locations = _locations(stack, group)
+    visits = sorted(range(len(locations)), key=locations.__getitem__)
     blocks = [stack.block(group.steps[visit].layer, group.steps[visit].source) for visit in visits]
     if joint(blocks) is None:
         raise UnsupportedModel(

@@ -137,13 +137,13 @@ def _differs(stack: Stack, members: Members, group: BatchedGroup, captured: Capt
     own, together = copy.deepcopy(cache), copy.deepcopy(cache)
     expected = _in_turn(stack, members, group, captured, own)
     args, kwargs = _with_cache(stack.call(members.layers[0][1], captured.state, captured), together)
-    found = [returned_state(each) for each in group.outputs(args, kwargs)]
+    collected = [returned_state(each) for each in group.outputs(args, kwargs)]
     what = "without a cache" if cache is None else "with a cache"
     if cache is not None:
         expected += _held(own, group.slots)
-        found += _held(together, group.slots)
+        collected += _held(together, group.slots)
     width = captured.state.shape[-1]
-    for one, other in zip_longest(found, expected, fillvalue=captured.state.new_empty(0)):
+    for one, other in zip_longest(collected, expected, fillvalue=captured.state.new_empty(0)):
         agreement = compare(one, other, width, visits=1)
         if not agreement.holds:
             return f"{what}, the members together are not what each is by itself: {agreement}"

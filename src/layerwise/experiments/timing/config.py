@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from layerwise.errors import OptionError
@@ -57,10 +58,14 @@ class Timing(ModelOptions, Action):
             setting = Setting(phase, self.batch, self.context)
             rows = time_rows(
                 stack, timed, setting, rounds=self.rounds,
-                progress=lambda done, total, phase=phase: reporter.progress(phase, done / total),
+                progress=partial(_report_progress, reporter, phase),
             )  # fmt: skip
             reporter.result(f"{setting}:\n{_table(rows)}")
         return 0
+
+
+def _report_progress(reporter: Reporter, phase: str, done: int, total: int) -> None:
+    reporter.progress(phase, done / total)
 
 
 def _table(rows: list[Score]) -> str:
