@@ -107,6 +107,7 @@ bars() {
     part layershuffle 120 "$PYTHON" benchmarks/layershuffle.py --rounds 1 --steps 6 --batch 4 --width 48
     part elc-step 120 "$PYTHON" benchmarks/layer_weights.py --size tiny --rounds 1 --batch 2 --length 32 --device "$DEVICE"
     part elc-data-wait 120 "$PYTHON" benchmarks/data_wait.py --size tiny --batch 8 --steps 4 --device "$DEVICE"
+    part fused-groups 120 "$PYTHON" benchmarks/fused_groups.py --rounds 4
     return
   fi
   part layershuffle 120 "$PYTHON" benchmarks/layershuffle.py --device "$DEVICE" --precision bfloat16 --compiled \
@@ -114,6 +115,7 @@ bars() {
   part elc-data-wait 90 "$PYTHON" benchmarks/data_wait.py --size small --batch 256 --steps 40 --device "$DEVICE" \
     --precision bfloat16
   part elc-step 60 "$PYTHON" benchmarks/layer_weights.py --size small --rounds 5 --batch 64 --device "$DEVICE"
+  part fused-groups 90 "$PYTHON" benchmarks/fused_groups.py --accelerator --rounds 6
 }
 
 # The large experiments, by the commands of founding_papers.py: one more piece of each, as long as there is time. DATA is

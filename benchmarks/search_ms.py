@@ -11,9 +11,10 @@ import argparse
 import torch
 
 import layerwise
+from layerwise.measure.cost.pass_time import PHASES, Setting
 from layerwise.plan import Plan
 from layerwise.search.prices import PlanPrices
-from layerwise.search.timing import PHASES, Setting, measured
+from layerwise.search.timing import measured
 
 
 def main() -> None:

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from layerwise.errors import OptionError
+from layerwise.measure.cost import pass_time
+from layerwise.measure.cost.pass_time import Phase, Setting
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss
-from layerwise.search import timing
 from layerwise.search.averaging import averaged, with_averages
 from layerwise.search.budget import Budget
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
@@ -22,7 +23,7 @@ from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.greedy import Space
 from layerwise.search.one_shot import first_within, one_shot_plans, random_sets, skip_effects, turning
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, byte_table
-from layerwise.search.timing import Phase, Setting, measured
+from layerwise.search.timing import measured
 from layerwise.stack import Stack
 from measure.conftest import reading, stack
 
@@ -82,7 +83,7 @@ def test_an_average_is_a_layer_of_a_model_of_its_own(stack: Stack, reading: Eval
 def test_milliseconds_add_up_to_the_pass(stack: Stack, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock that only the modules advance: each by its own time, whenever it runs."""
     now = [0.0]
-    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(pass_time, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
     def lasts(module: torch.nn.Module, milliseconds: float) -> None:
         def advance(*_: object) -> None:

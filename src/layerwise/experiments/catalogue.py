@@ -12,6 +12,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Plans": {
         "verify": "verification:Verification",
         "speculate": "speculation.config:SpeculativeDecoding",
+        "time": "timing.config:Timing",
     },
     "Measuring": {
         "sweep": "sweep.config:Sweep",

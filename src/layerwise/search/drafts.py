@@ -24,11 +24,12 @@ import torch
 from torch import Tensor
 
 from layerwise.data.batches import Batch
+from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import Sublayer
-from layerwise.search import timing
 from layerwise.search.prices import PriceTable
+from layerwise.search.timing import REPEATS, measured
 from layerwise.stack import Capture, Stack
 from layerwise.stack.executors.graph import GraphExecutor, build
 from layerwise.stack.inputs import evaluating, main_tensor
@@ -119,9 +120,9 @@ def _guesses(stack: Stack, state: Tensor, batch: Batch) -> Tensor:
     return torch.cat(parts)
 
 
-def draft_times(stack: Stack, context: int, longest: int, repeats: int = timing.REPEATS) -> DraftTimes:
+def draft_times(stack: Stack, context: int, longest: int, repeats: int = REPEATS) -> DraftTimes:
     """The times of a model behind a cache of `context` tokens: medians, for drafts of up to `longest` tokens."""
-    table, _ = timing.measured(stack, timing.Setting("decode", 1, context), repeats=repeats)
+    table, _ = measured(stack, Setting("decode", 1, context), repeats=repeats)
     ids = torch.randint(0, int(stack.text_config.vocab_size), (1, context + longest + 1))
     ids = ids.to(stack.device)
     verify: list[list[float]] = [[] for _ in range(longest + 1)]

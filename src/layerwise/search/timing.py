@@ -3,11 +3,8 @@
 A stopwatch at the entrance and the exit of every block is read while the whole model runs, in another pass one at those
 of their two branches; reading it takes time, so the pass as a whole is timed without. A layer takes from its entrance
 to that of the next one, so that the way between them is in the price of each. The rest (embedding, norm, head) is what
-the layers leave of the whole. Two phases are distinguished, because they are bound by different
-things:
-
-    prefill    `batch` windows of `context` tokens in one pass
-    decode     one token for each of `batch` texts, behind a cache of `context` tokens
+the layers leave of the whole. The two phases are those of
+`layerwise.measure.cost.pass_time`.
 
 Everything is timed as layerwise runs a plan, in place, the whole model too: what a visit costs beside its layer counts
 in both, and is less in a saved checkpoint, or nothing. That is microseconds, which small models show and others do not.
@@ -19,44 +16,28 @@ as if the other branch were not computed; layerwise's own runner computes it and
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from itertools import pairwise, product
 from statistics import median
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 
 from layerwise.errors import UnsupportedModel
+from layerwise.measure.cost.pass_time import PassClock, Setting, TimedPass
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
 from layerwise.search.prices import Piece, PriceTable
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
-Phase = Literal["prefill", "decode"]
-PHASES: tuple[Phase, ...] = get_args(Phase)
-
 REPEATS = 25
 """Passes of which the median is taken; two before them are not counted."""
 
 _WARM_UP = 2
 _WHOLE = "whole"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What is timed: the phase, the texts at once, and the tokens of each."""
-
-    phase: Phase = "prefill"
-    batch: int = 1
-    context: int = 512
-
-    def __str__(self) -> str:
-        return f"{self.phase}, batch {self.batch}, context {self.context}"
 
 
 def measured(
@@ -73,12 +54,12 @@ def measured(
         for number in range(_WARM_UP + repeats):
             counted = number >= _WARM_UP
             with stack.under(whole_model):
-                times[_WHOLE] += [_Pass(stack, setting).seconds()] * counted
+                times[_WHOLE] += [TimedPass(stack, setting).seconds()] * counted
                 for piece, seconds in [*_visits(stack, setting, blocks), *_calls(stack, setting, branches)]:
                     times[piece] += [seconds] * counted
             for plan in plans:
                 with stack.under(plan):
-                    whole[plan] += [_Pass(stack, setting).seconds()] * counted
+                    whole[plan] += [TimedPass(stack, setting).seconds()] * counted
     pieces = {piece: 1000 * median(values) for piece, values in times.items() if not isinstance(piece, str)}
     table: dict[Piece, float] = {(layer, None): pieces[layer, None] for layer in range(stack.depth)}
     rest = 1000 * median(times[_WHOLE]) - sum(table.values())
@@ -88,37 +69,9 @@ def measured(
     return PriceTable(table, rest), {plan: 1000 * median(values) for plan, values in whole.items()}
 
 
-class _Pass:
-    """One pass of the kind that is timed, prepared: what comes before it is not counted."""
-
-    def __init__(self, stack: Stack, setting: Setting) -> None:
-        self.stack = stack
-        generator = torch.Generator().manual_seed(0)
-        vocabulary = int(stack.text_config.vocab_size)
-        ids = torch.randint(0, vocabulary, (setting.batch, setting.context + 1), generator=generator).to(stack.device)
-        self.arguments: dict[str, Any] = {"input_ids": ids[:, :-1], "use_cache": False}
-        if setting.phase == "decode":
-            before = stack.model(input_ids=ids[:, :-1], use_cache=True)
-            cache = getattr(before, "past_key_values", None)
-            if cache is None:
-                raise UnsupportedModel(
-                    f"{stack.source.name} keeps no cache, so it has no decode phase: time its prefill"
-                )
-            self.arguments = {"input_ids": ids[:, -1:], "past_key_values": cache, "use_cache": True}
-        stack.model(**self.arguments)  # the first pass under a plan finds cold caches, and is not the one that is timed
-
-    def seconds(self) -> float:
-        """How long the pass takes."""
-        clock = _Clock(self.stack.device)
-        start = clock.mark()
-        self.stack.model(**self.arguments)
-        end = clock.mark()
-        return clock.between(start, end)
-
-
 def _visits(stack: Stack, setting: Setting, blocks: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:
     """The seconds of each layer in one pass: from its entrance to that of the next, and the last as far as others."""
-    clock = _Clock(stack.device)
+    clock = PassClock(stack.device)
     marks = _marked_pass(stack, setting, blocks, clock)
     pieces = list(marks)
     gaps = [clock.between(marks[one][1], marks[other][0]) for one, other in pairwise(pieces)]
@@ -128,18 +81,18 @@ def _visits(stack: Stack, setting: Setting, blocks: Mapping[Piece, Any]) -> Iter
 
 def _calls(stack: Stack, setting: Setting, modules: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:
     """The seconds of each of the modules in one pass."""
-    clock = _Clock(stack.device)
+    clock = PassClock(stack.device)
     for piece, (start, end) in _marked_pass(stack, setting, modules, clock).items():
         yield piece, clock.between(start, end)
 
 
 def _marked_pass(
-    stack: Stack, setting: Setting, modules: Mapping[Piece, Any], clock: _Clock
+    stack: Stack, setting: Setting, modules: Mapping[Piece, Any], clock: PassClock
 ) -> dict[Piece, tuple[Any, Any]]:
     """When each of the modules is entered and left in one pass, in the order of their entrances."""
     if not modules:
         return {}
-    prepared = _Pass(stack, setting)
+    prepared = TimedPass(stack, setting)
     marks: dict[Piece, list[Any]] = defaultdict(list)
     with ExitStack() as hooks:
         for piece, module in modules.items():
@@ -167,7 +120,7 @@ def _branches(stack: Stack) -> dict[Piece, Any]:
 
 
 @contextmanager
-def _watched(module: Any, clock: _Clock, marks: list[Any]) -> Iterator[None]:
+def _watched(module: Any, clock: PassClock, marks: list[Any]) -> Iterator[None]:
     """Within the context the times at which a module is entered and left are noted."""
     before = module.register_forward_pre_hook(lambda *_: marks.append(clock.mark()))
     after = module.register_forward_hook(lambda *_: marks.append(clock.mark()))
@@ -176,25 +129,3 @@ def _watched(module: Any, clock: _Clock, marks: list[Any]) -> Iterator[None]:
     finally:
         before.remove()
         after.remove()
-
-
-class _Clock:
-    """A stopwatch: the processor's, or on an accelerator its own events, which do not make the processor wait."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.cuda = device.type == "cuda"
-
-    def mark(self) -> Any:
-        """The time now."""
-        if not self.cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event
-
-    def between(self, start: Any, end: Any) -> float:
-        """The seconds from one mark to another."""
-        if not self.cuda:
-            return float(end - start)
-        end.synchronize()
-        return float(start.elapsed_time(end)) / 1000

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from layerwise.stack.checks.layer_types import refuse_loss_of_a_kind
 from layerwise.stack.executors import capture, in_place, occupancy
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.entries import own_blocks
+from layerwise.stack.executors.fused.preparation import prepared_groups
 from layerwise.stack.executors.state import Merger, follow, returned_state, with_state
 from layerwise.stack.history.tracker import KEYWORD, HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
@@ -53,6 +54,8 @@ class Stack:
     `sources` are the models that plans may take layers from by name: none, unless `with_sources` made the Stack.
 
     `resident` are the layers in memory, of a model whose layers are read from the disk when they are needed.
+
+    `fused_groups` are the groups, by their members, that were proved to run as one (`under(plan, fused=True)`).
 
     `plan` is what the model runs from `enter` until `leave`: that of a compact checkpoint, else `None`.
 
@@ -83,6 +86,7 @@ class Stack:
         self._branches: Branches | None = None
         self._unsplit: str | None = None
         self.plan: Plan | None = None
+        self.fused_groups: set[tuple[tuple[str | None, int], ...]] = set()
 
     def __repr__(self) -> str:
         return f"Stack({self.source.name}: {type(self.model).__name__}, {self.depth} layers at {self.path})"
@@ -106,8 +110,14 @@ class Stack:
         host = next(iter(sources.values()))
         merged = copy.copy(host)
         merged.sources = dict(sources)
+        merged.fused_groups = set()
         merged.source = ModelOrigin(", ".join(f"{name}: {stack.source.name}" for name, stack in sources.items()))
         return merged
+
+    @property
+    def blocks(self) -> nn.ModuleList:
+        """The list of the layers' blocks, as the model holds it."""
+        return self._blocks
 
     @property
     def device(self) -> torch.device:
@@ -339,7 +349,7 @@ class Stack:
     # -- in place -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def under(self, plan: Plan | str, *, single_pass: bool = False) -> Iterator[Stack]:
+    def under(self, plan: Plan | str, *, single_pass: bool = False, fused: bool = False) -> Iterator[Stack]:
         """Within the context the model itself runs `plan`: forward, `generate`, pipelines, trainers.
 
         Parameters are shared, never copied; cached decoding has one slot per visit. The model is exactly as before on
@@ -360,13 +370,23 @@ class Stack:
         `single_pass` promises that no cache outlives a forward pass, as in training and scoring; asking for one raises
         `ModelError`. A layer that the plan visits once is then the block itself: entering costs next to nothing, and
         whatever is tied to the block (sharding) stays.
+
+        `fused` lets the members of each group run as one, which is faster where a pass has few tokens (decoding) and
+        equal up to rounding. Within the context their weights stand in one storage, of which the model's own parameters
+        are views; nothing is held twice. Each group is proved on a small batch when it is first entered. Raises
+        `UnsupportedModel`, with the reason, for a plan with a group that cannot run as one; see
+        `layerwise.stack.executors.fused.execution` for the passes in which members run in turn all the same.
         """
         plan = Plan.parse(plan)
         self._refuse_while_in_place(f"run {plan}")
         self.check(plan)
         refuse_loss_of_a_kind(self.model, self.path, plan)
         branches = self.branches() if plan.has_sublayers() else None
-        with in_place.in_place(self, plan, branches, single_pass=single_pass):
+        stride = in_place.slots_per_block(own_blocks(self._blocks))
+        with (
+            prepared_groups(self, plan, stride) if fused else nullcontext(()) as groups,
+            in_place.in_place(self, plan, branches, single_pass=single_pass, groups=groups),
+        ):
             yield self
 
     def enter(self, plan: Plan | str) -> None:

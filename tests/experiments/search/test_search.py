@@ -20,6 +20,7 @@ from layerwise.experiments.reporter import Silent
 from layerwise.experiments.search.config import Search
 from layerwise.experiments.search.result import SearchResult
 from layerwise.experiments.search.run import PreparedSearch
+from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.store import Store
@@ -27,7 +28,6 @@ from layerwise.search import timing
 from layerwise.search.budget import Budget
 from layerwise.search.prices import PriceTable
 from layerwise.search.texts import SHARES
-from layerwise.search.timing import Setting
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 

@@ -22,6 +22,7 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.search import rows as made
 from layerwise.experiments.search.config import Search
 from layerwise.experiments.sentences import describe_data, describe_model, duration
+from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
@@ -75,7 +76,7 @@ class PreparedSearch(Prepared):
         self.parts = divided_text(self.text, config.seed)
         self.rungs = grown(self.parts["search"], config.seed)
         self.second = None if config.second_text is None else self._tokenized(read_corpus(config.second_text))
-        self.setting = timing.Setting(config.phase, config.latency_batch, config.context)
+        self.setting = Setting(config.phase, config.latency_batch, config.context)
         self.manifest = self._manifest()
         self._most: Spent | None = None
         if self.budget.unit != "ms":

@@ -77,7 +77,7 @@ def clone(
     state = vars(module)
     vars(made).update({name: state[name] for name in _SHARED if name in state}, _buffers={})
     if "forward" in state and not is_compiled(state["forward"]):
-        vars(made)["forward"] = _rebound(state["forward"], module, made)
+        vars(made)["forward"] = rebound(state["forward"], module, made)
     object.__setattr__(made, "_own", _Own(module, shift, host, then or {}, state.get("forward")))
     return made
 
@@ -95,7 +95,7 @@ def _differs(module: nn.Module) -> bool:
     return any(not type(each).__module__.startswith("torch.nn.modules.") for each in module.modules())
 
 
-def _rebound(value: Any, module: nn.Module, made: nn.Module) -> Any:
+def rebound(value: Any, module: nn.Module, made: nn.Module) -> Any:
     """A method, or a partial call, of `module` as one of its clone; any other value as it is."""
     kind = type(value)  # asked for its class, a configuration would look through its settings
     if kind is types.MethodType and value.__self__ is module:
@@ -112,7 +112,7 @@ def _looked_up(self: Any, name: str, value: Any) -> Any:
         return value + own.shift
     if name == "config" and own.host is not None:
         return own.host.config
-    return _rebound(value, own.module, self)
+    return rebound(value, own.module, self)
 
 
 @cache

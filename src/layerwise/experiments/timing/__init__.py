@@ -1,0 +1,1 @@
+"""Timing: how long passes under several plans take."""

@@ -1,0 +1,173 @@
+"""A group as it runs: all members at the call of the first, and what each of them returned at its own call.
+
+The model meets the members one after another, as it does when they run in turn: each keeps its hooks, its cache slot
+and its place among the recorded states. Only the work is done at once. Members run in turn, each with its own weights,
+
+- while gradients of their weights are recorded, and in training mode (dropout draws for each layer);
+- in passes of more than `TOKENS` tokens, which keep the machine busy as they are, and whose activations would need the
+  memory of all members at once;
+- where something is hooked to the inside of a member, or to its input, such as the recording of attentions;
+- once the weights of a member were replaced (moved to another device or dtype, adapted) inside the context.
+
+The two agree up to rounding, so that which of them ran does not show.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
+from transformers.utils import output_capturing
+
+from layerwise.stack.executors.fused import cache
+from layerwise.stack.executors.fused.batched_parameter import rows
+from layerwise.stack.executors.fused.block import batched_block
+from layerwise.stack.executors.fused.layout import Joint
+from layerwise.stack.executors.state import read_state
+
+TOKENS = 64
+"""The longest pass, in tokens of all texts, that members run as one."""
+
+_RECORDER = "output_capturing_hook"
+"""The name of the hooks by which transformers records hidden states and attentions; once there, they stay."""
+
+
+@dataclass
+class BatchedGroup:
+    """The members of a group over their joint weights.
+
+    `blocks` are in the order in which their weights stand, `slots` their cache slots; `shift` and `host` are those of
+    `batched_block`.
+    """
+
+    blocks: Sequence[nn.Module]
+    joint: Joint
+    slots: Sequence[int]
+    shift: int = 0
+    host: nn.Module | None = None
+    _block: nn.Module = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._block = batched_block(self.blocks[0], self.joint, self.shift, self.host)
+
+    def outputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """What each member's block returns for the call, in the order of `blocks`."""
+        members = len(self.blocks)
+        state = read_state(args, kwargs)
+        batch = state.shape[0]
+
+        def repeated(value: Any) -> Any:
+            if value is state:
+                return _repeated(state, members)
+            if isinstance(value, Tensor):
+                return _repeated(value, members) if _has_rows(value, batch) else value
+            if isinstance(value, Cache):
+                return cache.of_group(value, self.slots)
+            if type(value) in (tuple, list):
+                return type(value)(repeated(each) for each in value)
+            return value
+
+        with rows(members * batch):
+            output = self._block(*map(repeated, args), **{name: repeated(each) for name, each in kwargs.items()})
+        return [_row(output, member, members, batch) for member in range(members)]
+
+
+def _repeated(tensor: Tensor, members: int) -> Tensor:
+    return tensor.expand(members, *tensor.shape).reshape(members * tensor.shape[0], *tensor.shape[1:])
+
+
+def _has_rows(tensor: Tensor, batch: int) -> bool:
+    """Whether an argument beside the state has a row for each of the `batch`, or several (one a head).
+
+    One row is for everybody, and is left to broadcast.
+    """
+    if tensor.dim() < 2 or tensor.shape[0] == 1:
+        return False
+    return tensor.shape[0] == batch or (tensor.dim() >= 3 and tensor.shape[0] % batch == 0)
+
+
+def _row(output: Any, member: int, members: int, batch: int) -> Any:
+    """What one member returned, out of what the block returned for all."""
+    if isinstance(output, Tensor):
+        return output.view(members, -1, *output.shape[1:])[member] if output.shape[0] == members * batch else output
+    if type(output) in (tuple, list):
+        return type(output)(_row(each, member, members, batch) for each in output)
+    return output
+
+
+@dataclass
+class GroupInPlace:
+    """A group under a plan in place: `forward(member)` stands for the forward of that member's visit."""
+
+    group: BatchedGroup
+    order: Sequence[int]
+    """For each member in the order of the plan, its position in the order of the weights."""
+    _watched: _Watched = field(init=False, repr=False)
+    _local: threading.local = field(init=False, repr=False, default_factory=threading.local)
+
+    def __post_init__(self) -> None:
+        self._watched = _Watched.of(self.group)
+
+    def forward(self, member: int, own: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What the member returns: computed with all others, at the call of the first, or by its `own` forward."""
+        if member == 0:
+            self._local.outputs = self.group.outputs(args, kwargs) if self._at_once(args, kwargs) else None
+        outputs = getattr(self._local, "outputs", None)
+        if outputs is None:
+            return own(*args, **kwargs)
+        position = self.order[member]
+        output, outputs[position] = outputs[position], None
+        return output
+
+    def _at_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        state = read_state(args, kwargs)
+        return state.numel() <= TOKENS * state.shape[-1] and self._watched.unchanged()
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What must be as it was when the joint weights were taken."""
+
+    parameters: list[tuple[dict[str, Any], str, int]]
+    modules: list[tuple[dict[str, Any], dict[str, Any]]]
+    hooks: list[dict[Any, Any]]
+    blocks: Sequence[nn.Module]
+
+    @classmethod
+    def of(cls, group: BatchedGroup) -> _Watched:
+        parameters, modules, hooks = [], [], []
+        for block in group.blocks:
+            hooks.append(block._forward_pre_hooks)
+            for path, module in block.named_modules():
+                modules.append((module._modules, dict(module._modules)))
+                parameters += [
+                    (module._parameters, name, each.data_ptr())
+                    for name, each in module._parameters.items()
+                    if each is not None
+                ]
+                if path:
+                    hooks += [module._forward_hooks, module._forward_pre_hooks]
+        return cls(parameters, modules, hooks, group.blocks)
+
+    def unchanged(self) -> bool:
+        """Whether the members may run as one: see the module."""
+        if any(map(_acting, self.hooks)) or any(block.training for block in self.blocks):
+            return False
+        if any(held[name].data_ptr() != location for held, name, location in self.parameters):
+            return False
+        if any(now != before for now, before in self.modules):
+            return False
+        return not (torch.is_grad_enabled() and any(held[name].requires_grad for held, name, _ in self.parameters))
+
+
+def _acting(hooks: Mapping[Any, Callable[..., Any]]) -> bool:
+    """Whether any of the hooks does something now: those by which transformers records wait until they are asked."""
+    return bool(hooks) and (
+        bool(output_capturing._active_collector.get())
+        or any(getattr(hook, "__name__", "") != _RECORDER for hook in hooks.values())
+    )

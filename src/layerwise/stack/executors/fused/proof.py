@@ -1,0 +1,177 @@
+"""The proof that a group may run as one: what its members return together is what each returns by itself.
+
+It is made on the small batch that layerwise makes up, with two texts and with one, and for models that keep a cache on
+a token behind eleven others as well, with what that token leaves in the cache. What is compared may be apart by the
+rounding of one layer (`layerwise.stack.rounding`), in float32 also for a model in half precision.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
+
+from layerwise.errors import UnsupportedModel
+from layerwise.stack.executors.capture import Capture
+from layerwise.stack.executors.clone import clone
+from layerwise.stack.executors.fused.batched_parameter import UnknownOperation
+from layerwise.stack.executors.fused.execution import BatchedGroup
+from layerwise.stack.executors.fused.layout import Joint
+from layerwise.stack.executors.state import returned_state
+from layerwise.stack.inputs import evaluating, example_inputs
+from layerwise.stack.precision import computing_as, in_float32
+from layerwise.stack.rounding import HALF, compare
+
+if TYPE_CHECKING:
+    from layerwise.stack.stack import Stack
+
+
+@dataclass(frozen=True)
+class Members:
+    """The layers of a group, each once, in the order of their joint weights."""
+
+    name: str
+    layers: Sequence[tuple[str | None, int]]
+    blocks: Sequence[nn.Module]
+    joint: Joint
+    stride: int
+
+
+def prove(stack: Stack, members: Members) -> None:
+    """Raise `UnsupportedModel`, with the reason, unless the members run as one as they run by themselves."""
+    inputs = example_inputs(stack.model)
+    if inputs is None:
+        raise UnsupportedModel(
+            f"the group {members.name} cannot be fused: {type(stack.model).__name__} takes inputs that layerwise "
+            "cannot make up, so that nothing can be proved. Leave out fused=True, and it runs in turn"
+        )
+
+    def compute(inputs: Mapping[str, Any]) -> str | None:
+        return next(filter(None, (_failure(stack, members, _first(inputs, texts)) for texts in (2, 1))), None)
+
+    with evaluating(stack.model), torch.no_grad():
+        reason = in_float32(stack, inputs, compute)
+    if reason is not None:
+        raise UnsupportedModel(f"the group {members.name} cannot be fused: {reason}. Leave out fused=True, and it runs "
+                               "in turn")  # fmt: skip
+
+
+def _first(inputs: Mapping[str, Any], texts: int) -> dict[str, Any]:
+    return {name: value[:texts] if isinstance(value, Tensor) else value for name, value in inputs.items()}
+
+
+def _failure(stack: Stack, members: Members, inputs: Mapping[str, Any]) -> str | None:
+    """The first thing that goes wrong on a batch, in words; `None` if nothing does."""
+    captured = stack.capture(**inputs)
+    if captured.state.dim() != 3:
+        return f"its hidden state is {tuple(captured.state.shape)} and not (batch, tokens, width)"
+    with ExitStack() as wide:
+        for block in members.blocks:
+            wide.enter_context(computing_as(captured.state, block))
+        halved = captured.state.dtype in HALF
+        joint = members.joint if halved else {name: _widened(each) for name, each in members.joint.items()}
+        source, first = members.layers[0]
+        host = None if source is None else stack.block(first)
+        slots = _slots([layer for _, layer in members.layers], stack.depth)
+        if slots is None:
+            return f"{stack.source.name} has fewer cache slots than the group has members"
+        slots = [slot * members.stride for slot in slots]
+        group = BatchedGroup(members.blocks, joint, slots, slots[0] - first * members.stride, host)
+        wide.enter_context(catch_warnings(action="ignore"))  # torch.vmap warns of functions that it cannot batch
+        try:
+            reason = _differs(stack, members, group, captured, None)
+            last, cache = _cached(stack, inputs) if reason is None else ({}, None)
+            return reason if cache is None else _differs(stack, members, group, stack.capture_pass(last), cache)
+        except UnknownOperation as unknown:
+            return f"in a {type(members.blocks[0]).__name__} {unknown}"
+        except Exception as error:  # a block may fail in any way when it meets the rows of several members
+            line = (str(error).strip().splitlines() or [""])[0]
+            return (
+                f"a {type(members.blocks[0]).__name__} fails with the rows of several: {type(error).__name__}: {line}"
+            )
+
+
+def _slots(layers: Sequence[int], depth: int) -> list[int] | None:
+    """A slot for each layer: its own, or a free one where another model's layer of that number has it."""
+    taken: list[int] = []
+    for layer in layers:
+        free = (slot for slot in (layer, *range(depth)) if slot not in taken and (slot == layer or slot not in layers))
+        slot = next(free, None)
+        if slot is None:
+            return None
+        taken.append(slot)
+    return taken
+
+
+def _widened(weights: Tensor) -> Tensor:
+    return weights.float() if weights.dtype in HALF else weights
+
+
+def _cached(stack: Stack, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The inputs of a pass of the last token behind the others, and the cache that the model itself filled with these.
+
+    The cache is `None` for a model without one.
+    """
+    can_generate = getattr(stack.model, "can_generate", None)
+    if "input_ids" not in inputs or can_generate is None or not can_generate():
+        return {}, None
+    ids = inputs["input_ids"]
+    output = stack.model(input_ids=ids[:, :-1], use_cache=True)
+    named = {name: value for name, value in output.items() if isinstance(value, Cache)}
+    return {"input_ids": ids[:, -1:], "use_cache": True, **named}, next(iter(named.values()), None)
+
+
+def _differs(stack: Stack, members: Members, group: BatchedGroup, captured: Capture, cache: Any) -> str | None:
+    """How the members' outputs for a call, and what they leave in the cache, differ from those of each by itself.
+
+    Both sides have a copy of the cache.
+    """
+    own, together = copy.deepcopy(cache), copy.deepcopy(cache)
+    expected = _in_turn(stack, members, group, captured, own)
+    args, kwargs = _with_cache(stack.call(members.layers[0][1], captured.state, captured), together)
+    collected = [returned_state(each) for each in group.outputs(args, kwargs)]
+    what = "without a cache" if cache is None else "with a cache"
+    if cache is not None:
+        expected += _held(own, group.slots)
+        collected += _held(together, group.slots)
+    width = captured.state.shape[-1]
+    for one, other in zip_longest(collected, expected, fillvalue=captured.state.new_empty(0)):
+        agreement = compare(one, other, width, visits=1)
+        if not agreement.holds:
+            return f"{what}, the members together are not what each is by itself: {agreement}"
+    return None
+
+
+def _held(cache: Any, slots: Sequence[int]) -> list[Tensor]:
+    """The numbers that stand in the slots of a cache."""
+    layers = [layer for slot in slots for layer in getattr(cache, "layers", ())[slot : slot + 1]]
+    held = [value for layer in layers for name, value in sorted(vars(layer).items())]
+    return [value for value in held if isinstance(value, Tensor) and value.is_floating_point()]
+
+
+def _in_turn(stack: Stack, members: Members, group: BatchedGroup, captured: Capture, cache: Any) -> list[Tensor]:
+    outputs = []
+    for (source, layer), block, slot in zip(members.layers, members.blocks, group.slots, strict=True):
+        args, kwargs = _with_cache(stack.call(layer, captured.state, captured), cache)
+        host = None if source is None else stack.block(layer)
+        outputs.append(returned_state(clone(block, slot - layer * members.stride, host)(*args, **kwargs)))
+    return outputs
+
+
+def _with_cache(call: tuple[tuple[Any, ...], dict[str, Any]], cache: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The call with another cache, where it has one."""
+    args, kwargs = call
+    if cache is None:
+        return args, kwargs
+    return (
+        tuple(cache if isinstance(each, Cache) else each for each in args),
+        {name: cache if isinstance(each, Cache) else each for name, each in kwargs.items()},
+    )
