@@ -13,8 +13,8 @@ from swarm import chaos
 from swarm.chaos import SETTINGS, Trial, undisturbed, violations
 from tier import by_tier, first_fast
 
-RUNS = 50
-"""Schedules of one test; the fast tier has one such test and the slow tier twenty."""
+RUNS = 40
+"""Schedules of one test; the fast tier has one such test and the slow tier twenty-five."""
 
 ONE_DEATH = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), "keep", requests=1, new=4, health_seconds=3.0)
 

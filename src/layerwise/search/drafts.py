@@ -142,24 +142,24 @@ def draft_times(stack: Stack, context: int, longest: int, repeats: int = REPEATS
 
 def leaving_out(stack: Stack, data: EvalData) -> list[Plan]:
     """Plans of one layer less each, down to a single layer: each time the removal that leaves the most agreement."""
-    plan, found = Plan.identity(stack.depth), []
+    plan, plans = Plan.identity(stack.depth), []
     while len(plan.order()) > 1:
         layers = plan.order()
         smaller = [Plan.of([*layers[:gone], *layers[gone + 1 :]]) for gone in range(len(layers))]
         agreed = agreements(stack, smaller, data)
         plan = max(smaller, key=agreed.__getitem__)
-        found.append(plan)
-    return found
+        plans.append(plan)
+    return plans
 
 
 def best_first(
     stack: Stack, plans: Sequence[Plan], data: EvalData, times: DraftTimes, longest: int
 ) -> list[DraftCandidate]:
     """The plans as drafts, each at its best length, the one with the most tokens per second first."""
-    found = []
+    drafts = []
     for plan, agreement in agreements(stack, plans, data).items():
         length = max(range(1, longest + 1), key=lambda k: times.rate(plan, agreement, k))
         rate = times.rate(plan, agreement, length)
         bound = expected_bound(agreement, length, len(plan.steps()) / stack.depth)
-        found.append(DraftCandidate(plan, agreement, length, rate, bound))
-    return sorted(found, key=lambda each: each.rate, reverse=True)
+        drafts.append(DraftCandidate(plan, agreement, length, rate, bound))
+    return sorted(drafts, key=lambda each: each.rate, reverse=True)

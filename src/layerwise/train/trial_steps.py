@@ -79,19 +79,19 @@ def spread(number: int, count: int) -> int:
     return int(number * _GOLDEN % 1 * count)
 
 
-def mean_over(places: Sequence[int], values: Sequence[float]) -> float:
-    """The mean over all steps of a value known at some `places`: every step counts as the nearest place does.
+def mean_over(steps: Sequence[int], values: Sequence[float]) -> float:
+    """The mean over all steps of a value known at some `steps`: each of all counts as the nearest of these does.
 
-    A schedule falls into phases whose steps are unlike, and a few places are not shared out as the phases are long:
+    A schedule falls into phases whose steps are unlike, and a few steps are not shared out as the phases are long:
     each stands for the steps up to half the way to its neighbours, the outermost for as many on the outer side.
 
     >>> mean_over([10, 60, 90], [1.0, 2.0, 4.0])
     2.0833333333333335
     """
-    known = sorted(zip(places, values, strict=True))
+    known = sorted(zip(steps, values, strict=True))
     if len(known) == 1:
         return known[0][1]
-    at = [place for place, _ in known]
+    at = [step for step, _ in known]
     spans = [(later - earlier) / 2 for earlier, later in pairwise(at)]
     widths = [before + behind for before, behind in zip([spans[0], *spans], [*spans, spans[-1]], strict=True)]
     total = sum(widths)
@@ -140,18 +140,18 @@ class _Steps(TrainerCallback):
         self.opened = 0.0
         self.before = 0.0
         self.taken: list[float] = []
-        self.places: list[int] = []
+        self.timed: list[int] = []
 
     def mean(self) -> float:
         """The seconds of a step in the mean over the training; the first step, which warms up, counts only alone."""
         if len(self.taken) == 1:
             return self.taken[0]
-        return mean_over(self.places[1:], self.taken[1:])
+        return mean_over(self.timed[1:], self.taken[1:])
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if not self.taken:
             self.opened = self.before = time.perf_counter()
-        self.places.append(state.global_step)
+        self.timed.append(state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         now = time.perf_counter()

@@ -100,10 +100,10 @@ def _interventions_work(name: str, stack: Stack, of_layer: _OfLayer, data: EvalD
         clean = taken([])  # the first one warms up
         clean = min(clean, taken([]))
         spent = measured = 0.0
-        for place in count(1):
-            layer = spread(place, stack.depth)
+        for turn in count(1):
+            layer = spread(turn, stack.depth)
             kinds = _by_kind(of_layer(layer))
-            chosen = kinds[place % len(kinds)]
+            chosen = kinds[turn % len(kinds)]
             spent += max(0.0, taken(chosen) - clean)
             measured += len(chosen) * price[layer]
             estimate = clean + number * mean(price) * spent / measured

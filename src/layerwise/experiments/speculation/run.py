@@ -82,7 +82,7 @@ def _prompts(data: EvalData, config: SpeculativeDecoding) -> list[Tensor]:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DraftTrial:
     """What was generated: the count over all prompts, tokens per second of each way, and texts that differ.
 
     `ties` are texts whose first other token is one that the model holds as likely, up to rounding.
@@ -115,7 +115,7 @@ class Outcome:
 
 def _generated(
     stack: Stack, draft: Speculation, prompts: Sequence[Tensor], new_tokens: int, reporter: Reporter
-) -> Outcome:
+) -> DraftTrial:
     """Every prompt by each way, the first of them once more before anything is timed."""
     model: Any = stack.model
     ways: dict[str, dict[str, Any]] = {"generate": {}, "speculative": {"custom_generate": draft}}
@@ -132,17 +132,17 @@ def _generated(
     for number, prompt in enumerate([prompts[0], *prompts]):
         reporter.progress("generating", number / (len(prompts) + 1))
         ids = prompt.to(stack.device)
-        found = {}
+        texts = {}
         for name in _turned(list(ways), number):
-            found[name], took = _timed(partial(_text, model, ids, new_tokens, ways[name]))
+            texts[name], took = _timed(partial(_text, model, ids, new_tokens, ways[name]))
             seconds[name] += [took] * (number > 0)
         if number:
             passes.append(draft.passes)
-            written += found["generate"].shape[1] - ids.shape[1]
-            verdicts.append(_verdict(stack, ids, found["generate"], found["speculative"]))
+            written += texts["generate"].shape[1] - ids.shape[1]
+            verdicts.append(_verdict(stack, ids, texts["generate"], texts["speculative"]))
     rates = {name: written / sum(took) for name, took in seconds.items()}
     count = replace(passes[0], **{name: sum(getattr(each, name) for each in passes) for name in LayerPasses.COUNTED})
-    return Outcome(count, rates, len(prompts), verdicts.count("tie"), verdicts.count("other"), note)
+    return DraftTrial(count, rates, len(prompts), verdicts.count("tie"), verdicts.count("other"), note)
 
 
 def _turned(names: list[str], number: int) -> list[str]:
@@ -153,33 +153,33 @@ def _turned(names: list[str], number: int) -> list[str]:
 
 def _timed(work: Callable[[], Tensor]) -> tuple[Tensor, float]:
     start = time.perf_counter()
-    found = work()
-    if found.is_cuda:
+    text = work()
+    if text.is_cuda:
         torch.cuda.synchronize()
-    return found, time.perf_counter() - start
+    return text, time.perf_counter() - start
 
 
 def _text(model: Any, ids: Tensor, new_tokens: int, way: Mapping[str, Any]) -> Tensor:
     config = model.generation_config
     padding = next((i for i in (config.pad_token_id, config.eos_token_id) if isinstance(i, int)), 0)
     with evaluating(model):
-        found: Tensor = model.generate(
+        text: Tensor = model.generate(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=new_tokens, do_sample=False,
             pad_token_id=padding, **way,
         )  # fmt: skip
-    return found
+    return text
 
 
-def _verdict(stack: Stack, ids: Tensor, plain: Tensor, found: Tensor) -> str:
+def _verdict(stack: Stack, ids: Tensor, plain: Tensor, drafted: Tensor) -> str:
     """`equal`, `tie` where the first other token is as likely up to rounding, else `other`."""
-    shortest = min(plain.shape[1], found.shape[1])
-    unlike = (plain[0, :shortest] != found[0, :shortest]).nonzero()
+    shortest = min(plain.shape[1], drafted.shape[1])
+    unlike = (plain[0, :shortest] != drafted[0, :shortest]).nonzero()
     if not len(unlike):
-        return "equal" if plain.shape == found.shape else "other"
+        return "equal" if plain.shape == drafted.shape else "other"
     position = int(unlike[0])
     with evaluating(stack.model), torch.no_grad():
         logits = stack.model(input_ids=plain[:, :position]).logits[0, -1].float()
-    gap = (logits[plain[0, position]] - logits[found[0, position]]).abs() / logits.norm()
+    gap = (logits[plain[0, position]] - logits[drafted[0, position]]).abs() / logits.norm()
     allowed = (
         torch.finfo(stack.dtype).eps if stack.dtype in HALF else rounding(stack.text_config.hidden_size, stack.depth)
     )
