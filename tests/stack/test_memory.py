@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from pathlib import Path
 
 import pytest
 import torch
 
 from layerwise.stack import memory
-from layerwise.stack.memory import batch_size_within, free_memory
+from layerwise.stack.memory import batch_size_within, free_memory, release_freed
 
 
 def test_a_batch_takes_no_more_than_its_share() -> None:
@@ -30,3 +32,18 @@ def test_the_free_memory_is_what_the_machine_says(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (77, 100))
     assert free_memory("cuda") == 77
     assert free_memory("meta") is None
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="memory goes back by glibc's malloc_trim")
+def test_freed_memory_goes_back_to_the_system() -> None:
+    """Small blocks, every other one of which is freed: nothing but whole pages in between can go back."""
+    held = [bytes(50_000) for _ in range(2_000)]
+    before = _resident()
+    del held[::2], held[500:]
+    release_freed()
+    assert _resident() < before - 40_000_000
+    assert len(held) == 500

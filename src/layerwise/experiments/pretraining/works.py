@@ -27,7 +27,7 @@ from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 from layerwise.train.pretrain.trainer import trainer_of
 from layerwise.train.trial_steps import spread
 
-_SEGMENTS, _FEW_PAIRS, _PAIRS = 32, 8, 64
+_SEGMENTS, _FEW_PAIRS, _PAIRS = 32, 8, 100
 """Segments, and pairs, that are evaluated at once while they are timed. With few pairs no batch is full: they warm up,
 and count only where there is no time for more."""
 
@@ -43,12 +43,13 @@ def pretraining_works(pretrainings: Pretrainings, folder: Path, *, pairs: int, s
     if not models or _are_short(pretrainings, left):
         return
     model = new_model(pretrainings.recipes[0], pretrainings.tokenizer).to(pretrainings.device)
-    yield _held_out(pretrainings, model, models, segments)
-    yield _pairs(pretrainings, model, models, pairs)
     for name, (recipe, behind) in left.items():
         if behind:
             work = training_work(name, partial(_trainer, pretrainings, recipe), behind)
             yield work if recipe.seconds is None else _of_given_seconds(work, recipe.seconds * len(behind))
+    # In the order of the experiment: what trainings leave behind in memory is there when their models are evaluated.
+    yield _held_out(pretrainings, model, models, segments)
+    yield _pairs(pretrainings, model, models, pairs)
 
 
 def _trainer(pretrainings: Pretrainings, recipe: PretrainingRecipe, folder: Path, quiet: Mapping[str, Any]) -> Any:

@@ -27,6 +27,7 @@ from layerwise.measure.language.pseudo_likelihood import BATCH_TOKENS, SentenceS
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import wilson
 from layerwise.results.rows import Score
+from layerwise.stack.memory import release_freed
 
 CHANCE = 0.5
 ALL, PHENOMENON, PARADIGM = "all", "phenomenon:", "paradigm:"
@@ -126,6 +127,7 @@ def evaluate_pairs(
     scorer = SentenceScorer.of(model, tokenizer)
     results = dict(done or {})
     paradigms = pairs.paradigms()
+    release_freed()
     for number, (name, members) in enumerate(paradigms.items()):
         if name in results:
             continue
@@ -143,6 +145,7 @@ def evaluate_pairs(
             progress=report_progress,
         )
         results[name] = paradigm_result(members, evaluated)
+        release_freed()
         if keep is not None:
             keep(results[name])
     known = coverage(tokenizer, pairs)
