@@ -70,7 +70,12 @@ def prove_rollback(stack: Stack) -> None:
 def _apart(model: Any, ids: Tensor, name: str) -> float:
     """How far the logits of the last tokens are apart, at once after a wrong turn and one by one."""
     prompt, behind = ids[:, :_PROMPT], ids[:, _PROMPT:]
-    single = model(input_ids=prompt, use_cache=True).past_key_values
+    single = getattr(model(input_ids=prompt, use_cache=True), "past_key_values", None)
+    if single is None:
+        raise UnsupportedModel(
+            f"cannot decode {name} speculatively: {type(model).__name__} keeps no cache of keys and values; call "
+            "generate without custom_generate"
+        )
     shared_cache.refuse_unlike(single, name)
     one_by_one = [
         model(input_ids=token, past_key_values=single, use_cache=True).logits[:, -1]
@@ -91,7 +96,7 @@ def refuse_settings(config: Any, processors: Any, kwargs: dict[str, Any], name: 
         mode = config.get_generation_mode().value
         raise UnsupportedModel(f"{wish}the settings ask for {mode}; give num_beams=1, for greedy decoding or sampling")
     if not config.use_cache:
-        raise UnsupportedModel(f"{wish}drafts live in the cache, and use_cache is False; leave it out")
+        raise UnsupportedModel(f"{wish}drafts live in the cache, and use_cache is False; give use_cache=True")
     if config.return_dict_in_generate and (config.output_attentions or config.output_hidden_states):
         raise UnsupportedModel(
             f"{wish}a token may come from one pass with others, so that there are no attentions and hidden states of "
