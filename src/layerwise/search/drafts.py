@@ -12,7 +12,6 @@ is a candidate. What a text chose flatters it there: candidates are compared on 
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor
 
 from layerwise.data.batches import Batch
-from layerwise.measure.cost.pass_time import Setting
+from layerwise.measure.cost.pass_time import PassClock, Setting
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import Sublayer
@@ -126,16 +125,15 @@ def draft_times(stack: Stack, context: int, longest: int, repeats: int = REPEATS
     ids = torch.randint(0, int(stack.text_config.vocab_size), (1, context + longest + 1))
     ids = ids.to(stack.device)
     verify: list[list[float]] = [[] for _ in range(longest + 1)]
+    clock = PassClock(stack.device)
     with evaluating(stack.model), torch.inference_mode():
         cache = stack.model(input_ids=ids[:, :context], use_cache=True).past_key_values
         cache.activate_past_recording()
         for number in range(repeats + 2):
             for length, times in enumerate(verify):
-                start = time.perf_counter()
-                stack.model(input_ids=ids[:, context : context + length + 1], past_key_values=cache, use_cache=True)
-                if stack.device.type == "cuda":
-                    torch.cuda.synchronize()
-                times += [1000 * (time.perf_counter() - start)] * (number >= 2)
+                tokens = ids[:, context : context + length + 1]
+                verified = partial(stack.model, input_ids=tokens, past_key_values=cache, use_cache=True)
+                times += [1000 * clock.seconds(verified)] * (number >= 2)
                 cache.crop(-length - 1)
     return DraftTimes(table, tuple(map(median, verify)))
 

@@ -382,9 +382,9 @@ class Stack:
         self.check(plan)
         refuse_loss_of_a_kind(self.model, self.path, plan)
         branches = self.branches() if plan.has_sublayers() else None
-        stride = in_place.slots_per_block(own_blocks(self._blocks))
+        slots = in_place.slots_per_block(own_blocks(self._blocks)) if fused else 1
         with (
-            prepared_groups(self, plan, stride) if fused else nullcontext(()) as groups,
+            prepared_groups(self, plan, slots) if fused else nullcontext(()) as groups,
             in_place.in_place(self, plan, branches, single_pass=single_pass, groups=groups),
         ):
             yield self

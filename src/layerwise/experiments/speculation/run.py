@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +16,7 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model
 from layerwise.experiments.speculation.config import SpeculativeDecoding
 from layerwise.experiments.speculation.twin import twin
+from layerwise.measure.cost.pass_time import PassClock
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
 from layerwise.search.drafts import DraftCandidate, best_first, draft_times, leaving_out
@@ -129,13 +128,15 @@ def _generated(
         note = f"no assistant to compare with: {refused}"
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     passes, verdicts, written = [], [], 0
+    clock = PassClock(stack.device)
     for number, prompt in enumerate([prompts[0], *prompts]):
         reporter.progress("generating", number / (len(prompts) + 1))
         ids = prompt.to(stack.device)
         texts = {}
         for name in _turned(list(ways), number):
-            texts[name], took = _timed(partial(_text, model, ids, new_tokens, ways[name]))
-            seconds[name] += [took] * (number > 0)
+            start = clock.mark()
+            texts[name] = _text(model, ids, new_tokens, ways[name])
+            seconds[name] += [clock.between(start, clock.mark())] * (number > 0)
         if number:
             passes.append(draft.passes)
             written += texts["generate"].shape[1] - ids.shape[1]
@@ -149,14 +150,6 @@ def _turned(names: list[str], number: int) -> list[str]:
     """The names, another one first each time: a machine whose pace changes disturbs all alike."""
     start = number % len(names)
     return names[start:] + names[:start]
-
-
-def _timed(work: Callable[[], Tensor]) -> tuple[Tensor, float]:
-    start = time.perf_counter()
-    text = work()
-    if text.is_cuda:
-        torch.cuda.synchronize()
-    return text, time.perf_counter() - start
 
 
 def _text(model: Any, ids: Tensor, new_tokens: int, way: Mapping[str, Any]) -> Tensor:

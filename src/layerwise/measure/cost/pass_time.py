@@ -134,11 +134,7 @@ class TimedPass:
 
     def seconds(self) -> float:
         """How long the pass takes."""
-        clock = PassClock(self.stack.device)
-        start = clock.mark()
-        self.stack.model(**self.arguments)
-        end = clock.mark()
-        return clock.between(start, end)
+        return PassClock(self.stack.device).seconds(lambda: self.stack.model(**self.arguments))
 
 
 class PassClock:
@@ -146,6 +142,12 @@ class PassClock:
 
     def __init__(self, device: torch.device) -> None:
         self.cuda = device.type == "cuda"
+
+    def seconds(self, work: Callable[[], object]) -> float:
+        """How long `work` takes."""
+        start = self.mark()
+        work()
+        return self.between(start, self.mark())
 
     def mark(self) -> Any:
         """The time now."""
