@@ -28,7 +28,7 @@ from layerwise.stack.checks.layer_types import refuse_loss_of_a_kind
 from layerwise.stack.executors import capture, in_place, occupancy
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.entries import own_blocks
-from layerwise.stack.executors.fused.preparation import prepared_groups
+from layerwise.stack.executors.fused.preparation import Fusion, fused_projections, prepared_groups
 from layerwise.stack.executors.state import Merger, follow, returned_state, with_state
 from layerwise.stack.history.tracker import KEYWORD, HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
@@ -55,7 +55,7 @@ class Stack:
 
     `resident` are the layers in memory, of a model whose layers are read from the disk when they are needed.
 
-    `fused_groups` are the groups, by their members, that were proved to run as one (`under(plan, fused=True)`).
+    `fusion` is what was found out about running layers as one (`under(plan, fused=True)`).
 
     `plan` is what the model runs from `enter` until `leave`: that of a compact checkpoint, else `None`.
 
@@ -86,7 +86,7 @@ class Stack:
         self._branches: Branches | None = None
         self._unsplit: str | None = None
         self.plan: Plan | None = None
-        self.fused_groups: set[tuple[tuple[str | None, int], ...]] = set()
+        self.fusion = Fusion()
 
     def __repr__(self) -> str:
         return f"Stack({self.source.name}: {type(self.model).__name__}, {self.depth} layers at {self.path})"
@@ -110,7 +110,7 @@ class Stack:
         host = next(iter(sources.values()))
         merged = copy.copy(host)
         merged.sources = dict(sources)
-        merged.fused_groups = set()
+        merged.fusion = Fusion()
         merged.source = ModelOrigin(", ".join(f"{name}: {stack.source.name}" for name, stack in sources.items()))
         return merged
 
@@ -371,11 +371,12 @@ class Stack:
         `ModelError`. A layer that the plan visits once is then the block itself: entering costs next to nothing, and
         whatever is tied to the block (sharding) stays.
 
-        `fused` lets the members of each group run as one, which is faster where a pass has few tokens (decoding) and
-        equal up to rounding. Within the context their weights stand in one storage, of which the model's own parameters
-        are views; nothing is held twice. Each group is proved on a small batch when it is first entered. Raises
-        `UnsupportedModel`, with the reason, for a plan with a group that cannot run as one; see
-        `layerwise.stack.executors.fused.execution` for the passes in which members run in turn all the same.
+        `fused` lets the members of each group run as one, and the linear layers that read one tensor (queries, keys and
+        values), which is faster where a pass has few tokens (decoding) and equal up to rounding. Within the context the
+        weights stand in other storage, of which the model's own parameters are views; nothing is held twice. Each group
+        is proved on a small batch when it is first entered. Raises `UnsupportedModel`, with the reason, for a plan with
+        a group that cannot run as one; see `layerwise.stack.executors.fused` for the passes that run unfused all the
+        same.
         """
         plan = Plan.parse(plan)
         self._refuse_while_in_place(f"run {plan}")
@@ -387,6 +388,17 @@ class Stack:
             prepared_groups(self, plan, slots) if fused else nullcontext(()) as groups,
             in_place.in_place(self, plan, branches, single_pass=single_pass, groups=groups),
         ):
+            yield self
+
+    @contextmanager
+    def fused_projections(self) -> Iterator[Stack]:
+        """Within the context the linear layers of a block that read one tensor are computed as one product.
+
+        It is what `under(plan, fused=True)` does to the layers of a plan, for the model as it stands: `generate`,
+        `layerwise.speculative`, plans without `fused`. See `layerwise.stack.executors.fused.projections`.
+        """
+        self._refuse_while_in_place("fuse its projections")
+        with fused_projections(self):
             yield self
 
     def enter(self, plan: Plan | str) -> None:

@@ -9,7 +9,8 @@ from torch import nn
 
 from layerwise.stack.executors.clone import INDEX_NAMES, rebound
 from layerwise.stack.executors.fused.batched_parameter import BatchedParameter
-from layerwise.stack.executors.fused.layout import Joint
+from layerwise.stack.executors.fused.layout import Joint, Siblings
+from layerwise.stack.executors.fused.projections import batched_projections
 
 _HOOKS = (
     "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_hooks_always_called",
@@ -17,13 +18,18 @@ _HOOKS = (
 )  # fmt: skip
 
 
-def batched_block(block: nn.Module, joint: Joint, shift: int = 0, host: nn.Module | None = None) -> nn.Module:
+def batched_block(
+    block: nn.Module, joint: Joint, siblings: Siblings = (), shift: int = 0, host: nn.Module | None = None
+) -> nn.Module:
     """A copy of `block` whose parameters are the `joint` ones; its cache slots are `shift` further on.
 
-    It holds no weights, no hooks, and the buffers and settings of `block`. `host` is the block of the same layer in the
-    model that runs it, where that is another model: its configuration is read instead.
+    It holds no weights, no hooks, and the buffers and settings of `block`. Its linear layers that are `siblings`
+    compute as one. `host` is the block of the same layer in the model that runs it, where that is another model: its
+    configuration is read instead.
     """
-    return _copy(block, {name: BatchedParameter(weights) for name, weights in joint.items()}, "", shift, host)
+    made = _copy(block, {name: BatchedParameter(weights) for name, weights in joint.items()}, "", shift, host)
+    batched_projections(made, joint, siblings)
+    return made
 
 
 def _copy(
@@ -32,6 +38,7 @@ def _copy(
     made = object.__new__(type(module))
     state = dict(vars(module))
     state.update({name: type(state[name])() for name in _HOOKS if name in state})
+    state.pop("forward", None)  # that of fused projections, over the weights of one member
     state["_parameters"] = {
         name: None if each is None else parameters[before + name] for name, each in module._parameters.items()
     }

@@ -2,7 +2,8 @@
 
 Every member's slot is a slot as any other, which may be cropped, reordered, moved or copied. The slots of a group hold
 the pieces of one tensor as long as nobody puts other tensors there, so that attention, which reads the rows of all
-members, finds them side by side, and adding a token costs no more than in one slot of that size.
+members, finds them side by side. That tensor is the beginning of a room for some more tokens, which are written behind
+it: what is there is not copied for every token.
 """
 
 from __future__ import annotations
@@ -19,23 +20,70 @@ from transformers.cache_utils import Cache, DynamicLayer, StaticLayer
 _JOINT = "_layerwise_joint"
 
 
+ROOM = 64
+"""Tokens that a room has places for, beyond those that are there when it is made."""
+
+
+@dataclass(slots=True, eq=False)
+class _Room:
+    """Keys and values `(rows, heads, places, size)`, of which the first `filled` places are taken."""
+
+    keys: Tensor
+    values: Tensor
+    filled: int
+
+    @classmethod
+    def holding(cls, keys: Tensor, values: Tensor) -> _Room:
+        """A new room that begins with these."""
+        made = []
+        for each in (keys, values):
+            room = each.new_empty((*each.shape[:-2], each.shape[-2] + ROOM, each.shape[-1]))
+            room[..., : each.shape[-2], :] = each
+            made.append(room)
+        return cls(made[0], made[1], keys.shape[-2])
+
+    def takes(self, length: int, keys: Tensor) -> bool:
+        """Whether `keys` may be written behind `length` others: there are places, and nobody else has taken them."""
+        fits = self.filled == length and length + keys.shape[-2] <= self.keys.shape[-2]
+        return fits and self.keys.is_inference() == torch.is_inference_mode_enabled()
+
+    def write(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Take the next places; returns all keys and values that are there."""
+        start, self.filled = self.filled, self.filled + keys.shape[-2]
+        self.keys[..., start : self.filled, :] = keys
+        self.values[..., start : self.filled, :] = values
+        return self.keys[..., : self.filled, :], self.values[..., : self.filled, :]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Joint:
-    """The keys and values of all members, and the pieces of them that stand in the members' slots."""
+    """The keys and values of all members, the pieces of them that stand in the members' slots, and their room."""
 
     keys: Tensor
     values: Tensor
     pieces: tuple[tuple[Tensor, Tensor], ...]
+    room: _Room | None
 
     @classmethod
-    def of(cls, keys: Tensor, values: Tensor, layers: Sequence[Any]) -> _Joint:
+    def of(cls, keys: Tensor, values: Tensor, layers: Sequence[Any], room: _Room | None = None) -> _Joint:
         """The joint tensors, their pieces put into the slots `layers`."""
         pieces = tuple(zip(keys.chunk(len(layers)), values.chunk(len(layers)), strict=True))
-        made = cls(keys, values, pieces)
+        made = cls(keys, values, pieces, room)
         for layer, (own_keys, own_values) in zip(layers, pieces, strict=True):
             layer.keys, layer.values = own_keys, own_values
         setattr(layers[0], _JOINT, made)
         return made
+
+    def grown(self, keys: Tensor, values: Tensor, layers: Sequence[Any]) -> _Joint:
+        """These with `keys` and `values` behind them, in the slots `layers`."""
+        if torch.is_grad_enabled():
+            return self.of(torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2), layers)
+        room = self.room
+        if room is None or not room.takes(self.keys.shape[-2], keys):
+            room = _Room.holding(self.keys, self.values)
+            if not room.takes(room.filled, keys):  # more at once than a room has places for
+                return self.of(torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2), layers)
+        return self.of(*room.write(keys, values), layers, room)
 
     def stands_in(self, layers: Sequence[Any]) -> bool:
         """Whether the slots still hold these very pieces."""
@@ -78,8 +126,7 @@ def _update(cache: Any, slots: list[int], keys: Tensor, values: Tensor, args: An
         joint: _Joint | None = vars(layers[0]).get(_JOINT)
         if joint is not None and joint.stands_in(layers):
             if type(layers[0]) is DynamicLayer:
-                grown = torch.cat([joint.keys, keys], dim=-2), torch.cat([joint.values, values], dim=-2)
-                joint = _Joint.of(*grown, layers)
+                joint = joint.grown(keys, values, layers)
             else:
                 _write(joint, layers, keys, values)
             return joint.keys, joint.values

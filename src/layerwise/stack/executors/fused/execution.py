@@ -27,11 +27,9 @@ from transformers.utils import output_capturing
 from layerwise.stack.executors.fused import cache
 from layerwise.stack.executors.fused.batched_parameter import rows
 from layerwise.stack.executors.fused.block import batched_block
-from layerwise.stack.executors.fused.layout import Joint
+from layerwise.stack.executors.fused.layout import Joint, Siblings
+from layerwise.stack.executors.fused.projections import TOKENS
 from layerwise.stack.executors.state import read_state
-
-TOKENS = 64
-"""The longest pass, in tokens of all texts, that members run as one."""
 
 _RECORDER = "output_capturing_hook"
 """The name of the hooks by which transformers records hidden states and attentions; once there, they stay."""
@@ -41,19 +39,20 @@ _RECORDER = "output_capturing_hook"
 class BatchedGroup:
     """The members of a group over their joint weights.
 
-    `blocks` are in the order in which their weights stand, `slots` their cache slots; `shift` and `host` are those of
-    `batched_block`.
+    `blocks` are in the order in which their weights stand, `slots` their cache slots; `siblings`, `shift` and `host` are
+    those of `batched_block`.
     """
 
     blocks: Sequence[nn.Module]
     joint: Joint
     slots: Sequence[int]
+    siblings: Siblings = ()
     shift: int = 0
     host: nn.Module | None = None
     _block: nn.Module = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._block = batched_block(self.blocks[0], self.joint, self.shift, self.host)
+        self._block = batched_block(self.blocks[0], self.joint, self.siblings, self.shift, self.host)
 
     def outputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """What each member's block returns for the call, in the order of `blocks`."""
@@ -156,7 +155,7 @@ class _Watched:
 
     def unchanged(self) -> bool:
         """Whether the members may run as one: see the module."""
-        if any(map(_acting, self.hooks)) or any(block.training for block in self.blocks):
+        if (any(self.hooks) and any(map(_acting, self.hooks))) or any(block.training for block in self.blocks):
             return False
         if any(held[name].data_ptr() != location for held, name, location in self.parameters):
             return False

@@ -95,7 +95,7 @@ def _difference(stack: Stack, group: SingleLayerGroup) -> str | None:
         return "its layers are read from the disk when they are needed, so they have no storage in common"
     blocks = [stack.block(step.layer, step.source) for step in group.steps]
     for step, block in zip(group.steps, blocks, strict=True):
-        reason = _unusual(block)
+        reason = unusual(block)
         if reason is not None:
             return f"layer {step.name} {reason}"
     settings = [
@@ -112,8 +112,8 @@ def _difference(stack: Stack, group: SingleLayerGroup) -> str | None:
     return None
 
 
-def _unusual(block: nn.Module) -> str | None:
-    """What hinders a block from sharing its storage with others."""
+def unusual(block: nn.Module) -> str | None:
+    """What hinders the parameters of a block from standing in a storage that they share; `None` if nothing does."""
     seen: set[int] = set()
     for name, parameter in block.named_parameters(remove_duplicate=False):
         if id(parameter) in seen:
@@ -123,7 +123,7 @@ def _unusual(block: nn.Module) -> str | None:
             return f"holds {name} as {type(parameter).__name__} of {parameter.dtype}, no plain floating-point parameter"
     for path, module in block.named_modules():
         if "forward" in vars(module):
-            return f"has a replaced forward{f' in {path}' if path else ''} (compiled, or placed by accelerate)"
+            return f"has a replaced forward{f' in {path}' if path else ''} (compiled, placed by accelerate, or fused already)"
     return None
 
 

@@ -7,6 +7,7 @@ each parameter has data of its own again.
 
 The matrix of a linear layer that does not narrow its input stands transposed, `(in, out)`, and its parameter is the
 transposed view of that: a processor's product of a few rows with a matrix is faster along the longer of its axes.
+Linear layers that read one tensor (`Siblings`) stand side by side, so that their weights are one matrix too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from torch import Tensor, nn
 
 Joint: TypeAlias = Mapping[str, Tensor]
 """By the name of a parameter inside its block, the weights of all members: (members, *shape of the parameter)."""
+
+Siblings: TypeAlias = tuple[tuple[str, ...], ...]
+"""Linear layers of a block, by their paths inside it: those of one tuple read one tensor."""
 
 
 def components(groups: Iterable[frozenset[int]]) -> list[frozenset[int]]:
@@ -38,39 +42,48 @@ def components(groups: Iterable[frozenset[int]]) -> list[frozenset[int]]:
 
 
 @contextmanager
-def laid_out(members: Sequence[nn.Module]) -> Iterator[None]:
-    """Within the context the parameters of the blocks `members` follow each other in one storage for each name.
+def laid_out(members: Sequence[nn.Module], siblings: Siblings = ()) -> Iterator[None]:
+    """Within the context the parameters of the blocks `members` follow each other in one storage for each name, or for
+    each tuple of `siblings`, whose outputs follow each other in each member.
 
     A parameter that is given other data meanwhile (`model.to`) keeps those.
     """
-    matrices = {
-        f"{path}.weight"
-        for path, each in members[0].named_modules()
-        if isinstance(each, nn.Linear) and each.out_features >= each.in_features
-    }
-    moved: list[tuple[list[nn.Parameter], list[int]]] = []
+    moved: list[tuple[nn.Parameter, int]] = []
     hooks: list[Any] = [
         member.register_state_dict_post_hook(_contiguous)  # type: ignore[no-untyped-call]
         for member in members
     ]
     try:
         with torch.inference_mode(False), torch.no_grad():
-            for name in dict(members[0].named_parameters()):
-                parameters = [member.get_parameter(name) for member in members]
-                moved.append((parameters, []))
-                for parameter, data in zip(parameters, _storage(parameters, name in matrices), strict=True):
-                    data.copy_(parameter)
-                    parameter.data = data
-                    moved[-1][1].append(data.data_ptr())
+            for names, transposed in _arrangement(members[0], siblings):
+                parameters = [[member.get_parameter(name) for name in names] for member in members]
+                for row, places in zip(parameters, _storage(parameters, transposed), strict=True):
+                    for parameter, data in zip(row, places, strict=True):
+                        data.copy_(parameter)
+                        parameter.data = data
+                        moved.append((parameter, data.data_ptr()))
         yield
     finally:
         for hook in hooks:
             hook.remove()
         with torch.inference_mode(False), torch.no_grad():
-            for parameters, locations in moved:
-                for parameter, location in zip(parameters, locations, strict=False):
-                    if parameter.data_ptr() == location:
-                        parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
+            for parameter, location in moved:
+                if parameter.data_ptr() == location:
+                    parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
+
+
+def _arrangement(block: nn.Module, siblings: Siblings) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """The names of the parameters that stand in one storage, and whether they stand transposed in it."""
+    linear = {path: each for path, each in block.named_modules() if isinstance(each, nn.Linear)}
+    placed: set[str] = set()
+    for paths in (*siblings, *((path,) for path in linear if not any(path in each for each in siblings))):
+        outputs = sum(linear[path].out_features for path in paths)
+        for name in ("weight", "bias"):
+            names = tuple(f"{path}.{name}" if path else name for path in paths)
+            if getattr(linear[paths[0]], name) is not None:
+                placed.update(names)
+                yield names, name == "weight" and outputs > linear[paths[0]].in_features
+    yield from (((name,), False) for name, _ in block.named_parameters() if name not in placed)
 
 
 def _contiguous(member: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
@@ -81,12 +94,43 @@ def _contiguous(member: nn.Module, state: dict[str, Any], prefix: str, _: Any) -
             state[prefix + name] = held.contiguous()
 
 
-def _storage(parameters: Sequence[nn.Parameter], transposed: bool) -> list[Tensor]:
-    """Room for parameters of one shape, behind each other in one storage."""
+def _storage(parameters: Sequence[Sequence[nn.Parameter]], transposed: bool) -> list[list[Tensor]]:
+    """Room for the parameters of every member, which follow each other along their first axis, in one storage."""
     first = parameters[0]
-    shape = first.shape[::-1] if transposed else first.shape
-    room = torch.empty((len(parameters), *shape), dtype=first.dtype, device=first.device)
-    return [each.t() if transposed else each for each in room]
+    sizes = [each.shape[0] if each.dim() else 1 for each in first]
+    rest = first[0].shape[1:]
+    shape = (*rest, sum(sizes)) if transposed else (sum(sizes), *rest)
+    room = torch.empty((len(parameters), *shape), dtype=first[0].dtype, device=first[0].device)
+    pieces = (each.t() if transposed else each for each in room)
+    return [
+        [place.view(own.shape) if not own.dim() else place for own, place in zip(first, each.split(sizes), strict=True)]
+        for each in pieces
+    ]
+
+
+def side_by_side(joint: Joint, paths: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+    """The weights `(members, sum of out, in)` and the biases `(members, sum of out)` of the linear layers at `paths`.
+
+    They are views where the layers stand side by side, as `laid_out` puts siblings, and copies elsewhere.
+    """
+    weights = [joint[f"{path}.weight"] for path in paths]
+    biases = [joint[name] for path in paths if (name := f"{path}.bias") in joint]
+    return _united(weights), _united(biases) if biases else None
+
+
+def _united(tensors: Sequence[Tensor]) -> Tensor:
+    """`torch.cat(tensors, dim=1)`, as a view where they follow each other along that axis in one storage."""
+    first, expected = tensors[0], tensors[0].storage_offset()
+    for each in tensors:
+        if (
+            each.untyped_storage().data_ptr() != first.untyped_storage().data_ptr()
+            or each.stride() != first.stride()
+            or each.storage_offset() != expected
+        ):
+            return torch.cat(list(tensors), dim=1)
+        expected += each.shape[1] * each.stride(1)
+    shape = (first.shape[0], sum(each.shape[1] for each in tensors), *first.shape[2:])
+    return first.as_strided(shape, first.stride(), first.storage_offset())
 
 
 def joint(members: Sequence[nn.Module]) -> Joint | None:

@@ -24,7 +24,7 @@ from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.clone import clone
 from layerwise.stack.executors.fused.batched_parameter import UnknownOperation
 from layerwise.stack.executors.fused.execution import BatchedGroup
-from layerwise.stack.executors.fused.layout import Joint
+from layerwise.stack.executors.fused.layout import Joint, Siblings
 from layerwise.stack.executors.state import returned_state
 from layerwise.stack.inputs import evaluating, example_inputs
 from layerwise.stack.precision import computing_as, in_float32
@@ -42,6 +42,7 @@ class Members:
     layers: Sequence[tuple[str | None, int]]
     blocks: Sequence[nn.Module]
     joint: Joint
+    siblings: Siblings
     stride: int
 
 
@@ -84,7 +85,8 @@ def _failure(stack: Stack, members: Members, inputs: Mapping[str, Any]) -> str |
         if slots is None:
             return f"{stack.source.name} has fewer cache slots than the group has members"
         slots = [slot * members.stride for slot in slots]
-        group = BatchedGroup(members.blocks, joint, slots, slots[0] - first * members.stride, host)
+        shift = slots[0] - first * members.stride
+        group = BatchedGroup(members.blocks, joint, slots, members.siblings, shift, host)
         wide.enter_context(catch_warnings(action="ignore"))  # torch.vmap warns of functions that it cannot batch
         try:
             reason = _differs(stack, members, group, captured, None)
