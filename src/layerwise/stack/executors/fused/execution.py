@@ -39,8 +39,8 @@ _RECORDER = "output_capturing_hook"
 class BatchedGroup:
     """The members of a group over their joint weights.
 
-    `blocks` are in the order in which their weights stand, `slots` their cache slots; `siblings`, `shift` and `host` are
-    those of `batched_block`.
+    `blocks` are in the order in which their weights stand, `slots` their cache slots; `siblings`, `shift` and `host`
+    are those of `batched_block`.
     """
 
     blocks: Sequence[nn.Module]
@@ -130,10 +130,12 @@ class GroupInPlace:
 
 @dataclass(slots=True)
 class _Watched:
-    """What must be as it was when the joint weights were taken."""
+    """What must be as it was when the joint weights were taken, in lists that are compared in every pass."""
 
-    parameters: list[tuple[dict[str, Any], str, int]]
-    modules: list[tuple[dict[str, Any], dict[str, Any]]]
+    parameters: list[tuple[dict[str, Any], str]]
+    locations: list[int]
+    modules: list[dict[str, Any]]
+    submodules: list[dict[str, Any]]
     hooks: list[dict[Any, Any]]
     blocks: Sequence[nn.Module]
 
@@ -143,25 +145,24 @@ class _Watched:
         for block in group.blocks:
             hooks.append(block._forward_pre_hooks)
             for path, module in block.named_modules():
-                modules.append((module._modules, dict(module._modules)))
+                modules += [module._modules] * bool(module._modules)
                 parameters += [
-                    (module._parameters, name, each.data_ptr())
-                    for name, each in module._parameters.items()
-                    if each is not None
+                    (module._parameters, name) for name, each in module._parameters.items() if each is not None
                 ]
                 if path:
                     hooks += [module._forward_hooks, module._forward_pre_hooks]
-        return cls(parameters, modules, hooks, group.blocks)
+        locations = [held[name].data_ptr() for held, name in parameters]
+        return cls(parameters, locations, modules, [dict(each) for each in modules], hooks, group.blocks)
 
     def unchanged(self) -> bool:
         """Whether the members may run as one: see the module."""
         if (any(self.hooks) and any(map(_acting, self.hooks))) or any(block.training for block in self.blocks):
             return False
-        if any(held[name].data_ptr() != location for held, name, location in self.parameters):
+        if [held[name].data_ptr() for held, name in self.parameters] != self.locations:
             return False
-        if any(now != before for now, before in self.modules):
+        if self.modules != self.submodules:
             return False
-        return not (torch.is_grad_enabled() and any(held[name].requires_grad for held, name, _ in self.parameters))
+        return not (torch.is_grad_enabled() and any(held[name].requires_grad for held, name in self.parameters))
 
 
 def _acting(hooks: Mapping[Any, Callable[..., Any]]) -> bool:

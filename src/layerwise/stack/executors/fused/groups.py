@@ -123,7 +123,8 @@ def unusual(block: nn.Module) -> str | None:
             return f"holds {name} as {type(parameter).__name__} of {parameter.dtype}, no plain floating-point parameter"
     for path, module in block.named_modules():
         if "forward" in vars(module):
-            return f"has a replaced forward{f' in {path}' if path else ''} (compiled, placed by accelerate, or fused already)"
+            where = f" in {path}" if path else ""
+            return f"has a replaced forward{where} (compiled, placed by accelerate, or fused already)"
     return None
 
 

@@ -157,14 +157,12 @@ def _blocks(stack: Stack) -> list[nn.Module]:
     return [block for each in (stack, *stack.sources.values()) for block in own_blocks(each.blocks)]
 
 
-def _locations(
-    stack: Stack, members: Iterable[tuple[str | None, int]], movable: bool = False
-) -> list[int]:
+def _locations(stack: Stack, members: Iterable[tuple[str | None, int]], movable: bool = False) -> list[int]:
     """The number of each member's block among all blocks at hand, only of the `movable` ones if asked for these."""
     everything = _blocks(stack)
     blocks = [(source, stack.block(layer, source)) for source, layer in members]
     if movable:
-        owners = {None: stack, **stack.sources}
+        owners: dict[str | None, Stack] = {None: stack, **stack.sources}
         blocks = [(source, block) for source, block in blocks if _is_movable(owners[source], block)]
     return [next(number for number, each in enumerate(everything) if each is block) for _, block in blocks]
 

@@ -101,7 +101,7 @@ class FusedProjections:
         self._locations = [each.data_ptr() for each in own]
         self._local = threading.local()
 
-    def forward(self, number: int, module: nn.Linear, state: Tensor) -> Tensor:
+    def forward(self, number: int, module: nn.Module, state: Tensor) -> Tensor:
         """`state W^T + b` of the layer: computed with all others at the call of the first, or by itself."""
         weight = module._parameters["weight"]  # a lookup by the module's own `__getattr__` takes as long as all of this
         if (
@@ -110,7 +110,7 @@ class FusedProjections:
             or state.numel() > TOKENS * state.shape[-1]
             or (weight.requires_grad and torch.is_grad_enabled())
         ):
-            return F.linear(state, module.weight, module.bias)
+            return F.linear(state, *(getattr(module, name) for name in ("weight", "bias")))
         return self.product(number, state)
 
     def product(self, number: int, state: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ class FusedProjections:
         local = self._local
         if number == 0 or getattr(local, "state", None) is not state:
             local.state = state
-            local.outputs = F.linear(state, self._weight, self._bias).split(self._sizes, dim=-1)
+            local.outputs = torch.split(F.linear(state, self._weight, self._bias), self._sizes, dim=-1)
         output: Tensor = local.outputs[number]
         if number == len(self._sizes) - 1:
             local.state = local.outputs = None
