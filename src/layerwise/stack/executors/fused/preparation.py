@@ -162,8 +162,11 @@ def _locations(stack: Stack, members: Iterable[tuple[str | None, int]], movable:
     everything = _blocks(stack)
     blocks = [(source, stack.block(layer, source)) for source, layer in members]
     if movable:
-        owners: dict[str | None, Stack] = {None: stack, **stack.sources}
-        blocks = [(source, block) for source, block in blocks if _is_movable(owners[source], block)]
+        blocks = [
+            (source, block)
+            for source, block in blocks
+            if _is_movable(stack if source is None else stack.sources[source], block)
+        ]
     return [next(number for number, each in enumerate(everything) if each is block) for _, block in blocks]
 
 
