@@ -1,9 +1,9 @@
 """Racing: stop spending text on layers whose verdict is settled.
 
 "Which layers can go?" needs few documents for a layer that is worth a nat, and many for one that is worth nothing. The
-race looks at the documents in stages, each a quarter longer than all before, and after every look drops the layers whose
-interval settles the question (`VerdictCriterion.settles`). The chance of any wrong decision at any look stays below
-`alpha`, whenever the race stops. It is divided three times:
+race looks at the documents in stages, each of which adds a quarter of what was read, and after every look drops the
+layers whose interval settles the question (`VerdictCriterion.settles`). The chance of any wrong decision at any look
+stays below `alpha`, whenever the race stops. It is divided three times:
 
     over decisions   `ERROR_SHARES`; each is wrong to one side only, so that its tests are one-sided
     over looks       three tenths of what earlier looks left go to each look, all that is left to the last of all text
@@ -17,8 +17,8 @@ and Ramdas 2024, hold at every document; at looks as close as these they cost as
 Five things keep the decisions honest and the race cheap:
 
     many short documents  a look reads the beginning of each document
-                          (`layerwise.measure.interventions.document_starts`), because documents are the units, and never
-                          fewer than 32 of them
+                          (`layerwise.measure.interventions.document_starts`), because documents are the units, and
+                          never fewer than 32 of them
     two-phase sampling    an effect keeps the mix of the whole text (`layerwise.measure.stats.strata`). The first look
                           reads as many documents of each stratum, the others those that take most from the variance of
                           the layers still in (`layerwise.measure.stats.stratified_sample`)
@@ -71,7 +71,7 @@ FIRST_LOOK = 32
 """Documents of the first look: Student's intervals at the small levels of a race are not to be trusted on fewer."""
 
 FEWEST_OF_STRATUM = 6
-"""Documents of each stratum at the first look; where there are too many strata for that, small ones are taken together."""
+"""Documents of each stratum at the first look; of too many strata for that the smallest are taken together."""
 
 GROWTH = 0.25
 """What a further look adds, as a share of the tokens read before it."""
@@ -223,8 +223,8 @@ def rare_documents(layers: int, rule: VerdictCriterion) -> int:
 class _Race:
     """A race under way: the losses so far, which layers are candidates for harm since when, and how the others ended.
 
-    `losses` has one list a look; the candidates of a look are confirmed on the lists after it. `unspent` is the share of
-    the error rate that earlier looks left, `rate` what this look spends of it.
+    `losses` has one list a look; the candidates of a look are confirmed on the lists after it. `unspent` is the share
+    of the error rate that is left, `rate` what this look spends. `variances` are what the next look is chosen by.
     """
 
     measure: Measure
@@ -294,7 +294,7 @@ class _Race:
                 self._conclude(layer, effect, grid)
 
     def _conclude(self, layer: int, effect: Effect, grid: Grid) -> None:
-        """The decision on a layer of which no more is read: an effect above zero counts, however it stands to the margin."""
+        """Let go of a layer that no more is read for: an effect above zero counts, however it stands to the margin."""
         self._finish(layer, "matters" if effect.low > 0 else "unresolved", effect, grid)
 
     def _settle(self, grid: Grid, harmful: Collection[int]) -> None:
@@ -340,7 +340,7 @@ class _Race:
         return np.divide(end, now, out=np.ones_like(now), where=now > 0)
 
     def _variances(self, parts: Sequence[StratumPart]) -> dict[str, float]:
-        """The variance that one document of each stratum would leave, as a share of that of a layer, mean over layers."""
+        """What one document of each stratum leaves of variance, as a share of that of a layer, mean over layers."""
         now = np.sum([part.variance for part in parts], axis=0)
         return {
             part.name: float(np.mean(np.divide(part.variance * part.units, now, out=np.ones_like(now), where=now > 0)))

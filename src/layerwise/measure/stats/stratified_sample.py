@@ -3,9 +3,9 @@ tokens.
 
 With n_h documents read of stratum h, of c_h tokens each, and a variance v_h that one document would leave in the
 estimate, one more document takes v_h (1 / n_h - 1 / (n_h + 1)) = v_h / (n_h (n_h + 1)) from it. The documents go one by
-one to the stratum where this is most for its c_h tokens, which ends at Neyman's allocation n_h ~ sqrt(v_h / c_h) (Cochran
-1977, section 5.5). Where the v_h are not known yet, the strata share the documents equally: that is the first of two
-phases, and says what the v_h are (double sampling, section 5.13).
+one to the stratum where this is most for its c_h tokens, which ends at Neyman's allocation n_h ~ sqrt(v_h / c_h)
+(Cochran 1977, section 5.5). Where the v_h are not known yet, the strata share the documents equally: that is the first
+of two phases, and says what the v_h are.
 """
 
 from __future__ import annotations
