@@ -36,7 +36,7 @@ def decisions(model: SimulatedModel) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("seed", first_fast(range(3), 2))
-def test_the_verdicts_of_the_full_sweep_for_a_quarter_of_the_evaluations(seed: int) -> None:
+def test_the_verdicts_of_the_full_sweep_for_a_tenth_of_the_evaluations(seed: int) -> None:
     model = thirty_layers(seed)
     found = rows(race(model.measure, model.depth, model.lengths))
     full = decisions(model)
@@ -45,7 +45,7 @@ def test_the_verdicts_of_the_full_sweep_for_a_quarter_of_the_evaluations(seed: i
     assert list(told.values()).count("unresolved") <= 2
     share = next(row.value for row in found if row.metric == "share")
     print(f"seed {seed}: {share:.3f} of the layer evaluations of the full sweep")
-    assert share <= 0.25
+    assert share <= 0.1
 
 
 def test_what_it_says_it_spent_is_what_was_asked_for() -> None:
@@ -206,6 +206,44 @@ def test_every_look_has_every_task() -> None:
     assert tasks[0] == {"prose", "answers"}
 
 
+def mixed(noises: tuple[float, float], sizes: tuple[int, int], seed: int) -> tuple[SimulatedModel, dict[Piece, int]]:
+    """Twelve layers on prose of 16 tokens and answers of 4; half of the layers are worth nothing, half much."""
+    model = SimulatedModel([0.5] * 6 + [0.0] * 6, documents=sum(sizes))
+    tasks = ["prose"] * sizes[0] + ["answers"] * sizes[1]
+    lengths = {(task, f"{n:04d}", WHOLE): 16 if task == "prose" else 4 for n, task in enumerate(tasks)}
+    model.lengths = lengths
+    spread = np.repeat(noises, sizes)
+    draw = np.random.default_rng([seed, 11]).standard_t(5, size=(12, sum(sizes)))
+    model.draw(np.array(model.effects)[:, None] + draw * spread)
+    return model, {piece: 120 if piece[0] == "prose" else 4 for piece in lengths}
+
+
+@pytest.mark.slow
+def test_few_documents_of_a_stratum_make_no_verdict_wrong() -> None:
+    """The first look has 16 documents of each stratum, and what the later ones read depends on what it saw."""
+    wrong = 0
+    for seed in range(200):
+        model, whole = mixed((0.3, 3.0), (24, 200), seed)
+        finishes = race(model.measure, model.depth, model.lengths, whole=whole, seed=seed).finishes
+        wrong += any(finishes[layer].decision in {"matters", "harmful"} for layer in range(6, 12))
+    print(f"two unlike strata: {wrong} of 200 runs with a wrong verdict")
+    assert wrong <= 10
+
+
+def test_further_looks_read_where_the_variance_is() -> None:
+    """Answers that vary much and prose that hardly varies: after the first look nearly all that is read is answers."""
+    model, whole = mixed((0.001, 5.0), (100, 400), 0)
+    asked: list[list[str]] = []
+
+    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
+        asked.append([task for task, _, _ in pieces])
+        return model.measure(layers, pieces)
+
+    race(measure, model.depth, model.lengths, whole=whole)
+    assert asked[0].count("prose") == asked[0].count("answers") == 16
+    assert set(asked[1]) == {"answers"}
+
+
 def test_too_little_text_is_refused() -> None:
     model = SimulatedModel([0.1] * 4, documents=6)
     with pytest.raises(MeasureError, match="give a longer text"):
@@ -213,7 +251,7 @@ def test_too_little_text_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("texts", "questions", "most"), [(20, 32, 0.25), (150, 128, 0.1)])
+@pytest.mark.parametrize(("texts", "questions", "most"), [(20, 32, 0.1), (150, 128, 0.05)])
 def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(texts: int, questions: int, most: float) -> None:
     stack = load("demo")
     reading = tokenize(stack, demo_corpus(texts=texts, questions=questions))
@@ -232,7 +270,7 @@ def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(texts: int, question
 
 def test_what_is_not_seen_is_told_with_its_limit() -> None:
     """Little text and much noise decides nothing, and says how great an effect it would have seen."""
-    model = SimulatedModel([0.05] * 4, documents=40, noise=0.5)
+    model = SimulatedModel([0.05] * 4, documents=40, noise=1.0)
     found = [row for row in rows(race(model.measure, model.depth, model.lengths)) if row.subject != "race"]
     assert {row.metric for row in found} == {"unresolved"}
     assert all((row.mde or 0.0) > 0.2 for row in found)

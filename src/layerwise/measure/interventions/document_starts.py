@@ -1,6 +1,6 @@
 """Beginnings: the first tokens of one window of every document, which is what a race reads.
 
-Tokens of one document err together: a hundred documents of 24 tokens say more than five of 500, at the same price. The
+Tokens of one document err together: a hundred documents of 16 tokens say more than three of 500, at the same price. The
 loss of a token of a causal model does not depend on what follows, so the beginning of a window gives the very losses
 that the whole window would give there.
 """
@@ -14,7 +14,7 @@ from layerwise.data.batches import regrouped
 from layerwise.data.text.tokens import Window
 from layerwise.measure.language.evaluation_data import WHOLE, EvalData, Piece, shortened
 
-BEGINNING = 24
+BEGINNING = 16
 """Scored tokens of a beginning: enough to have some context, few enough to read many documents."""
 
 

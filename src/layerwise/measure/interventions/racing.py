@@ -1,30 +1,32 @@
 """Racing: stop spending text on layers whose verdict is settled.
 
 "Which layers can go?" needs few documents for a layer that is worth a nat, and many for one that is worth nothing. The
-race looks at the documents in stages, each twice as many as before, and after every look drops the layers whose
-simultaneous interval settles the question (`VerdictCriterion.settles`). The chance of any wrong decision at any look
-stays below `alpha`, whenever the race stops:
+race looks at the documents in stages, each of which adds a quarter of what was read, and after every look drops the
+layers whose interval settles the question (`VerdictCriterion.settles`). The chance of any wrong decision at any look
+stays below `alpha`, whenever the race stops. It is divided three times:
 
-    over looks    `alpha` is divided beforehand, half of it for the first look, the rest in equal parts
-    over layers   step-down (Holm 1979): after m layers were told a decision, an interval that may lead to the same one
-                  counts among L - m. Before a first error these m were right, so that no fewer than the layers for
-                  which the decision would be wrong are left, and `alpha` divided by their number bounds it
+    over decisions   `ERROR_SHARES`; each is wrong to one side only, so that its tests are one-sided
+    over looks       three tenths of what earlier looks left go to each look, all that is left to the last of all text
+    over layers      step-down (Holm 1979): after m layers were told a decision, an interval that may lead to the same
+                     one counts among L - m. Before a first error these m were right, so that no fewer than the layers
+                     for which the decision would be wrong are left, and the rate divided by their number bounds it
 
-(Bonferroni over looks, as in Maron and Moore 1994: a time-uniform bound at the looks that are made; those of Howard et
-al. 2021 and of Waudby-Smith and Ramdas 2024 hold at every document, and are wider for it.)
+(Bonferroni over looks, as in Maron and Moore 1994. Time-uniform bounds, those of Howard et al. 2021 and of Waudby-Smith
+and Ramdas 2024, hold at every document; at looks as close as these they cost as much text.)
 
 Five things keep the decisions honest and the race cheap:
 
     many short documents  a look reads the beginning of each document
-    (`layerwise.measure.interventions.document_starts`), because
-                          documents are the units, and never fewer than 32 of them
-    pooled strata         every look has documents of every stratum in the shares of their tokens, and an effect keeps
-                          the mix of the whole text (`layerwise.measure.stats.strata`); small strata are taken together
+                          (`layerwise.measure.interventions.document_starts`), because documents are the units, and
+                          never fewer than 32 of them
+    two-phase sampling    an effect keeps the mix of the whole text (`layerwise.measure.stats.strata`). The first look
+                          reads as many documents of each stratum, the others those that take most from the variance of
+                          the layers still in (`layerwise.measure.stats.stratified_sample`)
     rare documents        a layer may be worth nothing on most documents and much on a few. `no_effect` and `harmful`,
                           by which a layer may go, wait until a kind of document that makes up 4 % of the text has been
                           missed with probability below `alpha / 2L`, or until all documents are read
     fresh text            harm is confirmed on documents that came after those that suggested it
-    futility              a layer that all of the text would settle with a probability below a fifth, given what was
+    futility              a layer that all of the text would settle with a probability below `FUTILE`, given what was
                           read (predictive power, Spiegelhalter, Freedman and Blackburn 1986), leaves as `unresolved`;
                           that can make no decision wrong
 
@@ -34,11 +36,11 @@ The verdicts and their words are those of `layerwise.measure.stats.verdicts`.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from layerwise.measure.interventions.ablation import refuse_shallow, skip_keys, skips
@@ -54,7 +56,8 @@ from layerwise.measure.language.evaluation_data import (
     shuffled,
 )
 from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
-from layerwise.measure.stats.strata import Effect, Strata, stratified
+from layerwise.measure.stats.strata import Effect, Strata, StratumPart, combined, stratum_parts
+from layerwise.measure.stats.stratified_sample import StratifiedSample
 from layerwise.measure.stats.verdict_criterion import Decision, VerdictCriterion
 from layerwise.measure.stats.verdicts import SELECTION, below_zero, detectable, refuse_too_little
 from layerwise.plan import Plan
@@ -67,16 +70,22 @@ RACE = "race"
 FIRST_LOOK = 32
 """Documents of the first look: Student's intervals at the small levels of a race are not to be trusted on fewer."""
 
-FEWEST_OF_STRATUM = 16
-"""Documents of each stratum at the first look; a stratum that holds less than half of the tokens is pooled."""
+FEWEST_OF_STRATUM = 6
+"""Documents of each stratum at the first look; of too many strata for that the smallest are taken together."""
+
+GROWTH = 0.25
+"""What a further look adds, as a share of the tokens read before it."""
+
+SPENDING = 0.3
+"""The share of the error rate left that a look spends. It is spent early, because most layers need few looks."""
+
+ERROR_SHARES: Mapping[Decision, float] = {"matters": 0.7, "no_effect": 0.2, "harmful": 0.1}
+"""How `alpha` is divided over what a look may settle a layer with: most layers of most models matter."""
 
 RARE = 0.04
 """The share of the documents that must not be missed before a layer is said to be worth nothing."""
 
-DECISIONS: tuple[Decision, ...] = ("matters", "no_effect", "harmful")
-"""What a look may settle a layer with."""
-
-FUTILE = 0.2
+FUTILE = 0.35
 """The chance that all of the text settles a layer below which the race reads no more for it."""
 
 Measure = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
@@ -168,13 +177,17 @@ def race(
     measuring all of it takes. Each look asks only for the text it adds, and only for the layers that are still in.
     """
     whole = whole or lengths
-    strata = Strata.of(whole).pooled(FEWEST_OF_STRATUM / FIRST_LOOK)
-    looks = _looks(shuffled(lengths, seed), lengths, strata, budget)
-    running = _Race(measure, depth, lengths, whole, strata, rule or VerdictCriterion(), len(looks))
-    for added in looks:
+    strata = Strata.of(whole).at_most(FIRST_LOOK // FEWEST_OF_STRATUM)
+    sample = StratifiedSample.of(shuffled(lengths, seed), lengths, strata)
+    running = _Race(measure, depth, lengths, whole, strata, rule or VerdictCriterion(), sample)
+    added = sample.first(FIRST_LOOK)
+    while added:
         running.look(added)
-        if not running.left:
-            break
+        tokens = math.ceil(GROWTH * sample.tokens)
+        if budget is not None:
+            tokens = min(tokens, budget - sample.tokens)
+        added = sample.more(tokens, running.variances) if running.left else []
+    running.stop()
     full = sum(whole.values()) * _evaluations(range(depth), depth)
     return RaceResult(running.finishes, running.looks, running.spent, full)
 
@@ -210,7 +223,8 @@ def rare_documents(layers: int, rule: VerdictCriterion) -> int:
 class _Race:
     """A race under way: the losses so far, which layers are candidates for harm since when, and how the others ended.
 
-    `losses` has one list a look; the candidates of a look are confirmed on the lists after it.
+    `losses` has one list a look; the candidates of a look are confirmed on the lists after it. `unspent` is the share
+    of the error rate that is left, `rate` what this look spends. `variances` are what the next look is chosen by.
     """
 
     measure: Measure
@@ -219,12 +233,14 @@ class _Race:
     whole: Mapping[Piece, int]
     strata: Strata
     rule: VerdictCriterion
-    planned: int
+    sample: StratifiedSample
     losses: list[list[Loss]] = field(default_factory=list)
     candidates: dict[int, int] = field(default_factory=dict)
     finishes: dict[int, Finish] = field(default_factory=dict)
-    read: set[Piece] = field(default_factory=set)
+    variances: dict[str, float] = field(default_factory=dict)
     spent: int = 0
+    unspent: float = 1.0
+    rate: float = 1.0
 
     def __post_init__(self) -> None:
         self.keys = skip_keys(self.depth)
@@ -236,49 +252,59 @@ class _Race:
         return len(self.losses)
 
     @property
-    def share(self) -> float:
-        """The share of `alpha` that this look spends: half at the first, which most layers need no other after."""
-        return 1.0 if self.planned == 1 else 0.5 if self.looks == 1 else 0.5 / (self.planned - 1)
+    def left(self) -> list[int]:
+        """The layers still in the race."""
+        return [layer for layer in self.keys if layer not in self.finishes]
 
     def comparisons(self, decision: Decision) -> float:
-        """Among how many intervals at `alpha` together one of this look counts that may lead to `decision`.
+        """Among how many one-sided tests at `alpha` together one of this look counts that may lead to `decision`.
 
         A layer that was told the same before is no longer among them (Holm 1979): were that decision wrong for any of
         those that are left, the first error among all looks is at most this likely.
         """
         decided = sum(finish.decision == decision for finish in self.finishes.values())
-        return (self.depth - decided) / self.share
-
-    @property
-    def left(self) -> list[int]:
-        """The layers still in the race."""
-        return [layer for layer in self.keys if layer not in self.finishes]
+        return max(1, self.depth - decided) / (self.rate * ERROR_SHARES[decision])
 
     def look(self, added: Sequence[Piece]) -> None:
-        """Read more text for the layers still in, and let go those that it settles; the last look settles all."""
+        """Read more text for the layers still in, and let go those that it settles, or that no text here would."""
         running = self.left
         self.losses.append(self.measure(running, added))
-        self.read.update(added)
         self.spent += sum(self.lengths[piece] for piece in added) * _evaluations(running, self.depth)
+        self.rate = self.unspent if self.sample.exhausted else SPENDING * self.unspent
+        self.unspent -= self.rate
         grid = self._grid(running, 0)
         refuse_too_little(grid)
         self._settle(grid, self._confirmed(running))
         left = self.left
-        absent, present = (self._effects(grid, left, decision) for decision in ("no_effect", "matters"))
-        for layer, narrow, effect in zip(left, absent, present, strict=True):
+        parts = self._parts(grid, left)
+        absent, present = (self._effects(parts, decision) for decision in ("no_effect", "matters"))
+        for layer, narrow, effect, share in zip(left, absent, present, self._shares_read(parts), strict=True):
             if below_zero(effect) < SELECTION:
                 self.candidates.setdefault(layer, self.looks)
-            if self.looks == self.planned or self._power(narrow, effect) < FUTILE:
-                self._finish(layer, "matters" if effect.low > 0 else "unresolved", effect, grid)
+            if self._power(narrow, effect, share) < FUTILE:
+                self._conclude(layer, effect, grid)
+        if left := self.left:
+            self.variances = self._variances(self._parts(grid, left))
+
+    def stop(self) -> None:
+        """Let go of the layers still in when there is no more text."""
+        if left := self.left:
+            grid = self._grid(left, 0)
+            for layer, effect in zip(left, self._effects(self._parts(grid, left), "matters"), strict=True):
+                self._conclude(layer, effect, grid)
+
+    def _conclude(self, layer: int, effect: Effect, grid: Grid) -> None:
+        """Let go of a layer that no more is read for: an effect above zero counts, however it stands to the margin."""
+        self._finish(layer, "matters" if effect.low > 0 else "unresolved", effect, grid)
 
     def _settle(self, grid: Grid, harmful: Collection[int]) -> None:
         """Let go what this look settles, again and again, since every decision leaves fewer for the next."""
         before = -1
         while before != len(self.finishes):
             before = len(self.finishes)
-            for decision in DECISIONS:
+            for decision in ERROR_SHARES:
                 left = self.left
-                for layer, effect in zip(left, self._effects(grid, left, decision), strict=True):
+                for layer, effect in zip(left, self._effects(self._parts(grid, left), decision), strict=True):
                     if self._settles(decision, effect, layer in harmful):
                         self._finish(layer, decision, effect, grid)
 
@@ -286,11 +312,11 @@ class _Race:
         """Whether this look settles a layer with that decision."""
         if decision == "matters":
             return self.rule.settles(effect) == "matters"
-        if len(self.read) < min(len(self.lengths), rare_documents(self.depth, self.rule)):
+        if self.sample.documents < min(len(self.lengths), rare_documents(self.depth, self.rule)):
             return False
         return harmful if decision == "harmful" else self.rule.holds(effect)
 
-    def _power(self, absent: Effect, present: Effect) -> float:
+    def _power(self, absent: Effect, present: Effect, share: float) -> float:
         """The predictive power: how likely all of the text is to settle a layer, given what was read of it.
 
         With a share f read the value at the end is near N(value, error^2 (1 - f)), and the intervals by which a layer
@@ -298,20 +324,28 @@ class _Race:
 
             power = P(|value| < margin - a) + P(|value| > max(margin, b))
         """
-        share, margin = min(1.0, self._share_read()), self.rule.margin
-        spread = present.error * math.sqrt(1 - share)
-        if spread == 0:
-            return 1.0
+        margin, spread = self.rule.margin, present.error * math.sqrt(1 - share)
         reach, other = ((each.high - each.low) / 2 * math.sqrt(share) for each in (absent, present))
         inside, value = max(0.0, margin - reach), present.value
+        if spread == 0:
+            return float(abs(value) < inside or abs(value) > max(margin, other))
         none = ndtr((inside - value) / spread) - ndtr((-inside - value) / spread)
         some = ndtr((abs(value) - max(margin, other)) / spread)
         return float(none + some)
 
-    def _share_read(self) -> float:
-        """The share of the pieces that were read, stratum by stratum, in the strata's shares of all tokens."""
-        there, read = (Counter(self.strata.of_task[task] for task, _, _ in each) for each in (self.lengths, self.read))
-        return sum(weight * read[name] / there[name] for name, weight in self.strata.weight.items())
+    def _shares_read(self, parts: Sequence[StratumPart]) -> NDArray[np.float64]:
+        """The f of `_power` for every layer: its variance at the end by its variance now."""
+        now = np.sum([part.variance for part in parts], axis=0)
+        end = np.sum([part.variance * self.sample.share(part.name) for part in parts], axis=0)
+        return np.divide(end, now, out=np.ones_like(now), where=now > 0)
+
+    def _variances(self, parts: Sequence[StratumPart]) -> dict[str, float]:
+        """What one document of each stratum leaves of variance, as a share of that of a layer, mean over layers."""
+        now = np.sum([part.variance for part in parts], axis=0)
+        return {
+            part.name: float(np.mean(np.divide(part.variance * part.units, now, out=np.ones_like(now), where=now > 0)))
+            for part in parts
+        }
 
     def _confirmed(self, running: Sequence[int]) -> set[int]:
         """The candidates whose effect is below 0 on the text that came after they were chosen."""
@@ -321,16 +355,16 @@ class _Race:
                 grid = self._grid([layer], self.candidates[layer])
                 enough = grid.by_unit(grid.tokens).size >= FEWEST_UNITS
                 level = self.rule.alpha / self.comparisons("harmful")
-                if enough and below_zero(self._effects(grid, [layer], "harmful")[0]) < level:
+                if enough and below_zero(self._effects(self._parts(grid, [layer]), "harmful")[0]) < level:
                     layers.add(layer)
         return layers
 
-    def _effects(self, grid: Grid, layers: Sequence[int], decision: Decision) -> list[Effect]:
-        """The effects of layers with the intervals by which they may be told `decision`."""
-        if not layers:
-            return []
-        level = 1 - self.rule.alpha / self.comparisons(decision)
-        return stratified(grid, self.baseline, [self.keys[layer] for layer in layers], self.strata, level)
+    def _parts(self, grid: Grid, layers: Sequence[int]) -> list[StratumPart]:
+        return stratum_parts(grid, self.baseline, [self.keys[layer] for layer in layers], self.strata)
+
+    def _effects(self, parts: Sequence[StratumPart], decision: Decision) -> list[Effect]:
+        """The effects with the intervals by which they may be told `decision`: an error to one side at its rate."""
+        return combined(parts, max(0.0, 1 - 2 * self.rule.alpha / self.comparisons(decision)))
 
     def _grid(self, layers: Collection[int], since: int) -> Grid:
         """The losses of these layers from the look `since` on; a beginning stands for the whole piece of text."""
@@ -347,36 +381,8 @@ class _Race:
     def _finish(self, layer: int, decision: Decision, effect: Effect, grid: Grid) -> None:
         limit = max(abs(effect.low), abs(effect.high))
         if decision != "no_effect":
-            limit = detectable(effect, self.comparisons("matters"), self.rule)
-        tokens = sum(self.lengths[piece] for piece in self.read)
-        self.finishes[layer] = Finish(decision, effect, limit, grid.documents(), tokens)
-
-
-def _looks(
-    order: Sequence[Piece], lengths: Mapping[Piece, int], strata: Strata, budget: int | None
-) -> list[list[Piece]]:
-    """The text that each look adds: 32 documents over the strata in the shares of their tokens, then as many again.
-
-    The first look is always made; a further one only where the budget, in scored tokens, pays for all of it.
-    """
-    queues: dict[str, list[Piece]] = {name: [] for name in strata.weight}
-    for piece in order:
-        queues[strata.of_task[piece[0]]].append(piece)
-    looks: list[list[Piece]] = []
-    taken = dict.fromkeys(queues, 0)
-    spent, until = 0, FIRST_LOOK
-    while sum(taken.values()) < len(order):
-        added: list[Piece] = []
-        for name, queue in queues.items():
-            share = max(FEWEST_OF_STRATUM, math.ceil(until * strata.weight[name])) if until < len(order) else len(queue)
-            added += queue[taken[name] : share]
-            taken[name] = max(taken[name], min(share, len(queue)))
-        spent += sum(lengths[piece] for piece in added)
-        if looks and budget is not None and spent > budget:
-            break
-        looks.append(added)
-        until *= 2
-    return [look for look in looks if look]
+            limit = detectable(effect, self.comparisons("matters") / 2, self.rule)
+        self.finishes[layer] = Finish(decision, effect, limit, grid.documents(), self.sample.tokens)
 
 
 def _evaluations(layers: Collection[int], depth: int) -> int:

@@ -20,7 +20,7 @@ from scipy.special import stdtr, stdtrit
 
 from layerwise.measure.language.evaluation_data import Piece
 from layerwise.measure.stats.grid import FEWEST_UNITS, Grid
-from layerwise.measure.stats.statistics import ratio, standard_error
+from layerwise.measure.stats.statistics import Numbers, ratio, standard_error
 
 REST = "the rest"
 
@@ -53,13 +53,16 @@ class Strata:
             weight[of_task[task]] += tokens / total
         return cls(of_task, weight)
 
-    def pooled(self, least: float) -> Strata:
-        """The same text with every stratum that holds less than `least` of the tokens in the rest.
+    def at_most(self, count: int) -> Strata:
+        """The same text with no more than `count` strata: the smallest are taken together with the rest.
 
-        >>> Strata({"a": "a", "b": "b", "c": "c"}, {"a": 0.8, "b": 0.1, "c": 0.1}).pooled(0.25).weight
+        >>> Strata({"a": "a", "b": "b", "c": "c"}, {"a": 0.8, "b": 0.1, "c": 0.1}).at_most(2).weight
         {'a': 0.8, 'the rest': 0.2}
         """
-        names = {name: name if share >= least else REST for name, share in self.weight.items()}
+        if len(self.weight) <= count:
+            return self
+        heaviest = sorted((name for name in self.weight if name != REST), key=lambda name: -self.weight[name])
+        names = {name: name if name in heaviest[: count - 1] else REST for name in self.weight}
         weight = dict.fromkeys(dict.fromkeys(names.values()), 0.0)
         for name, share in self.weight.items():
             weight[names[name]] += share
@@ -83,27 +86,51 @@ class Effect:
         return float(2 * stdtr(self.freedom, -abs(self.value) / self.error))
 
 
-def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, level: float) -> list[Effect]:
-    """The effect of each plan against the baseline with its Student interval at `level`, in the order given.
+@dataclass(frozen=True, slots=True)
+class StratumPart:
+    """What one stratum adds to the effects of several plans, weight included: values and variances, shape (plans,)."""
+
+    name: str
+    units: int
+    value: Numbers
+    variance: Numbers
+
+
+def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata) -> list[StratumPart]:
+    """What each stratum adds to the effect of each plan against the baseline, and to its variance.
 
     The grid may hold part of the text; its strata are weighted as in the whole. Strata it has nothing of are left out
     of the mix.
     """
     origin = grid.nll[grid.plans.index(baseline)]
     changes = grid.nll[[grid.plans.index(plan) for plan in plans]] - origin
-    values, variances, squares = (np.zeros(len(plans)) for _ in range(3))
     owners = np.array([strata.of_task[task] for task, _, _ in grid.cells])
     present = {name: share for name, share in strata.weight.items() if (owners == name).any()}
+    parts = []
     for name, share in present.items():
         part = grid.part(owners == name)
         tokens = part.by_unit(part.tokens)
         deltas = part.by_unit(changes[:, owners == name])
         weight = share / sum(present.values())
         variance = np.square(weight * standard_error(deltas, tokens))
-        values += weight * ratio(deltas, tokens)
-        variances += variance
-        squares += np.square(variance) / (tokens.size - 1)
-    freedom = np.divide(np.square(variances), squares, out=np.full(len(plans), 1e6), where=squares > 0)
+        parts.append(StratumPart(name, tokens.size, weight * ratio(deltas, tokens), variance))
+    return parts
+
+
+def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, level: float) -> list[Effect]:
+    """The effect of each plan against the baseline with its Student interval at `level`, in the order given.
+
+    Parts of the text are weighted as `stratum_parts` says.
+    """
+    return combined(stratum_parts(grid, baseline, plans, strata), level)
+
+
+def combined(parts: Sequence[StratumPart], level: float) -> list[Effect]:
+    """The sum over strata as effects, with their Student intervals at `level`."""
+    values = np.sum([part.value for part in parts], axis=0)
+    variances = np.sum([part.variance for part in parts], axis=0)
+    squares = np.sum([np.square(part.variance) / (part.units - 1) for part in parts], axis=0)
+    freedom = np.divide(np.square(variances), squares, out=np.full(values.shape, 1e6), where=squares > 0)
     reach = stdtrit(freedom, 0.5 + level / 2) * np.sqrt(variances)
     columns = (values, values - reach, values + reach, np.sqrt(variances), freedom)
-    return [Effect(*(float(column[index]) for column in columns)) for index in range(len(plans))]
+    return [Effect(*(float(column[index]) for column in columns)) for index in range(values.size)]
