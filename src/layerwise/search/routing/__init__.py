@@ -10,10 +10,3 @@ verdict      what may be concluded from that
 router_time  what choosing takes, in layers
 routed       a model whose prompts are answered each under its own plan, batched by plan
 """
-
-from __future__ import annotations
-
-from layerwise.search.routing.routed import RoutedStack
-from layerwise.search.routing.router import PlanRouter
-
-__all__ = ["PlanRouter", "RoutedStack"]

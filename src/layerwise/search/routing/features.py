@@ -1,4 +1,4 @@
-"""What a router reads: the state of a prompt where the candidate plans part, as its mean over tokens and its last token.
+"""What a router reads: the state of a prompt where the candidates part, as its mean over tokens and its last token.
 
 The pass ends there. It takes the embedding and the layers that all candidates keep, on the prompt alone, and no head.
 """

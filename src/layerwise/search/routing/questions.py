@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.demo_corpus import demo_corpus
 from layerwise.data.text.skills import TASKS
+from layerwise.data.text.tokens import Window
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.language.benchmark_requests import build_requests
 from layerwise.measure.language.benchmarks import find_benchmarks
@@ -94,20 +94,20 @@ def read_task_set(
     return made
 
 
-def _of_corpus(
-    stack: Stack, name: str, limit: int | None, length: int | None, batch_tokens: int, seed: int
-) -> TaskSet:
+def _of_corpus(stack: Stack, name: str, limit: int | None, length: int | None, batch_tokens: int, seed: int) -> TaskSet:
     corpus = _corpus(name, limit)
     answered = [document for document in corpus.documents if document.answer_start is not None]
     if not answered:
         raise DataError(
-            f"no document of {name} marks its answer: write {{\"text\": ..., \"answer_start\": 17}} lines, the first "
+            f'no document of {name} marks its answer: write {{"text": ..., "answer_start": 17}} lines, the first '
             "character of the answer, or name a benchmark"
         )
     kept = Corpus(corpus.name, tuple(answered))
     data = tokenize(stack, kept, length=length, batch_tokens=batch_tokens, seed=seed)
     if data.objective != "next_token":
-        raise MeasureError(f"{stack.source.name} fills in masked tokens; a router needs a model that reads left to right")
+        raise MeasureError(
+            f"{stack.source.name} fills in masked tokens; a router needs a model that reads left to right"
+        )
     windows = {(window.task, window.document): window for window in data.windows}
     if limit is not None and limit < len(windows):
         chosen = shuffled(((*document, WHOLE) for document in windows), seed)[:limit]
@@ -129,6 +129,14 @@ def _exact_match(document: Document, answers: Mapping[int, Loss]) -> tuple[float
     return float(row.hits == row.tokens), -row.nll
 
 
+def _beginning(windows: Sequence[Window]) -> tuple[int, ...]:
+    """The tokens with which all of the windows begin."""
+    columns = enumerate(zip(*(window.ids for window in windows), strict=False))
+    first, *_ = windows
+    length = min(len(window.ids) for window in windows)
+    return first.ids[: next((at for at, column in columns if len(set(column)) > 1), length)]
+
+
 def _of_benchmark(
     stack: Stack, name: str, folder: Path | None, limit: int | None, batch_tokens: int, seed: int
 ) -> TaskSet:
@@ -140,7 +148,7 @@ def _of_benchmark(
     for window in sorted(requests.likelihoods.windows, key=lambda each: each.index):
         windows[window.task, window.document].append(window)
     prompts = {
-        document: tuple(commonprefix([each.ids for each in own])) if len(own) > 1 else own[0].ids[: own[0].scored_from]
+        document: _beginning(own) if len(own) > 1 else own[0].ids[: own[0].scored_from]
         for document, own in windows.items()
     }
     instances: dict[str, list[Any]] = defaultdict(list)

@@ -45,8 +45,8 @@ class RoutingCriterion:
         """The decision of two gains: over fixed plans, and over the router's own plans dealt out at random."""
         if all(self._significant(score) and score.value > 0 for score in (fixed, permuted)):
             return "above"
-        assert fixed.low is not None and fixed.high is not None, "gains have intervals"
-        if -self.margin < fixed.low and fixed.high < self.margin:
+        low, high = fixed.low, fixed.high
+        if low is not None and high is not None and -self.margin < low and high < self.margin:
             return "equivalent"
         return "below" if self._significant(fixed) and fixed.value < 0 else "unresolved"
 
