@@ -16,7 +16,7 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.search.routing.candidates import candidate_plans, keeps
 from layerwise.search.routing.features import prompt_features
-from layerwise.search.routing.routed import RoutedStack
+from layerwise.search.routing.routed import RoutedStack, grouped
 from layerwise.search.routing.router import PlanRouter
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
@@ -64,7 +64,7 @@ def test_reading_features_leaves_no_hook_and_runs_no_further_layer(stack: Stack)
 
 
 def test_plans_are_not_chosen_while_the_model_runs_one(stack: Stack, routed: RoutedStack) -> None:
-    with stack.under("0-3"), pytest.raises(ModelError, match="outside stack.under"):
+    with stack.under("0-3"), pytest.raises(ModelError, match="choose plans outside"):
         routed.plan_of("a")
 
 
@@ -82,16 +82,16 @@ def test_every_prompt_is_answered_as_if_it_ran_alone_under_its_plan(stack: Stack
 
 
 def test_prompts_of_one_plan_run_together_in_batches_of_like_length(routed: RoutedStack) -> None:
-    ids = routed._encoded(PROMPTS)
-    plans = routed.plans_of(PROMPTS)
-    batches = list(routed._batches(ids, 3))
+    ids = routed.encoded(PROMPTS)
+    choices = [PLANS.index(plan) for plan in routed.plans_of(PROMPTS)]
+    batches = list(grouped(ids, choices, 3))
     assert sorted(row for _, rows in batches for row in rows) == list(range(len(PROMPTS)))
-    for plan, rows in batches:
+    for choice, rows in batches:
         assert len(rows) <= 3
-        assert {plans[row] for row in rows} == {plan}
+        assert {choices[row] for row in rows} == {choice}
         lengths = [len(ids[row]) for row in rows]
         assert lengths == sorted(lengths)
-    least = sum(-(-count // 3) for count in Counter(plans).values())
+    least = sum(-(-count // 3) for count in Counter(choices).values())
     assert len(batches) == least
 
 
@@ -118,7 +118,7 @@ def planted(plans: Sequence[Plan]) -> dict[Plan, Numbers]:
 
 def test_candidates_of_one_cost_are_good_at_different_prompts() -> None:
     plans = candidate_plans(planted, 6, 2, ("drop",), 2)
-    assert [str(plan) for plan in plans if len(plan.order()) == 5][0] == "0-4"
+    assert next(str(plan) for plan in plans if len(plan.order()) == 5) == "0-4"
     two = [plan.order() for plan in plans if len(plan.order()) == 3]
     assert {(3 in layers, 4 in layers) for layers in two} == {(True, False), (False, True)}
     assert Plan.identity(6) in plans

@@ -17,8 +17,8 @@ from tier import by_tier
 LIMIT, OWN = 11.0, 0.3
 
 
-def tested(table: RoutingTable, seeds: int = 3) -> RoutedQuestions:
-    return pooled([Division.of(table, seed).within(LIMIT, OWN) for seed in range(seeds)])
+def over_seeds(table: RoutingTable) -> RoutedQuestions:
+    return pooled([Division.of(table, seed).within(LIMIT, OWN) for seed in range(3)])
 
 
 def gains(outcome: RoutedQuestions, resamples: int = 1000) -> dict[str, Score]:
@@ -27,7 +27,7 @@ def gains(outcome: RoutedQuestions, resamples: int = 1000) -> dict[str, Score]:
 
 
 def decided(table: RoutingTable, margin: float = 0.02) -> RoutingDecision:
-    found = gains(tested(table))
+    found = gains(over_seeds(table))
     return RoutingCriterion(margin).concludes(found["fixed"], found["permuted"])
 
 
@@ -41,7 +41,7 @@ def test_no_question_is_routed_by_a_router_that_has_seen_it() -> None:
     noise = RoutingTable(
         PLANS, table.tasks, chance.integers(0, 2, (200, 5)).astype(float), chance.normal(size=(200, 150)), 2
     )
-    assert tested(noise).scores["router"].mean() < 0.6
+    assert over_seeds(noise).scores["router"].mean() < 0.6
 
 
 def test_the_means_of_the_gains_are_the_differences_of_the_means() -> None:
@@ -78,13 +78,13 @@ def test_what_the_task_alone_says_is_no_gain_within_the_task() -> None:
     scores = np.stack([right, 1 - right, right, 1 - right, right], axis=1) * 0.0
     scores[:, 2], scores[:, 3] = right, 1 - right
     features = np.concatenate([table.features, right[:, None]], axis=1)
-    found = gains(tested(RoutingTable(PLANS, table.tasks, scores, features, 2)))
+    found = gains(over_seeds(RoutingTable(PLANS, table.tasks, scores, features, 2)))
     assert found["permuted"].value == pytest.approx(0.5, abs=0.05)
     assert found["permuted_in_task"].value == pytest.approx(0.0, abs=0.01)
 
 
 def test_the_oracles_are_ceilings_and_one_of_them_is_of_noise() -> None:
-    outcome = tested(world(300, 4, effect=1.0))
+    outcome = over_seeds(world(300, 4, effect=1.0))
     means = {arm: values.mean() for arm, values in outcome.scores.items()}
     assert means["oracle"] >= means["router"]
     assert means["oracle_of_noise"] > means["hindsight"]
@@ -126,7 +126,7 @@ def test_how_often_nothing_is_called_above(right: tuple[float, ...]) -> None:
 @pytest.mark.slow
 def test_how_often_a_gain_beyond_the_margin_is_called_alike() -> None:
     runs = by_tier(fast=20, full=60)
-    outcomes = [tested(world(300, seed, effect=0.7)) for seed in range(runs)]
+    outcomes = [over_seeds(world(300, seed, effect=0.7)) for seed in range(runs)]
     truth = float(np.mean([outcome.gains["fixed"].mean() for outcome in outcomes]))
     assert truth > 0.02
     criterion = RoutingCriterion(0.02)

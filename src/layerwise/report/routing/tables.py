@@ -63,8 +63,8 @@ def verdict_table(run: RoutingScores) -> Table:
     body = []
     for task, row in run.verdicts.items():
         first, _, second = task.partition(BETWEEN)
-        found = (_value(row, signed=True), probability(row.p_adjusted), tidy(row.mde or 0.0))
-        body.append((first, second or first, *found, DECISIONS[row.metric]))
+        outcome = (_value(row, signed=True), probability(row.p_adjusted), tidy(row.mde or 0.0))
+        body.append((first, second or first, *outcome, DECISIONS[row.metric]))
     return Table(head, tuple(body), numeric_from=2)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,47 +45,51 @@ class RoutedStack:
 
     def plans_of(self, prompts: Sequence[str]) -> list[Plan]:
         """The plan for each prompt."""
-        return [self.router.plans[choice] for choice in self._choices(self._encoded(prompts))]
+        return [self.router.plans[choice] for choice in self._choices(self.encoded(prompts))]
 
     def generate(self, prompts: Sequence[str], *, batch_size: int = 8, **options: Any) -> list[str]:
         """What the model writes after each prompt, each under its own plan; `options` are those of `generate`.
 
         Prompts of one plan run together, at most `batch_size` at once and of like length, padded on the left.
         """
-        ids = self._encoded(prompts)
-        written = [""] * len(prompts)
+        ids = self.encoded(prompts)
+        texts = [""] * len(prompts)
         with evaluating(self.stack.model), torch.inference_mode():
-            for plan, rows in self._batches(ids, batch_size):
-                with self.stack.under(plan):
-                    for row, text in zip(rows, self._written([ids[row] for row in rows], options), strict=True):
-                        written[row] = text
-        return written
+            for choice, rows in grouped(ids, self._choices(ids), batch_size):
+                with self.stack.under(self.router.plans[choice]):
+                    for row, text in zip(rows, written(self.stack, [ids[row] for row in rows], options), strict=True):
+                        texts[row] = text
+        return texts
 
-    def _batches(self, ids: Sequence[Sequence[int]], size: int) -> Iterator[tuple[Plan, list[int]]]:
-        groups: dict[int, list[int]] = defaultdict(list)
-        for row, choice in enumerate(self._choices(ids)):
-            groups[choice].append(row)
-        for choice, rows in groups.items():
-            rows.sort(key=lambda row: len(ids[row]))
-            for start in range(0, len(rows), size):
-                yield self.router.plans[choice], rows[start : start + size]
-
-    def _choices(self, ids: Sequence[Sequence[int]]) -> list[int]:
-        return [int(choice) for choice in self.router.choices(prompt_features(self.stack, ids, self.router.prefix))]
-
-    def _encoded(self, prompts: Sequence[str]) -> list[list[int]]:
+    def encoded(self, prompts: Sequence[str]) -> list[list[int]]:
         """Token ids as questions are tokenized: the start token, where there is one, and the text."""
         tokenizer: Any = self.stack.tokenizer
         start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
         return [[*start, *tokenizer(prompt, add_special_tokens=False)["input_ids"]] for prompt in prompts]
 
-    def _written(self, ids: Sequence[Sequence[int]], options: dict[str, Any]) -> list[str]:
-        tokenizer: Any = self.stack.tokenizer
-        padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
-        width = max(map(len, ids))
-        rows = torch.tensor([[*[padding] * (width - len(row)), *row] for row in ids], device=self.stack.device)
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids], device=self.stack.device)
-        model: Any = self.stack.model
-        texts = model.generate(rows, attention_mask=mask, **{"pad_token_id": padding, **options})
-        decoded: list[str] = tokenizer.batch_decode(texts[:, width:], skip_special_tokens=True)
-        return decoded
+    def _choices(self, ids: Sequence[Sequence[int]]) -> list[int]:
+        return [int(choice) for choice in self.router.choices(prompt_features(self.stack, ids, self.router.prefix))]
+
+
+def grouped(ids: Sequence[Sequence[int]], choices: Sequence[int], size: int) -> Iterator[tuple[int, list[int]]]:
+    """Batches of at most `size` rows that have the same choice, of like length: the choice, and the rows."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for row, choice in enumerate(choices):
+        groups[choice].append(row)
+    for choice, rows in groups.items():
+        rows.sort(key=lambda row: len(ids[row]))
+        for start in range(0, len(rows), size):
+            yield choice, rows[start : start + size]
+
+
+def written(stack: Stack, ids: Sequence[Sequence[int]], options: Mapping[str, Any]) -> list[str]:
+    """What the model, under the plan that it runs, writes after prompts side by side, padded on the left."""
+    tokenizer: Any = stack.tokenizer
+    padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
+    width = max(map(len, ids))
+    rows = torch.tensor([[*[padding] * (width - len(row)), *row] for row in ids], device=stack.device)
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids], device=stack.device)
+    model: Any = stack.model
+    texts = model.generate(rows, attention_mask=mask, **{"pad_token_id": padding, **options})
+    decoded: list[str] = tokenizer.batch_decode(texts[:, width:], skip_special_tokens=True)
+    return decoded
