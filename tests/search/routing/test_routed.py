@@ -118,7 +118,7 @@ def planted(plans: Sequence[Plan]) -> dict[Plan, Numbers]:
 
 def test_candidates_of_one_cost_are_good_at_different_prompts() -> None:
     plans = candidate_plans(planted, 6, 2, ("drop",), 2)
-    assert next(str(plan) for plan in plans if len(plan.order()) == 5) == "0-4"
+    assert all({3, 4} <= set(plan.order()) for plan in plans if len(plan.order()) == 5)
     two = [plan.order() for plan in plans if len(plan.order()) == 3]
     assert {(3 in layers, 4 in layers) for layers in two} == {(True, False), (False, True)}
     assert Plan.identity(6) in plans

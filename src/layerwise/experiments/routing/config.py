@@ -46,7 +46,9 @@ class Routing(ModelOptions, Experiment):
     task_limit: int | None = option(None, "Questions of each task set.", metavar="N", least=60)
     budget: str = option("layers=0.9x", 'Mean layers at most, the router among them: "layers=10".', metavar="BUDGET")
     objective: Objective = option("accuracy", "What is predicted and judged.")
-    prefix: int = option(2, "Layers that every candidate keeps, after which the router reads.", metavar="N", least=0)
+    prefix: int = option(
+        0, "Layers that every candidate keeps, after which the router reads; 0: embeddings.", metavar="N", least=0
+    )
     moves: tuple[str, ...] = option(("drop", "repeat"), "What makes candidates: drop, repeat.", metavar="NAMES")
     width: int = option(2, "Candidates of each number of layers.", metavar="N", least=1, most=8)
     plan: tuple[str, ...] = option((), "A candidate of your own; repeat for more.", metavar="PLAN", repeated=True)

@@ -55,12 +55,14 @@ def curve_rows(task: str, metric: str, number: int, routed: RoutedQuestions, *, 
 
 
 def plan_rows(task: str, metric: str, plans: tuple[Plan, ...], scores: Numbers, *, seed: int) -> list[Score]:
-    """The candidates: mean scores of (questions, plans), and layers."""
-    names = list(map(str, plans))
-    layers = [
-        Score(PLAN, name, task, "layers", value) for name, value in zip(names, layers_of(plans).tolist(), strict=True)
-    ]
-    return [*_means(PLAN, names, task, metric, scores.T, seed), *layers]
+    """The candidates: mean scores of (questions, plans)."""
+    return _means(PLAN, list(map(str, plans)), task, metric, scores.T, seed)
+
+
+def layer_rows(task: str, plans: tuple[Plan, ...]) -> list[Score]:
+    """The candidates: their layers."""
+    layers = layers_of(plans).tolist()
+    return [Score(PLAN, str(plan), task, "layers", value) for plan, value in zip(plans, layers, strict=True)]
 
 
 def share_rows(task: str, plans: tuple[Plan, ...], routed: RoutedQuestions) -> list[Score]:

@@ -25,7 +25,7 @@ from layerwise.experiments.routing.config import Objective, Routing
 from layerwise.experiments.routing.result import FILE
 from layerwise.experiments.sentences import describe_model
 from layerwise.measure.interventions.sweep import cost_estimate, sweep_into
-from layerwise.measure.language.evaluation_data import shuffled
+from layerwise.measure.language.evaluation_data import WHOLE, shuffled
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
@@ -58,7 +58,7 @@ class DividedSet:
     @classmethod
     def of(cls, tasks: TaskSet, seed: int) -> DividedSet:
         """A fifth of every task chooses."""
-        order = [(task, document) for task, document, _ in shuffled(((*each, -1) for each in tasks.prompts), seed)]
+        order = [(task, document) for task, document, _ in shuffled(((*each, WHOLE) for each in tasks.prompts), seed)]
         return cls(tasks, tuple(order[::CHOOSING]), tuple(sorted(set(order) - set(order[::CHOOSING]))))
 
 
@@ -237,6 +237,7 @@ class PreparedRouting(Prepared):
         yield from made.plan_rows(name, objective, table.plans, table.scores, seed=seed)
         if objective == self.config.objective:
             yield from made.share_rows(name, table.plans, whole)
+            yield from made.layer_rows(name, table.plans)
         layers = layers_of(table.plans)
         for number, limit in enumerate(np.linspace(layers.min() + time, self.stack.depth, BUDGETS)):
             at_limit = pooled([division.within(float(limit), time) for division in divisions])

@@ -67,9 +67,11 @@ def _best(scores: dict[Plan, Numbers], width: int) -> list[Plan]:
         costs.setdefault(plan.cost().evaluations, []).append(plan)
     kept = []
     for plans in costs.values():
-        best = np.full(len(next(iter(scores.values()))), -np.inf)
+        best = np.full(len(scores[plans[0]]), -np.inf)
         for _ in range(min(width, len(plans))):
-            addition = max(plans, key=lambda plan: float(np.maximum(best, scores[plan]).mean()))
+            # Of plans that add equally much, the one that is better by itself.
+            worth = {plan: (np.maximum(best, scores[plan]).mean(), scores[plan].mean()) for plan in plans}
+            addition = max(plans, key=lambda plan: worth[plan])  # noqa: B023
             best = np.maximum(best, scores[addition])
             plans = [plan for plan in plans if plan != addition]
             kept.append(addition)

@@ -1,6 +1,7 @@
 """What a router reads: the state of a prompt where the candidates part, as its mean over tokens and its last token.
 
-The pass ends there. It takes the embedding and the layers that all candidates keep, on the prompt alone, and no head.
+The pass ends there. It takes the layers that all candidates keep, on the prompt alone, and no head; where they keep
+none, the embeddings of the tokens are read and the model is not run.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class _Reached(Exception):
 
 
 def prompt_features(stack: Stack, prompts: Sequence[Sequence[int]], prefix: int) -> Numbers:
-    """The state before layer `prefix`, after the layers 0 to `prefix` - 1, of each prompt: (prompts, 2 * width).
+    """The state after the layers 0 to `prefix` - 1, or the token embeddings, of each prompt: (prompts, 2 * width).
 
     First the mean over tokens, then the last token. Raises `ModelError` while the model runs a plan.
     """
@@ -52,6 +53,9 @@ def _states(stack: Stack, prompts: Sequence[Sequence[int]], prefix: int) -> tupl
     width = max(map(len, prompts))
     ids = torch.tensor([[*prompt, *[0] * (width - len(prompt))] for prompt in prompts], device=stack.device)
     mask = torch.tensor([[1] * len(prompt) + [0] * (width - len(prompt)) for prompt in prompts], device=stack.device)
+    if not prefix:
+        model: Any = stack.model
+        return model.get_input_embeddings()(ids).float(), mask
     reached: list[Tensor] = []
 
     def stop(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from scipy.linalg import LinAlgWarning
 from sklearn.linear_model import RidgeCV
@@ -71,8 +71,12 @@ class PlanRouter:
             with safe_open(path, framework="numpy") as file:
                 metadata = file.metadata() or {}
                 if metadata.get("format") != FORMAT:
-                    raise DataError(f"{path} is no router of layerwise; give the router.safetensors of a run of route")
+                    raise SafetensorError("of another kind")
                 tensors = {name: file.get_tensor(name) for name in ("weights", "intercept")}
+        except SafetensorError as error:
+            raise DataError(
+                f"{path} is no router of layerwise ({error}); give the router.safetensors of a run of route"
+            ) from error
         except OSError as error:
             raise DataError(f"there is no router at {path} ({error}); layerwise route writes one") from error
         header = json.loads(metadata["router"])

@@ -79,9 +79,13 @@ class Division:
 
     @classmethod
     def of(cls, table: RoutingTable, seed: int) -> Division:
-        """Divide the questions of every task evenly among the folds, and fit."""
+        """Divide the questions of every task evenly among the folds, and fit; tasks of few questions are one."""
+        names, task, counts = np.unique(table.tasks, return_inverse=True, return_counts=True)
+        groups = np.where(counts[task] < FOLDS, len(names), task)
+        if 0 < (groups == len(names)).sum() < FOLDS:
+            groups = np.zeros_like(groups)
         folds = []
-        for fitted, unseen in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(table.tasks, table.tasks):
+        for fitted, unseen in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(groups, groups):
             train = table.part(fitted)
             folds.append((unseen, train.fit(), train.scores.mean(axis=0)))
         return cls(table, tuple(folds), seed)
