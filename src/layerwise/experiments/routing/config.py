@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from layerwise.errors import OptionError
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from layerwise.experiments.routing.run import PreparedRouting
 
 Objective = Literal["accuracy", "nats"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import described, size_row, task_digest
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.routing import rows as made
-from layerwise.experiments.routing.config import Objective, Routing
+from layerwise.experiments.routing.config import OBJECTIVES, Objective, Routing
 from layerwise.experiments.routing.result import FILE
 from layerwise.experiments.sentences import describe_model
 from layerwise.measure.interventions.sweep import cost_estimate, sweep_into
@@ -161,16 +161,17 @@ class PreparedRouting(Prepared):
             reporter.log(f"routers of {name}, {objective}: {self.config.seeds} seeds")
             for row in self._in_domain(name, objective, table, time):
                 scores[row.measure].append(row)
-        pairs = list(permutations(self.config.task_names, 2))
-        for first, second in pairs:
-            for objective in ("accuracy", "nats"):
-                if (first, objective) in tables and (second, objective) in tables:
-                    scores[made.ROUTE] += self._out_of_domain(first, second, objective, tables, time)
+        pairs = {f"{first} to {second}": (first, second) for first, second in permutations(self.config.task_names, 2)}
+        for task, (first, second) in pairs.items():
+            for objective in OBJECTIVES:
+                fitted, test = tables.get((first, objective)), tables.get((second, objective))
+                if fitted is not None and test is not None:
+                    scores[made.ROUTE] += self._out_of_domain(task, objective, fitted, test, time)
         for measure, rows in scores.items():
             run.store.replace_scores(measure, rows)
         run.store.replace_scores("run", [size_row(self.stack)])
         self._save(run, tables, time)
-        groups = [list(self.config.task_names), [f"{first} to {second}" for first, second in pairs]]
+        groups = [list(self.config.task_names), list(pairs)]
         # Last, because these rows say that the routing is complete.
         verdicts = made.verdict_rows(
             scores[made.ROUTE], groups, self.config.objective, RoutingCriterion(self.config.margin), self.limit
@@ -205,9 +206,9 @@ class PreparedRouting(Prepared):
             features = prompt_features(self.stack, prompts, self.config.prefix)
             kinds = np.array([task for task, _ in each.routing])
             outcome = outcomes[each.tasks.name]
-            for objective, scores in (("accuracy", outcome.right), ("nats", outcome.nats)):
+            for objective, scores in zip(OBJECTIVES, (outcome.right, outcome.nats), strict=True):
                 if np.isfinite(scores[:, finite]).all():
-                    tables[each.tasks.name, objective] = RoutingTable(  # type: ignore[index]
+                    tables[each.tasks.name, objective] = RoutingTable(
                         kept, kinds, scores[:, finite], features, self.config.prefix
                     )
         for name in self.config.task_names:
@@ -244,13 +245,12 @@ class PreparedRouting(Prepared):
             yield from made.curve_rows(name, objective, number, at_limit, seed=seed)
 
     def _out_of_domain(
-        self, first: str, second: str, objective: str, tables: Mapping[tuple[str, str], RoutingTable], time: float
+        self, task: str, objective: Objective, fitted: RoutingTable, test: RoutingTable, time: float
     ) -> list[Score]:
-        """The router of all questions of the first set on all questions of the second."""
-        fitted, test = tables[first, objective], tables[second, objective]
+        """The router of all questions of one set on all questions of another."""
         router = fitted.fit().within(self.limit - time)
         outcome = routed(router, fitted.scores.mean(axis=0), test, time, self.config.seed)
-        return made.arm_rows(f"{first} to {second}", objective, outcome, seed=self.config.seed)
+        return made.arm_rows(task, objective, outcome, seed=self.config.seed)
 
     def _save(self, run: Run, tables: Mapping[tuple[str, Objective], RoutingTable], time: float) -> None:
         """The router to be used: fitted to all questions of all task sets."""

@@ -32,7 +32,7 @@ def routing_chapter(evidence: Evidence) -> Chapter:
         return ROUTED.missing("No router was tested: layerwise route does.")
     kinds = [kind for kind in (run.objective, *SCORES) if run.curve(ROUTER, run.sets[0], kind)]
     kinds = list(dict.fromkeys(kinds))
-    drawn = {
+    drawn: dict[tuple[int, ...], Figure] = {
         (at, number): _picture(run, task, kind)
         for (at, task), (number, kind) in product(enumerate(run.sets), enumerate(kinds))
         if run.curve(ROUTER, task, kind)

@@ -71,7 +71,7 @@ def _best(scores: dict[Plan, Numbers], width: int) -> list[Plan]:
         for _ in range(min(width, len(plans))):
             # Of plans that add equally much, the one that is better by itself.
             worth = {plan: (np.maximum(best, scores[plan]).mean(), scores[plan].mean()) for plan in plans}
-            addition = max(plans, key=lambda plan: worth[plan])  # noqa: B023
+            addition = max(plans, key=lambda plan: worth[plan])
             best = np.maximum(best, scores[addition])
             plans = [plan for plan in plans if plan != addition]
             kept.append(addition)
