@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from layerwise.measure.stats.statistics import Numbers, paired_bootstrap
+from layerwise.measure.stats.statistics import Numbers, student_interval
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.search.routing.router import layers_of
@@ -31,11 +31,10 @@ ROUTE, SEED, CURVE, PLAN, SHARE, TIME, VERDICT = (
 )  # fmt: skip
 
 
-def arm_rows(task: str, metric: str, routed: RoutedQuestions, *, seed: int, measure: str = ROUTE) -> list[Score]:
+def arm_rows(task: str, metric: str, routed: RoutedQuestions, *, seed: int) -> list[Score]:
     """Every arm's mean score, the router's mean layers, and its gain over every arm."""
-    means = _means(measure, list(routed.scores), task, metric, np.stack(list(routed.scores.values())), seed)
-    layers = _means(measure, [ROUTER], task, f"{metric}_layers", routed.layers[None], seed)
-    return [*means, *layers, *gain_rows(measure, task, f"{metric}_gain", routed.gains, seed=seed)]
+    gains = gain_rows(ROUTE, task, f"{metric}_gain", routed.gains, seed=seed)
+    return [*_arm_means(ROUTE, task, metric, routed), *gains]
 
 
 def seed_rows(task: str, metric: str, trials: Sequence[RoutedQuestions]) -> list[Score]:
@@ -48,15 +47,14 @@ def seed_rows(task: str, metric: str, trials: Sequence[RoutedQuestions]) -> list
     ]
 
 
-def curve_rows(task: str, metric: str, number: int, routed: RoutedQuestions, *, seed: int) -> list[Score]:
+def curve_rows(task: str, metric: str, number: int, routed: RoutedQuestions) -> list[Score]:
     """The arms of a picture, at one budget."""
-    rows = arm_rows(task, metric, routed, seed=seed, measure=CURVE)
-    return [replace(row, metric=f"{row.metric}/{number}") for row in rows if not row.metric.endswith("_gain")]
+    return [replace(row, metric=f"{row.metric}/{number}") for row in _arm_means(CURVE, task, metric, routed)]
 
 
-def plan_rows(task: str, metric: str, plans: tuple[Plan, ...], scores: Numbers, *, seed: int) -> list[Score]:
+def plan_rows(task: str, metric: str, plans: tuple[Plan, ...], scores: Numbers) -> list[Score]:
     """The candidates: mean scores of (questions, plans)."""
-    return _means(PLAN, list(map(str, plans)), task, metric, scores.T, seed)
+    return _means(PLAN, list(map(str, plans)), task, metric, scores.T)
 
 
 def layer_rows(task: str, plans: tuple[Plan, ...]) -> list[Score]:
@@ -101,9 +99,14 @@ def verdict_rows(
     return made
 
 
-def _means(measure: str, subjects: Sequence[str], task: str, metric: str, values: Numbers, seed: int) -> list[Score]:
-    """The mean of each row of (subjects, questions), with its interval over questions."""
-    estimate = paired_bootstrap(values, np.ones(values.shape[1]), seed=seed)
+def _arm_means(measure: str, task: str, metric: str, routed: RoutedQuestions) -> list[Score]:
+    means = _means(measure, list(routed.scores), task, metric, np.stack(list(routed.scores.values())))
+    return [*means, *_means(measure, [ROUTER], task, f"{metric}_layers", routed.layers[None])]
+
+
+def _means(measure: str, subjects: Sequence[str], task: str, metric: str, values: Numbers) -> list[Score]:
+    """The mean of each row of (subjects, questions), with Student's interval over questions: nothing is decided by it."""
+    estimate = student_interval(values, np.ones(values.shape[1]))
     return [
         Score(
             measure, subject, task, metric, float(estimate.value[row]), float(estimate.low[row]),

@@ -235,14 +235,14 @@ class PreparedRouting(Prepared):
         whole = pooled(trials)
         yield from made.arm_rows(name, objective, whole, seed=seed)
         yield from made.seed_rows(name, objective, trials)
-        yield from made.plan_rows(name, objective, table.plans, table.scores, seed=seed)
+        yield from made.plan_rows(name, objective, table.plans, table.scores)
         if objective == self.config.objective:
             yield from made.share_rows(name, table.plans, whole)
             yield from made.layer_rows(name, table.plans)
         layers = layers_of(table.plans)
         for number, limit in enumerate(np.linspace(layers.min() + time, self.stack.depth, BUDGETS)):
             at_limit = pooled([division.within(float(limit), time) for division in divisions])
-            yield from made.curve_rows(name, objective, number, at_limit, seed=seed)
+            yield from made.curve_rows(name, objective, number, at_limit)
 
     def _out_of_domain(
         self, task: str, objective: Objective, fitted: RoutingTable, test: RoutingTable, time: float
