@@ -22,7 +22,6 @@ from layerwise.search.routing.questions import read_task_set
 from layerwise.search.routing.router_time import RouterTime
 from layerwise.stack import Stack, load
 from measure.language.local_tasks import write_tasks
-from tier import first_fast
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 DEPTH = 4
@@ -112,7 +111,8 @@ def test_a_complete_routing_computes_nothing_again(
     assert everything(whole.folder) == before
 
 
-@pytest.mark.parametrize("writes", first_fast([2, 12, 40]))
+@pytest.mark.slow
+@pytest.mark.parametrize("writes", [2, 12, 40])
 def test_a_routing_that_was_killed_goes_on_to_the_same_rows(
     stack: Stack, whole: RoutingResult, options: dict[str, Any], tmp_path: Path, writes: int,
     monkeypatch: pytest.MonkeyPatch,

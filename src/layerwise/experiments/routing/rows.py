@@ -105,7 +105,7 @@ def _arm_means(measure: str, task: str, metric: str, routed: RoutedQuestions) ->
 
 
 def _means(measure: str, subjects: Sequence[str], task: str, metric: str, values: Numbers) -> list[Score]:
-    """The mean of each row of (subjects, questions), with Student's interval over questions: nothing is decided by it."""
+    """The mean of each row of (subjects, questions), with Student's interval: nothing is decided by it."""
     estimate = student_interval(values, np.ones(values.shape[1]))
     return [
         Score(

@@ -26,7 +26,7 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.results.run import write_whole
 
-STRENGTHS = np.logspace(0, 6, 13)
+STRENGTHS = np.logspace(0, 6, 7)
 """Ridge penalties that are tried, for features of unit variance: up to those that leave little but the mean."""
 
 FORMAT = "layerwise-router-1"
