@@ -18,6 +18,7 @@ from layerwise.experiments.routing.config import Routing
 from layerwise.experiments.routing.result import RoutingResult
 from layerwise.plan import Plan
 from layerwise.results import Run
+from layerwise.search.routing import questions
 from layerwise.search.routing.questions import read_task_set
 from layerwise.search.routing.router_time import RouterTime
 from layerwise.stack import Stack, load
@@ -126,15 +127,19 @@ def test_a_routing_that_was_killed_goes_on_to_the_same_rows(
     assert (again.router.weights == whole.router.weights).all()
 
 
-def test_benchmarks_are_judged_as_lm_eval_judges_them(stack: Stack, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_benchmarks_are_judged_as_lm_eval_judges_them(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from layerwise.measure.interventions.sweep import sweep
     from layerwise.measure.language.benchmarks import tasks as harness
 
-    write_tasks(tmp_path, documents=60)
+    monkeypatch.setattr(questions, "FEWEST", 5)
+    write_tasks(tmp_path, documents=40)
     plans = [Plan.identity(DEPTH), Plan.parse("0 2 3")]
     for name in ("arc_tiny", "winogrande_tiny", "lambada_tiny"):
         read = read_task_set(stack, name, folder=tmp_path, limit=None, length=None, batch_tokens=2048, seed=0)
-        documents = list(read.prompts)
+        documents = list(dict.fromkeys((window.task, window.document) for window in read.data.windows))
         right = read.judged(documents, plans, sweep(stack, plans, read.data)).right
         expected = harness(stack, plans, [name], include_path=tmp_path)
         metric = "acc_norm" if name == "arc_tiny" else "acc"

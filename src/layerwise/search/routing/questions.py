@@ -6,7 +6,8 @@
 
 The answer of a document is right when every token of it is the arg-max; its score in nats is its log-likelihood. A
 benchmark is right as lm-eval's main metric of it says, and has no score in nats. What a router reads is the prompt: the
-tokens before the answer, or those with which all requests of a document begin.
+tokens before the answer, or those with which all requests of a document begin; where these are none, there is no prompt
+and the question is left out.
 """
 
 from __future__ import annotations
@@ -148,8 +149,9 @@ def _of_benchmark(
     for window in sorted(requests.likelihoods.windows, key=lambda each: each.index):
         windows[window.task, window.document].append(window)
     prompts = {
-        document: _beginning(own) if len(own) > 1 else own[0].ids[: own[0].scored_from]
+        document: prompt
         for document, own in windows.items()
+        if (prompt := _beginning(own) if len(own) > 1 else own[0].ids[: own[0].scored_from])
     }
     instances: dict[str, list[Any]] = defaultdict(list)
     tasks = requests.benchmarks.loaded["tasks"]
