@@ -9,7 +9,7 @@ import pytest
 
 from layerwise.results.rows import Score
 from layerwise.search.routing.router import layers_of
-from layerwise.search.routing.trial import NULLS, Division, RoutedQuestions, RoutingTable, pooled, routed
+from layerwise.search.routing.trial import NULLS, RoutingDivision, RoutedQuestions, RoutingTable, pooled, routed
 from layerwise.search.routing.verdict import RoutingCriterion, RoutingDecision, adjusted, gain_rows
 from search.routing.planted_routing import PLANS, RIGHT, world
 from tier import by_tier
@@ -18,7 +18,7 @@ LIMIT, OWN = 11.0, 0.3
 
 
 def over_seeds(table: RoutingTable) -> RoutedQuestions:
-    return pooled([Division.of(table, seed).within(LIMIT, OWN) for seed in range(3)])
+    return pooled([RoutingDivision.of(table, seed).within(LIMIT, OWN) for seed in range(3)])
 
 
 def gains(outcome: RoutedQuestions, resamples: int = 1000) -> dict[str, Score]:
@@ -33,7 +33,7 @@ def decided(table: RoutingTable, margin: float = 0.02) -> RoutingDecision:
 
 def test_no_question_is_routed_by_a_router_that_has_seen_it() -> None:
     table = world(200, 0)
-    division = Division.of(table, 0)
+    division = RoutingDivision.of(table, 0)
     rows = np.concatenate([unseen for unseen, _, _ in division.folds])
     assert sorted(rows) == list(range(200))
     # Outcomes that the features do not show: a router that had seen them would be above chance.
@@ -45,7 +45,7 @@ def test_no_question_is_routed_by_a_router_that_has_seen_it() -> None:
 
 
 def test_the_means_of_the_gains_are_the_differences_of_the_means() -> None:
-    outcome = Division.of(world(300, 1, effect=1.0), 0).within(LIMIT, OWN)
+    outcome = RoutingDivision.of(world(300, 1, effect=1.0), 0).within(LIMIT, OWN)
     for arm in NULLS:
         expected = outcome.scores["router"].mean() - outcome.scores[arm].mean()
         assert outcome.gains[arm].mean() == pytest.approx(expected, abs=1e-12)

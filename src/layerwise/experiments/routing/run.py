@@ -33,10 +33,10 @@ from layerwise.results.rows import Loss, Score
 from layerwise.search.budget import Budget
 from layerwise.search.routing.candidates import candidate_plans, keeps
 from layerwise.search.routing.features import prompt_features
-from layerwise.search.routing.questions import Document, Judged, TaskSet, read_task_set
+from layerwise.search.routing.questions import Document, RoutingOutcomes, TaskSet, read_task_set
 from layerwise.search.routing.router import fit_router, layers_of
 from layerwise.search.routing.router_time import router_time
-from layerwise.search.routing.trial import Division, RoutingTable, pooled, routed
+from layerwise.search.routing.trial import RoutingDivision, RoutingTable, pooled, routed
 from layerwise.search.routing.verdict import RoutingCriterion
 from layerwise.stack import Stack, weight_hash
 
@@ -120,19 +120,19 @@ class PreparedRouting(Prepared):
                 f"{each.tasks.name}: {len(each.choosing):,} questions choose candidates, {len(each.routing):,} fit and "
                 "test routers"
             )
-        asked: list[Plan] = []
+        tried: list[Plan] = []
 
         def unmeasured(plans: Sequence[Plan]) -> dict[Plan, Numbers]:
-            asked.extend(plans)
+            tried.extend(plans)
             return dict.fromkeys(plans, np.zeros(1))
 
         kept = self._candidates(unmeasured)
         layers = 0
         for each in self.sets:
-            layers += cost_estimate(self.stack, asked, each.tasks.part(each.choosing)).layer_tokens
+            layers += cost_estimate(self.stack, tried, each.tasks.part(each.choosing)).layer_tokens
             layers += cost_estimate(self.stack, kept, each.tasks.part(each.routing)).layer_tokens * len(self.sets)
         yield (
-            f"candidates: {len(asked):,} plans are tried on each task set, {len(kept):,} or so kept; about {layers:,} "
+            f"candidates: {len(tried):,} plans are tried on each task set, {len(kept):,} or so kept; about {layers:,} "
             "layer evaluations x tokens"
         )
         yield f"mean layers: {self.limit:g} at most of {self.stack.depth}, the router's own time among them"
@@ -230,7 +230,7 @@ class PreparedRouting(Prepared):
 
     def _in_domain(self, name: str, objective: Objective, table: RoutingTable, time: float) -> Iterator[Score]:
         seed = self.config.seed
-        divisions = [Division.of(table, seed + number) for number in range(self.config.seeds)]
+        divisions = [RoutingDivision.of(table, seed + number) for number in range(self.config.seeds)]
         trials = [division.within(self.limit, time) for division in divisions]
         whole = pooled(trials)
         yield from made.arm_rows(name, objective, whole, seed=seed)
@@ -286,6 +286,6 @@ class StoredLosses:
                 raise
             self.reporter.log(f"left out: {error}")
 
-    def judged(self, tasks: TaskSet, documents: Sequence[Document], plans: Sequence[Plan]) -> Judged:
+    def judged(self, tasks: TaskSet, documents: Sequence[Document], plans: Sequence[Plan]) -> RoutingOutcomes:
         """What plans answered."""
         return tasks.judged(documents, plans, self.rows)

@@ -60,7 +60,7 @@ class TaskSet:
         """The windows of some of the questions."""
         return portion(self.data, {(task, document, WHOLE) for task, document in documents})
 
-    def judged(self, documents: Sequence[Document], plans: Sequence[Plan], rows: Iterable[Loss]) -> Judged:
+    def judged(self, documents: Sequence[Document], plans: Sequence[Plan], rows: Iterable[Loss]) -> RoutingOutcomes:
         """What plans answered; `rows` of other plans and documents are passed over."""
         by_question: dict[tuple[str, str, str], dict[int, Loss]] = defaultdict(dict)
         for row in rows:
@@ -71,11 +71,11 @@ class TaskSet:
                 answers = by_question.get((str(plan), *document))
                 if answers:
                     values[:, number, column] = self.judge(document, answers)
-        return Judged(*values)
+        return RoutingOutcomes(*values)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class RoutingOutcomes:
     """Outcomes (questions, plans): `right` is 1 or 0, `nats` the log-likelihood; not a number where there is none."""
 
     right: Numbers

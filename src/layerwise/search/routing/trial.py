@@ -70,7 +70,7 @@ class RoutedQuestions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Division:
+class RoutingDivision:
     """One seed: for each fold its questions, and what was fitted to all others."""
 
     table: RoutingTable
@@ -78,7 +78,7 @@ class Division:
     seed: int
 
     @classmethod
-    def of(cls, table: RoutingTable, seed: int) -> Division:
+    def of(cls, table: RoutingTable, seed: int) -> RoutingDivision:
         """Divide the questions of every task evenly among the folds, and fit; tasks of few questions are one."""
         names, task, counts = np.unique(table.tasks, return_inverse=True, return_counts=True)
         groups = np.where(counts[task] < FOLDS, len(names), task)
