@@ -9,7 +9,7 @@ import pytest
 
 from layerwise.results.rows import Score
 from layerwise.search.routing.router import layers_of
-from layerwise.search.routing.trial import NULLS, RoutingDivision, RoutedQuestions, RoutingTable, pooled, routed
+from layerwise.search.routing.trial import NULLS, RoutedQuestions, RoutingDivision, RoutingTable, pooled, routed
 from layerwise.search.routing.verdict import RoutingCriterion, RoutingDecision, adjusted, gain_rows
 from search.routing.planted_routing import PLANS, RIGHT, world
 from tier import by_tier
