@@ -26,10 +26,22 @@ if TYPE_CHECKING:
     from layerwise.data.text.demo_corpus import demo_corpus
     from layerwise.errors import LayerwiseError
     from layerwise.experiments.result import Result
-    from layerwise.experiments.verbs import compare, diagnose, evaluate, heal, layer_weights, merge, robustness, sweep
+    from layerwise.experiments.verbs import (
+        compare,
+        diagnose,
+        evaluate,
+        heal,
+        layer_weights,
+        merge,
+        robustness,
+        route,
+        sweep,
+    )
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.search.budget import Budget
+    from layerwise.search.routing.routed import RoutedStack
+    from layerwise.search.routing.router import PlanRouter
     from layerwise.stack import Stack, load, verify
     from layerwise.stack.speculation import speculative
 
@@ -38,7 +50,9 @@ _HOMES = {
     "Corpus": "layerwise.data.text.corpus",
     "LayerwiseError": "layerwise.errors",
     "Plan": "layerwise.plan",
+    "PlanRouter": "layerwise.search.routing.router",
     "Result": "layerwise.experiments.result",
+    "RoutedStack": "layerwise.search.routing.routed",
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
     "compare": "layerwise.experiments.verbs",
@@ -53,6 +67,7 @@ _HOMES = {
     "merge": "layerwise.experiments.verbs",
     "read_corpus": "layerwise.data.text.corpus",
     "robustness": "layerwise.experiments.verbs",
+    "route": "layerwise.experiments.verbs",
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
     "speculative": "layerwise.stack.speculation",
@@ -65,7 +80,9 @@ __all__ = [
     "Corpus",
     "LayerwiseError",
     "Plan",
+    "PlanRouter",
     "Result",
+    "RoutedStack",
     "Run",
     "Stack",
     "compare",
@@ -80,6 +97,7 @@ __all__ = [
     "merge",
     "read_corpus",
     "robustness",
+    "route",
     "samplers",
     "save",
     "search",

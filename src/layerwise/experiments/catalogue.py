@@ -23,6 +23,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     },
     "Changing": {
         "search": "search.config:Search",
+        "route": "routing.config:Routing",
         "heal": "healing.config:Healing",
         "save": "saving.config:Saving",
         "merge": "merging.config:Merging",

@@ -40,6 +40,9 @@ def summary(data: pages.ReportData) -> str:
     searched = pages.SearchScores.of(data.scores)
     if searched.rows:
         return "\n".join(pages.search_lines(searched, data.level))
+    routing = pages.RoutingScores.of(data.scores)
+    if routing.verdicts:
+        return "\n".join(pages.routing_lines(routing))
     healed = pages.HealingScores.of(data.scores)
     if healed.rows:
         return "\n".join(pages.healing_lines(healed))

@@ -21,6 +21,7 @@ from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.option import configured, split_commas
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.result import Result
+from layerwise.experiments.routing.result import RoutingResult
 from layerwise.experiments.search.result import SearchResult
 
 if TYPE_CHECKING:
@@ -64,6 +65,15 @@ def search(
     """
     given = {} if budget is None else {"budget": str(budget)}
     return SearchResult(perform_verb("search", model, text, reporter, {**given, **options}).folder)
+
+
+def route(model: Stack | str | Path, *, reporter: Reporter | None = None, **options: Any) -> RoutingResult:
+    """Fit a router that chooses a plan for each prompt, and compare it with fixed plans at the same mean layers.
+
+    `options` are the fields of `Routing`. The result has `.router` and `.verdicts`; scores are shares of right answers,
+    or nats a question. Raises a `LayerwiseError` for options, models and task sets that cannot be.
+    """
+    return RoutingResult(perform_verb("route", model, None, reporter, options).folder)
 
 
 def evaluate(model: Stack | str | Path, *, reporter: Reporter | None = None, **options: Any) -> Result:

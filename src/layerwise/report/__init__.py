@@ -12,6 +12,7 @@ robustness   which way of training survives which change
 pretraining  what pre-trained models learned, know and cost
 finetuned    what models can be taught under a plan
 rehearsal    what is left of a swarm as its nodes die
+routing      plans per input beside fixed plans at the same mean layers
 search       the front of a search, and the chosen plan beside its controls
 healing      what a plan loses, and what training brings back
 growth       whether a schedule of training helps, and whether layer roles are why
@@ -50,6 +51,8 @@ from layerwise.report.pretraining.findings import pretraining_lines
 from layerwise.report.rehearsal.lookup import RehearsalScores
 from layerwise.report.rehearsal.tables import rehearsal_lines
 from layerwise.report.robustness.tables import robustness_lines
+from layerwise.report.routing.lookup import RoutingScores
+from layerwise.report.routing.tables import routing_lines
 from layerwise.report.search.lookup import SearchScores
 from layerwise.report.search.tables import search_lines
 from layerwise.report.sweep.findings import findings
@@ -66,6 +69,7 @@ __all__ = [
     "Overlaid",
     "RehearsalScores",
     "ReportData",
+    "RoutingScores",
     "SearchScores",
     "claim_lines",
     "claims_page",
@@ -84,6 +88,7 @@ __all__ = [
     "rehearsal_lines",
     "render",
     "robustness_lines",
+    "routing_lines",
     "search_lines",
     "wiring",
     "write",

@@ -21,11 +21,13 @@ from layerwise.report.page.provenance import provenance
 from layerwise.report.pretraining.chapters import EVALUATED, PRETRAINED, STUDIED, WIRED
 from layerwise.report.rehearsal.chapter import REHEARSED
 from layerwise.report.robustness.chapters import ROBUSTNESS, TRAINED
+from layerwise.report.routing.chapter import ROUTING
 from layerwise.report.search.chapter import SEARCHED
 from layerwise.report.sweep.chapters import SWEEP
 
 GROUPS = (
-    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED, REHEARSED, SEARCHED, HEALED
+    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED, REHEARSED, SEARCHED, ROUTING,
+    HEALED,
 )  # fmt: skip
 
 

@@ -1,0 +1,95 @@
+"""Prompts batched by plan against the same prompts under one plan: what routing costs in throughput.
+
+    python benchmarks/route.py --run runs/demo-route --prompts 64 --batch 8
+
+The demo model and the router of a run of `layerwise route demo`, on the demo's held-out questions, which are mixed.
+In each turn all prompts are continued three times over, in rotating order:
+
+    routed      the router chooses, prompts of a plan run together, at most `--batch` at once
+    one plan    each plan that the router chooses, on all prompts in batches of as many and of like length
+    identity    the model as trained
+
+The throughput to keep is that of the same layers: one plan after the other on all prompts, each weighted by the share
+of the prompts that the router gives it. What routing loses are fuller batches, the entering of plans, and its own time.
+`--pool` prompts are waiting at once: with as many as the batch holds, its plans split a single batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import torch
+
+from layerwise import PlanRouter, RoutedStack, load
+from layerwise.data.text.demo_corpus import demo_corpus
+from layerwise.plan import Plan
+from layerwise.search.routing.routed import grouped, written
+
+
+def main() -> None:
+    """Time every way in turns and print medians over turns of the ratios within each."""
+    arguments = parsed()
+    torch.set_num_threads(1)
+    stack = load("demo")
+    routed = RoutedStack(stack, PlanRouter.load(f"{arguments.run}/router.safetensors"))
+    documents = demo_corpus(texts=0, questions=-(-arguments.prompts // 4), seed=1).documents
+    order = torch.randperm(len(documents), generator=torch.Generator().manual_seed(0)).tolist()
+    prompts = [documents[number].prompt for number in order][: arguments.prompts]
+    options = {"max_new_tokens": arguments.tokens, "min_new_tokens": arguments.tokens, "do_sample": False}
+    pools = [prompts[start : start + arguments.pool] for start in range(0, len(prompts), arguments.pool)]
+    shares = Counter(routed.plans_of(prompts))
+    whole = Plan.identity(stack.depth)
+
+    def by_router() -> None:
+        for pool in pools:
+            routed.generate(pool, batch_size=arguments.batch, **options)
+
+    def under(plan: Plan) -> Callable[[], None]:
+        def work() -> None:
+            for pool in pools:
+                ids = routed.encoded(pool)
+                for _, rows in grouped(ids, [0] * len(ids), arguments.batch):
+                    with stack.under(plan):
+                        written(stack, [ids[row] for row in rows], options)
+
+        return work
+
+    ways: dict[Plan | None, Callable[[], None]] = {None: by_router, **{plan: under(plan) for plan in {*shares, whole}}}
+    kept, against_whole = [], []
+    for turn in range(-1, arguments.turns):
+        seconds: dict[Plan | None, float] = {}
+        names = list(ways)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            start = time.perf_counter()
+            ways[name]()
+            seconds[name] = time.perf_counter() - start
+        if turn >= 0:  # the first turn warms up
+            same_layers = sum(count / len(prompts) * seconds[plan] for plan, count in shares.items())
+            kept.append(same_layers / seconds[None])
+            against_whole.append(seconds[whole] / seconds[None])
+    layers = sum(plan.cost().evaluations * count for plan, count in shares.items()) / len(prompts)
+    print(f"{len(prompts)} prompts, {arguments.pool} at a time, batches of {arguments.batch}, {len(shares)} plans,")
+    print(f"{layers:.2f} mean layers of {stack.depth}; {arguments.tokens} tokens each, {arguments.turns} turns")
+    for words, values in (("one plan of as many layers", kept), ("the model as trained", against_whole)):
+        low, high = min(values), max(values)
+        print(f"throughput of routing over that of {words}: {statistics.median(values):.3f} ({low:.3f} to {high:.3f})")
+
+
+def parsed() -> argparse.Namespace:
+    """The arguments."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", required=True, help="run folder of layerwise route demo")
+    parser.add_argument("--prompts", type=int, default=64)
+    parser.add_argument("--pool", type=int, default=64, help="prompts that wait at once")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--turns", type=int, default=5)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

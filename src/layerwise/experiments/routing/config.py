@@ -1,0 +1,91 @@
+"""The configuration of routing: the model, its task sets, what plans may cost on the mean, and what a router reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+
+from layerwise.errors import OptionError
+from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.option import option
+from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.reporter import Reporter
+from layerwise.plan import Plan
+from layerwise.search.budget import Budget
+from layerwise.search.moves import Move, check_moves
+
+if TYPE_CHECKING:
+    from layerwise.experiments.routing.run import PreparedRouting
+
+Objective = Literal["accuracy", "nats"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routing(ModelOptions, Experiment):
+    """Choose a plan for each prompt, and compare that with one plan for all at the same mean layers.
+
+    A small router is fitted to a sweep of candidate plans over questions. If interrupted, run the same command again to
+    resume. The router is in the run folder, router.safetensors.
+    """
+
+    VERB: ClassVar = "route"
+    EXAMPLES: ClassVar = (
+        "demo",
+        "demo --tasks skills,lambada.jsonl --objective nats",
+        "org/name --tasks arc_easy,piqa --budget layers=0.8x",
+    )
+    READS: ClassVar = (
+        Reads(("width",), lambda config: bool(config.moves), "moves make the candidates that it counts"),
+    )
+
+    tasks: tuple[str, ...] = option(
+        (), "Task sets: skills, texts with answers, benchmarks of lm-eval; demo has skills.", metavar="NAMES"
+    )
+    task_folder: Path | None = option(None, "Folder of lm-eval task files.", metavar="PATH")
+    task_limit: int | None = option(None, "Questions of each task set.", metavar="N", least=60)
+    budget: str = option("layers=0.9x", 'Mean layers at most, the router among them: "layers=10".', metavar="BUDGET")
+    objective: Objective = option("accuracy", "What is predicted and judged.")
+    prefix: int = option(
+        0, "Layers that every candidate keeps, after which the router reads; 0: embeddings.", metavar="N", least=0
+    )
+    moves: tuple[str, ...] = option(("drop", "repeat"), "What makes candidates: drop, repeat.", metavar="NAMES")
+    width: int = option(2, "Candidates of each number of layers.", metavar="N", least=1, most=8)
+    plan: tuple[str, ...] = option((), "A candidate of your own; repeat for more.", metavar="PLAN", repeated=True)
+    margin: float = option(0.02, "Scores that differ by less are alike.", metavar="X")
+    seeds: int = option(3, "Divisions of the questions.", metavar="N", least=3, most=100)
+    max_length: int | None = option(None, "Longest text in tokens; 512 by default.", metavar="N", least=2)
+    batch_tokens: int | None = option(None, "Tokens in a batch; 4,096 by default.", metavar="N", least=1)
+
+    def check(self) -> None:
+        """Raise `OptionError` for a budget of another unit, moves that are none, and no task set."""
+        from layerwise.search.routing.verdict import RoutingCriterion
+
+        if Budget.parse(self.budget).unit != "layers":
+            raise OptionError(f"--budget {self.budget}: a router's plans are priced in layers; write layers=0.9x")
+        if self.moves and not set(check_moves(self.moves)) <= {"drop", "repeat"}:
+            raise OptionError("--moves takes drop and repeat; give other candidates with --plan")
+        for text in self.plan:
+            Plan.parse(text)
+        RoutingCriterion(self.margin)
+        if not self.tasks and self.model != "demo":
+            raise OptionError("task sets are needed: --tasks NAMES, such as arc_easy,piqa (only demo has its own)")
+        if len(set(self.task_names)) < len(self.task_names):
+            raise OptionError("--tasks names a set twice; name each once")
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """The task sets."""
+        return self.tasks or ("skills",)
+
+    @property
+    def checked_moves(self) -> tuple[Move, ...]:
+        """The moves, those that there are."""
+        return check_moves(self.moves) if self.moves else ()
+
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedRouting:
+        """Open the model, read the task sets, and count what candidates and questions cost."""
+        from layerwise.experiments.routing.run import PreparedRouting
+
+        return PreparedRouting(self, inputs.stack or self.open_model(reporter))

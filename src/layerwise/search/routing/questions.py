@@ -1,0 +1,176 @@
+"""Task sets: prompts with one right answer each, asked of many plans at once by likelihood.
+
+    skills           the demo's own questions, generated: arithmetic, copy, sort, brackets
+    a path           a text whose documents mark their answers (`answer_start` of a `.jsonl`, as LAMBADA's last words)
+    anything else    a benchmark of lm-eval that is asked by likelihood (multiple choice, LAMBADA, BLiMP)
+
+The answer of a document is right when every token of it is the arg-max; its score in nats is its log-likelihood. A
+benchmark is right as lm-eval's main metric of it says, and has no score in nats. What a router reads is the prompt: the
+tokens before the answer, or those with which all requests of a document begin; where these are none, there is no prompt
+and the question is left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerwise.data.text.corpus import Corpus, read_corpus
+from layerwise.data.text.demo_corpus import demo_corpus
+from layerwise.data.text.skills import TASKS
+from layerwise.data.text.tokens import Window
+from layerwise.errors import DataError, MeasureError
+from layerwise.measure.language.benchmark_requests import build_requests
+from layerwise.measure.language.benchmarks import find_benchmarks
+from layerwise.measure.language.evaluation_data import WHOLE, EvalData, portion, shuffled, tokenize
+from layerwise.measure.stats.statistics import Numbers
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss, main_metric
+from layerwise.stack import Stack
+
+SKILLS = "skills"
+PER_SKILL = 200
+"""Questions of each skill, unless there is a limit."""
+
+FEWEST = 60
+"""Questions below which a set is refused: no fold and no interval would have enough of them."""
+
+Document = tuple[str, str]
+"""A question: its task and its document."""
+
+Judge = Callable[[Document, Mapping[int, Loss]], tuple[float, float]]
+"""From the rows of a question under a plan, by window, to whether it is right (1 or 0) and its score in nats."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskSet:
+    """Questions under a name: the windows whose losses answer them, and the prompt of each."""
+
+    name: str
+    data: EvalData
+    prompts: Mapping[Document, tuple[int, ...]]
+    judge: Judge
+
+    def part(self, documents: Iterable[Document]) -> EvalData:
+        """The windows of some of the questions."""
+        return portion(self.data, {(task, document, WHOLE) for task, document in documents})
+
+    def judged(self, documents: Sequence[Document], plans: Sequence[Plan], rows: Iterable[Loss]) -> RoutingOutcomes:
+        """What plans answered; `rows` of other plans and documents are passed over."""
+        by_question: dict[tuple[str, str, str], dict[int, Loss]] = defaultdict(dict)
+        for row in rows:
+            by_question[row.plan, row.task, row.document][row.window] = row
+        values = np.full((2, len(documents), len(plans)), np.nan)
+        for column, plan in enumerate(plans):
+            for number, document in enumerate(documents):
+                answers = by_question.get((str(plan), *document))
+                if answers:
+                    values[:, number, column] = self.judge(document, answers)
+        return RoutingOutcomes(*values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutingOutcomes:
+    """Outcomes (questions, plans): `right` is 1 or 0, `nats` the log-likelihood; not a number where there is none."""
+
+    right: Numbers
+    nats: Numbers
+
+
+def read_task_set(
+    stack: Stack, name: str, *, folder: Path | None, limit: int | None, length: int | None, batch_tokens: int, seed: int
+) -> TaskSet:
+    """The task set of a name. Raises `DataError` and `MeasureError` for what is none, or is too small."""
+    if name == SKILLS or Path(name).exists():
+        made = _of_corpus(stack, name, limit, length, batch_tokens, seed)
+    else:
+        made = _of_benchmark(stack, name, folder, limit, batch_tokens, seed)
+    if len(made.prompts) < FEWEST:
+        raise DataError(f"{name} has {len(made.prompts)} questions, and a router needs {FEWEST} at least: give more")
+    return made
+
+
+def _of_corpus(stack: Stack, name: str, limit: int | None, length: int | None, batch_tokens: int, seed: int) -> TaskSet:
+    corpus = _corpus(name, limit)
+    answered = [document for document in corpus.documents if document.answer_start is not None]
+    if not answered:
+        raise DataError(
+            f'no document of {name} marks its answer: write {{"text": ..., "answer_start": 17}} lines, the first '
+            "character of the answer, or name a benchmark"
+        )
+    kept = Corpus(corpus.name, tuple(answered))
+    data = tokenize(stack, kept, length=length, batch_tokens=batch_tokens, seed=seed)
+    if data.objective != "next_token":
+        raise MeasureError(
+            f"{stack.source.name} fills in masked tokens; a router needs a model that reads left to right"
+        )
+    windows = {(window.task, window.document): window for window in data.windows}
+    if limit is not None and limit < len(windows):
+        chosen = shuffled(((*document, WHOLE) for document in windows), seed)[:limit]
+        data = portion(data, chosen)
+        windows = {(window.task, window.document): window for window in data.windows}
+    prompts = {document: window.ids[: window.scored_from] for document, window in windows.items()}
+    return TaskSet(name, data, prompts, _exact_match)
+
+
+def _corpus(name: str, limit: int | None) -> Corpus:
+    if name != SKILLS:
+        return read_corpus(name, task=Path(name).name.partition(".")[0])
+    count = PER_SKILL if limit is None else -(-limit // len(TASKS))
+    return demo_corpus(texts=0, questions=count)
+
+
+def _exact_match(document: Document, answers: Mapping[int, Loss]) -> tuple[float, float]:
+    (row,) = answers.values()
+    return float(row.hits == row.tokens), -row.nll
+
+
+def _beginning(windows: Sequence[Window]) -> tuple[int, ...]:
+    """The tokens with which all of the windows begin."""
+    columns = enumerate(zip(*(window.ids for window in windows), strict=False))
+    first, *_ = windows
+    length = min(len(window.ids) for window in windows)
+    return first.ids[: next((at for at, column in columns if len(set(column)) > 1), length)]
+
+
+def _of_benchmark(
+    stack: Stack, name: str, folder: Path | None, limit: int | None, batch_tokens: int, seed: int
+) -> TaskSet:
+    loaded = find_benchmarks([name], folder, seed=seed)
+    requests = build_requests(stack, loaded, batch_tokens=batch_tokens, limit=limit, seed=seed)
+    if requests.likelihoods is None or requests.written:
+        raise MeasureError(f"{name} asks the model to write; a router is measured on what is asked by likelihood")
+    windows = defaultdict(list)
+    for window in sorted(requests.likelihoods.windows, key=lambda each: each.index):
+        windows[window.task, window.document].append(window)
+    prompts = {
+        document: prompt
+        for document, own in windows.items()
+        if (prompt := _beginning(own) if len(own) > 1 else own[0].ids[: own[0].scored_from])
+    }
+    instances: dict[str, list[Any]] = defaultdict(list)
+    tasks = requests.benchmarks.loaded["tasks"]
+    for task in tasks.values():
+        for instance in task.instances:
+            instances[f"{instance.task_name}/{instance.doc_id}"].append(instance)
+
+    def judge(document: Document, answers: Mapping[int, Loss]) -> tuple[float, float]:
+        benchmark = document[0].partition("/")[2]
+        own = sorted(instances[f"{benchmark}/{document[1]}"], key=lambda each: each.idx)
+        replies = []
+        for instance in own:
+            cells = requests.cells[benchmark, instance.doc_id, instance.idx]
+            rows = [answers[index] for _, _, index in cells]
+            replies.append((-sum(row.nll for row in rows), all(row.hits == row.tokens for row in rows)))
+        metrics = tasks[benchmark].process_results(own[0].doc, replies)
+        metric = main_metric(metrics)
+        if metric is None:
+            raise MeasureError(f"{benchmark} is judged by no share of right answers, but by {', '.join(metrics)}")
+        return float(metrics[metric]), float("nan")
+
+    return TaskSet(name, requests.likelihoods, prompts, judge)

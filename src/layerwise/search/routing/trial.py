@@ -1,0 +1,174 @@
+"""A router on questions that it was not fitted to, beside what it has to beat, at the same mean layers.
+
+Questions are divided into folds; the router that chooses the plans of one fold was fitted to the others, and so were
+the fixed plans beside it. A seed is one division and its fits; over several seeds a question has the mean of its
+values, and stays one question. With C the router's mean layers, its own time among them, the arms are
+
+    fixed             the mixture of two fixed plans with C mean layers that was best on the questions of the fit
+    hindsight         the same, best on the very questions of the test: more than anyone could have known
+    permuted          the router's own plans dealt out at random among the questions: the same plans, no prompt
+    permuted_in_task  the same among the questions of each task: what is above it is more than knowing the task
+    random            every candidate equally often, whatever it costs
+    oracle            the best plan of each question within C; a ceiling that picks noise
+    oracle_of_noise   the same where every plan's outcomes are dealt out at random: what picking noise alone gives
+
+`fixed` and the two permuted arms are expectations, computed and not drawn. A gain is the router's value less the arm's,
+question by question. The mean layers C, and so the point of the hull and the shares of the plans, are estimates too:
+a gain has the first-order influence of its question on them, so that intervals over questions count it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold
+
+from layerwise.measure.stats.statistics import Numbers
+from layerwise.plan import Plan
+from layerwise.search.routing.mixture import best_mixture, oracle, slope
+from layerwise.search.routing.router import PlanRouter, RouterFit, fit_router, layers_of
+
+FOLDS = 5
+ROUTER = "router"
+NULLS = ("fixed", "hindsight", "permuted", "permuted_in_task", "random")
+"""The arms that a router has to beat."""
+ORACLES = ("oracle", "oracle_of_noise")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutingTable:
+    """What routers are fitted to: scores (questions, plans), features (questions, features), and each one's task."""
+
+    plans: tuple[Plan, ...]
+    tasks: Numbers
+    scores: Numbers
+    features: Numbers
+    prefix: int
+
+    def part(self, rows: Numbers) -> RoutingTable:
+        """Some of the questions."""
+        return replace(self, tasks=self.tasks[rows], scores=self.scores[rows], features=self.features[rows])
+
+    def fit(self) -> RouterFit:
+        """The router of all of these questions."""
+        return fit_router(self.features, self.scores, self.plans, self.prefix)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutedQuestions:
+    """Questions with their plans: `layers` (questions,) with the router's own, `shares` of the plans (tasks, plans),
+
+    `scores[arm]` and `gains[arm]` of (questions,).
+    """
+
+    layers: Numbers
+    shares: Mapping[str, Numbers]
+    scores: Mapping[str, Numbers]
+    gains: Mapping[str, Numbers]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutingDivision:
+    """One seed: for each fold its questions, and what was fitted to all others."""
+
+    table: RoutingTable
+    folds: tuple[tuple[Numbers, RouterFit, Numbers], ...]
+    seed: int
+
+    @classmethod
+    def of(cls, table: RoutingTable, seed: int) -> RoutingDivision:
+        """Divide the questions of every task evenly among the folds, and fit; tasks of few questions are one."""
+        names, task, counts = np.unique(table.tasks, return_inverse=True, return_counts=True)
+        groups = np.where(counts[task] < FOLDS, len(names), task)
+        if 0 < (groups == len(names)).sum() < FOLDS:
+            groups = np.zeros_like(groups)
+        folds = []
+        for fitted, unseen in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(groups, groups):
+            train = table.part(fitted)
+            folds.append((unseen, train.fit(), train.scores.mean(axis=0)))
+        return cls(table, tuple(folds), seed)
+
+    def within(self, limit: float, router_layers: float) -> RoutedQuestions:
+        """Every question under the plan of the router that has not seen it, `limit` mean layers at most."""
+        parts = [
+            routed(fit.within(limit - router_layers), means, self.table.part(rows), router_layers, self.seed)
+            for rows, fit, means in self.folds
+        ]
+        order = np.argsort(np.concatenate([rows for rows, _, _ in self.folds]))
+
+        def whole(values: Sequence[Numbers]) -> Numbers:
+            return np.asarray(np.concatenate(values)[order])
+
+        shares = {
+            task: np.mean([part.shares[task] for part in parts if task in part.shares], axis=0)
+            for task in np.unique(self.table.tasks)
+        }
+        return RoutedQuestions(
+            whole([part.layers for part in parts]), shares,
+            {arm: whole([part.scores[arm] for part in parts]) for arm in parts[0].scores},
+            {arm: whole([part.gains[arm] for part in parts]) for arm in parts[0].gains},
+        )  # fmt: skip
+
+
+def routed(
+    router: PlanRouter, known: Numbers, test: RoutingTable, router_layers: float, seed: int = 0
+) -> RoutedQuestions:
+    """The questions of `test` under the router's plans and under every arm.
+
+    `known` (plans,) are the mean scores where the router was fitted, which choose the fixed plans.
+    """
+    layers, scores = layers_of(test.plans), test.scores
+    choices = router.choices(test.features)
+    spent = layers[choices] + router_layers
+    mean = float(spent.mean())
+    own = scores[np.arange(len(scores)), choices]
+    chance = np.random.default_rng(seed)
+    arms = {
+        ROUTER: own,
+        "random": scores.mean(axis=1),
+        "oracle": oracle(scores, layers, mean),
+        "oracle_of_noise": oracle(chance.permuted(scores, axis=0), layers, mean),
+    }
+    gains = {"random": own - arms["random"]}
+    for name, means in (("fixed", known), ("hindsight", scores.mean(axis=0))):
+        shares = best_mixture(means, layers, mean)
+        arms[name] = scores @ shares
+        gains[name] = own - arms[name] - slope(shares, scores.mean(axis=0), layers) * (spent - mean)
+    one = np.full(len(scores), "")
+    for name, groups in (("permuted", one), ("permuted_in_task", test.tasks)):
+        arms[name], gains[name] = _permuted(scores, choices, groups)
+    usage = {
+        str(task): np.bincount(choices[test.tasks == task], minlength=len(layers)) / (test.tasks == task).sum()
+        for task in np.unique(test.tasks)
+    }
+    return RoutedQuestions(spent, usage, arms, gains)
+
+
+def _permuted(scores: Numbers, choices: Numbers, groups: Numbers) -> tuple[Numbers, Numbers]:
+    """The expected score of each question when the plans are dealt out at random within its group, and the gain."""
+    expected, gain = np.empty(len(scores)), np.empty(len(scores))
+    for group in np.unique(groups):
+        rows = np.flatnonzero(groups == group)
+        own, picks = scores[rows], choices[rows]
+        shares = np.bincount(picks, minlength=scores.shape[1]) / len(rows)
+        means = own.mean(axis=0)
+        expected[rows] = own @ shares
+        gain[rows] = own[np.arange(len(rows)), picks] - expected[rows] - (means[picks] - shares @ means)
+    return expected, gain
+
+
+def pooled(trials: Sequence[RoutedQuestions]) -> RoutedQuestions:
+    """The mean of every value of every question over seeds."""
+
+    def mean(values: Iterator[Numbers]) -> Numbers:
+        return np.mean(np.stack(list(values)), axis=0)
+
+    first = trials[0]
+    return RoutedQuestions(
+        mean(trial.layers for trial in trials),
+        {task: mean(trial.shares[task] for trial in trials) for task in first.shares},
+        {arm: mean(trial.scores[arm] for trial in trials) for arm in first.scores},
+        {arm: mean(trial.gains[arm] for trial in trials) for arm in first.gains},
+    )

@@ -1,0 +1,157 @@
+"""Routers on questions that they were not fitted to: what the arms are, and verdicts on planted truths."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from layerwise.results.rows import Score
+from layerwise.search.routing.router import layers_of
+from layerwise.search.routing.trial import NULLS, RoutedQuestions, RoutingDivision, RoutingTable, pooled, routed
+from layerwise.search.routing.verdict import RoutingCriterion, RoutingDecision, adjusted, gain_rows
+from search.routing.planted_routing import PLANS, RIGHT, world
+from tier import by_tier
+
+LIMIT, OWN = 11.0, 0.3
+
+
+def over_seeds(table: RoutingTable) -> RoutedQuestions:
+    return pooled([RoutingDivision.of(table, seed).within(LIMIT, OWN) for seed in range(3)])
+
+
+def gains(outcome: RoutedQuestions, resamples: int = 1000) -> dict[str, Score]:
+    rows = gain_rows("route", "set", "gain", outcome.gains, seed=0, resamples=resamples)
+    return {row.subject: row for row in rows}
+
+
+def decided(table: RoutingTable, margin: float = 0.02) -> RoutingDecision:
+    found = gains(over_seeds(table))
+    return RoutingCriterion(margin).concludes(found["fixed"], found["permuted"])
+
+
+def test_no_question_is_routed_by_a_router_that_has_seen_it() -> None:
+    table = world(200, 0)
+    division = RoutingDivision.of(table, 0)
+    rows = np.concatenate([unseen for unseen, _, _ in division.folds])
+    assert sorted(rows) == list(range(200))
+    # Outcomes that the features do not show: a router that had seen them would be above chance.
+    chance = np.random.default_rng(1)
+    noise = RoutingTable(
+        PLANS, table.tasks, chance.integers(0, 2, (200, 5)).astype(float), chance.normal(size=(200, 150)), 2
+    )
+    assert over_seeds(noise).scores["router"].mean() < 0.6
+
+
+def test_the_means_of_the_gains_are_the_differences_of_the_means() -> None:
+    outcome = RoutingDivision.of(world(300, 1, effect=1.0), 0).within(LIMIT, OWN)
+    for arm in NULLS:
+        expected = outcome.scores["router"].mean() - outcome.scores[arm].mean()
+        assert outcome.gains[arm].mean() == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_time_of_the_router_counts_as_layers_that_fixed_plans_may_use() -> None:
+    table = world(300, 1, effect=1.0)
+    router = table.fit().within(9.0)
+    means = table.scores.mean(axis=0)
+    free, paid = (routed(router, means, table, own) for own in (0.0, 2.0))
+    assert paid.layers.mean() == pytest.approx(free.layers.mean() + 2.0)
+    assert paid.scores["router"].mean() == free.scores["router"].mean()
+    assert paid.scores["hindsight"].mean() > free.scores["hindsight"].mean()
+
+
+def test_the_permuted_arm_is_the_mean_over_permutations() -> None:
+    table = world(120, 2, effect=2.0)
+    router = table.fit().within(LIMIT)
+    outcome = routed(router, table.scores.mean(axis=0), table, 0.0)
+    chance = np.random.default_rng(0)
+    choices = router.choices(table.features)
+    drawn = [table.scores[np.arange(120), chance.permutation(choices)].mean() for _ in range(4000)]
+    error = np.std(drawn) / np.sqrt(len(drawn))
+    assert outcome.scores["permuted"].mean() == pytest.approx(np.mean(drawn), abs=5 * error)
+
+
+def test_what_the_task_alone_says_is_no_gain_within_the_task() -> None:
+    table = world(600, 3)
+    right = (table.tasks == "a").astype(float)
+    scores = np.stack([right, 1 - right, right, 1 - right, right], axis=1) * 0.0
+    scores[:, 2], scores[:, 3] = right, 1 - right
+    features = np.concatenate([table.features, right[:, None]], axis=1)
+    found = gains(over_seeds(RoutingTable(PLANS, table.tasks, scores, features, 2)))
+    assert found["permuted"].value == pytest.approx(0.5, abs=0.05)
+    assert found["permuted_in_task"].value == pytest.approx(0.0, abs=0.01)
+
+
+def test_the_oracles_are_ceilings_and_one_of_them_is_of_noise() -> None:
+    outcome = over_seeds(world(300, 4, effect=1.0))
+    means = {arm: values.mean() for arm, values in outcome.scores.items()}
+    assert means["oracle"] >= means["router"]
+    assert means["oracle_of_noise"] > means["hindsight"]
+
+
+def test_a_router_that_uses_one_plan_is_that_plan() -> None:
+    table = world(200, 5)
+    same = RoutingTable(PLANS, table.tasks, np.tile(np.array(RIGHT), (200, 1)), table.features, 2)
+    found = gains(routed(same.fit().within(20.0), same.scores.mean(axis=0), same, 0.0))
+    assert (found["fixed"].value, found["permuted"].value) == (0.0, 0.0)
+    assert RoutingCriterion().concludes(found["fixed"], found["permuted"]) == "equivalent"
+
+
+def test_the_planted_plans_have_the_layers_that_the_tests_count_on() -> None:
+    assert layers_of(PLANS).tolist() == [8.0, 9.0, 11.0, 11.0, 12.0]
+
+
+# -- verdicts on planted truths ---------------------------------------------------------------------------------------
+
+
+def test_a_prompt_that_determines_the_plan_is_found() -> None:
+    assert [decided(world(300, seed, effect=2.0)) for seed in range(2)] == ["above", "above"]
+
+
+def test_a_prompt_that_says_nothing_is_not_claimed() -> None:
+    assert "above" not in [decided(world(300, seed)) for seed in range(2)]
+
+
+@pytest.mark.parametrize("right", [RIGHT, (0.6,) * 5, (0.5, 0.55, 0.75, 0.75, 0.75)])
+@pytest.mark.slow
+def test_how_often_nothing_is_called_above(right: tuple[float, ...]) -> None:
+    runs = by_tier(fast=20, full=60)
+    counts = Counter(decided(world(200, seed, right=right)) for seed in range(runs))
+    print(f"nothing to know, {right}: {dict(counts)}")
+    # 5 % at most: beyond the 99.9th percentile of that many runs is an error
+    assert counts["above"] <= _most(runs)
+
+
+@pytest.mark.slow
+def test_how_often_a_gain_beyond_the_margin_is_called_alike() -> None:
+    runs = by_tier(fast=20, full=60)
+    outcomes = [over_seeds(world(300, seed, effect=0.7)) for seed in range(runs)]
+    truth = float(np.mean([outcome.gains["fixed"].mean() for outcome in outcomes]))
+    assert truth > 0.02
+    criterion = RoutingCriterion(0.02)
+    counts = Counter(criterion.concludes(found["fixed"], found["permuted"]) for found in map(gains, outcomes))
+    print(f"a gain of {truth:.3f}: {dict(counts)}")
+    assert counts["equivalent"] + counts["below"] <= _most(runs)
+
+
+def _most(runs: int) -> int:
+    from scipy.stats import binom
+
+    return int(binom.ppf(0.999, runs, 0.05))
+
+
+def test_decisions_follow_the_rule() -> None:
+    def gain(value: float, reach: float, p: float) -> Score:
+        return Score("route", "fixed", "set", "gain", value, value - reach, value + reach, p=p, mde=0.1)
+
+    rule = RoutingCriterion(0.02)
+    high, low, none = gain(0.1, 0.05, 0.001), gain(-0.1, 0.05, 0.001), gain(0.03, 0.05, 0.3)
+    assert rule.concludes(high, high) == "above"
+    assert rule.concludes(high, none) == "unresolved"  # luck in the choice of the fixed plans, perhaps
+    assert rule.concludes(none, high) == "unresolved"
+    assert rule.concludes(low, low) == "below"
+    assert rule.concludes(gain(0.001, 0.01, 0.8), none) == "equivalent"
+    first, second = adjusted([gain(0.1, 0.05, 0.03), gain(0.1, 0.05, 0.04)])
+    assert rule.concludes(first, high) == "unresolved"
+    assert second.p_adjusted == pytest.approx(0.06)
