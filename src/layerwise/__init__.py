@@ -26,7 +26,18 @@ if TYPE_CHECKING:
     from layerwise.data.text.demo_corpus import demo_corpus
     from layerwise.errors import LayerwiseError
     from layerwise.experiments.result import Result
-    from layerwise.experiments.verbs import compare, diagnose, evaluate, heal, layer_weights, merge, robustness, sweep
+    from layerwise.experiments.verbs import (
+        compare,
+        diagnose,
+        evaluate,
+        frontier,
+        heal,
+        layer_weights,
+        merge,
+        robustness,
+        sweep,
+        time,
+    )
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.search.budget import Budget
@@ -47,6 +58,7 @@ _HOMES = {
     "edits": "layerwise.plan",
     "evaluate": "layerwise.experiments.verbs",
     "families": "layerwise.plan",
+    "frontier": "layerwise.experiments.verbs",
     "heal": "layerwise.experiments.verbs",
     "layer_weights": "layerwise.experiments.verbs",
     "load": "layerwise.stack",
@@ -57,6 +69,7 @@ _HOMES = {
     "save": "layerwise.checkpoint",
     "speculative": "layerwise.stack.speculation",
     "sweep": "layerwise.experiments.verbs",
+    "time": "layerwise.experiments.verbs",
     "verify": "layerwise.stack",
 }
 
@@ -74,6 +87,7 @@ __all__ = [
     "edits",
     "evaluate",
     "families",
+    "frontier",
     "heal",
     "layer_weights",
     "load",
@@ -85,6 +99,7 @@ __all__ = [
     "search",
     "speculative",
     "sweep",
+    "time",
     "verify",
 ]
 

@@ -14,6 +14,8 @@ finetuned    what models can be taught under a plan
 rehearsal    what is left of a swarm as its nodes die
 search       the front of a search, and the chosen plan beside its controls
 healing      what a plan loses, and what training brings back
+frontier     what is lost for the milliseconds that are saved
+timing       how long a pass takes under each of several plans
 growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
 comparison   several models side by side: curves, layers, similarity and claims
@@ -40,6 +42,8 @@ from layerwise.report.comparison.verdicts import OverModels, over_models
 from layerwise.report.evidence import Evidence, ReportData
 from layerwise.report.finding import Finding
 from layerwise.report.finetuned.findings import finetuned_lines
+from layerwise.report.frontier.lookup import FrontierScores
+from layerwise.report.frontier.tables import frontier_lines
 from layerwise.report.growth.findings import growth_lines
 from layerwise.report.healing.lookup import HealingScores
 from layerwise.report.healing.tables import healing_lines
@@ -53,6 +57,8 @@ from layerwise.report.robustness.tables import robustness_lines
 from layerwise.report.search.lookup import SearchScores
 from layerwise.report.search.tables import search_lines
 from layerwise.report.sweep.findings import findings
+from layerwise.report.timing.chapter import time_lines
+from layerwise.report.timing.lookup import TimeScores
 
 __all__ = [
     "Claim",
@@ -60,6 +66,7 @@ __all__ = [
     "CurveCoincidence",
     "Evidence",
     "Finding",
+    "FrontierScores",
     "HealingScores",
     "Judged",
     "OverModels",
@@ -67,6 +74,7 @@ __all__ = [
     "RehearsalScores",
     "ReportData",
     "SearchScores",
+    "TimeScores",
     "claim_lines",
     "claims_page",
     "coincidences",
@@ -74,6 +82,7 @@ __all__ = [
     "comparison_page",
     "findings",
     "finetuned_lines",
+    "frontier_lines",
     "growth_lines",
     "healing_lines",
     "judged",
@@ -85,6 +94,7 @@ __all__ = [
     "render",
     "robustness_lines",
     "search_lines",
+    "time_lines",
     "wiring",
     "write",
 ]
