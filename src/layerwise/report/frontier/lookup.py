@@ -62,8 +62,8 @@ class FrontierScores:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """What everything was timed in."""
-        return self.times.settings if self.points else ()
+        """What everything was timed in, a token behind a cache before a prompt."""
+        return tuple(reversed(self.times.settings)) if self.points else ()
 
     @property
     def arms(self) -> tuple[str, ...]:

@@ -26,15 +26,15 @@ WORDS = {BEST: "best", BEATEN: "beaten", UNRESOLVED: "not resolvable"}
 
 def frontier_table(run: FrontierScores, setting: str) -> Table:
     """Everything that was timed in a setting, the quickest first."""
-    head = ("arm", "plan", "ms", "nats per token", "where chosen", "verdict")
+    head = ("arm", "plan", "ms", "nats per token", "verdict", "nats where chosen")
     body = [
         (
             f"{ARMS[point.arm]}: {point.kind}",
             point.name,
             between(ms.value, ms.low, ms.high),
             between(point.loss.value, point.loss.low, point.loss.high, signed=True),
-            tidy(run.chosen_on.get(point.name, 0.0), signed=True),
             _verdict(run, point.name, setting),
+            tidy(run.chosen_on.get(point.name, 0.0), signed=True),
         )
         for point, ms in run.timed(setting)
     ]
