@@ -131,5 +131,7 @@ def test_a_dry_run_times_nothing(model: Path, tmp_path: Path) -> None:
 def test_plans_are_needed_and_must_be_of_the_model(model: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="a plan is needed"):
         Timing(model="demo")
-    assert "layer 7" in refused("time", model, "--plan", "0-7", "--run", tmp_path / "run")
+    assert "visits layer 4, but the model has 4 layers" in refused(
+        "time", model, "--plan", "0-7", "--run", tmp_path / "run"
+    )
     assert not (tmp_path / "run").exists()

@@ -61,7 +61,7 @@ def test_a_pass_is_warmed_up_recorded_once_and_replayed(monkeypatch: pytest.Monk
 
 
 def test_what_no_graph_can_hold_is_refused_with_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(MeasureError, match="operation not permitted when stream is capturing.*--no-graphs"):
+    with pytest.raises(MeasureError, match=r"operation not permitted when stream is capturing.*--no-graphs"):
         recorded(monkeypatch, lambda: None, "operation not permitted when stream is capturing\nmore")
 
 

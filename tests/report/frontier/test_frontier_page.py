@@ -1,4 +1,4 @@
-"""The page of a frontier: the answer is what the verdicts say, and every point stands in the picture with its interval."""
+"""The page of a frontier: the answer is what the verdicts say, and every point stands in the picture."""
 
 from __future__ import annotations
 
@@ -93,15 +93,17 @@ def test_what_is_not_resolvable_is_said_with_what_would_resolve_it() -> None:
     open_rows = rows("not_resolvable")
 
     def of(score: Score) -> str:
-        changed = [score if (row.subject, row.task.partition(";")[0], row.metric) == (name, DECODE, score.metric) else row
-                   for row in open_rows]  # fmt: skip
+        key = (name, DECODE, score.metric)
+        changed = [
+            score if (row.subject, row.task.partition(";")[0], row.metric) == key else row for row in open_rows
+        ]  # fmt: skip
         return list(verdict_sentences(FrontierScores.of(changed), DECODE))[1]
 
     by_text = of(compared(name, DECODE, "0 2-5", "above_closest", -0.02, 0.3))
     assert "a difference of this size would show in about 25,000 tokens" in by_text
     by_rounds = of(compared(name, DECODE, "0-5", "above_closest", 0.3, 1.0))
-    assert by_rounds.endswith("0-5 loses less, and its time cannot be told from this one's: more rounds would tell, or a "
-                              "quieter machine")  # fmt: skip
+    assert by_rounds.endswith("0-5 loses less, and its time cannot be told from this one's: more rounds would tell, or "
+                              "a quieter machine")  # fmt: skip
     alone = [row for row in open_rows if row.subject != name or not row.metric.startswith("above")]
     assert "nothing else that was timed is as quick" in list(verdict_sentences(FrontierScores.of(alone), DECODE))[1]
 

@@ -22,12 +22,13 @@ from layerwise.results.run import is_run
 from layerwise.results.training_record import MODEL
 from layerwise.search.latency_arms import ArmPlan, spread
 from layerwise.stack import Stack
+from layerwise.train.heal.options import Method
 
 HEALED = "healed"
 SIZES = 3
 """Sizes of the plans that are healed here."""
 
-METHOD = "lora"
+METHOD: Method = "lora"
 
 
 def given_models(config: LatencyFrontier, stack: Stack) -> tuple[dict[str, Stack], dict[str, str]]:

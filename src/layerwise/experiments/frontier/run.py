@@ -18,7 +18,7 @@ import torch
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, PlanError, UnsupportedModel
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.forecast.work import Work, WorkCost
+from layerwise.experiments.forecast.work import Work, WorkCost, is_short
 from layerwise.experiments.frontier.config import LatencyFrontier
 from layerwise.experiments.frontier.healed import HEALED, documents_of, given_models, healed_here, opened, plans_to_heal
 from layerwise.experiments.frontier.rows import CHOOSE, DRAFT, REPORT, ArmPoint, point_rows
@@ -27,7 +27,7 @@ from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model
 from layerwise.experiments.timing.rounds import measured_rounds, stored_rounds
-from layerwise.experiments.timing.run import rounds_work, timed_settings, timing_settings
+from layerwise.experiments.timing.run import rounds_works, timed_settings, timing_settings
 from layerwise.measure.cost.drafted_time import generation_ratio
 from layerwise.measure.cost.latency_verdict import FRONTIER, PARALLEL, LatencyPoint, verdict_rows
 from layerwise.measure.cost.pass_time import TIME, RoundTimes, Setting, TimedPlan, round_times, rows_of_rounds
@@ -42,6 +42,7 @@ from layerwise.search.latency_arms import ArmPlan, candidates, least, skip_sets,
 from layerwise.search.rungs import mean_losses
 from layerwise.search.texts import by_document, divided_text
 from layerwise.stack import Stack, weight_hash
+from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.speculation import Speculation, speculative
 
 SHARES: Mapping[str, float] = {CHOOSE: 0.4, REPORT: 0.6}
@@ -154,11 +155,14 @@ class PreparedFrontier(Prepared):
         """The losses of all plans, and the rounds; healing is a training of its own, and is not counted."""
         plans = list(dict.fromkeys([self.whole, *(each.plan for each in self.tried)]))
         kept = {(each.arm, each.kind, each.size): each for each in self.tried}.values()
-        if run is None or run.store.count_losses() == 0:
+        tokens = sum(batch.size for batch in self.parts[CHOOSE].batches)
+        operations = 2.0 * numbers_of(self.stack.model) * tokens * len(plans)
+        calls = len(plans) * len(self.parts[CHOOSE].batches)
+        if (run is None or run.store.count_losses() == 0) and not is_short(operations, calls):
             yield Work("losses", partial(self._losses_cost, plans, len(kept)))
         left = self.config.rounds - (0 if run is None else len(stored_rounds(run, self.settings)))
         timed = Contenders(list(kept), None, self.healed, {}).timed(self.whole)
-        yield rounds_work({"": self.stack, **self.healed}, timed, self.settings, left + 1, graphs=self.config.graphs)
+        yield from rounds_works({"": self.stack, **self.healed}, timed, self.settings, left, graphs=self.config.graphs)
 
     def _losses_cost(self, plans: Sequence[Plan], kept: int, seconds: float) -> WorkCost:
         """Some of the plans on the first batch, as a share of all that is computed on both parts.

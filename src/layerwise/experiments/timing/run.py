@@ -11,16 +11,26 @@ import torch
 
 from layerwise.errors import UnsupportedModel
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.forecast.work import Work, WorkCost
+from layerwise.experiments.forecast.work import Work, WorkCost, is_short
 from layerwise.experiments.provenance import described, hardware
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
 from layerwise.experiments.timing.config import Timing
 from layerwise.experiments.timing.rounds import measured_rounds, stored_rounds
-from layerwise.measure.cost.pass_time import PHASES, TIME, Setting, TimedPass, TimedPlan, round_times, rows_of_rounds
+from layerwise.measure.cost.pass_time import (
+    PASSES,
+    PHASES,
+    TIME,
+    Setting,
+    TimedPass,
+    TimedPlan,
+    round_times,
+    rows_of_rounds,
+)
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.stack import Stack, weight_hash
+from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.inputs import evaluating
 
 
@@ -51,7 +61,7 @@ class PreparedTiming(Prepared):
     def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
         """The rounds that are left."""
         left = self.config.rounds - (0 if run is None else len(stored_rounds(run, self.settings)))
-        yield rounds_work({"": self.stack}, self.plans, self.settings, left + 1, graphs=self.config.graphs)
+        yield from rounds_works({"": self.stack}, self.plans, self.settings, left, graphs=self.config.graphs)
 
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Time the rounds that are missing, and store what all of them say."""
@@ -82,19 +92,26 @@ def timing_settings(stack: Stack, graphs: bool) -> dict[str, object]:
     return {"machine": machine.get("accelerator", machine["processor"]), "graphs": graphs}
 
 
-def rounds_work(
+def rounds_works(
     stacks: Mapping[str, Stack], plans: Sequence[TimedPlan], settings: Sequence[Setting], rounds: int, *, graphs: bool
-) -> Work:  # fmt: skip
-    """What so many rounds will take: one plan after another is timed, as long as there is time."""
+) -> Iterator[Work]:
+    """What so many rounds will take, and one that warms up; nothing where that is short.
+
+    One plan after another is timed, as long as there is time.
+    """
+    passes = (rounds + 1) * len(plans) * len(settings) * (PASSES + 2)
+    operations = 2.0 * numbers_of(stacks[""].model) * settings[0].batch * settings[0].context
+    if rounds <= 0 or is_short(passes * operations, passes):
+        return
 
     def measure(seconds: float) -> WorkCost:
         began, done = time.perf_counter(), 0
         while done < len(plans) and (not done or time.perf_counter() - began < seconds):
             round_times(stacks, plans[done : done + 1], settings, 0, graphs=graphs)
             done += 1
-        return WorkCost((time.perf_counter() - began) / done * len(plans) * rounds)
+        return WorkCost((time.perf_counter() - began) / done * len(plans) * (rounds + 1))
 
-    return Work("rounds", measure)
+    yield Work("rounds", measure)
 
 
 def _timed_plans(config: Timing, stack: Stack) -> list[TimedPlan]:

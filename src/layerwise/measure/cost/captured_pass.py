@@ -23,7 +23,7 @@ class CapturedPass:
     """`work`, recorded once; a call replays it. Raises `MeasureError` for work that no graph can hold."""
 
     def __init__(self, work: Callable[[], object]) -> None:
-        stream: Any = torch.cuda.Stream()
+        stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):
