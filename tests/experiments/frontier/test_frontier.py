@@ -18,6 +18,7 @@ from layerwise.experiments.frontier import healed, run
 from layerwise.experiments.frontier.config import LatencyFrontier
 from layerwise.experiments.frontier.run import PreparedFrontier
 from layerwise.experiments.reporter import Silent
+from layerwise.experiments.timing import run as timing
 from layerwise.measure.cost.pass_time import Setting, TimedPlan
 from layerwise.plan import Plan
 from layerwise.results import Run
@@ -250,13 +251,18 @@ def test_what_cannot_be_fused_or_drafted_is_noted_and_the_rest_is_measured(
     assert any("was not timed with its members as one" in text for text in notes)
 
 
-def test_a_dry_run_says_what_would_be_measured(stack: Stack, corpus: Corpus) -> None:
+def test_a_dry_run_says_what_would_be_measured(
+    stack: Stack, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
     settings = {name: value for name, value in SMALL.items() if name != "reporter"}
     prepared = PreparedFrontier(LatencyFrontier(model="demo", **settings), stack, corpus, Silent())
     said = "\n".join(prepared.describe())
     assert "texts, disjoint by document, in scored tokens: choose" in said
     assert "plans to choose from: 7 of skip" in said
     assert "12 rounds of everything in turns: prefill, batch 1, context 8; decode, batch 1, context 8" in said
+    assert not list(prepared.works(Path("new"), None))  # short for any processor
+    for module in (run, timing):
+        monkeypatch.setattr(module, "is_short", lambda *_: False)
     costs = [work.measure(0.01) for work in prepared.works(Path("new"), None)]
     assert len(costs) == 2
     assert all(cost.seconds > 0 for cost in costs)
