@@ -99,10 +99,10 @@ def _arm(run: FrontierScores, setting: str, arm: str) -> list[Trace]:
 
 def _hover(run: FrontierScores, setting: str, point: TimedPoint, ms: Score) -> str:
     verdict = run.verdict(point.name, setting)
-    said = "" if verdict is None else f"<br>{WORDS[verdict]}"
+    words = "" if verdict is None else f"<br>{WORDS[verdict]}"
     return (
         f"<b>{escape(ARMS[point.arm])}</b>, {escape(point.kind)}<br>{escape(point.name)}<br>"
-        f"{interval(point.loss, signed=True)} nats per token<br>{interval(ms)} ms{said}"
+        f"{interval(point.loss, signed=True)} nats per token<br>{interval(ms)} ms{words}"
     )
 
 

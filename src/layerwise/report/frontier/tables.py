@@ -78,22 +78,22 @@ def _sentence(run: FrontierScores, point: TimedPoint, setting: str) -> str:
         return f"{point.name}: beaten by {_beside(run, *rival, setting)}"
     if verdict == BEST and closest is not None:
         return f"{point.name}: best; the closest that is as quick is {_beside(run, *closest, setting)}"
-    return f"{point.name}: not resolvable; {_what_would_tell(run, point, setting)}"
+    return f"{point.name}: not resolvable; {_what_would_resolve(run, point, setting)}"
 
 
 def _unresolved(run: FrontierScores, setting: str) -> Iterator[str]:
     """What would resolve the plans that are not, counted: more rounds, more text, or quicker plans beside them."""
     points = [point for point in run.points if run.verdict(point.name, setting) == UNRESOLVED]
-    texts = [_what_would_tell(run, point, setting) for point in points]
+    texts = [_what_would_resolve(run, point, setting) for point in points]
     rounds, others = (sum(words in text for text in texts) for words in (MORE_ROUNDS, NOTHING_AS_QUICK))
     by_text = len(texts) - rounds - others
     counts = {
         "for want of rounds, or of a quieter machine": rounds, "for want of text": by_text,
         "for want of anything as quick beside them": others,
     }  # fmt: skip
-    said = [f"{count} {why}" for why, count in counts.items() if count]
-    if said:
-        yield f"not resolvable: {', '.join(said)}"
+    parts = [f"{count} {why}" for why, count in counts.items() if count]
+    if parts:
+        yield f"not resolvable: {', '.join(parts)}"
 
 
 def frontier_lines(run: FrontierScores) -> list[str]:
@@ -108,7 +108,7 @@ def frontier_lines(run: FrontierScores) -> list[str]:
     return lines
 
 
-def _what_would_tell(run: FrontierScores, point: TimedPoint, setting: str) -> str:
+def _what_would_resolve(run: FrontierScores, point: TimedPoint, setting: str) -> str:
     rival, closest = (run.above(point.name, setting, metric) for metric in (ABOVE_RIVAL, ABOVE_CLOSEST))
     if closest is None:
         return f"{NOTHING_AS_QUICK}: time plans that leave out more layers (--sizes)"
