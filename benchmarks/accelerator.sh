@@ -108,6 +108,8 @@ bars() {
     part elc-step 120 "$PYTHON" benchmarks/layer_weights.py --size tiny --rounds 1 --batch 2 --length 32 --device "$DEVICE"
     part elc-data-wait 120 "$PYTHON" benchmarks/data_wait.py --size tiny --batch 8 --steps 4 --device "$DEVICE"
     part fused-groups 120 "$PYTHON" benchmarks/fused_groups.py --rounds 4
+    part time 60 "$PYTHON" -m layerwise time demo --plan "0-3 (4|5|6|7) 8-11" --fused --rounds 6 --device "$DEVICE" \
+      --run "$RUNS/time-quick"
     return
   fi
   part layershuffle 120 "$PYTHON" benchmarks/layershuffle.py --device "$DEVICE" --precision bfloat16 --compiled \
@@ -116,6 +118,8 @@ bars() {
     --precision bfloat16
   part elc-step 60 "$PYTHON" benchmarks/layer_weights.py --size small --rounds 5 --batch 64 --device "$DEVICE"
   part fused-groups 90 "$PYTHON" benchmarks/fused_groups.py --accelerator --rounds 6
+  part time 60 "$PYTHON" -m layerwise time demo --plan "0-11" --plan "0-3 (4|5|6|7) 8-11" --plan "0-3 8-11" --fused \
+    --device "$DEVICE" --run "$RUNS/time"
 }
 
 # The large experiments, by the commands of founding_papers.py: one more piece of each, as long as there is time. DATA is

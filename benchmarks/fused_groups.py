@@ -22,8 +22,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+from transformers import LlamaConfig, LlamaForCausalLM
 
+from layerwise.measure.cost.pass_time import Setting, TimedPlan, time_rows
+from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 
 Sides = dict[str, tuple[str, bool]]
@@ -122,35 +124,14 @@ def on_an_accelerator(rounds: int) -> None:
         "fours": "0-3 (4|5|6|7) (8|9|10|11) 12-15",
     }
     for name, plan in plans.items():
-        sides: Sides = {"identity": ("0-15", False), "in turn": (plan, False), "fused": (plan, True)}
-        ratios(f"{name}, a token behind 512", interleaved(stack, sides, rounds, lambda: replayed(network)))
-
-
-def replayed(network: Any, prompt: int = 512, passes: int = 20) -> list[float]:
-    """The seconds of tokens that are replayed as one CUDA graph over a static cache."""
-    ids = torch.randint(3, 32000, (1, prompt + 1), device="cuda")
-    cache = StaticCache(config=network.config, max_cache_len=2 * prompt)
-    network(input_ids=ids[:, :-1], past_key_values=cache, use_cache=True)
-    call = {"input_ids": ids[:, -1:], "past_key_values": cache, "use_cache": True}
-    call["position_ids"] = torch.full((1, 1), prompt, device="cuda")
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            network(**call)
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        network(**call)
-    seconds = []
-    for _ in range(passes):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        seconds.append(start.elapsed_time(end) / 1000)
-    return seconds[2:]
+        sides = [TimedPlan(Plan.parse(plan)), TimedPlan(Plan.parse("0-15")), TimedPlan(Plan.parse(plan), fused=True)]
+        rows = time_rows(stack, sides, Setting("decode", 1, 512), rounds=rounds)
+        for label, milliseconds, ratio in zip(("in turn", "identity", "fused"), rows[::2], rows[1::2], strict=True):
+            print(
+                f"{name}, a token behind 512, {label}: {milliseconds.value:.3f} ms, in turn / {label} "
+                f"{1 / ratio.value:.3f} ({1 / (ratio.high or 1):.3f} to {1 / (ratio.low or 1):.3f})",
+                flush=True,
+            )
 
 
 def main() -> None:

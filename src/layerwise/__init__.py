@@ -30,12 +30,14 @@ if TYPE_CHECKING:
         compare,
         diagnose,
         evaluate,
+        frontier,
         heal,
         layer_weights,
         merge,
         robustness,
         route,
         sweep,
+        time,
     )
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
@@ -61,6 +63,7 @@ _HOMES = {
     "edits": "layerwise.plan",
     "evaluate": "layerwise.experiments.verbs",
     "families": "layerwise.plan",
+    "frontier": "layerwise.experiments.verbs",
     "heal": "layerwise.experiments.verbs",
     "layer_weights": "layerwise.experiments.verbs",
     "load": "layerwise.stack",
@@ -72,6 +75,7 @@ _HOMES = {
     "save": "layerwise.checkpoint",
     "speculative": "layerwise.stack.speculation",
     "sweep": "layerwise.experiments.verbs",
+    "time": "layerwise.experiments.verbs",
     "verify": "layerwise.stack",
 }
 
@@ -91,6 +95,7 @@ __all__ = [
     "edits",
     "evaluate",
     "families",
+    "frontier",
     "heal",
     "layer_weights",
     "load",
@@ -103,6 +108,7 @@ __all__ = [
     "search",
     "speculative",
     "sweep",
+    "time",
     "verify",
 ]
 

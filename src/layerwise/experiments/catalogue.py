@@ -16,6 +16,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     },
     "Measuring": {
         "sweep": "sweep.config:Sweep",
+        "frontier": "frontier.config:LatencyFrontier",
         "diagnose": "diagnosis.config:Diagnosis",
         "evaluate": "evaluation.config:Evaluation",
         "robustness": "robustness.config:Robustness",

@@ -46,6 +46,12 @@ def summary(data: pages.ReportData) -> str:
     healed = pages.HealingScores.of(data.scores)
     if healed.rows:
         return "\n".join(pages.healing_lines(healed))
+    measured = pages.FrontierScores.of(data.scores)
+    if measured.points:
+        return "\n".join(pages.frontier_lines(measured))
+    timed = pages.TimeScores.of(data.scores)
+    if timed.rows:
+        return "\n".join(pages.time_lines(timed))
     pretrained = evidence.pretraining
     if pretrained.measures:
         standing = () if pretrained.is_pretrained else pages.robustness_lines(evidence.robustness)

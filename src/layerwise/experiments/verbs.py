@@ -76,6 +76,31 @@ def route(model: Stack | str | Path, *, reporter: Reporter | None = None, **opti
     return RoutingResult(perform_verb("route", model, None, reporter, options).folder)
 
 
+def time(
+    model: Stack | str | Path, *, plans: str | Iterable[str], reporter: Reporter | None = None, **options: Any
+) -> Result:  # fmt: skip
+    """Time passes of a model under `plans`, in turns; `options` are the fields of `Timing`.
+
+    The rows of measure `time` are milliseconds (`ms`) and ratios to the first plan (`ratio`), medians over rounds with
+    intervals. Raises a `LayerwiseError` for options, plans and models that cannot be.
+    """
+    options["plans"] = (plans,) if isinstance(plans, str) else tuple(map(str, plans))
+    return perform_verb("time", model, None, reporter, options)
+
+
+def frontier(
+    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None,
+    **options: Any,
+) -> Result:  # fmt: skip
+    """Measure what a model loses for the milliseconds that it saves, and whether parallel layers are ever the best way.
+
+    `options` are the fields of `LatencyFrontier`. Losses are in nats per token above the model as trained, on text
+    that chose no plan; times are medians over rounds. Raises a `LayerwiseError` for options, models and texts that
+    cannot be.
+    """
+    return perform_verb("frontier", model, text, reporter, options)
+
+
 def evaluate(model: Stack | str | Path, *, reporter: Reporter | None = None, **options: Any) -> Result:
     """Evaluate a language model, or every model of a run, on minimal pairs and on tasks that it is fine-tuned on.
 

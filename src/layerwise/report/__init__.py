@@ -15,6 +15,8 @@ rehearsal    what is left of a swarm as its nodes die
 routing      plans per input beside fixed plans at the same mean layers
 search       the front of a search, and the chosen plan beside its controls
 healing      what a plan loses, and what training brings back
+frontier     what is lost for the milliseconds that are saved
+timing       how long a pass takes under each of several plans
 growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
 comparison   several models side by side: curves, layers, similarity and claims
@@ -41,6 +43,8 @@ from layerwise.report.comparison.verdicts import OverModels, over_models
 from layerwise.report.evidence import Evidence, ReportData
 from layerwise.report.finding import Finding
 from layerwise.report.finetuned.findings import finetuned_lines
+from layerwise.report.frontier.lookup import FrontierScores
+from layerwise.report.frontier.tables import frontier_lines
 from layerwise.report.growth.findings import growth_lines
 from layerwise.report.healing.lookup import HealingScores
 from layerwise.report.healing.tables import healing_lines
@@ -56,6 +60,8 @@ from layerwise.report.routing.tables import routing_lines
 from layerwise.report.search.lookup import SearchScores
 from layerwise.report.search.tables import search_lines
 from layerwise.report.sweep.findings import findings
+from layerwise.report.timing.chapter import time_lines
+from layerwise.report.timing.lookup import TimeScores
 
 __all__ = [
     "Claim",
@@ -63,6 +69,7 @@ __all__ = [
     "CurveCoincidence",
     "Evidence",
     "Finding",
+    "FrontierScores",
     "HealingScores",
     "Judged",
     "OverModels",
@@ -71,6 +78,7 @@ __all__ = [
     "ReportData",
     "RoutingScores",
     "SearchScores",
+    "TimeScores",
     "claim_lines",
     "claims_page",
     "coincidences",
@@ -78,6 +86,7 @@ __all__ = [
     "comparison_page",
     "findings",
     "finetuned_lines",
+    "frontier_lines",
     "growth_lines",
     "healing_lines",
     "judged",
@@ -90,6 +99,7 @@ __all__ = [
     "robustness_lines",
     "routing_lines",
     "search_lines",
+    "time_lines",
     "wiring",
     "write",
 ]

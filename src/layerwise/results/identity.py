@@ -51,6 +51,7 @@ _WRITE: Mapping[str, str] = {
     "patience": "Give the --patience that it was begun with",
     "batch_size": "Give the --batch-size that it was begun with",
     "length": "Give the --max-length that it was begun with",
+    "machine": "Time on the machine that it was begun on",
     "threads": "Write OMP_NUM_THREADS={} before the command",
     "set": "Give the same --set",
     "attention": "Open the model with the attention {}",

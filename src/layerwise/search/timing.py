@@ -54,12 +54,12 @@ def measured(
         for number in range(_WARM_UP + repeats):
             counted = number >= _WARM_UP
             with stack.under(whole_model):
-                times[_WHOLE] += [TimedPass(stack, setting).seconds()] * counted
+                times[_WHOLE] += [TimedPass(stack, setting, graphs=False).seconds()] * counted
                 for piece, seconds in [*_visits(stack, setting, blocks), *_calls(stack, setting, branches)]:
                     times[piece] += [seconds] * counted
             for plan in plans:
                 with stack.under(plan):
-                    whole[plan] += [TimedPass(stack, setting).seconds()] * counted
+                    whole[plan] += [TimedPass(stack, setting, graphs=False).seconds()] * counted
     pieces = {piece: 1000 * median(values) for piece, values in times.items() if not isinstance(piece, str)}
     table: dict[Piece, float] = {(layer, None): pieces[layer, None] for layer in range(stack.depth)}
     rest = 1000 * median(times[_WHOLE]) - sum(table.values())
@@ -92,7 +92,7 @@ def _marked_pass(
     """When each of the modules is entered and left in one pass, in the order of their entrances."""
     if not modules:
         return {}
-    prepared = TimedPass(stack, setting)
+    prepared = TimedPass(stack, setting, graphs=False)
     marks: dict[Piece, list[Any]] = defaultdict(list)
     with ExitStack() as hooks:
         for piece, module in modules.items():

@@ -202,7 +202,7 @@ def test_what_cannot_be_searched_is_refused_before_a_model_is_loaded(options: di
 def test_a_budget_for_the_whole_model_and_too_little_text_are_refused(stack: Stack, corpus: Corpus) -> None:
     with pytest.raises(OptionError, match="leaves room for the whole model"):
         PreparedSearch(Search(model="tiny", budget="layers=5"), stack, corpus)
-    with pytest.raises(DataError, match="a search divides them into three parts"):
+    with pytest.raises(DataError, match="divided into 3 parts of at least 8"):
         PreparedSearch(Search(model="tiny", budget="layers=3"), stack, texts("few", 9, "short"))
 
 

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from layerwise.errors import OptionError
-from layerwise.experiments.experiment import Action
+from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.timing import TimingOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan import Plan
 
 if TYPE_CHECKING:
-    from layerwise.results.rows import Score
+    from layerwise.experiments.timing.run import PreparedTiming
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timing(ModelOptions, Action):
+class Timing(ModelOptions, TimingOptions, Experiment):
     """Time a model under several plans: milliseconds for a prompt, and for a token behind it.
 
     The plans take turns, and each is compared with the first of them, or with the model as trained where one plan is
-    given, within each round.
+    given, within each round. Rounds are stored as they end: the same command resumes an interrupted run, and with more
+    rounds it adds them.
     """
 
     VERB: ClassVar = "time"
@@ -33,8 +34,6 @@ class Timing(ModelOptions, Action):
 
     plans: tuple[str, ...] = option((), "A plan to time.", metavar="PLAN", flag="--plan", repeated=True)
     fused: bool = option(False, "Time every plan with groups with their members as one, too.")
-    batch: int = option(1, "Texts at once.", metavar="N", least=1)
-    context: int = option(128, "Tokens of the prompt.", metavar="N", least=1)
     rounds: int = option(20, "Rounds, in each of which every plan is timed once.", metavar="N", least=6)
 
     def check(self) -> None:
@@ -44,37 +43,8 @@ class Timing(ModelOptions, Action):
         for plan in self.plans:
             Plan.parse(plan)
 
-    def act(self, reporter: Reporter) -> int:
-        """Report the milliseconds of every plan in both phases, with their ratios to the first."""
-        stack = self.open_model(reporter)
-        from layerwise.measure.cost.pass_time import PHASES, Setting, TimedPlan, time_rows
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedTiming:
+        """Open the model, and see that it has the layers of every plan."""
+        from layerwise.experiments.timing.run import PreparedTiming
 
-        plans = list(dict.fromkeys(map(Plan.parse, self.plans)))
-        if len(plans) == 1 and not self.fused:
-            plans = list(dict.fromkeys([Plan.identity(stack.depth), *plans]))
-        timed = [TimedPlan(plan) for plan in plans]
-        timed += [TimedPlan(plan, fused=True) for plan in plans if self.fused and any(s.opens for s in plan.steps())]
-        for phase in PHASES:
-            setting = Setting(phase, self.batch, self.context)
-            rows = time_rows(
-                stack, timed, setting, rounds=self.rounds,
-                progress=partial(_report_progress, reporter, phase),
-            )  # fmt: skip
-            reporter.result(f"{setting}:\n{_table(rows)}")
-        return 0
-
-
-def _report_progress(reporter: Reporter, phase: str, done: int, total: int) -> None:
-    reporter.progress(phase, done / total)
-
-
-def _table(rows: list[Score]) -> str:
-    """The rows of one setting, a line for each plan."""
-    width = max(len(row.subject) for row in rows)
-    lines = []
-    for milliseconds, ratio in zip(rows[::2], rows[1::2], strict=True):
-        lines.append(
-            f"  {milliseconds.subject:{width}}  {milliseconds.value:8.3f} ms ({milliseconds.low:.3f} to "
-            f"{milliseconds.high:.3f})  x {ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
-        )
-    return "\n".join(lines)
+        return PreparedTiming(self, inputs.stack or self.open_model(reporter))

@@ -8,21 +8,24 @@ Two phases are distinguished, because they are bound by different things:
 Everything is timed as layerwise runs a plan, in place, the whole model too. A round runs every plan once, in an order
 that changes, so that a machine whose pace changes disturbs all of them alike; a plan is compared with the first one
 within each round. A figure is a median over rounds, and its interval is that between the order statistics that hold the
-median in 95 of 100 draws (David and Nagaraja 2003, "Order Statistics", section 7.1).
+median in 95 of 100 draws (David and Nagaraja 2003, "Order Statistics", section 7.1). On CUDA every pass is replayed
+as a graph (`layerwise.measure.cost.captured_pass`), unless graphs are turned off.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal, get_args
 
 import torch
 from scipy import stats
+from torch import Tensor
 
 from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.cost.captured_pass import CapturedPass, static_cache
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack
@@ -40,6 +43,9 @@ LEAST_ROUNDS = 6
 PASSES = 4
 """Passes of a plan in one round, of which the fastest counts: the others were disturbed."""
 
+ROOM = 64
+"""Slots of a cache of fixed length behind the context: one for every pass, those of warming up too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -55,12 +61,18 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class TimedPlan:
-    """A plan, and whether the members of its groups run as one."""
+    """A plan, whether the members of its groups run as one, and whose layers it runs: those of `model`, by its name.
+
+    Without a name they are those of the model that is timed.
+    """
 
     plan: Plan
     fused: bool = False
+    model: str = ""
 
     def __str__(self) -> str:
+        if self.model:
+            return self.model
         return f"{self.plan}, fused" if self.fused else str(self.plan)
 
 
@@ -78,25 +90,68 @@ def time_rows(
     have the interval of `median_interval`. Raises `MeasureError` for fewer than `LEAST_ROUNDS` rounds, and
     `UnsupportedModel` for decoding where nothing is cached and for groups that cannot run as one.
     """
+    check_rounds(rounds)
+    times: list[RoundTimes] = []
+    for number in range(-1, rounds):
+        once = round_times({"": stack}, plans, [setting], number)
+        times += [once] * (number >= 0)  # the first round warms up
+        progress(number + 1, rounds)
+    return rows_of_rounds([str(plan) for plan in plans], [setting], times)
+
+
+RoundTimes = Mapping[tuple[str, Setting], float]
+"""The milliseconds of one round: by the name of what was timed, and the setting."""
+
+
+def check_rounds(rounds: int) -> None:
+    """Raise `MeasureError` for fewer rounds than an interval needs."""
     if rounds < LEAST_ROUNDS:
         raise MeasureError(f"{rounds} rounds give no interval of a median; take {LEAST_ROUNDS} or more")
-    times: list[list[float]] = [[] for _ in plans]
-    with evaluating(stack.model), torch.inference_mode():
-        for number in range(-1, rounds):
-            for step in range(len(plans)):
-                location = (step + number) % len(plans)
-                with stack.under(plans[location].plan, fused=plans[location].fused):
-                    once = TimedPass(stack, setting)
-                    fastest = min(once.seconds() for _ in range(PASSES))
-                if number >= 0:  # the first round warms up
-                    times[location].append(1000 * fastest)
-            progress(number + 1, rounds)
+
+
+def round_times(
+    stacks: Mapping[str, Stack],
+    plans: Sequence[TimedPlan],
+    settings: Sequence[Setting],
+    number: int,
+    *,
+    graphs: bool = True,
+    seed: int = 0,
+) -> dict[tuple[str, Setting], float]:
+    """One round: every plan in every setting, in an order that depends on the `number` of the round; milliseconds.
+
+    `stacks` are the models by the names that the plans have for them. Every figure is the fastest of `PASSES` passes.
+    Raises what `time_rows` raises.
+    """
+    times = {}
+    for step in range(len(plans)):
+        timed = plans[(step + number) % len(plans)]
+        stack = stacks[timed.model]
+        with evaluating(stack.model), torch.inference_mode(), stack.under(timed.plan, fused=timed.fused):
+            for setting in settings:
+                once = TimedPass(stack, setting, graphs=graphs, seed=seed)
+                times[str(timed), setting] = 1000 * min(once.seconds() for _ in range(PASSES))
+    return times
+
+
+def rows_of_rounds(names: Sequence[str], settings: Sequence[Setting], rounds: Sequence[RoundTimes]) -> list[Score]:
+    """The rows `ms` and `ratio`, the first name's own being 1, of what was timed in each of the settings.
+
+    What a setting has no times of, such as drafts of a prefill, has no rows of it.
+    """
     rows = []
-    for each, mine in zip(plans, times, strict=True):
-        ratios = [own / first for own, first in zip(mine, times[0], strict=True)]
-        for metric, values in (("ms", mine), ("ratio", ratios)):
-            low, high = median_interval(values)
-            rows.append(Score(TIME, str(each), str(setting), metric, median(values), low, high, documents=rounds))
+    for setting in settings:
+        first = [each[names[0], setting] for each in rounds]
+        for name in names:
+            if (name, setting) not in rounds[0]:
+                continue
+            own = [each[name, setting] for each in rounds]
+            ratios = [mine / other for mine, other in zip(own, first, strict=True)]
+            for metric, values in (("ms", own), ("ratio", ratios)):
+                low, high = median_interval(values)
+                rows.append(
+                    Score(TIME, name, str(setting), metric, median(values), low, high, documents=len(rounds))
+                )  # fmt: skip
     return rows
 
 
@@ -114,27 +169,48 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float
 
 
 class TimedPass:
-    """One pass of the kind that is timed, prepared: what comes before it is not counted."""
+    """One pass of the kind that is timed, prepared: what comes before it is not counted.
 
-    def __init__(self, stack: Stack, setting: Setting) -> None:
+    On CUDA it is replayed as a graph, unless `graphs` is false. The `seed` draws its tokens.
+    """
+
+    def __init__(self, stack: Stack, setting: Setting, *, graphs: bool = True, seed: int = 0) -> None:
         self.stack = stack
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator().manual_seed(seed)
         vocabulary = int(stack.text_config.vocab_size)
         ids = torch.randint(0, vocabulary, (setting.batch, setting.context + 1), generator=generator).to(stack.device)
+        captured = graphs and stack.device.type == "cuda"
         self.arguments: dict[str, Any] = {"input_ids": ids[:, :-1], "use_cache": False}
         if setting.phase == "decode":
-            before = stack.model(input_ids=ids[:, :-1], use_cache=True)
-            cache = getattr(before, "past_key_values", None)
-            if cache is None:
-                raise UnsupportedModel(
-                    f"{stack.source.name} keeps no cache, so it has no decode phase: time its prefill"
-                )
-            self.arguments = {"input_ids": ids[:, -1:], "past_key_values": cache, "use_cache": True}
-        stack.model(**self.arguments)  # the first pass under a plan finds cold caches, and is not the one that is timed
+            self.arguments = self._behind_a_cache(ids, static=captured)
+        self.run()  # the first pass under a plan finds cold caches, and is not the one that is timed
+        self.work: Callable[[], object] = CapturedPass(self.run) if captured else self.run
+
+    def _behind_a_cache(self, ids: Tensor, *, static: bool) -> dict[str, Any]:
+        """The arguments of a pass on the last token, behind a cache of all others.
+
+        A cache of fixed length has room for every pass that there will be.
+        """
+        model, before = self.stack.model, ids.shape[1] - 1
+        cache = static_cache(model, before + ROOM) if static else None
+        output = model(input_ids=ids[:, :-1], use_cache=True, **({} if cache is None else {"past_key_values": cache}))
+        cache = cache if cache is not None else getattr(output, "past_key_values", None)
+        if cache is None:
+            raise UnsupportedModel(
+                f"{self.stack.source.name} keeps no cache, so it has no decode phase: time its prefill"
+            )
+        arguments = {"input_ids": ids[:, -1:], "past_key_values": cache, "use_cache": True}
+        if static:
+            arguments["position_ids"] = torch.full((len(ids), 1), before, device=ids.device)
+        return arguments
+
+    def run(self) -> Any:
+        """The pass itself."""
+        return self.stack.model(**self.arguments)
 
     def seconds(self) -> float:
         """How long the pass takes."""
-        return PassClock(self.stack.device).seconds(lambda: self.stack.model(**self.arguments))
+        return PassClock(self.stack.device).seconds(self.work)
 
 
 class PassClock:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from layerwise.report.diagnosis.chapters import DIAGNOSIS
 from layerwise.report.evidence import Evidence
+from layerwise.report.frontier.chapter import FRONTIERS
 from layerwise.report.growth.chapters import GROWN
 from layerwise.report.healing.chapter import HEALED
 from layerwise.report.page.chapter import Chapter, Missing
@@ -24,10 +25,11 @@ from layerwise.report.robustness.chapters import ROBUSTNESS, TRAINED
 from layerwise.report.routing.chapter import ROUTING
 from layerwise.report.search.chapter import SEARCHED
 from layerwise.report.sweep.chapters import SWEEP
+from layerwise.report.timing.chapter import TIMED
 
 GROUPS = (
     SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED, REHEARSED, SEARCHED, ROUTING,
-    HEALED,
+    HEALED, FRONTIERS, TIMED,
 )  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from layerwise.report.evidence import DELTA, Evidence, ReportData
 from layerwise.report.finding import Finding
 from layerwise.report.finetuned.findings import finetuned_findings
 from layerwise.report.finetuned.tables import plan_rows
+from layerwise.report.frontier.lookup import FrontierScores
+from layerwise.report.frontier.tables import frontier_table, headline
 from layerwise.report.growth.findings import growth_findings
 from layerwise.report.growth.lookup import GrowthScores
 from layerwise.report.growth.tables import arm_rows, difference_rows, phase_rows, rate_rows
@@ -35,12 +37,14 @@ from layerwise.report.sweep.findings import findings
 from layerwise.report.sweep.layers import single_skips
 from layerwise.report.sweep.task_tables import benchmark_rows, task_rows
 from layerwise.report.sweep.window import half_window
+from layerwise.report.timing.chapter import times_table
+from layerwise.report.timing.lookup import TimeScores
 from layerwise.results.model_name import model_name
 from layerwise.results.rows import Score
 
 
 def markdown(data: ReportData) -> str:
-    """Claims and verdicts of a diagnosis; what each arm survives; findings, tasks, layers and plans of a sweep."""
+    """Claims and verdicts of a diagnosis; what each arm survives; a frontier; times; findings and plans of a sweep."""
     evidence = Evidence.of(data)
     sections = (
         _title(evidence),
@@ -50,6 +54,8 @@ def markdown(data: ReportData) -> str:
         *_pretraining(evidence),
         *_fine_tuned_plans(evidence),
         *_growth(evidence.growth),
+        *_frontier(evidence),
+        *_times(evidence),
         *_sweep(evidence),
     )
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -134,6 +140,17 @@ def _growth(run: GrowthScores) -> tuple[str, ...]:
     )
 
 
+def _frontier(evidence: Evidence) -> tuple[str, ...]:
+    run = FrontierScores.of(evidence.data.scores)
+    answers = "\n".join(f"- {escaped(headline(run, setting))}" for setting in run.settings)
+    return (answers, *(_section(f"Frontier, {setting}", frontier_table(run, setting)) for setting in run.settings))
+
+
+def _times(evidence: Evidence) -> tuple[str, ...]:
+    run = TimeScores.of(evidence.data.scores)
+    return tuple(_section(f"How long a pass takes, {setting}", times_table(run, setting)) for setting in run.settings)
+
+
 def _finding(finding: Finding) -> str:
     return f"- **{escaped(finding.question)}** ({finding.state}) {escaped(finding.text)}"
 
@@ -171,8 +188,8 @@ def _title(evidence: Evidence) -> str:
     model = escaped(model_name(str(evidence.data.manifest.get("model") or "unnamed model")))
     corpus = escaped(str(evidence.data.manifest.get("corpus") or "an unnamed corpus"))
     plans = f", {counted(len(evidence.records), 'plan')}" if evidence.records else ""
-    size = f"{counted(evidence.depth, 'layer')}{plans}"
-    return f"# {model}\n\n{size}, measured on {corpus}."
+    size = f"{counted(evidence.depth, 'layer')}{plans}, measured" if evidence.depth else "Measured"
+    return f"# {model}\n\n{size} on {corpus}."
 
 
 def _findings(evidence: Evidence) -> str:

@@ -1,0 +1,1 @@
+"""Times of passes: milliseconds of every plan, and its ratio to the first."""

@@ -1,0 +1,268 @@
+"""A frontier from end to end on planted times: what is chosen where, what is stored, and how it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+import layerwise
+from conftest import tiny_llama
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.errors import OptionError, PlanError, UnsupportedModel
+from layerwise.experiments.frontier import healed, run
+from layerwise.experiments.frontier.config import LatencyFrontier
+from layerwise.experiments.frontier.run import PreparedFrontier
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.timing import run as timing
+from layerwise.measure.cost.pass_time import Setting, TimedPlan
+from layerwise.plan import Plan
+from layerwise.results import Run
+from layerwise.results.rows import Score
+from layerwise.results.store import Store
+from layerwise.search.drafts import DraftTimes
+from layerwise.search.prices import PriceTable
+from layerwise.stack import Stack, load
+from layerwise.stack.speculation import Speculation
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+DEPTH = 4
+SMALL: dict[str, Any] = {
+    "max_length": 16, "batch_tokens": 256, "tokens": 400, "sizes": 2, "rounds": 12, "context": 8, "new_tokens": 4,
+    "reporter": Silent(),
+}  # fmt: skip
+MEASURED = ("frontier", "frontier_draft", "time", "time_round")
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load(tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET), seed=2), tokenizer=character_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return Corpus("texts", tuple(Document(f"{number}", f"text number {number} of 30") for number in range(30)))
+
+
+@pytest.fixture(autouse=True)
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+
+
+def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times that depend on the plan and the round alone: a stage a millisecond where groups run as one."""
+
+    def times(
+        stacks: Mapping[str, Stack], plans: Sequence[TimedPlan], settings: Sequence[Setting], number: int, **_: Any
+    ) -> dict[tuple[str, Setting], float]:
+        def one(each: TimedPlan) -> float:
+            return float(each.plan.cost().stages if each.fused else each.plan.cost().evaluations)
+
+        return {(str(each), setting): one(each) + number / 1000 for each in plans for setting in settings}
+
+    def ratio(draft: Speculation, prompts: Sequence[Tensor], new_tokens: int, number: int) -> float:
+        return 1.5
+
+    table = DraftTimes(PriceTable({(layer, None): 1.0 for layer in range(DEPTH)}, 0.5), (4.5, 5.0, 5.5, 6.0, 6.5))
+    monkeypatch.setattr(run, "round_times", times)
+    monkeypatch.setattr(run, "generation_ratio", ratio)
+    monkeypatch.setattr(run, "draft_times", lambda stack, context, longest: table)
+
+
+@pytest.fixture(scope="module")
+def whole(stack: Stack, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of a frontier that nothing disturbed."""
+    patch = pytest.MonkeyPatch()
+    plant(patch)
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    layerwise.frontier(stack, corpus, run=folder, **SMALL)
+    patch.undo()
+    return folder
+
+
+def everything(folder: Path) -> tuple[list[object], list[Score]]:
+    with Run.open(folder) as opened:
+        return list(opened.store.losses()), [row for row in opened.store.scores() if row.measure in MEASURED]
+
+
+def test_every_arm_has_points_losses_times_and_every_parallel_plan_a_verdict(whole: Path) -> None:
+    _, scores = everything(whole)
+    rows = [row for row in scores if row.measure == "frontier"]
+    arms = {row.subject: row.task.partition(": ")[0] for row in rows if row.metric == "arm"}
+    assert set(arms.values()) == {"identity", "skip", "parallel", "looped", "speculation"}
+    losses = {row.subject: row for row in rows if (row.task, row.metric) == ("report", "delta_nll")}
+    assert losses.keys() == arms.keys()
+    assert all(row.low is not None and row.high is not None for row in losses.values())
+    draft = next(name for name, arm in arms.items() if arm == "speculation")
+    assert losses[draft].value == 0
+    assert losses["0-3"].value == 0
+    assert all(losses[name].value == losses[f"{name}, fused"].value for name in arms if f"{name}, fused" in arms)
+    verdicts = {(row.subject, row.task) for row in rows if row.metric in ("beaten", "best", "not_resolvable")}
+    parallel = {name for name, arm in arms.items() if arm == "parallel"}
+    assert verdicts == {
+        (name, f"{phase}, batch 1, context 8") for name in parallel for phase in ("prefill", "decode")
+    }  # fmt: skip
+    assert any(name.endswith(", fused") for name in parallel)
+    times = {(row.subject, row.task.partition(",")[0]): row for row in scores if row.metric == "ms"}
+    assert (draft, "prefill") not in times
+    assert times[draft, "decode"].value == pytest.approx(1.5 * times["0-3", "decode"].value)
+    assert times.keys() >= {(name, "decode") for name in arms}
+
+
+def test_no_document_that_chose_a_plan_is_reported_on(whole: Path) -> None:
+    losses, _ = everything(whole)
+    owners: dict[str, set[str]] = {"choose": set(), "report": set()}
+    plans: dict[str, set[str]] = {"choose": set(), "report": set()}
+    for row in losses:
+        part = row.task.partition("/")[0]  # type: ignore[attr-defined]
+        owners[part].add(row.document)  # type: ignore[attr-defined]
+        plans[part].add(row.plan)  # type: ignore[attr-defined]
+    assert not owners["choose"] & owners["report"]
+    assert len(owners["report"]) > len(owners["choose"]) >= 8
+    assert plans["report"] < plans["choose"]
+
+
+def test_what_is_kept_lost_least_of_its_kind_where_it_was_chosen(whole: Path) -> None:
+    losses, scores = everything(whole)
+    total: dict[str, float] = {}
+    for row in losses:
+        if row.task.startswith("choose/"):  # type: ignore[attr-defined]
+            total[row.plan] = total.get(row.plan, 0.0) + row.nll  # type: ignore[attr-defined]
+    kept = {row.subject for row in scores if row.metric == "arm" and row.task == "skip: window" and row.value == 1}
+    windows = [str(Plan.of([layer for layer in range(DEPTH) if layer != gone])) for gone in range(DEPTH)]
+    assert kept == {min(windows, key=total.__getitem__)}
+
+
+def test_the_page_has_the_answer_and_the_summary_says_it(whole: Path) -> None:
+    result = layerwise.Result(whole)
+    page = result.report().read_text()
+    assert "Is parallel ever the best way to spend a millisecond?" in page
+    assert result.summary.startswith("decode, batch 1, context 8: ")
+    assert "prefill, batch 1, context 8: " in result.summary
+
+
+def test_a_complete_frontier_computes_nothing_again(
+    stack: Stack, corpus: Corpus, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = everything(whole)
+    monkeypatch.setattr(Store, "add_losses", lambda self, rows: pytest.fail("a loss was computed again"))
+    monkeypatch.setattr(run, "measured_rounds", lambda *_: pytest.fail("a round was timed again"))
+    layerwise.frontier(stack, corpus, run=whole, **SMALL)
+    assert everything(whole) == before
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [("add_losses", 1), pytest.param(("add_losses", 4), marks=pytest.mark.slow), ("replace_scores", 2),
+     pytest.param(("replace_scores", 9), marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_a_frontier_that_was_stopped_goes_on_to_the_same_rows(
+    stack: Stack, corpus: Corpus, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: tuple[str, int]
+) -> None:
+    method, transactions = moment
+    plain, left = getattr(Store, method), iter(range(transactions))
+
+    def stopping(self: Store, *arguments: Any) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        plain(self, *arguments)
+
+    folder = tmp_path / "run"
+    monkeypatch.setattr(Store, method, stopping)
+    with pytest.raises(KeyboardInterrupt):
+        layerwise.frontier(stack, corpus, run=folder, **SMALL)
+    monkeypatch.setattr(Store, method, plain)
+    layerwise.frontier(stack, corpus, run=folder, **SMALL)
+    assert everything(folder) == everything(whole)  # the store refuses a loss that is there already
+
+
+def test_a_healed_model_is_an_arm_of_its_own(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
+    """It stands under its own name, and on the same documents."""
+    folder = tmp_path / "shallow"
+    layerwise.save(stack, "0 1 3", folder)
+    result = layerwise.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
+    rows = {(row.subject, row.task, row.metric): row for row in result.rows if row.measure == "frontier"}
+    assert rows["healed shallow", "healed: checkpoint", "arm"].value == 1
+    with Run.open(tmp_path / "run") as opened:
+        losses = {
+            (row.plan, row.task, row.document): row.nll for row in opened.store.losses() if row.window == 0
+        }  # fmt: skip
+    mine = {key: value for key, value in losses.items() if key[0] == "healed shallow"}
+    assert mine
+    for (_, task, document), value in mine.items():
+        if task.startswith("choose/"):
+            assert value == pytest.approx(losses["0 1 3", task, document], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_plans_are_healed_on_the_part_that_chooses_alone(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    result = layerwise.frontier(stack, corpus, run=folder, heal_steps=2, **SMALL)
+    healed_arms = [row for row in result.rows if row.metric == "arm" and row.task == "healed: checkpoint"]
+    assert 1 <= len(healed_arms) <= healed.SIZES
+    with Run.open(folder) as opened:
+        chosen = {row.document for row in opened.store.losses() if row.task.startswith("choose/")}
+    for path in (folder / "healed").iterdir():
+        with Run.open(path) as opened:
+            assert opened.manifest.corpus == "texts, the part that chooses"
+    documents = healed.documents_of(corpus, PreparedFrontier(
+        LatencyFrontier(model="demo", **{name: value for name, value in SMALL.items() if name != "reporter"}), stack,
+        corpus, Silent(),
+    ).parts["choose"])  # fmt: skip
+    assert {document.id for document in documents.documents} == chosen
+
+
+def test_a_model_of_another_vocabulary_is_refused(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
+    tiny_llama(DEPTH, vocabulary=50).save_pretrained(tmp_path / "other")
+    with pytest.raises(OptionError, match="vocabulary of 50"):
+        layerwise.frontier(stack, corpus, run=tmp_path / "run", healed=(str(tmp_path / "other"),), **SMALL)
+
+
+def test_a_model_of_three_layers_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    shallow = load(tiny_llama(3, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+    with pytest.raises(PlanError, match="has 3 layers, and a frontier needs 4"):
+        layerwise.frontier(shallow, corpus, run=tmp_path / "run", **SMALL)
+
+
+def test_what_cannot_be_fused_or_drafted_is_noted_and_the_rest_is_measured(
+    stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise UnsupportedModel("its layers are of a kind of their own")
+
+    monkeypatch.setattr(run, "speculative", refused)
+    under = Stack.under
+
+    def unfused(self: Stack, plan: Plan, **options: Any) -> Any:
+        return refused() if options.get("fused") else under(self, plan, **options)
+
+    monkeypatch.setattr(Stack, "under", unfused)
+    folder = tmp_path / "run"
+    result = layerwise.frontier(stack, corpus, run=folder, **SMALL)
+    names = {row.subject for row in result.rows if row.metric == "arm"}
+    assert not any("fused" in name or name.startswith("draft") for name in names)
+    with Run.open(folder) as opened:
+        notes = [note.text for note in opened.store.notes("frontier")]
+    assert any(text.startswith("no drafts: its layers are of a kind") for text in notes)
+    assert any("was not timed with its members as one" in text for text in notes)
+
+
+def test_a_dry_run_says_what_would_be_measured(
+    stack: Stack, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    settings = {name: value for name, value in SMALL.items() if name != "reporter"}
+    prepared = PreparedFrontier(LatencyFrontier(model="demo", **settings), stack, corpus, Silent())
+    said = "\n".join(prepared.describe())
+    assert "texts, disjoint by document, in scored tokens: choose" in said
+    assert "plans to choose from: 7 of skip" in said
+    assert "12 rounds of everything in turns: prefill, batch 1, context 8; decode, batch 1, context 8" in said
+    assert not list(prepared.works(Path("new"), None))  # short for any processor
+    for module in (run, timing):
+        monkeypatch.setattr(module, "is_short", lambda *_: False)
+    costs = [work.measure(0.01) for work in prepared.works(Path("new"), None)]
+    assert len(costs) == 2
+    assert all(cost.seconds > 0 for cost in costs)

@@ -1,0 +1,137 @@
+"""`layerwise time`: what it stores, what it prints, how it goes on, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import layerwise as package
+from cli.command import layerwise, refused
+from layerwise.errors import OptionError
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.timing import run as timing
+from layerwise.experiments.timing.config import Timing
+from layerwise.measure.cost import pass_time
+from layerwise.measure.cost.pass_time import LEAST_ROUNDS, TimedPass
+from layerwise.results import Run
+from layerwise.results.rows import Score
+
+PLANS = ("--plan", "0-3", "--plan", "0 (1|2) 3")
+SHORT = ("--context", "6", "--rounds", str(LEAST_ROUNDS))
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A clock that says how many layers a pass runs; every reading is noted."""
+    readings: list[int] = []
+
+    def seconds(self: TimedPass) -> float:
+        running = self.stack.running
+        assert running is not None
+        readings.append(len(running.steps()))
+        return len(running.steps()) / 1000
+
+    monkeypatch.setattr(TimedPass, "seconds", seconds)
+    return readings
+
+
+def rows(folder: Path, measure: str = "time") -> list[Score]:
+    with Run.open(folder) as run:
+        return run.store.scores(measure)
+
+
+def test_rows_provenance_and_a_report(model: Path, tmp_path: Path, steps: list[int]) -> None:
+    ended = layerwise("time", model, *PLANS, "--plan", "0 1 3", "--fused", *SHORT, "--run", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    stored = rows(tmp_path / "run")
+    assert {row.task for row in stored} == {f"{phase}, batch 1, context 6" for phase in ("prefill", "decode")}
+    assert list(dict.fromkeys(row.subject for row in stored)) == ["0-3", "0 (1|2) 3", "0 1 3", "0 (1|2) 3, fused"]
+    values = {(row.subject, row.metric): row.value for row in stored}
+    assert values["0 1 3", "ms"] == pytest.approx(3)
+    assert values["0 1 3", "ratio"] == pytest.approx(3 / 4)
+    assert "0 1 3" in ended.out
+    assert "0.750 [0.750, 0.750]" in ended.out
+    with Run.open(tmp_path / "run") as run:
+        assert run.manifest.experiment["experiment"] == "time"
+        assert run.manifest.numerics["machine"]
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "How long a pass takes" in page
+    assert "0 (1|2) 3, fused" in page
+
+
+def test_a_run_is_exported_and_reported_like_others(model: Path, tmp_path: Path, steps: list[int]) -> None:
+    folder = tmp_path / "run"
+    layerwise("time", model, *PLANS, *SHORT, "--run", folder)
+    assert layerwise("export", folder).code == 0
+    assert list((folder / "exports").iterdir())
+    printed = layerwise("report", folder, "--markdown")
+    assert "How long a pass takes" in printed.out
+
+
+def test_more_rounds_are_added_and_those_that_are_there_are_not_timed_again(
+    model: Path, tmp_path: Path, steps: list[int]
+) -> None:
+    command = ("time", model, *PLANS, "--context", "6", "--run", tmp_path / "run", "--rounds")
+    layerwise(*command, "6")
+    first = len(steps)
+    layerwise(*command, "6")
+    assert len(steps) == first
+    layerwise(*command, "9")
+    of_a_round = 2 * 2 * pass_time.PASSES
+    # One round more than is counted: a session warms up.
+    assert len(steps) - first == 4 * of_a_round
+    assert {row.documents for row in rows(tmp_path / "run")} == {9}
+    assert len(rows(tmp_path / "run", "time_round")) == 9 * 2 * 2
+
+
+def test_a_run_that_was_stopped_goes_on_with_its_rounds(
+    model: Path, tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("time", model, *PLANS, *SHORT, "--run", tmp_path / "run")
+    counted = timing.round_times
+
+    def stopping(*arguments: object, **options: object) -> object:
+        if arguments[3] == 3:
+            raise KeyboardInterrupt
+        return counted(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(timing, "round_times", stopping)
+    assert layerwise(*command).code == 130
+    assert len(rows(tmp_path / "run", "time_round")) == 3 * 2 * 2
+    assert rows(tmp_path / "run") == []
+    monkeypatch.setattr(timing, "round_times", counted)
+    assert layerwise(*command).code == 0
+    assert {row.documents for row in rows(tmp_path / "run")} == {LEAST_ROUNDS}
+
+
+def test_times_of_another_machine_are_not_added(
+    model: Path, tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("time", model, *PLANS, *SHORT, "--run", tmp_path / "run")
+    layerwise(*command)
+    monkeypatch.setattr(timing, "hardware", lambda device: {"processor": "another"})
+    assert "its machine is" in refused(*command)
+
+
+def test_a_single_plan_is_compared_with_the_model_as_trained(model: Path, tmp_path: Path, steps: list[int]) -> None:
+    result = package.time(
+        model, plans="0 1 3", rounds=LEAST_ROUNDS, context=6, run=tmp_path / "run", reporter=Silent()
+    )  # fmt: skip
+    assert list(dict.fromkeys(row.subject for row in result.table("time").itertuples())) == ["0-3", "0 1 3"]
+
+
+def test_a_dry_run_times_nothing(model: Path, tmp_path: Path) -> None:
+    ended = layerwise("time", model, *PLANS, *SHORT, "--run", tmp_path / "run", "--dry-run")
+    assert ended.code == 0, ended.err
+    assert f"2 plans in turns, {LEAST_ROUNDS} rounds; prefill, batch 1, context 6; decode" in ended.out
+    assert not (tmp_path / "run").exists()
+
+
+def test_plans_are_needed_and_must_be_of_the_model(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="a plan is needed"):
+        Timing(model="demo")
+    assert "visits layer 4, but the model has 4 layers" in refused(
+        "time", model, "--plan", "0-7", "--run", tmp_path / "run"
+    )
+    assert not (tmp_path / "run").exists()
