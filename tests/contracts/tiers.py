@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from contracts.specimen import Specimen
 from contracts.zoo import SUPPORTED
 
 EXHAUSTIVE = (pytest.mark.slow, pytest.mark.exhaustive)
@@ -26,14 +27,18 @@ TENTH = frozenset(random.Random(0).sample([one.model_type for one in SUPPORTED],
 
 
 def every_type(
-    *, fast: Collection[str], slow: Collection[str], marks: Mapping[str, Any] | None = None
+    *,
+    fast: Collection[str],
+    slow: Collection[str],
+    marks: Mapping[str, Any] | None = None,
+    of: Sequence[Specimen] = SUPPORTED,
 ) -> pytest.MarkDecorator:
     """Ask the test of `one`, each type of the zoo: those of `fast` and `slow` in these tiers, the rest exhaustively.
 
-    `marks` are further marks of a type.
+    `marks` are further marks of a type; `of` are the types that the test is about, where these are not all.
     """
     marked = []
-    for one in SUPPORTED:
+    for one in of:
         name = one.model_type
         tier = () if name in fast else (pytest.mark.slow,) if name in slow else EXHAUSTIVE
         more = (marks[name],) if marks and name in marks else ()
