@@ -26,6 +26,7 @@ from layerwise.plan import Plan
 from layerwise.stack import Stack, load, verify
 from layerwise.stack.executors.graph import GraphExecutor, build
 from stack.random_plans import plans
+from tier import by_tier
 
 DEPTH = 4
 NAMES = ("a", "b", "c")
@@ -124,7 +125,11 @@ def test_in_place_equals_step_by_step_equals_the_graph(kind: str) -> None:
     halves = kind != "bert"
 
     @given(plans(DEPTH, sources=(None, *NAMES)).filter(lambda plan: halves or not plan.has_sublayers()))
-    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+    @settings(
+        max_examples=by_tier(fast=4, full=15),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
     def agree(plan: Plan) -> None:
         with torch.inference_mode():
             stepwise = stack.logits(plan, **inputs)
