@@ -25,6 +25,7 @@ def test_no_request_is_lost_and_no_token_is_wrong(first: int) -> None:
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.slow
 def test_the_schedules_put_every_rule_to_the_test() -> None:
     """Of the first schedules: some kill nobody that matters, some cost layers, some too many; nodes come back."""
     kinds = set()

@@ -199,6 +199,7 @@ def test_a_stopped_diagnosis_ends_with_the_same_rows(
     assert found == whole
 
 
+@pytest.mark.slow
 def test_a_diagnosis_that_is_killed_at_a_write_of_its_store_goes_on_to_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
