@@ -143,7 +143,7 @@ def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     trained = layerwise(
         "train", "robust", "layershuffle", "--model", model, *text, "--epochs", "1", "--batch-size", "8",
-        "--seeds", "2", "--run", run,
+        "--seeds", "1", "--run", run,
     )  # fmt: skip
     assert trained.code == 0, trained.err
     ended = layerwise("robustness", run, *text, *FEW)
