@@ -19,6 +19,14 @@ REPRESENTATIVE = frozenset(
 """The first type of each kind with its tags: decoders with experts, with sliding windows, encoders, and so on."""
 
 
+EVERY_TAG = frozenset(
+    (
+        *("llama", "llama4_text", "lfm2", "recurrent_gemma", "minicpm3", "bert", "modernbert", "aimv2_vision_model"),
+        "audio-spectrogram-transformer",
+    )
+)
+"""A type of each kind and of each tag that a kind has: fewer than `REPRESENTATIVE`, which has their combinations."""
+
 LONG = frozenset({"axk1", "bailing_hybrid"})
 """The representatives that take more than two seconds; each of their tags has another type that represents it."""
 
