@@ -29,6 +29,12 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(text(path))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a file's syntax: walking takes longer than parsing, and several laws look at all of them."""
+    return tuple(ast.walk(tree(path)))
+
+
 def trees() -> dict[Path, ast.Module]:
     """Every file of the package as syntax."""
     return {path: tree(path) for path in files()}

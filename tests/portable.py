@@ -38,7 +38,7 @@ class Setting:
 
     def environment(self) -> dict[str, str]:
         """The variables of a process that computes this way."""
-        variables = {"LAYERWISE_TEST_THREADS": str(self.threads)}
+        variables = {"LAYERWISE_TEST_THREADS": str(self.threads), "LAYERWISE_TEST_TIER": "fast"}
         if self.aten:
             variables["ATEN_CPU_CAPABILITY"] = self.aten
         if self.old:
@@ -60,12 +60,19 @@ SETTINGS = (
     Setting("avx2", old=True, threads=1),
     Setting("", old=False, threads=4),
 )
-QUICK_TESTS = ("checkpoint", "golden", "stack")
+QUICK_TESTS = (
+    "golden",
+    "stack/executors",
+    "stack/test_stack.py",
+    "stack/streaming/test_resident.py",
+    "checkpoint/test_write.py",
+)
+"""What compares the bits of two ways to compute: step by step, in place, in a graph, from the disk, as a checkpoint."""
 
 
-def command(folders: Sequence[str], workers: str) -> list[str]:
-    """The command that runs the fast tests that compute, those in `folders` if any are named."""
-    where = [str(TESTS / folder) for folder in folders] or [str(TESTS)]
+def command(paths: Sequence[str], workers: str) -> list[str]:
+    """The command that runs the fast tests that compute, those below `paths` if any are named."""
+    where = [str(TESTS / path) for path in paths] or [str(TESTS)]
     return [
         sys.executable,
         "-m",

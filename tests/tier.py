@@ -19,8 +19,8 @@ TIERS = ("fast", "full", "exhaustive")
 TIER = os.environ.get("LAYERWISE_TEST_TIER", "fast")
 assert TIER in TIERS, f"LAYERWISE_TEST_TIER is {TIER!r}; it is one of {', '.join(TIERS)}"
 
-EXAMPLES = {"fast": 20, "full": 60, "exhaustive": 200}
-"""The examples that Hypothesis draws for a test that names no number of its own."""
+EXAMPLES = {"fast": 10, "full": 60, "exhaustive": 200}
+"""The examples that Hypothesis draws for a test that names no number of its own; another one names it by tier too."""
 
 
 def by_tier(*, fast: int, full: int, exhaustive: int | None = None) -> int:

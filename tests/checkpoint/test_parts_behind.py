@@ -20,6 +20,7 @@ from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from layerwise.stack.inputs import main_tensor
 from rounding import realigned
+from tier import first_fast
 
 # Of those with a head of its own: an embedding that is the head, too, is that of the first model.
 KINDS = ("bloom", "gemma2", "gpt2", "gpt_neox", "llama", "mamba", "opt", "phi", "qwen3", "vit")
@@ -71,7 +72,7 @@ def models(tmp_path: Path) -> dict[str, str]:
     return {name: str(tmp_path / name) for name in "ab"}
 
 
-@pytest.mark.parametrize("prove", [True, False])
+@pytest.mark.parametrize("prove", first_fast([True, False]))
 def test_it_is_streamed_as_it_is_built(models: dict[str, str], tmp_path: Path, prove: bool) -> None:
     origin = save(models, "a:0-2 b:3-5", tmp_path / "m", head="b", prove=prove)
     assert (origin.head, origin.note, origin.gap) == ("b", "", 0.0 if prove else None)

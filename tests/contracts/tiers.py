@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from contracts.specimen import Specimen
 from contracts.zoo import SUPPORTED
 
 EXHAUSTIVE = (pytest.mark.slow, pytest.mark.exhaustive)
@@ -18,6 +19,14 @@ REPRESENTATIVE = frozenset(
 """The first type of each kind with its tags: decoders with experts, with sliding windows, encoders, and so on."""
 
 
+EVERY_TAG = frozenset(
+    (
+        *("llama", "llama4_text", "lfm2", "recurrent_gemma", "minicpm3", "bert", "modernbert", "aimv2_vision_model"),
+        "audio-spectrogram-transformer",
+    )
+)
+"""A type of each kind and of each tag that a kind has: fewer than `REPRESENTATIVE`, which has their combinations."""
+
 LONG = frozenset({"axk1", "bailing_hybrid"})
 """The representatives that take more than two seconds; each of their tags has another type that represents it."""
 
@@ -26,14 +35,18 @@ TENTH = frozenset(random.Random(0).sample([one.model_type for one in SUPPORTED],
 
 
 def every_type(
-    *, fast: Collection[str], slow: Collection[str], marks: Mapping[str, Any] | None = None
+    *,
+    fast: Collection[str],
+    slow: Collection[str],
+    marks: Mapping[str, Any] | None = None,
+    of: Sequence[Specimen] = SUPPORTED,
 ) -> pytest.MarkDecorator:
     """Ask the test of `one`, each type of the zoo: those of `fast` and `slow` in these tiers, the rest exhaustively.
 
-    `marks` are further marks of a type.
+    `marks` are further marks of a type; `of` are the types that the test is about, where these are not all.
     """
     marked = []
-    for one in SUPPORTED:
+    for one in of:
         name = one.model_type
         tier = () if name in fast else (pytest.mark.slow,) if name in slow else EXHAUSTIVE
         more = (marks[name],) if marks and name in marks else ()

@@ -138,6 +138,7 @@ def test_of_several_learning_rates_the_one_that_selects_best_is_kept(bert: Path)
     assert told == [(step + 1, 2 * 64) for step in range(2 * 64)]
 
 
+@pytest.mark.slow
 def test_the_test_set_is_not_used_to_select(bert: Path) -> None:
     task = planted()
     flipped = replace(task, test=tuple(row._replace(label=1 - row.label) for row in task.test))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from package_sources import PACKAGE, files, text, trees
+from package_sources import PACKAGE, files, nodes, text, trees
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,15 +35,15 @@ IN_PROSE = re.compile(
 )
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def test_no_function_has_more_than_twelve_parameters() -> None:
     crowded = {
         f"{path.relative_to(PACKAGE)}:{each.name}": count
-        for path, tree in trees().items()
-        for each in functions(tree)
+        for path in files()
+        for each in functions(path)
         if (count := len(each.args.posonlyargs + each.args.args + each.args.kwonlyargs)) > PARAMETERS
     }
     assert crowded == {}
@@ -59,9 +59,9 @@ def test_no_public_class_stands_in_two_files() -> None:
     assert {name: count for name, count in counts.items() if count > 1} == {}
 
 
-def identifiers(tree: ast.AST) -> Iterator[str]:
+def identifiers(path: Path) -> Iterator[str]:
     """Every name that a file defines: of functions, classes, parameters and variables."""
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.arg):
@@ -85,8 +85,8 @@ def words(name: str) -> set[str]:
 def test_no_name_is_a_home_made_word() -> None:
     named = {
         f"{path.relative_to(PACKAGE)}: {name}"
-        for path, tree in trees().items()
-        for name in (*identifiers(tree), *path.relative_to(PACKAGE).with_suffix("").parts)
+        for path in files()
+        for name in (*identifiers(path), *path.relative_to(PACKAGE).with_suffix("").parts)
         if HOME_MADE & words(name)
     }
     assert not named, "\n" + "\n".join(sorted(named))

@@ -20,6 +20,7 @@ from layerwise.errors import MeasureError, RunError
 from layerwise.results import database
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.store import Store
+from tier import by_tier
 
 LOSS = Loss("0-3", "prose", "a.txt", 0, 12.5, 10, 4)
 SCORE = Score("effect", "0-3", "prose", "delta_nll", 0.1, -0.1, 0.3, 0.4, 0.8, 0.05, 3, 90)
@@ -77,7 +78,7 @@ def read_only(folder: Path) -> Iterator[None]:
 # Losses
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=by_tier(fast=10, full=40))
 @given(rows=st.lists(losses(), unique_by=cell, max_size=12), batch=st.integers(1, 5))
 def test_losses_round_trip_in_one_order(rows: list[Loss], batch: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("store") / "run.sqlite"
@@ -150,7 +151,7 @@ def test_text_that_is_not_unicode_is_refused(store: Store) -> None:
 # Scores, plans, sessions
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=by_tier(fast=10, full=40))
 @given(rows=st.lists(scores, unique_by=lambda row: (row.subject, row.task, row.metric), max_size=8))
 def test_scores_round_trip_in_the_order_written(rows: list[Score], tmp_path_factory: pytest.TempPathFactory) -> None:
     rows = [replace(row, measure="effect") for row in rows]

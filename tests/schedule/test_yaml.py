@@ -13,11 +13,12 @@ from drawn_schedules import schedules
 from layerwise.errors import PlanError
 from layerwise.schedule import PRESETS, GrowthSchedule
 from layerwise.schedule.yaml import read_schedule, write_schedule
+from tier import by_tier
 
 GOOD = "name: by hand\ndepth: 4\nphases:\n- {name: a, share: 0.5, trains: 0-1}\n- {name: b, share: 0.5, trains: all}\n"
 
 
-@settings(max_examples=30)
+@settings(max_examples=by_tier(fast=7, full=30))
 @given(schedule=schedules())
 def test_a_file_gives_the_schedule_back(schedule: GrowthSchedule) -> None:
     with TemporaryDirectory() as folder:
@@ -26,7 +27,7 @@ def test_a_file_gives_the_schedule_back(schedule: GrowthSchedule) -> None:
         assert read_schedule(path) == schedule
 
 
-@settings(max_examples=30)
+@settings(max_examples=by_tier(fast=7, full=30))
 @given(name=st.sampled_from(sorted(PRESETS)), depth=st.integers(2, 80))
 def test_every_preset_in_a_file(name: str, depth: int) -> None:
     with TemporaryDirectory() as folder:

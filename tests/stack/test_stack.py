@@ -16,6 +16,7 @@ from layerwise.plan import SUBLAYERS, Plan, Sublayer, Visit
 from layerwise.stack import Stack, load
 from stack.random_plans import plans
 from stack.test_blocks import Residual
+from tier import by_tier
 
 MODEL = tiny_llama()
 STACK = load(MODEL)
@@ -92,7 +93,7 @@ def test_branches_in_turn_make_a_layer_in_turn_and_branches_side_by_side_their_s
 
 
 @given(plans(6))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=by_tier(fast=10, full=40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_in_place_equals_step_by_step(plan: Plan) -> None:
     with torch.inference_mode():
         stepwise = STACK.logits(plan, input_ids=IDS)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from contracts.tiers import EXHAUSTIVE
 from layerwise.swarm.messages import Hop, Message, Reply, Response
 from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.nodes.node import Node
@@ -19,12 +20,19 @@ RUNS = 40
 ONE_DEATH = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), "keep", requests=1, new=4, health_seconds=3.0)
 
 
-@pytest.mark.parametrize("first", first_fast(range(0, 1000, RUNS)))
+@pytest.mark.parametrize(
+    "first",
+    [
+        *first_fast(range(0, 400, RUNS)),
+        *(pytest.param(first, marks=EXHAUSTIVE) for first in range(400, 1000, RUNS)),
+    ],
+)
 def test_no_request_is_lost_and_no_token_is_wrong(first: int) -> None:
     broken = [text for seed in range(first, first + RUNS) for text in violations(Trial.drawn(seed))]
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.slow
 def test_the_schedules_put_every_rule_to_the_test() -> None:
     """Of the first schedules: some kill nobody that matters, some cost layers, some too many; nodes come back."""
     kinds = set()

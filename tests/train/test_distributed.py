@@ -20,6 +20,7 @@ from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.train.methods import METHODS
 from once import made_once
 from threads import threaded
+from tier import TIER
 from train.distributed_script import DEPTH, SAMPLERS, recipe_of, train_watched
 
 pytestmark = pytest.mark.slow
@@ -27,11 +28,17 @@ pytestmark = pytest.mark.slow
 LONG: dict[str, Any] = {"epochs": 4, "evals": 3, "gradient_accumulation_steps": 2}
 STEPS = 12
 RESUMED_AT = 8
+REPRESENTATIVE = (
+    "layershuffle", "layershuffle-position", "layershuffle-predict", "layerdrop", "wiring-softmax", *SAMPLERS,
+)  # fmt: skip
+"""One recipe of every kind: an order, parts of its own, layers left out, a wiring, weights that never learn or rest."""
+EVERY = (*METHODS, *SAMPLERS, "retrained-2")
 RECIPES: dict[str, dict[str, Any]] = {
-    **{name: {"method": name} for name in (*METHODS, *SAMPLERS, "retrained-2") if name != "layershuffle"},
-    "layershuffle": {"method": "layershuffle", **LONG},
+    name: {"method": name, **(LONG if name == "layershuffle" else {})}
+    for name in (EVERY if TIER == "exhaustive" else REPRESENTATIVE)
 }
-"""Every recipe; 21 examples in batches of 8, so that the last batch of an epoch is never full."""
+"""Every recipe of this tier; 21 examples in batches of 8, so that the last batch of an epoch is never full."""
+BY_RECIPE = [pytest.param(name, marks=[] if name in REPRESENTATIVE else [pytest.mark.exhaustive]) for name in EVERY]
 
 SHARDED: dict[str, dict[str, Any]] = {
     f"{name} in shards": {**RECIPES[name], "sharded": True} for name in ("layershuffle", "wiring-softmax", "two layers")
@@ -104,7 +111,7 @@ def _compare_models(two: Path, one: Path) -> None:
         torch.testing.assert_close(ours[key], weight, rtol=1e-2, atol=1e-3, msg=key)
 
 
-@pytest.mark.parametrize("name", [*RECIPES, *SHARDED])
+@pytest.mark.parametrize("name", [*BY_RECIPE, *SHARDED])
 def test_both_processes_run_the_plans_of_the_draws(name: str, folders: Path) -> None:
     options = {key: value for key, value in (RECIPES | SHARDED)[name].items() if key != "sharded"}
     recipe = recipe_of(options.pop("method"), "shared", **options)
@@ -121,7 +128,7 @@ def test_processes_that_draw_for_themselves_draw_differently(folders: Path) -> N
     assert plans[0] != plans[1]
 
 
-@pytest.mark.parametrize("name", [*RECIPES])
+@pytest.mark.parametrize("name", BY_RECIPE)
 def test_losses_and_weights_are_those_of_one_process(name: str, folders: Path, tmp_path: Path) -> None:
     train_watched(tmp_path, **RECIPES[name])
     assert _losses(folders / name) == pytest.approx(_own(tmp_path, "losses"), rel=1e-4)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -83,7 +84,7 @@ def given_options(config: object) -> dict[str, Any]:
 
 def check_options(config: object) -> None:
     """Check the value of every option. Raises `OptionError` for one of another type or out of bounds."""
-    hints = get_type_hints(type(config))
+    hints = _hints(type(config))
     for name, (_, each) in options_of(config).items():
         value, flag = getattr(config, name), flag_of(config, name)
         _check_text(flag, value, each)  # before its type, whose refusal would list the choices
@@ -101,7 +102,7 @@ def configured(kind: type, content: Mapping[str, Any], where: str) -> Any:
     """
     content = {str(name).replace("-", "_"): value for name, value in content.items()}
     check_names(kind, content.keys() - {PRESET}, f"{where}: ")
-    hints, options = get_type_hints(kind), options_of(kind)
+    hints, options = _hints(kind), options_of(kind)
     values = with_preset(kind, {name: _as_type(value, hints.get(name)) for name, value in content.items()})
     missing = [
         flag_of(kind, name)
@@ -111,6 +112,11 @@ def configured(kind: type, content: Mapping[str, Any], where: str) -> Any:
     if missing:
         raise OptionError(f"{where}: {' and '.join(missing)} must be given")
     return kind(**values)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def check_names(kind: type, names: Iterable[str], where: str = "") -> None:

@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from operator import index
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, get_args
@@ -225,7 +226,7 @@ class Plan:
             numbers = [layer if isinstance(layer, bool) else index(layer) for layer in islice(layers, STEP_LIMIT + 1)]
         except TypeError as error:
             raise PlanError(f"Plan.of takes whole numbers, as in Plan.of([0, 1, 3]); {error}") from None
-        return cls(tuple(map(Visit, numbers)))
+        return cls(tuple(map(_whole_layer, numbers)))
 
     def __str__(self) -> str:
         from layerwise.plan.grammar import write
@@ -328,6 +329,12 @@ class Plan:
         from layerwise.plan.wiring import matrix
 
         return matrix(self)
+
+
+@lru_cache(LAYER_LIMIT, typed=True)  # typed, since `True` is refused and equals 1
+def _whole_layer(layer: int) -> Visit:
+    """The visit of a whole layer, run once: most plans consist of these, and every one is checked once."""
+    return Visit(layer)
 
 
 def _visited(plan: Plan) -> set[tuple[str | None, int]]:

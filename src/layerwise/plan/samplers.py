@@ -20,6 +20,7 @@ for every parameter, which is what synchronised training without `find_unused_pa
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -145,7 +146,7 @@ class Failout:
         placed = [layer for node in self.nodes for layer in node]
         if not placed or not all(self.nodes) or any(type(layer) is not int or layer < 0 for layer in placed):
             raise PlanError(f"nodes are tuples of layers, as in ((0, 1), (2, 3)), none empty; found {self.nodes}")
-        twice = sorted({layer for layer in placed if placed.count(layer) > 1})
+        twice = sorted(layer for layer, count in Counter(placed).items() if count > 1)
         if twice:
             raise PlanError(f"a layer lies on one node; on several lie {', '.join(map(str, twice))}")
 
@@ -222,7 +223,8 @@ def _thinned(plan: Plan, lost: Callable[[], frozenset[int]], preserve: bool) -> 
     rows = [stage for stage in plan.stages if isinstance(stage, Visit)]
     if len(rows) < len(plan.stages):
         raise PlanError(f"layers are dropped from a plan of single visits; {plan} has groups or blocks")
-    visits = [replace(visit, times=1) for visit in rows for _ in range(visit.times)]
+    singles = [visit if visit.times == 1 else replace(visit, times=1) for visit in rows]
+    visits = [single for single, visit in zip(singles, rows, strict=True) for _ in range(visit.times)]
     gone = lost()
     while len(gone) == len(visits):
         gone = lost()

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -78,8 +79,13 @@ def value_of(kind: type[Value], content: object, what: str, *, whole: bool = Fal
         raise RunError(
             f"{what} does not have the expected fields: missing {missing}, unknown {surplus[:5]}. {_RESTORE}"
         )
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     return kind(**{name: _value(hints[name], value, f"{name} in {what}") for name, value in content.items()})
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _depth(value: object) -> int:

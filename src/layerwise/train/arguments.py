@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -46,7 +47,7 @@ def check_arguments(given: Mapping[str, Any]) -> None:
     Asked before there is a run folder, so that a slip of the keyboard leaves nothing behind.
     """
     known = {item.name for item in fields(MeasuredArguments) if item.init}
-    hints = get_type_hints(TrainingArguments) | get_type_hints(MeasuredArguments)
+    hints = _hints() if given else {}
     for name, value in given.items():
         if name not in known:
             raise TrainError(f"transformers has no training argument {name!r}; {_near(name, known)}")
@@ -59,6 +60,11 @@ def check_arguments(given: Mapping[str, Any]) -> None:
     check_trackers(given.get("report_to"))
     if given.keys() - {"use_cpu"}:
         training_arguments({"output_dir": "unused", "report_to": "none", "disable_tqdm": True, **given})
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(TrainingArguments) | get_type_hints(MeasuredArguments)
 
 
 def training_arguments(values: Mapping[str, Any]) -> MeasuredArguments:

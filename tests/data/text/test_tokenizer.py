@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from layerwise.data.text.tokenizer import load_tokenizer, masking_id, padding_id, read_llama2c
 from layerwise.errors import DataError
+from tier import by_tier
 from tiny_tokenizers import character_tokenizer, word_tokenizer
 
 WORDS = ["th", "he", "the", " t", " the", "aa", "aaa", "aaaa", "ab", "ba", "bab", " a", " b", "éa", "ll"]
@@ -61,7 +62,7 @@ def llama2c(tmp_path_factory: pytest.TempPathFactory) -> PreTrainedTokenizerFast
 
 
 @given(text=st.text("abehtl é☃\n", max_size=30))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=by_tier(fast=75, full=300))
 def test_the_fast_encoder_equals_the_slow_one(llama2c: PreTrainedTokenizerFast, text: str) -> None:
     assert llama2c(text)["input_ids"] == slow_encode(text)
 

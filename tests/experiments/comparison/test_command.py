@@ -96,6 +96,7 @@ def test_a_run_without_rows_is_refused(runs: tuple[Path, Path], tmp_path: Path) 
     assert "has no rows yet" in refused("compare", runs[0], empty)
 
 
+@pytest.mark.slow
 def test_no_torch_is_imported(runs: tuple[Path, Path], tmp_path: Path) -> None:
     code = (
         "import sys; from layerwise.cli.app import main\n"

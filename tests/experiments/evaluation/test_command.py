@@ -136,13 +136,13 @@ def test_python_has_the_verb_too(model: Path, tmp_path: Path) -> None:
     table = result.table("pairs mine.jsonl")
     assert {"tiny", "tiny/0"} == set(table["subject"])
     with pytest.raises(DataError, match="fine-tuning opens its models anew"):
-        evaluate(stack, reporter=Silent(), suite=("msgs-ours",), run=tmp_path / "other")
+        evaluate(stack, reporter=Silent(), suite=("msgs-ours",), tasks=("control length",), run=tmp_path / "other")
 
 
 def test_several_processes_fine_tune_nothing(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(TrainError, match="start it without torchrun"):
-        evaluate(model, reporter=Silent(), suite=("msgs-ours",), run=tmp_path / "run")
+        evaluate(model, reporter=Silent(), suite=("msgs-ours",), tasks=("control length",), run=tmp_path / "run")
 
 
 def test_overwrite_discards_the_rows_of_the_suites_that_are_named(model: Path, tmp_path: Path) -> None:

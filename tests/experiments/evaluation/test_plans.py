@@ -91,6 +91,7 @@ def test_the_model_as_trained_is_fine_tuned_once(tmp_path: Path, run: Run, taugh
     assert "0-3" not in plans
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_not_fine_tuned_again(tmp_path: Path, run: Run, taught: list[Any]) -> None:
     models = _models(tmp_path)
     _evaluate(models, [EASY, HARD], run)

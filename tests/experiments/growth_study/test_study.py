@@ -190,7 +190,7 @@ def test_a_trained_model_is_taken_to_a_new_domain_without_stacking(
 ) -> None:
     folder = tmp_path / "study"
     ended = layerwise(
-        *STUDY[:-1], "1", "--steps", "40", "--model", checkpoint, "--text", texts, "--run", folder, "--arms",
+        *STUDY[:-1], "1", "--steps", "16", "--model", checkpoint, "--text", texts, "--run", folder, "--arms",
         "importance,permuted,stacking",
     )  # fmt: skip
     assert ended.code == 0, ended.err
@@ -226,7 +226,7 @@ def test_importance_is_measured_again_where_another_rate_is_the_best(
     asked: list[object] = []
     monkeypatch.setattr(importance, "measured_importance", lambda *args, **options: asked.append(args) or found)
     folder = tmp_path / "study"
-    once = ("study", "growth", "--model", config, "--text", texts, "--run", folder, "--steps", "40",
+    once = ("study", "growth", "--model", config, "--text", texts, "--run", folder, "--steps", "16",
             "--batch-size", "4", "--max-length", "16", "--evals", "1", "--device", "cpu", "--seeds", "1",
             "--arms", "importance", "--learning-rates")  # fmt: skip
     for rate, times in (("1e-3", 1), ("1e-3", 1), ("4e-3", 2)):

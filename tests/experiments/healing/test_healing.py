@@ -98,6 +98,7 @@ def test_the_same_command_trains_and_evaluates_nothing_again(
     assert not list(folder.glob("*/seed-*/checkpoint-*"))
 
 
+@pytest.mark.slow
 def test_rates_are_swept_beyond_an_end_and_the_sweep_says_so(inputs: tuple[Path, Path], tmp_path: Path) -> None:
     result = library.heal(
         inputs[0], inputs[1], plan="0 2-3", method="tail", teacher="none", learning_rates=(1e-3, 2e-3), steps=1,

@@ -265,6 +265,7 @@ def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
     assert found["collapse", "all", "in_order"].value == pytest.approx(collapsed)
 
 
+@pytest.mark.slow
 def test_a_survey_keeps_its_answers_batch_by_batch(ask: Ask, shelf: Shelf, tmp_path: Path) -> None:
     ask("layershuffle-predict/0", "baseline/0", "layerdrop/0")
     kept = {path.parent.name: Survey.read(path) for path in tmp_path.glob("*/survey-*.npz")}
@@ -287,6 +288,7 @@ def test_rows_of_a_training() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_survey_that_was_computed_otherwise_is_not_taken_for_this_one(ask: Ask, shelf: Shelf, tmp_path: Path) -> None:
     assert ask("llama/0", how="float32 on cpu, 1 thread")
     assert not ask("llama/0", how="float32 on cpu, 1 thread")

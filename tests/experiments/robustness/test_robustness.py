@@ -118,6 +118,7 @@ def test_the_cost_is_printed_and_nothing_is_computed(vit: Path, tmp_path: Path) 
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_an_opened_model_and_its_folder_have_the_same_rows(vit: Path, tmp_path: Path) -> None:
     options = {"images": "digits", "limit": 20, "orders": 3, "draws": 2, "reporter": Silent()}
     opened = library.robustness(library.load(vit), run=tmp_path / "opened", **options)
@@ -142,7 +143,7 @@ def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     trained = layerwise(
         "train", "robust", "layershuffle", "--model", model, *text, "--epochs", "1", "--batch-size", "8",
-        "--seeds", "2", "--run", run,
+        "--seeds", "1", "--run", run,
     )  # fmt: skip
     assert trained.code == 0, trained.err
     ended = layerwise("robustness", run, *text, *FEW)

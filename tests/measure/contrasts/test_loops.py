@@ -165,6 +165,7 @@ def test_too_few_counts_or_units_say_nothing() -> None:
     assert Strategies.of(grid, records, str(Plan.identity(8)), seed=0).halves() is None
 
 
+@pytest.mark.slow
 def test_thirty_layers_by_28_loops_take_the_least_layer_evaluations() -> None:
     """Every loop of a window continues the one before it: a window of M layers costs 28 M, and its 28 ends their own.
 

@@ -186,6 +186,7 @@ def test_taylor_is_the_sum_over_weights_whatever_the_batches() -> None:
     assert left["1"].documents == reading().documents
 
 
+@pytest.mark.slow
 def test_the_interval_of_taylor_holds_what_other_documents_give() -> None:
     """Simulated: gradients of documents about a mean; in most texts the interval holds the mean over all texts."""
     stack = load(tiny_llama(depth=4))
@@ -229,6 +230,7 @@ def test_the_random_twin_is_a_null_of_its_own() -> None:
         assert all(null[subject].value > 0 for subject in null)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows() -> None:
     assert proxies(planted_stack(), reading()) == scores_of_planted()
     other = proxies(planted_stack(), reading(), seed=1)

@@ -20,6 +20,7 @@ from layerwise.results import Score
 from layerwise.stack import Stack, load
 from layerwise.stack.weights import layer_weights
 from measure.planted_models import own_text, planted, with_harm
+from tier import first_fast
 
 DEPTH = 6
 
@@ -79,7 +80,7 @@ def test_the_halves_of_a_layer_are_silenced_one_at_a_time(idle: tuple[Stack, Eva
                 assert losses[f"2=skip.{part}", window.document] == pytest.approx(nll.item(), rel=1e-4, abs=1e-4)
 
 
-@pytest.mark.parametrize("part", [None, "attn"])
+@pytest.mark.parametrize("part", first_fast(["attn", None]))
 def test_a_mean_is_taken_over_the_half_of_the_text_that_is_not_judged(
     idle: tuple[Stack, EvalData, list[Score]], part: Sublayer | None
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_copy_of_the_neighbour_changes_nothing() -> None:
         assert torch.equal(stack.logits(Plan.parse("0 1 3 2 4 5"), **batch.inputs), straight)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows_and_another_moves_the_noise(
     idle: tuple[Stack, EvalData, list[Score]],
 ) -> None:

@@ -142,6 +142,7 @@ def test_what_is_known_is_not_computed_again() -> None:
     assert done.tally.layer_tokens == 0
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows() -> None:
     scores = [*SKIP, *proxy_scores()]
     assert pruning(planted_stack(), reading(), scores, most=3, random_sets=5) == pruned()

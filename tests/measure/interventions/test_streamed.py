@@ -109,6 +109,7 @@ def test_every_ablation_has_the_same_rows(tmp_path: Path) -> None:
     assert ablation_losses(streamed, data, seed=0) == ablation_losses(whole, data, seed=0)
 
 
+@pytest.mark.slow
 def test_comparing_weights_reads_tensors_and_no_layers(stacks: tuple[Stack, Stack]) -> None:
     whole, streamed = stacks
     counted = readings(streamed)

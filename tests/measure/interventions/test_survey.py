@@ -78,6 +78,7 @@ def test_batches_seeds_and_conditions_draw_apart() -> None:
     assert Condition(7, "first", False).plan(8, 0, 0).order() != Condition(7, "last", False).plan(8, 0, 0).order()
 
 
+@pytest.mark.slow
 def test_every_model_is_asked_under_the_same_orders() -> None:
     """Two models of the same weights, surveyed apart with other draws in between, agree in every number."""
     first = asked(turning(4))

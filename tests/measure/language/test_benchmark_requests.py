@@ -30,6 +30,8 @@ from layerwise.stack.executors.graph import build
 from measure.language.local_tasks import TASKS, write_tasks, write_whole_texts
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
+pytestmark = pytest.mark.slow  # lm-eval takes seconds to import; `test_benchmarks` asks it in the fast tier
+
 DEPTH = 6
 LONGEST = 64
 """The positions of the model: fewer than the longest passages have tokens."""

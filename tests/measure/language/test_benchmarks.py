@@ -132,7 +132,7 @@ def built(stack: Stack, plan: Plan) -> LlamaForCausalLM:
     return model
 
 
-@pytest.mark.parametrize("plan", first_fast(PLANS, 2), ids=str)
+@pytest.mark.parametrize("plan", first_fast(PLANS), ids=str)
 def test_a_plan_in_place_scores_as_the_model_built_in_that_order(
     stack: Stack, folder: Path, scores: list[Score], plan: Plan
 ) -> None:

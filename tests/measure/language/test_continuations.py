@@ -41,6 +41,7 @@ def recomputed(plan: Plan, prompt: str) -> list[int]:
     return written
 
 
+@pytest.mark.slow
 @example(Plan.parse("[0.mlp [0.attn]*2]"), "0")
 @given(plans(DEPTH), st.text(ALPHABET, min_size=1, max_size=12))
 @settings(max_examples=by_tier(fast=4, full=20), deadline=None)

@@ -80,6 +80,7 @@ def test_of_masked_windows_only_what_is_filled_in_is_counted() -> None:
     assert sum(int(batch.scored.sum()) for batch in some.batches) == some.tokens == 160  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_masked_language_model_is_told_by_the_tokens_that_it_is_scored_on() -> None:
     """1,944 tokens were once stated of a text of which 297 were scored, and bounded by --tokens."""
     tokenizer = word_tokenizer(["b", "c"])

@@ -26,6 +26,7 @@ from layerwise.measure.language.minimal_pairs import (
 from layerwise.measure.language.pseudo_likelihood import Likelihoods, SentenceScorer
 from layerwise.measure.stats.statistics import wilson
 from layerwise.results.rows import Score
+from tier import by_tier
 from tiny_tokenizers import character_tokenizer, word_tokenizer
 
 WORDS = ["cat", "cats", "dog", "runs", "run"]
@@ -103,7 +104,7 @@ def test_paradigms_that_are_there_are_not_judged_again() -> None:
     assert {row.task: row.value for row in rows if row.metric == "accuracy"}["paradigm:a"] == 0.0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=by_tier(fast=15, full=60), deadline=None)
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 3))
 def test_rows_say_everything_of_a_verdict(right: int, tied: int, wrong: int, skipped: int) -> None:
     if right + tied + wrong == 0:

@@ -15,6 +15,7 @@ from layerwise.measure.stats.ratio_of_sums import Parts
 from layerwise.measure.weights.deltas import Excess, autocovariance_parts, correlation_parts, deltas, verdict
 from layerwise.results.rows import Score
 from measure.planted import alternating, autoregressive, drifting, noise, planted_stack
+from tier import by_tier
 
 VERDICTS = ("smooth", "no_lag_structure", "oscillating", "unresolved")
 
@@ -87,7 +88,7 @@ def test_the_correlation_follows_from_the_autocovariances() -> None:
     assert share(correlation_parts(products, 1)) == pytest.approx(expected, abs=0.01)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=by_tier(fast=5, full=20), deadline=None)
 @given(seed=st.integers(0, 1000), depth=st.integers(4, 9), lag=st.integers(1, 2))
 def test_a_shared_matrix_and_the_direction_of_depth_do_not_matter(seed: int, depth: int, lag: int) -> None:
     weights = noise(depth, 4, 5, seed).double()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from layerwise.measure.stats.null_comparison import NullComparison
 from layerwise.measure.weights.subspace_similarity import alignments, docs, leading, leading_count
 from measure.planted import noise
+from tier import by_tier
 
 
 @pytest.mark.parametrize("shape", [(40, 24), (24, 40), (24, 24)])
@@ -31,7 +32,7 @@ def test_random_spans_align_by_their_share_of_the_space() -> None:
     assert pairs.diagonal() == pytest.approx(1)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=by_tier(fast=5, full=20), deadline=None)
 @given(seed=st.integers(0, 1000))
 def test_the_order_of_units_does_not_matter(seed: int) -> None:
     left, right = noise(2, 20, 8, seed).double()

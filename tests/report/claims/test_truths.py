@@ -10,7 +10,7 @@ from layerwise.report import Evidence
 from layerwise.report.claims import Claim, Verdict
 from layerwise.report.claims.heterogeneity.scaling import SCALING
 from layerwise.results.rows import Score
-from report.claims.truths import claim_of, ends_right
+from report.claims.truths import ENOUGH, claim_of, concluded, ends_right
 
 EVERY = 8
 
@@ -41,6 +41,15 @@ def test_a_rule_that_is_wrong_one_time_in_eight_fails() -> None:
 def test_a_rule_that_tells_too_rarely_fails() -> None:
     with pytest.raises(AssertionError):
         ends_right(Planted("not resolvable", "supported"), numbered, 6, ("contradicted",), "supported")
+
+
+def test_runs_that_end_alike_are_enough_after_sixty_and_a_dissent_asks_for_all() -> None:
+    def rule(first: Verdict) -> Planted:
+        return Planted("supported", first)
+
+    assert concluded(rule("supported"), numbered, 6, 200) == {"supported": ENOUGH}
+    assert concluded(rule("contradicted"), numbered, 6, 200) == {"supported": 175, "contradicted": 25}
+    assert concluded(rule("supported"), numbered, 6, ENOUGH - 1).total() == ENOUGH - 1
 
 
 def test_a_rule_that_is_right_passes() -> None:

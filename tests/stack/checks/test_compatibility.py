@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from torch import Tensor, nn
 from transformers import (
     BertConfig,
@@ -26,6 +26,7 @@ from layerwise.plan import Plan
 from layerwise.stack import Stack, load, verify
 from layerwise.stack.executors.graph import GraphExecutor, build
 from stack.random_plans import plans
+from tier import by_tier
 
 DEPTH = 4
 NAMES = ("a", "b", "c")
@@ -119,31 +120,27 @@ def test_a_plan_over_sources_is_the_model_put_together_from_their_layers(kind: s
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_in_place_equals_step_by_step_equals_the_graph(kind: str) -> None:
+@given(plan=plans(DEPTH, sources=(None, *NAMES)))
+@settings(max_examples=by_tier(fast=5, full=15), suppress_health_check=list(HealthCheck))
+def test_in_place_equals_step_by_step_equals_the_graph(kind: str, plan: Plan) -> None:
+    assume(kind != "bert" or not plan.has_sublayers())
     stack, inputs = merged_stack(kind), MAKERS[kind][1]
-    halves = kind != "bert"
+    with torch.inference_mode():
+        stepwise = stack.logits(plan, **inputs)
+        for single_pass in (False, True):
+            with stack.under(plan, single_pass=single_pass):
+                inside = stack.model(**inputs).logits
+            torch.testing.assert_close(inside, stepwise, rtol=1e-4, atol=1e-4, equal_nan=True)
+        captured = stack.capture(**inputs)
+        other = Plan.of(plan.order())
+        graph = build([other, plan])
 
-    @given(plans(DEPTH, sources=(None, *NAMES)).filter(lambda plan: halves or not plan.has_sublayers()))
-    @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-    def agree(plan: Plan) -> None:
-        with torch.inference_mode():
-            stepwise = stack.logits(plan, **inputs)
-            for single_pass in (False, True):
-                with stack.under(plan, single_pass=single_pass):
-                    inside = stack.model(**inputs).logits
-                torch.testing.assert_close(inside, stepwise, rtol=1e-4, atol=1e-4, equal_nan=True)
-            captured = stack.capture(**inputs)
-            other = Plan.of(plan.order())
-            graph = build([other, plan])
+        def apply(layer: int, state: Tensor, part: object, source: str | None) -> Tensor:
+            return stack.apply(layer, state, captured, part, source)  # type: ignore[arg-type]
 
-            def apply(layer: int, state: Tensor, part: object, source: str | None) -> Tensor:
-                return stack.apply(layer, state, captured, part, source)  # type: ignore[arg-type]
-
-            walked = {node: state.clone() for node, state in GraphExecutor(graph, apply, captured.state).states()}
-            assert torch.equal(walked[graph.ends[plan]], stack.run(plan, captured))
-            assert torch.equal(walked[graph.ends[other]], stack.run(other, captured))
-
-    agree()
+        walked = {node: state.clone() for node, state in GraphExecutor(graph, apply, captured.state).states()}
+        assert torch.equal(walked[graph.ends[plan]], stack.run(plan, captured))
+        assert torch.equal(walked[graph.ends[other]], stack.run(other, captured))
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma3"])

@@ -14,6 +14,7 @@ from layerwise.plan import Plan, Sublayer, families
 from layerwise.stack.executors.graph import Apply, GraphExecutor, build, inputs, schedule
 from layerwise.stack.executors.state import Merger, follow
 from stack.random_plans import plans
+from tier import by_tier, first_fast
 
 
 def layer(index: int, state: torch.Tensor, part: Sublayer | None = None, source: str | None = None) -> torch.Tensor:
@@ -49,7 +50,7 @@ def distinct_evaluations(wanted: list[Plan]) -> int:
 
 
 @given(st.lists(plans(5, sources=(None, None, "a", "b")), min_size=1, max_size=6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=by_tier(fast=15, full=60), deadline=None)
 def test_a_walk_gives_every_plan_the_bits_of_running_it_alone(wanted: list[Plan]) -> None:
     root = torch.linspace(-1, 1, 7)
     graph = build(wanted)
@@ -61,7 +62,7 @@ def test_a_walk_gives_every_plan_the_bits_of_running_it_alone(wanted: list[Plan]
 
 
 @given(st.lists(plans(5, sources=(None, None, "a", "b")), min_size=1, max_size=6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=by_tier(fast=15, full=60), deadline=None)
 def test_a_schedule_computes_every_node_once_and_after_what_it_reads(wanted: list[Plan]) -> None:
     graph = build(wanted)
     order = schedule(graph)
@@ -95,7 +96,7 @@ def test_the_bound_of_the_painters_grid_at_thirty_layers() -> None:
     assert build(wanted).evaluations == distinct_evaluations(wanted)
 
 
-@pytest.mark.parametrize("depth", [12, 30, 60])
+@pytest.mark.parametrize("depth", first_fast([12, 30, 60], 2))
 def test_live_states_grow_with_the_logarithm_of_the_plans(depth: int) -> None:
     wanted = [member.plan for member in families.family("every_window", depth)]
     walk = GraphExecutor(build(wanted), layer, torch.zeros(2))

@@ -20,6 +20,7 @@ from layerwise.stack import Stack, load, verify
 from layerwise.stack.executors.graph import GraphExecutor, build
 from layerwise.stack.inputs import main_tensor
 from stack.mixing import MixingModel, inputs
+from tier import by_tier
 
 DEPTH = 5
 
@@ -78,7 +79,7 @@ def by_hand(model: MixingModel, plan: Plan, batch: dict[str, Tensor]) -> Tensor:
 
 @pytest.mark.parametrize(("missing", "output"), KINDS)
 @given(plan=orders)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=by_tier(fast=6, full=25), deadline=None)
 def test_a_plan_is_the_same_by_hand_in_place_and_step_by_step(missing: str, output: bool, plan: Plan) -> None:
     stack, batch = stack_of(missing, output), inputs()
     with torch.no_grad():
@@ -90,7 +91,7 @@ def test_a_plan_is_the_same_by_hand_in_place_and_step_by_step(missing: str, outp
 
 @pytest.mark.parametrize(("missing", "output"), KINDS)
 @given(wanted=st.lists(orders, min_size=1, max_size=6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=by_tier(fast=4, full=15), deadline=None)
 def test_a_walk_over_many_plans_gives_each_the_bits_of_running_it_alone(
     missing: str, output: bool, wanted: list[Plan]
 ) -> None:

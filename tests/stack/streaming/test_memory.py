@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-DEPTH, RESIDENT, WIDTH = 30, 3, 512
+DEPTH, RESIDENT, WIDTH = 16, 3, 512
 LAYER = 4 * (4 * WIDTH**2 + 3 * WIDTH * 3 * WIDTH + 2 * WIDTH)
 """Bytes of a layer in float32: 13.6 MB."""
 
@@ -22,7 +22,7 @@ from layerwise.measure.cost.peak_memory import peak_bytes
 from measure.interventions.test_sweep_pieces import text
 
 stack = load(sys.argv[1], device="cpu", resident_layers=int(sys.argv[2]) or None)
-for row in sweep(stack, ["1-29", "0-14 16-29"], text(1)):
+for row in sweep(stack, ["1-15", "0-6 8-15"], text(1)):
     print(row.plan, row.nll.hex())
 print(peak_bytes())
 """

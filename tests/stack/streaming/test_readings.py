@@ -10,6 +10,7 @@ from layerwise.plan import Plan, families
 from layerwise.stack.executors.graph import Apply, Graph, build, inputs
 from layerwise.stack.streaming.readings import ReadingSchedule, reading_schedule
 from stack.random_plans import plans
+from tier import by_tier
 
 DEPTH = 6
 
@@ -34,7 +35,7 @@ def check_valid(found: ReadingSchedule, graphs: list[Graph], most: int) -> None:
 
 
 @given(st.lists(plans(DEPTH), min_size=1, max_size=4), st.lists(plans(DEPTH), max_size=2), st.integers(1, 4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=by_tier(fast=6, full=25), deadline=None)
 def test_any_plans_are_computed_whole(first: list[Plan], second: list[Plan], most: int) -> None:
     graphs = [build(each) for each in (first, second) if each]
     check_valid(reading_schedule(graphs, most), graphs, most)

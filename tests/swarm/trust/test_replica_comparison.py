@@ -80,6 +80,7 @@ def test_an_honest_node_is_never_quarantined() -> None:
             assert _requests_until_found(swarm, seed) is None
 
 
+@pytest.mark.slow
 def test_a_node_without_a_replica_is_held_against_the_routers_own_layers() -> None:
     """Nobody else holds its layers: zeros are outside every bound that was learned while it was honest."""
     schedule = Schedule((Fault("node-1", "wrong", 0.25, wrongness="zeros"),))

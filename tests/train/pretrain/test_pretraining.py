@@ -354,13 +354,13 @@ from threads import use_threads
 use_threads()
 from train.pretrain.test_pretraining import RECIPE, run
 from dataclasses import replace
-run(Path({folder!r}), replace(RECIPE, steps=60, evals=20))
+run(Path({folder!r}), replace(RECIPE, steps=24, evals=8))
 """
 
 
 @pytest.mark.slow
 def test_a_killed_training_ends_as_one_that_was_not(tmp_path: Path) -> None:
-    recipe = replace(RECIPE, steps=60, evals=20)
+    recipe = replace(RECIPE, steps=24, evals=8)
     run(tmp_path / "straight", recipe)
     folder = tmp_path / "killed"
     script = KILLED.format(tests=str(Path(__file__).parents[2]), folder=str(folder))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.folders import below
-from layerwise.data.suites.generated_msgs import mixed_signals
+from layerwise.data.suites.generated_msgs import NAMES, mixed_signals
 from layerwise.data.suites.generated_pairs import SUITE as GENERATED_PAIRS
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.data.suites.glue import find_tasks
@@ -39,7 +39,7 @@ def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
     Raises `DataError` for a name that no task has, and for files that are not where they should be.
     """
     tasks: list[Task] = []
-    folder = _folder(config)
+    folder, asked = _folder(config), {name.casefold() for name in config.tasks}
     if "glue" in config.suite:
         wanted = [name.casefold() for name in config.tasks if name.casefold() in FORMS]
         tasks += find_tasks(folder, wanted or None, seed=config.seed)
@@ -47,7 +47,9 @@ def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
         named = (path for path in below(folder) if path.name.startswith("msgs") and path.is_dir())
         tasks += read_msgs(next(named, folder), seed=config.seed)
     if "msgs-ours" in config.suite:
-        tasks += mixed_signals(seed=config.seed)
+        wanted = [name for name in NAMES if name.casefold() in asked]
+        # Where another name was given too, all are known, so that a misspelt one is answered with what is near.
+        tasks += mixed_signals(wanted if len(wanted) == len(asked) else None, seed=config.seed)
     known = {task.name.casefold(): task for task in tasks}
     for name in config.tasks:
         if name.casefold() not in known:

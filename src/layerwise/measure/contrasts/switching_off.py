@@ -94,12 +94,18 @@ def jackknife(tables: PositionTables, statistic: Statistic) -> Jackknifed:
     """A statistic of the mean tables, less the part of its bias that goes with one over the number of batches."""
     units = len(tables.worth)
     added, worth = tables.added.sum(axis=0), tables.worth.sum(axis=0)
-    whole = float(statistic(added / units, worth / units))
     if units < 2:
-        return Jackknifed(whole, np.zeros(units))
-    without = statistic((added - tables.added) / (units - 1), (worth - tables.worth) / (units - 1))
+        return Jackknifed(float(statistic(added / units, worth / units)), np.zeros(units))
+    # The mean of all batches, and behind it those without one of them each: ranked in one call.
+    found = statistic(_with_each_left_out(added, tables.added), _with_each_left_out(worth, tables.worth))
+    whole, without = float(found[0]), found[1:]
     value = units * whole - (units - 1) * float(without.mean())
     return Jackknifed(value, (without.mean() - without) * (units - 1) / units)
+
+
+def _with_each_left_out(total: Numbers, each: Numbers) -> Numbers:
+    means: Numbers = np.concatenate([total[None] / len(each), (total - each) / (len(each) - 1)])
+    return means
 
 
 def relation(added: Numbers, worth: Numbers) -> Numbers:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from layerwise.measure.contrasts import switching_off as module
 from layerwise.measure.contrasts.switching_off import (
     jackknife,
     position_worth,
@@ -70,6 +71,13 @@ NONE, SOME, ALL = Planted(0.0), Planted(0.7), Planted(0.9)
 ANYWHERE = Planted(0.95, "position")
 
 
+@pytest.fixture
+def fewer_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A p-value to one in 400: what the rule asks of it is 0.05."""
+    monkeypatch.setattr(module, "SHUFFLES", 400)
+
+
+@pytest.mark.usefixtures("fewer_shuffles")
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("rows", "right"),
@@ -91,6 +99,7 @@ def test_every_verdict_is_the_right_one(rows: Truth, right: str) -> None:
     assert share(counts, right) >= POWER, counts
 
 
+@pytest.mark.usefixtures("fewer_shuffles")
 @pytest.mark.slow
 @pytest.mark.parametrize("units", [8, 16])
 def test_the_interval_holds_the_relation_without_noise(units: int) -> None:
