@@ -7,7 +7,7 @@ none, the embeddings of the tokens are read and the model is not run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,8 @@ def prompt_features(stack: Stack, prompts: Sequence[Sequence[int]], prefix: int)
         raise ModelError(f"the model runs {stack.running}: choose plans outside stack.under(...)")
     order = sorted(range(len(prompts)), key=lambda number: len(prompts[number]))
     features: dict[int, Numbers] = {}
-    with evaluating(stack.model), torch.inference_mode():
+    # Embeddings are looked up; only layers can be in a mode of training.
+    with evaluating(stack.model) if prefix else nullcontext(), torch.inference_mode():
         for start in range(0, len(order), BATCH):
             rows = order[start : start + BATCH]
             states, mask = _states(stack, [prompts[row] for row in rows], prefix)

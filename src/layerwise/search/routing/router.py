@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ STRENGTHS = np.logspace(0, 6, 7)
 FORMAT = "layerwise-router-1"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PlanRouter:
     """A fitted router. `plans` begin with the layers 0 to `prefix` - 1 and stand in the order of their cost.
 
@@ -45,7 +46,7 @@ class PlanRouter:
     intercept: Numbers
     penalty: float = 0.0
 
-    @property
+    @cached_property
     def layers(self) -> Numbers:
         """The layer evaluations of every plan, (plans,)."""
         return layers_of(self.plans)
