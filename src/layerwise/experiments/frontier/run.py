@@ -65,13 +65,14 @@ class Contenders:
 
     def points(self, whole: Plan) -> list[ArmPoint]:
         """Everything that is timed, the model as trained first."""
-        points = [ArmPoint(LatencyPoint(str(whole), "identity", str(whole)), "as trained", 0)]
+        points = [
+            ArmPoint(LatencyPoint(str(TimedPlan(whole, fused)), "identity", str(whole)), "as trained", 0)
+            for fused in (False, True)
+        ]
         for each in self.kept:
-            plan = str(each.plan)
-            points.append(ArmPoint(LatencyPoint(plan, each.arm, plan), each.kind, each.size))
-            if each.arm == PARALLEL and each.plan not in self.unfused:
-                fused = str(TimedPlan(each.plan, fused=True))
-                points.append(ArmPoint(LatencyPoint(fused, each.arm, plan), f"{each.kind}, fused", each.size))
+            for timed in self._ways(each):
+                kind = f"{each.kind}, fused" if each.arm == PARALLEL and timed.fused else each.kind
+                points.append(ArmPoint(LatencyPoint(str(timed), each.arm, str(each.plan)), kind, each.size))
         if self.draft is not None:
             skipped = len(whole.steps()) - len(self.draft.draft.steps())
             point = LatencyPoint(draft_name(self.draft), "speculation", str(whole))
@@ -84,12 +85,15 @@ class Contenders:
 
     def timed(self, whole: Plan) -> list[TimedPlan]:
         """What is timed by its passes: all but the draft."""
-        plans = [TimedPlan(whole)]
-        for each in self.kept:
-            plans.append(TimedPlan(each.plan))
-            if each.arm == PARALLEL and each.plan not in self.unfused:
-                plans.append(TimedPlan(each.plan, fused=True))
-        return [*plans, *(TimedPlan(Plan.identity(stack.depth), model=name) for name, stack in self.healed.items())]
+        plans = [TimedPlan(whole), TimedPlan(whole, fused=True)]
+        plans += [timed for each in self.kept for timed in self._ways(each)]
+        healed = self.healed.items()
+        return [*plans, *(TimedPlan(Plan.identity(stack.depth), fused=True, model=name) for name, stack in healed)]
+
+    def _ways(self, plan: ArmPlan) -> list[TimedPlan]:
+        """How a plan is timed: fused, so that all arms have what fusing gives, and a parallel plan in turn as well."""
+        fused = [] if plan.plan in self.unfused else [TimedPlan(plan.plan, fused=True)]
+        return [TimedPlan(plan.plan), *fused] if plan.arm == PARALLEL else fused
 
 
 class PreparedFrontier(Prepared):
@@ -302,8 +306,9 @@ class PreparedFrontier(Prepared):
             times = round_times(stacks, timed, self.settings, number, graphs=config.graphs, seed=config.seed)
             if draft is not None:
                 decode: Setting = self.settings[-1]
-                ratio = generation_ratio(draft, prompts, config.new_tokens, max(number, 0))
-                times[draft_name(draft), decode] = times[str(self.whole), decode] * ratio
+                with self.stack.fused_projections():
+                    ratio = generation_ratio(draft, prompts, config.new_tokens, max(number, 0))
+                times[draft_name(draft), decode] = times[str(TimedPlan(self.whole, fused=True)), decode] * ratio
             return times
 
         return once

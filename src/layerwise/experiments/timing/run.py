@@ -121,7 +121,4 @@ def _timed_plans(config: Timing, stack: Stack) -> list[TimedPlan]:
     for plan in plans:
         stack.check(plan)
     timed = [TimedPlan(plan) for plan in plans]
-    return [
-        *timed,
-        *(TimedPlan(plan, fused=True) for plan in plans if config.fused and any(step.opens for step in plan.steps())),
-    ]
+    return [*timed, *(TimedPlan(plan, fused=True) for plan in plans if config.fused)]

@@ -61,7 +61,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class TimedPlan:
-    """A plan, whether the members of its groups run as one, and whose layers it runs: those of `model`, by its name.
+    """A plan, whether it runs fused (`Stack.under`), and whose layers it runs: those of `model`, by its name.
 
     Without a name they are those of the model that is timed.
     """
