@@ -109,7 +109,7 @@ def test_every_arm_has_points_losses_times_and_every_parallel_plan_a_verdict(who
     assert any(name.endswith(", fused") for name in parallel)
     times = {(row.subject, row.task.partition(",")[0]): row for row in scores if row.metric == "ms"}
     assert (draft, "prefill") not in times
-    assert times[draft, "decode"].value == pytest.approx(1.5 * times["0-3", "decode"].value)
+    assert times[draft, "decode"].value == pytest.approx(1.5 * times["0-3, fused", "decode"].value)
     assert times.keys() >= {(name, "decode") for name in arms}
 
 
@@ -134,7 +134,7 @@ def test_what_is_kept_lost_least_of_its_kind_where_it_was_chosen(whole: Path) ->
             total[row.plan] = total.get(row.plan, 0.0) + row.nll  # type: ignore[attr-defined]
     kept = {row.subject for row in scores if row.metric == "arm" and row.task == "skip: window" and row.value == 1}
     windows = [str(Plan.of([layer for layer in range(DEPTH) if layer != gone])) for gone in range(DEPTH)]
-    assert kept == {min(windows, key=total.__getitem__)}
+    assert kept == {f"{min(windows, key=total.__getitem__)}, fused"}
 
 
 def test_the_page_has_the_answer_and_the_summary_says_it(whole: Path) -> None:
@@ -238,13 +238,15 @@ def test_what_cannot_be_fused_or_drafted_is_noted_and_the_rest_is_measured(
     under = Stack.under
 
     def unfused(self: Stack, plan: Plan, **options: Any) -> Any:
-        return refused() if options.get("fused") else under(self, plan, **options)
+        return refused() if options.get("fused") and "|" in str(plan) else under(self, plan, **options)
 
     monkeypatch.setattr(Stack, "under", unfused)
     folder = tmp_path / "run"
     result = layerwise.frontier(stack, corpus, run=folder, **SMALL)
-    names = {row.subject for row in result.rows if row.metric == "arm"}
-    assert not any("fused" in name or name.startswith("draft") for name in names)
+    arms = {row.subject: row.task for row in result.rows if row.metric == "arm"}
+    assert not any(name.startswith("draft") for name in arms)
+    assert {", fused" in name for name, arm in arms.items() if arm.startswith("parallel")} == {False}
+    assert {", fused" in name for name, arm in arms.items() if arm.startswith("skip")} == {True}
     with Run.open(folder) as opened:
         notes = [note.text for note in opened.store.notes("frontier")]
     assert any(text.startswith("no drafts: its layers are of a kind") for text in notes)
