@@ -24,6 +24,7 @@ from layerwise.train.methods.draft import DraftOptions
 from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
 from layerwise.train.methods.method import DropSync
 from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.variant import Variant
 
 if TYPE_CHECKING:
     from layerwise.experiments.robustness.training import PreparedRobustTraining
@@ -136,11 +137,13 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
             learning_rate=self.learning_rate, schedule=self.lr_schedule, augmentation=self.augmentation,
             precision=self.precision, evals=self.evals, compiled=self.compile or None,
         )  # fmt: skip
-        variants = (
+        variants: tuple[Variant, ...] = (
             PositionOptions(table=self.position_table, dropout=float(self.position_dropout)),
             PredictionOptions(self.prediction_loss, self.prediction_token),
-            DraftOptions(self.draft or "", self.draft_weight),
         )
+        draft = DraftOptions(self.draft or "", self.draft_weight)
+        if draft != DraftOptions():  # runs of versions without it keep their names
+            variants += (draft,)
         options = Options(
             replace(settings, **given), max_shift=self.max_shift, drop_sync=self.drop_sync, variants=variants
         )
