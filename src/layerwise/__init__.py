@@ -26,7 +26,17 @@ if TYPE_CHECKING:
     from layerwise.data.text.demo_corpus import demo_corpus
     from layerwise.errors import LayerwiseError
     from layerwise.experiments.result import Result
-    from layerwise.experiments.verbs import compare, diagnose, evaluate, heal, layer_weights, merge, robustness, sweep
+    from layerwise.experiments.verbs import (
+        compare,
+        diagnose,
+        evaluate,
+        heal,
+        layer_weights,
+        merge,
+        robustness,
+        speculate,
+        sweep,
+    )
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.search.budget import Budget
@@ -55,6 +65,7 @@ _HOMES = {
     "robustness": "layerwise.experiments.verbs",
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
+    "speculate": "layerwise.experiments.verbs",
     "speculative": "layerwise.stack.speculation",
     "sweep": "layerwise.experiments.verbs",
     "verify": "layerwise.stack",
@@ -83,6 +94,7 @@ __all__ = [
     "samplers",
     "save",
     "search",
+    "speculate",
     "speculative",
     "sweep",
     "verify",

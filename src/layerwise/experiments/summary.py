@@ -40,6 +40,9 @@ def summary(data: pages.ReportData) -> str:
     searched = pages.SearchScores.of(data.scores)
     if searched.rows:
         return "\n".join(pages.search_lines(searched, data.level))
+    drafted = pages.SpeculationScores.of(data.scores)
+    if drafted.chosen is not None:
+        return "\n".join(pages.speculation_lines(drafted))
     healed = pages.HealingScores.of(data.scores)
     if healed.rows:
         return "\n".join(pages.healing_lines(healed))

@@ -13,6 +13,7 @@ pretraining  what pre-trained models learned, know and cost
 finetuned    what models can be taught under a plan
 rehearsal    what is left of a swarm as its nodes die
 search       the front of a search, and the chosen plan beside its controls
+speculation  what a draft was expected to gain, and what it gained
 healing      what a plan loses, and what training brings back
 growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
@@ -52,6 +53,8 @@ from layerwise.report.rehearsal.tables import rehearsal_lines
 from layerwise.report.robustness.tables import robustness_lines
 from layerwise.report.search.lookup import SearchScores
 from layerwise.report.search.tables import search_lines
+from layerwise.report.speculation.chapter import speculation_lines
+from layerwise.report.speculation.lookup import SpeculationScores
 from layerwise.report.sweep.findings import findings
 
 __all__ = [
@@ -67,6 +70,7 @@ __all__ = [
     "RehearsalScores",
     "ReportData",
     "SearchScores",
+    "SpeculationScores",
     "claim_lines",
     "claims_page",
     "coincidences",
@@ -85,6 +89,7 @@ __all__ = [
     "render",
     "robustness_lines",
     "search_lines",
+    "speculation_lines",
     "wiring",
     "write",
 ]

@@ -22,10 +22,12 @@ from layerwise.report.pretraining.chapters import EVALUATED, PRETRAINED, STUDIED
 from layerwise.report.rehearsal.chapter import REHEARSED
 from layerwise.report.robustness.chapters import ROBUSTNESS, TRAINED
 from layerwise.report.search.chapter import SEARCHED
+from layerwise.report.speculation.chapter import SPECULATED
 from layerwise.report.sweep.chapters import SWEEP
 
 GROUPS = (
-    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED, REHEARSED, SEARCHED, HEALED
+    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED, REHEARSED, SEARCHED, HEALED,
+    SPECULATED,
 )  # fmt: skip
 
 
