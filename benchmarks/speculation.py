@@ -7,7 +7,12 @@
 other 8 layers always agree with the whole. Each turn times `generate`, `generate` with the draft, and `generate` with
 an assistant made of the same tensors, in rotating order; the figures are medians of the ratios within a turn.
 
-`model`: greedy continuations of excerpts of the standard library, and how many layer passes they took.
+`model`: greedy continuations of files of the standard library that no model here was trained on, and how many layer
+passes they took, with Student's interval over prompts. With `--before` also what the model predicts worse or better
+than another one on held-out text, in nats per token, by kind of text, with a paired bootstrap over documents:
+
+    layerwise train robust draft --no-baseline --model demo --seeds 1 --epochs 12 --draft "0 11" --draft-weight 3
+    python benchmarks/speculation.py model --model RUN/draft/seed-0/model --draft "0 11" --before demo
 """
 
 from __future__ import annotations
@@ -15,16 +20,21 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from layerwise.data.text.demo_corpus import demo_corpus
 from layerwise.data.text.python_stdlib import documents
 from layerwise.experiments.speculation.twin import twin
+from layerwise.measure.language.evaluation_data import EvalData, tokenize
+from layerwise.measure.stats.statistics import paired_bootstrap, student_interval
 from layerwise.plan import Plan
-from layerwise.stack import load
+from layerwise.stack import Stack, load
 from layerwise.stack.speculation import LayerPasses, Speculation, speculative
 
 DRAFT = "0-3 12-15"
@@ -119,6 +129,8 @@ def trained(options: argparse.Namespace) -> None:
     tokenizer: Any = stack.tokenizer
     texts = [each.text for each in documents("heldout", "code")[: options.prompts]]
     settings = {"max_new_tokens": options.new, "do_sample": False, "pad_token_id": 0}
+    if options.before:
+        compare(stack, options.before)
     for plan in options.draft:
         draft = speculative(stack, plan, tokens=options.tokens)
         counts, equal = [], 0
@@ -136,8 +148,42 @@ def trained(options: argparse.Namespace) -> None:
             counts.append(draft.passes)
         total = summed(counts)
         print(f"draft {plan}: acceptance {total.acceptance:.3f}, bound {total.bound:.3f} x in layer passes,", end=" ")
+        steps, passes = ([count.tokens * count.depth for count in counts], [count.total for count in counts])
+        interval = student_interval(np.array(steps, dtype=float), np.array(passes, dtype=float))
+        print(f"95 % interval over prompts {interval.low.item():.3f} to {interval.high.item():.3f},", end=" ")
         ratio = seconds["generate"] / seconds["speculative"]
         print(f"{ratio:.3f} x in processor time over generate; equal {equal} of {len(texts)} texts")
+
+
+def compare(stack: Stack, before: str) -> None:
+    """Print nats per token of the model above those of the model `before`, on held-out text, by kind of text."""
+    other = load(before)
+    data = tokenize(stack, demo_corpus(texts=1000), length=256)
+    own, theirs, tokens = losses(stack, data), losses(other, data), Counter[tuple[str, str]]()
+    for window in data.windows:
+        tokens[window.task, window.document] += window.scored_until - window.scored_from
+    for task in sorted({task for task, _ in tokens}):
+        documents = [key for key in tokens if key[0] == task]
+        apart = np.array([[own[key] - theirs[key] for key in documents]])
+        count = np.array([float(tokens[key]) for key in documents])
+        found = paired_bootstrap(apart, count, seed=0)
+        print(
+            f"nats per token above {before}, {task}, {len(documents)} documents: {found.value.item():+.4f} "
+            f"[{found.low.item():+.4f}, {found.high.item():+.4f}]"
+        )
+
+
+@torch.no_grad()
+def losses(stack: Stack, data: EvalData) -> Counter[tuple[str, str]]:
+    """Summed nats of every document, window by window."""
+    found: Counter[tuple[str, str]] = Counter()
+    model: Any = stack.model
+    for window in data.windows:
+        ids = torch.tensor([window.ids])
+        logits = model(ids).logits[0, window.scored_from - 1 : window.scored_until - 1]
+        wanted = ids[0, window.scored_from : window.scored_until]
+        found[window.task, window.document] += float(torch.nn.functional.cross_entropy(logits, wanted, reduction="sum"))
+    return found
 
 
 def summed(counts: list[LayerPasses]) -> LayerPasses:
@@ -156,6 +202,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--model", default="demo")
     parser.add_argument("--draft", action="append", default=[])
+    parser.add_argument("--before", help="model that the quality of --model is compared with")
     parser.add_argument("--prompts", type=int, default=32)
     parser.add_argument("--context", type=int, default=64)
     options = parser.parse_args()

@@ -2,6 +2,7 @@
 
     PYTHONPATH=tests python benchmarks/speculation_lossless.py --types 20 --prompts 1000
     python benchmarks/speculation_lossless.py --sampling
+    python benchmarks/speculation_lossless.py --sampling --control
 
 Tiny models of the contract tests' zoo, with random weights, in float64 where they can compute in it. Each generation
 draws a draft (first layer gone, a random half of the layers, repeats, halves of layers, groups, another order, the
@@ -9,13 +10,17 @@ whole model), its length, and a batch; its tokens must be those of plain greedy 
 first token that differs is looked at: it is a tie if the logits of the two candidates are closer together than rounding
 (1e-6 of their size), and a failure otherwise.
 
-`--sampling`: the first two tokens that follow a prompt, drawn 100,000 times with a draft and as often without, for five
-models: a chi-square test of homogeneity over the pairs, those that are expected fewer than 5 times taken together.
+`--sampling`: five tokens that follow a prompt, drawn 100,000 times with a draft, for five architectures with random
+weights: a chi-square test of the counts of all continuations against the probabilities that the model's logits give
+them, one by one and without a cache. In a batch a draft is kept only if all rows keep it, so batches are small, and the
+models such that most drafts are kept. With `--control` rejected drafts are replaced by tokens of the model's own
+distribution instead of the residual one, which the test must find.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import time
 import zlib
@@ -24,13 +29,13 @@ from typing import Any
 
 import torch
 import transformers
-from scipy.stats import chi2_contingency
+from scipy.stats import chisquare
 from torch import Tensor
 
 from layerwise.errors import LayerwiseError
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
-from layerwise.stack.speculation import speculative
+from layerwise.stack.speculation import acceptance, speculative
 
 TIE = 1e-6
 NEW = 16
@@ -157,41 +162,106 @@ def lossless(options: argparse.Namespace) -> None:
     )
 
 
-def sampling(draws: int) -> None:
-    for seed, draft in enumerate(("0-3", "1-4", "0 2 4", "0-4", "4-0")):
-        torch.manual_seed(seed)
-        config = transformers.LlamaConfig(
-            vocab_size=12, hidden_size=16, intermediate_size=24, num_hidden_layers=5, num_attention_heads=2,
-            num_key_value_heads=2, initializer_range=0.15, max_position_embeddings=32,
-        )  # fmt: skip
-        model = transformers.LlamaForCausalLM(config).eval()
-        model.generation_config.eos_token_id = None
+SAMPLED = (
+    ("llama", "0 1", 0.08, {"num_key_value_heads": 2}),
+    ("qwen3", "1 2", 0.08, {"num_key_value_heads": 2, "head_dim": 8}),
+    ("mistral", "0 2", 0.05, {"num_key_value_heads": 2, "head_dim": 8, "sliding_window": 4}),
+    ("gpt2", "0 2*2", 0.14, {"n_positions": 32}),
+    ("opt", "(0|1) 2", 0.1, {"ffn_dim": 24, "word_embed_proj_dim": 16, "dropout": 0.0}),
+)
+"""Models whose samples are tested, each with its draft and the deviation of the weights of its layers, such that most
+drafts are kept by whole batches; the number of a model is its seed."""
+SAMPLED_VOCABULARY, TOP_K, TEMPERATURE, SAMPLED_TOKENS = 8, 4, 0.8, 5
+PROMPT = (3, 7, 5)
+
+
+def sampled_model(seed: int) -> Any:
+    """A model of three layers with random weights."""
+    kind, _, deviation, more = SAMPLED[seed]
+    config = transformers.AutoConfig.for_model(
+        kind, vocab_size=SAMPLED_VOCABULARY, hidden_size=16, intermediate_size=24, num_hidden_layers=3,
+        num_attention_heads=2, max_position_embeddings=32, bos_token_id=0, eos_token_id=None, pad_token_id=0, **more,
+    )  # fmt: skip
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.ndim == 2:
+                weight.normal_(std=0.5 if "embed" in name or "wte" in name or "lm_head" in name else deviation)
+    return model
+
+
+@torch.no_grad()
+def exact(model: Any) -> Tensor:
+    """The probability of every continuation of the prompt, in float64, by the model's own passes without a cache."""
+    chances = torch.ones(1, dtype=torch.float64)
+    texts = torch.tensor([PROMPT])
+    for _ in range(SAMPLED_TOKENS):
+        logits = torch.cat([model(part).logits[:, -1] for part in texts.split(1024)])
+        scores = logits / TEMPERATURE
+        scores = scores.masked_fill(scores < scores.topk(TOP_K).values[:, -1:], -math.inf)
+        chances = (chances[:, None] * scores.double().softmax(dim=-1)).flatten()
+        following = torch.arange(SAMPLED_VOCABULARY).repeat(len(texts)).unsqueeze(-1)
+        texts = torch.cat([texts.repeat_interleave(SAMPLED_VOCABULARY, dim=0), following], dim=-1)
+    return chances
+
+
+def drawn(model: Any, draws: int, rows: int, seed: int, way: Any) -> tuple[Tensor, Counter[str]]:
+    """How often each continuation was drawn, and what was counted."""
+    ids = torch.tensor([PROMPT]).expand(rows, -1)
+    settings = {
+        "attention_mask": torch.ones_like(ids), "max_new_tokens": SAMPLED_TOKENS, "do_sample": True, "top_k": TOP_K,
+        "temperature": TEMPERATURE, "pad_token_id": 0, "disable_compile": True, "custom_generate": way,
+    }  # fmt: skip
+    found = torch.zeros(SAMPLED_VOCABULARY**SAMPLED_TOKENS, dtype=torch.long)
+    places = SAMPLED_VOCABULARY ** torch.arange(SAMPLED_TOKENS - 1, -1, -1)
+    counts: Counter[str] = Counter()
+    torch.manual_seed(seed)
+    for _ in range(draws // rows):
+        new = model.generate(ids, **settings)[:, len(PROMPT) :]
+        found += torch.bincount((new * places).sum(dim=-1), minlength=len(found))
+        if way is not None:
+            passes = way.passes
+            counts.update(drafted=passes.draft_passes, kept=passes.accepted, rounds=passes.rounds)
+            counts["one round"] += passes.rounds == 1
+    return found, counts
+
+
+def fit(found: Tensor, chances: Tensor) -> tuple[float, int, float]:
+    """Chi-square of counts against chances, its degrees of freedom and p; continuations expected fewer than 5 times
+    are one cell. Infinite where a continuation of no chance was drawn.
+    """
+    if bool(found[chances == 0].any()):
+        return math.inf, 0, 0.0
+    expected = chances * float(found.sum())
+    often = expected >= 5
+    cells = [torch.cat([each[often], each[~often].sum()[None]]).numpy() for each in (found.double(), expected)]
+    if cells[1][-1] < 5:
+        cells = [cell[:-1] for cell in cells]
+        cells[1] *= cells[0].sum() / cells[1].sum()
+    test = chisquare(*cells)
+    return float(test.statistic), len(cells[0]) - 1, float(test.pvalue)
+
+
+def sampling(options: argparse.Namespace) -> None:
+    """Every model with its draft, against what its logits say; `--control` puts a wrong rule in the loop."""
+    if options.control:
+        acceptance._residual = lambda model, draft: model
+    for seed in options.models or range(len(SAMPLED)):
+        kind, draft, *_ = SAMPLED[seed]
+        start = time.process_time()
+        model = sampled_model(seed)
+        chances = exact(model)
         stack = load(model)
-        ids = torch.tensor([[3, 7, 5]]).expand(500, -1)
-        settings = {
-            "attention_mask": torch.ones_like(ids), "max_new_tokens": 4, "do_sample": True, "top_k": 9,
-            "temperature": 0.8, "pad_token_id": 0,
-        }  # fmt: skip
-        way = speculative(stack, draft, tokens=3, adapts=False)
-        counts = []
-        kept = drafted = 0
-        for option in ({}, {"custom_generate": way}):
-            pairs: Counter[int] = Counter()
-            for _ in range(draws // len(ids)):
-                new = model.generate(ids, **settings, **option)[:, 3:]
-                pairs.update((new[:, 1] * 12 + new[:, 2]).tolist())
-                kept, drafted = kept + way.passes.accepted, drafted + way.passes.draft_passes
-            counts.append(pairs)
-        often = [pair for pair in range(144) if counts[0][pair] + counts[1][pair] >= 10]
-        table = [[count[pair] for pair in often] for count in counts]
-        for row, count in zip(table, counts, strict=True):
-            row.append(sum(count.values()) - sum(row))
-        if not any(row[-1] for row in table):
-            table = [row[:-1] for row in table]
-        found = chi2_contingency(table)
+        adapts = len(Plan.parse(draft).steps()) < stack.depth
+        way = speculative(stack, draft, tokens=3, adapts=adapts)
+        found, counts = drawn(model, options.draws, options.rows, seed, way)
+        statistic, degrees, p = fit(found, chances)
         print(
-            f"model {seed}, draft {draft}: chi-square {found.statistic:.1f}, {found.dof} degrees, "
-            f"p = {found.pvalue:.3f}, {kept / drafted:.2f} of the drafts kept by all rows",
+            f"model {seed} ({kind}), draft {draft}: {int(found.sum()):,} draws of {SAMPLED_TOKENS} tokens, chi-square "
+            f"{statistic:.1f}, {degrees} degrees, p = {p:.3g}; {counts['kept']:,} of {counts['drafted']:,} drafts kept "
+            f"by all {options.rows} rows, {counts['one round']:,} of {options.draws // options.rows:,} texts in one "
+            f"round; {time.process_time() - start:.0f} s",
             flush=True,
         )
 
@@ -204,11 +274,14 @@ def main() -> None:
     parser.add_argument("--single", type=float, default=0.6, help="share of the generations with one prompt")
     parser.add_argument("--sampling", action="store_true")
     parser.add_argument("--draws", type=int, default=100_000)
+    parser.add_argument("--rows", type=int, default=8, help="rows of a batch of samples")
+    parser.add_argument("--models", type=int, nargs="*", help="numbers of the models that are sampled; all by default")
+    parser.add_argument("--control", action="store_true", help="sample by a wrong rule")
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
     if options.sampling:
-        sampling(options.draws)
+        sampling(options)
     else:
         lossless(options)
 

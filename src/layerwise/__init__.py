@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         merge,
         robustness,
         route,
+        speculate,
         sweep,
         time,
     )
@@ -73,6 +74,7 @@ _HOMES = {
     "route": "layerwise.experiments.verbs",
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
+    "speculate": "layerwise.experiments.verbs",
     "speculative": "layerwise.stack.speculation",
     "sweep": "layerwise.experiments.verbs",
     "time": "layerwise.experiments.verbs",
@@ -106,6 +108,7 @@ __all__ = [
     "samplers",
     "save",
     "search",
+    "speculate",
     "speculative",
     "sweep",
     "time",

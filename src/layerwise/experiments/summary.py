@@ -43,6 +43,9 @@ def summary(data: pages.ReportData) -> str:
     routing = pages.RoutingScores.of(data.scores)
     if routing.verdicts:
         return "\n".join(pages.routing_lines(routing))
+    drafted = pages.SpeculationScores.of(data.scores)
+    if drafted.chosen is not None:
+        return "\n".join(pages.speculation_lines(drafted))
     healed = pages.HealingScores.of(data.scores)
     if healed.rows:
         return "\n".join(pages.healing_lines(healed))

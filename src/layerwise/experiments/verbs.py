@@ -26,6 +26,7 @@ from layerwise.experiments.search.result import SearchResult
 
 if TYPE_CHECKING:
     from layerwise.data.text.corpus import Corpus
+    from layerwise.plan import Plan
     from layerwise.search.budget import Budget
     from layerwise.stack import Stack
 
@@ -99,6 +100,21 @@ def frontier(
     cannot be.
     """
     return perform_verb("frontier", model, text, reporter, options)
+
+
+def speculate(
+    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, draft: Plan | str | None = None,
+    reporter: Reporter | None = None, **options: Any,
+) -> Result:  # fmt: skip
+    """Measure what a model gains by drafting with some of its own layers: with `draft`, or with `search=True`.
+
+    `options` are the fields of `SpeculativeDecoding`. The rows of measure `speculation` have the speed-up in layer
+    passes (`bound`), the share of drafted tokens that were kept, and the seconds of each way of decoding over those
+    with the draft (`ratio`), with intervals over prompts. Raises a `LayerwiseError` for options, models and texts that
+    cannot be, and `MeasureError` for a text that differs from that of plain generation.
+    """
+    given = {} if draft is None else {"draft": str(draft)}
+    return perform_verb("speculate", model, text, reporter, {**given, **options})
 
 
 def evaluate(model: Stack | str | Path, *, reporter: Reporter | None = None, **options: Any) -> Result:

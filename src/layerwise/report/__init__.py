@@ -14,6 +14,7 @@ finetuned    what models can be taught under a plan
 rehearsal    what is left of a swarm as its nodes die
 routing      plans per input beside fixed plans at the same mean layers
 search       the front of a search, and the chosen plan beside its controls
+speculation  what a draft was expected to gain, and what it gained
 healing      what a plan loses, and what training brings back
 frontier     what is lost for the milliseconds that are saved
 timing       how long a pass takes under each of several plans
@@ -59,6 +60,8 @@ from layerwise.report.routing.lookup import RoutingScores
 from layerwise.report.routing.tables import routing_lines
 from layerwise.report.search.lookup import SearchScores
 from layerwise.report.search.tables import search_lines
+from layerwise.report.speculation.chapter import speculation_lines
+from layerwise.report.speculation.lookup import SpeculationScores
 from layerwise.report.sweep.findings import findings
 from layerwise.report.timing.chapter import time_lines
 from layerwise.report.timing.lookup import TimeScores
@@ -78,6 +81,7 @@ __all__ = [
     "ReportData",
     "RoutingScores",
     "SearchScores",
+    "SpeculationScores",
     "TimeScores",
     "claim_lines",
     "claims_page",
@@ -99,6 +103,7 @@ __all__ = [
     "robustness_lines",
     "routing_lines",
     "search_lines",
+    "speculation_lines",
     "time_lines",
     "wiring",
     "write",

@@ -33,6 +33,7 @@ ARMS: dict[str, ArmStyle] = {
     ),
     "layerdrop": ArmStyle(1, "layers are left out at random, the others stay in order"),
     "layerdrop-scratch": ArmStyle(7, "the same from the first step, not only in the refinement"),
+    "draft": ArmStyle(4, "every step teaches a plan of some of the layers to predict what the whole model does"),
     "ltg": ArmStyle(5, "the backbone: every layer reads the state before it, with a plain residual stream"),
     "elc": ArmStyle(0, "every layer reads a learned mix of all states before it, by the paper's equation"),
     "elc-base": ArmStyle(6, "the same as the published file has it: the mix reaches the attention's norm alone"),

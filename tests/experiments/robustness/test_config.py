@@ -12,6 +12,7 @@ from layerwise.experiments.files import experiment_of, read_experiment, to_yaml
 from layerwise.experiments.robustness.config import OTHER_TRAININGS, Robustness, RobustTraining, named_methods
 from layerwise.plan.samplers import Drop, Shuffle
 from layerwise.train.methods import METHODS
+from layerwise.train.methods.draft import DraftOptions
 from layerwise.train.methods.layershuffle import PositionOptions
 from layerwise.train.recipe import Settings
 
@@ -53,6 +54,12 @@ def test_the_position_encoding_has_a_dropout() -> None:
     assert training("layershuffle-position").recipes(Settings(), 12)[1].variant == PositionOptions()
 
 
+def test_a_draft_has_a_plan_and_a_weight_and_other_runs_keep_their_names() -> None:
+    (_, found) = training("draft", draft="0 1 11", draft_weight=2.0).recipes(Settings(), 12)
+    assert found.variant == DraftOptions("0 1 11", 2.0)
+    assert set(training("layerdrop").options(Settings()).to_json()["variants"]) == {"position", "predict"}
+
+
 def test_an_option_replaces_a_setting_of_the_recipe() -> None:
     config = training(
         "layershuffle-layerdrop", batch_size=8, gradient_accumulation=2, learning_rate=0.5, epochs=3.0, evals=4,
@@ -83,6 +90,9 @@ def test_an_option_replaces_a_setting_of_the_recipe() -> None:
         (("layershuffle-position",), {"position_dropout": 1.0}, "--position-dropout is a probability below 1"),
         (("baseline",), {"evals": 3}, "the baseline is validated once, at its end"),
         (("layerdrop",), {"drop_rate": 2.0}, "is a probability from 0"),
+        (("layerdrop",), {"draft": "0 1"}, "--draft does nothing here: it is read by draft"),
+        (("draft",), {"draft": "0-"}, "0-"),
+        (("draft",), {"draft_weight": -1.0}, "write a weight above 0"),
         (("baseline",), {"gradient_accumulation": 3}, "equal parts"),
         (("baseline",), {"epochs": 0.0}, "write a number above 0"),
         (("baseline",), {"set": ("report_to",)}, "--set takes NAME=VALUE"),

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 
-from cli.command import layerwise
-from layerwise.errors import OptionError, PlanError, UnsupportedModel
-from layerwise.experiments.speculation import run
+import layerwise
+from cli.command import layerwise as layerwise_command
+from layerwise.data.text.demo_corpus import demo_corpus
+from layerwise.errors import MeasureError, OptionError, PlanError, UnsupportedModel
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.speculation import run, trial
 from layerwise.experiments.speculation.config import SpeculativeDecoding
+from layerwise.experiments.speculation.rows import prompt_rows, speculation_rows, stored_trials
+from layerwise.experiments.speculation.trial import PromptTrial
 from layerwise.experiments.speculation.twin import twin
 from layerwise.plan import Plan
+from layerwise.results import Run
+from layerwise.search.drafts import DraftTimes
+from layerwise.search.prices import PriceTable
 from layerwise.stack import Stack, load
+from layerwise.stack.speculation import LayerPasses, Speculation
 
 SHORT = ("--prompts", "2", "--new-tokens", "6", "--context", "12", "--agreement-tokens", "400")
 
@@ -37,20 +51,100 @@ def test_what_no_model_of_its_own_can_hold_has_no_assistant(stack: Stack, plan: 
         twin(stack, Plan.parse(plan))
 
 
+@pytest.fixture(scope="module")
+def trials() -> list[PromptTrial]:
+    """Three prompts: 16 tokens in 10, 8 and 5 rounds."""
+    counts = [(16, 10, 6, 6), (16, 8, 16, 8), (16, 5, 20, 11)]
+    return [
+        PromptTrial(
+            {"generate": 2.0, "speculative": seconds, "assistant": 3.0}, LayerPasses(12, 6, *count), 17, verdict
+        )
+        for count, seconds, verdict in zip(counts, (1.0, 2.0, 4.0), ("equal", "tie", "equal"), strict=True)
+    ]  # fmt: skip
+
+
+def test_rows_of_prompts_are_read_as_they_were_written(trials: list[PromptTrial]) -> None:
+    assert stored_trials(prompt_rows(trials), 12, Plan.parse("0-5")) == trials
+    assert stored_trials([], 12, Plan.parse("0-5")) == []
+
+
+def test_the_figures_are_ratios_of_sums_over_prompts(trials: list[PromptTrial]) -> None:
+    rows = {(row.task, row.metric): row for row in speculation_rows(Plan.parse("0-5"), trials)}
+    assert rows["all", "layer_passes"].value == 23 * 12 + 42 * 6
+    assert rows["all", "bound"].value == pytest.approx(48 * 12 / (23 * 12 + 42 * 6))
+    assert rows["all", "acceptance"].value == pytest.approx(25 / 42)
+    assert rows["generate", "ratio"].value == pytest.approx(6 / 7)
+    assert rows["assistant", "ratio"].value == pytest.approx(9 / 7)
+    assert rows["generate", "tokens_per_second"].value == pytest.approx(51 / 6)
+    assert ("speculative", "ratio") not in rows
+    counted = [rows["all", verdict].value for verdict in ("equal", "tie", "other")]
+    assert counted == [2, 1, 0]
+    bound = rows["all", "bound"]
+    assert bound.low is not None
+    assert bound.high is not None
+    assert bound.low < bound.value < bound.high
+    (alone, *_) = speculation_rows(Plan.parse("0-5"), trials[:1])
+    assert (alone.low, alone.documents) == (None, 1)
+
+
+def test_a_text_that_differs_is_an_error_once_all_are_stored(trials: list[PromptTrial]) -> None:
+    run._refuse_others(trials)
+    with pytest.raises(MeasureError, match=r"1 of 4 texts differ .* the first of prompt 3"):
+        run._refuse_others([*trials, replace(trials[0], verdict="other")])
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_next_prompt(
+    stack: Stack, trials: list[PromptTrial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    class Noted:
+        note = ""
+
+        def __init__(self, draft: Speculation, new_tokens: int) -> None:
+            assert str(draft.draft) == "0 1 3-11"
+
+        def trial(self, prompt: Tensor, number: int) -> PromptTrial:
+            asked.append(number)
+            if len(asked) == 3:
+                raise KeyboardInterrupt
+            return trials[number]
+
+    times = DraftTimes(PriceTable({(layer, None): 1.0 for layer in range(12)}, 0.0), (12.0,) * 5)
+    monkeypatch.setattr(run, "Ways", Noted)
+    monkeypatch.setattr(run, "draft_times", lambda *_: times)
+    options: dict[str, Any] = {
+        "draft": "0 1 3-11",
+        "prompts": 2,
+        "context": 12,
+        "agreement_tokens": 400,
+        "run": tmp_path,
+    }
+    with pytest.raises(KeyboardInterrupt):
+        layerwise.speculate(stack, demo_corpus(), reporter=Silent(), **options)
+    found = layerwise.speculate(stack, demo_corpus(), reporter=Silent(), **options)
+    assert asked == [0, 0, 1, 0, 1]  # the first prompt once more at every start, untimed
+    with Run.open(found.folder) as stored:
+        assert len({row.subject for row in stored.store.scores("speculation_prompt")}) == 2
+        assert [row.subject for row in stored.store.scores("speculation_draft", metric="chosen")] == ["0 1 3-11"]
+        assert stored.store.scores("speculation", metric="bound")[0].documents == 2
+    assert "What drafts gain" in (found.folder / "report.html").read_text()
+
+
 @pytest.mark.slow
-def test_a_draft_that_is_given() -> None:
-    ended = layerwise("speculate", "demo", "--draft", "0 1 3-11", *SHORT)
+def test_a_draft_that_is_given(tmp_path: Path) -> None:
+    ended = layerwise_command("speculate", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT)
     assert ended.code == 0
-    assert "draft 0 1 3-11: 11 of 12 layer passes" in ended.out
+    assert "draft 0 1 3-11: the whole model's arg-max at" in ended.out
     assert "equal to generate: 2 of 2 texts" in ended.out
     assert "x assistant" in ended.out
 
 
 @pytest.mark.slow
-def test_a_text_that_differs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_verdict", lambda *_: "other")
-    ended = layerwise("speculate", "demo", "--draft", "0 1 3-11", *SHORT)
-    assert ended.code == 1
+def test_a_text_that_differs_ends_with_a_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "verdict", lambda *_: "other")
+    ended = layerwise_command("speculate", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT)
+    assert ended.code == 2
     assert "equal to generate: 0 of 2 texts" in ended.out
 
 
@@ -68,5 +162,5 @@ def test_a_verdict_tells_a_tie_from_another_text(stack: Stack) -> None:
     with torch.inference_mode():
         order = stack.model(ids).logits[0, -1].argsort(descending=True)
     first, second = (torch.cat([ids, token.view(1, 1)], dim=-1) for token in order[:2])
-    assert run._verdict(stack, ids, first, first) == "equal"
-    assert run._verdict(stack, ids, first, second) == "other"
+    assert trial.verdict(stack, ids, first, first) == "equal"
+    assert trial.verdict(stack, ids, first, second) == "other"

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from layerwise.errors import OptionError
-from layerwise.experiments.experiment import Action, Alternatives
+from layerwise.errors import DataError, OptionError
+from layerwise.experiments.experiment import Alternatives, Experiment, Inputs
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan import Plan
 
+if TYPE_CHECKING:
+    from layerwise.data.text.corpus import Corpus
+    from layerwise.experiments.speculation.run import PreparedSpeculation
+
 
 @dataclass(frozen=True, kw_only=True)
-class SpeculativeDecoding(ModelOptions, Action):
+class SpeculativeDecoding(ModelOptions, Experiment):
     """Draft with some of a model's layers, verify with all of them, and measure what that gains.
 
-    Prints the speed-up that the draft's agreement with the whole model leads to expect, then what was counted and timed
-    on prompts that chose nothing, beside plain generation and transformers' own assistant. The exit code is 1 if a text
-    differs from that of plain generation by more than a tie.
+    The draft's agreement with the whole model says what to expect. Then tokens, layer passes and seconds are counted on
+    prompts that chose nothing, beside plain generation and transformers' own assistant. Prompts are stored as they end:
+    the same command resumes an interrupted run. A text that differs from that of plain generation by more than a tie is
+    an error.
     """
 
     VERB: ClassVar = "speculate"
@@ -38,7 +43,6 @@ class SpeculativeDecoding(ModelOptions, Action):
     context: int = option(64, "Tokens of each prompt, and of the cache that is timed.", metavar="N", least=2)
     new_tokens: int = option(64, "Tokens to generate after each prompt.", metavar="N", least=2)
     agreement_tokens: int = option(4096, "Tokens on which agreement is measured.", metavar="N", least=64)
-    seed: int = option(0, "Seed of the division of the text.", metavar="N")
 
     def check(self) -> None:
         """Raise `PlanError` for a draft that cannot be read, and `OptionError` without a draft or a search."""
@@ -47,8 +51,18 @@ class SpeculativeDecoding(ModelOptions, Action):
         elif not self.search:
             raise OptionError('say which layers draft: --draft PLAN, such as --draft "0-7 9-11", or --search')
 
-    def act(self, reporter: Reporter) -> int:
-        """Choose the draft, generate with it and without, and report; returns 1 if a text differs."""
-        from layerwise.experiments.speculation.run import speculate
+    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedSpeculation:
+        """Open the model, tokenize and divide the text, and refuse what cannot draft."""
+        from layerwise.experiments.speculation.run import PreparedSpeculation
 
-        return speculate(self, reporter)
+        return PreparedSpeculation(self, inputs.stack or self.open_model(reporter), inputs.corpus or self._corpus())
+
+    def _corpus(self) -> Corpus:
+        from layerwise.data.text.corpus import read_corpus
+        from layerwise.data.text.demo_corpus import demo_corpus
+
+        if self.text is not None:
+            return read_corpus(self.text)
+        if self.model == "demo":
+            return demo_corpus()
+        raise DataError("a text to draw prompts from is needed: --text FILE_OR_FOLDER (only demo has its own)")

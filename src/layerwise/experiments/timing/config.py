@@ -33,9 +33,7 @@ class Timing(ModelOptions, TimingOptions, Experiment):
     )
 
     plans: tuple[str, ...] = option((), "A plan to time.", metavar="PLAN", flag="--plan", repeated=True)
-    fused: bool = option(
-        False, "Time every plan fused, too: projections of one tensor, and members of a group, as one."
-    )
+    fused: bool = option(False, "Time every plan fused, too: projections of one tensor and members of a group as one.")
     rounds: int = option(20, "Rounds, in each of which every plan is timed once.", metavar="N", least=6)
 
     def check(self) -> None:

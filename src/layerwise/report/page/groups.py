@@ -24,12 +24,13 @@ from layerwise.report.rehearsal.chapter import REHEARSED
 from layerwise.report.robustness.chapters import ROBUSTNESS, TRAINED
 from layerwise.report.routing.chapter import ROUTING
 from layerwise.report.search.chapter import SEARCHED
+from layerwise.report.speculation.chapter import SPECULATED
 from layerwise.report.sweep.chapters import SWEEP
 from layerwise.report.timing.chapter import TIMED
 
 GROUPS = (
     SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED, REHEARSED, SEARCHED, ROUTING,
-    HEALED, FRONTIERS, TIMED,
+    HEALED, SPECULATED, FRONTIERS, TIMED,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,6 +15,21 @@ from layerwise.stack.speculation.draft_length import DraftLength
 from layerwise.stack.speculation.drafting import Drafting
 
 CACHE = "past_key_values"
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """What is known of the drafted tokens of a round: of each the largest probability that the draft gave any token, in
+    a batch of the text where it is least, and in sampling the distributions (batch, vocabulary) they were drawn from.
+    """
+
+    confidences: list[float] = field(default_factory=list)
+    drawn_from: list[Tensor] = field(default_factory=list)
+
+    @property
+    def distributions(self) -> Tensor | None:
+        """Those of all tokens, (batch, k, vocabulary); `None` where nothing was drawn."""
+        return torch.stack(self.drawn_from, dim=1) if self.drawn_from else None
 
 
 class Rounds:
@@ -69,12 +85,12 @@ class Rounds:
 
     def _round(self) -> None:
         left = self.config.max_length - self.ids.shape[1] if self.config.max_length else self.length.longest + 1
-        ids, kwargs, probabilities = self._drafts(min(self.length.next(), max(left - 1, 0)))
+        ids, kwargs, drafts = self._drafts(max(left - 1, 0))
         drafted = ids[:, self.ids.shape[1] :]
         length = drafted.shape[1]
         logits = self._target(ids, kwargs, length + 1)
-        accepted = self._verified(logits, drafted, probabilities)
-        self.length.observe(length, accepted.count)
+        accepted = self._verified(logits, drafted, drafts.distributions)
+        self.length.observe(drafts.confidences, accepted.count)
         kept = self._append(accepted, logits)
         shared_cache.cut(self.cache, None, length + 1 - kept)
         self.kwargs = self._grown(self.kwargs, kept)
@@ -83,30 +99,35 @@ class Rounds:
         self.drafted += length
         self.accepted += min(kept, accepted.count)
 
-    def _drafts(self, length: int) -> tuple[Tensor, dict[str, Any], Tensor | None]:
-        """The tokens with `length` drafts behind them, the arguments for so many, and what the drafts are drawn from.
+    def _drafts(self, most: int) -> tuple[Tensor, dict[str, Any], Drafts]:
+        """The tokens with at most `most` drafts behind them, the arguments for so many, and what is known of them.
 
         The slots of the drafted layers are as long afterwards as before.
         """
-        ids, kwargs, distributions = self.ids, self.kwargs, []
-        if not length:
-            return ids, kwargs, None
+        ids, kwargs, drafts = self.ids, self.kwargs, Drafts()
+        if not most or not self.length.goes_on(()):
+            return ids, kwargs, drafts
         kwargs = {**kwargs, CACHE: self.draft.view(self.cache)}
         with self.draft.running():
-            for _ in range(length):
+            while len(drafts.confidences) < most and self.length.goes_on(drafts.confidences):
                 inputs = self.model.prepare_inputs_for_generation(ids, next_sequence_length=1, **kwargs)
                 logits = self._float(self.model(**inputs, return_dict=True).logits[:, -1])
-                scores = self.processors(ids, logits)
-                if self.config.do_sample:
-                    distribution = scores.softmax(dim=-1)
-                    distributions.append(distribution)
-                    token = torch.multinomial(distribution, num_samples=1)
-                else:
-                    token = scores.argmax(dim=-1, keepdim=True)
+                token = self._drafted(self.processors(ids, logits), drafts)
                 ids = torch.cat([ids, token], dim=-1)
                 kwargs = self._grown(kwargs, 1)
-        shared_cache.cut(self.cache, self.layers, length)
-        return ids, {**kwargs, CACHE: self.cache}, torch.stack(distributions, dim=1) if distributions else None
+        shared_cache.cut(self.cache, self.layers, len(drafts.confidences))
+        return ids, {**kwargs, CACHE: self.cache}, drafts
+
+    def _drafted(self, scores: Tensor, drafts: Drafts) -> Tensor:
+        """The next token of every text, (batch, 1), of which `drafts` notes what it was drawn from, and how surely."""
+        needed = self.config.do_sample or self.length.adapts
+        distribution = scores.softmax(dim=-1) if needed else scores
+        sure = distribution[self.unfinished].amax(dim=-1).min() if self.length.adapts else 1.0
+        drafts.confidences.append(float(sure))
+        if not self.config.do_sample:
+            return scores.argmax(dim=-1, keepdim=True)
+        drafts.drawn_from.append(distribution)
+        return torch.multinomial(distribution, num_samples=1)
 
     def _target(self, ids: Tensor, kwargs: dict[str, Any], tokens: int) -> Tensor:
         """The model's logits `(batch, tokens, vocabulary)` at the last `tokens` positions, which enter the cache."""

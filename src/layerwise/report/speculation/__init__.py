@@ -1,0 +1,1 @@
+"""Speculative decoding: what a draft was expected to gain, and what it gained."""
