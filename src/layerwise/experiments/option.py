@@ -115,7 +115,7 @@ def configured(kind: type, content: Mapping[str, Any], where: str) -> Any:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 

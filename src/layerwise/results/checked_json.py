@@ -84,7 +84,7 @@ def value_of(kind: type[Value], content: object, what: str, *, whole: bool = Fal
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 

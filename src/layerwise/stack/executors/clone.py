@@ -36,6 +36,8 @@ _SHARED = (
     "_load_state_dict_post_hooks", "_modules",
 )  # fmt: skip
 
+# Values that a class keeps for itself, and that no module hides by one of its own.
+_OF_CLASSES = frozenset({"_compiled_call_impl", "_abc_impl"})
 
 # Values of these types are a clone's as they are the module's.
 _CONSTANTS = frozenset({bool, float, str, type(None)})
@@ -167,13 +169,14 @@ def _kind(kind: Any) -> Any:
 def _class_values(kind: type) -> list[str]:
     """The attributes of a class that instances may hide by values of their own: flags and defaults, not methods.
 
-    A compiled call is no such flag: it is one of the module itself, and its clones run uncompiled.
+    A compiled call is no such flag: it is one of the module itself, and its clones run uncompiled. Nor is what an
+    abstract base class keeps about its subclasses: without it every `isinstance` that walks to the clones' class fails.
     """
     values = {name: value for base in kind.__mro__ for name, value in vars(base).items() if not name.startswith("__")}
     return [
         name
         for name, value in values.items()
-        if not callable(value) and not hasattr(type(value), "__get__") and name != "_compiled_call_impl"
+        if not callable(value) and not hasattr(type(value), "__get__") and name not in _OF_CLASSES
     ]
 
 

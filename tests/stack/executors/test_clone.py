@@ -1,0 +1,39 @@
+"""What a clone's class may not take from the class of its module."""
+
+from __future__ import annotations
+
+from abc import ABC
+
+import pytest
+import torch
+from torch import nn
+
+from conftest import tiny_llama
+from layerwise.stack import load
+from layerwise.stack.executors import clone
+
+
+def run_in_place() -> type:
+    """An abstract base class, of which a map in a layer that has run in place is one; peft's adapters are such maps."""
+
+    class Adapted(ABC):  # noqa: B024
+        pass
+
+    class Map(nn.Linear, Adapted):
+        pass
+
+    model = tiny_llama(3)
+    model.model.layers[1].mlp.up_proj = Map(32, 64, bias=False)
+    with torch.no_grad(), load(model).under("0 2 1"):
+        model(torch.arange(5)[None])
+    return Adapted
+
+
+def test_an_abstract_base_class_knows_its_instances_after_a_plan_in_place() -> None:
+    assert not isinstance(nn.Identity(), run_in_place())
+
+
+def test_a_clone_without_what_its_base_class_keeps_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clone, "_OF_CLASSES", frozenset({"_compiled_call_impl"}))
+    with pytest.raises(TypeError, match="_abc_impl"):
+        isinstance(nn.Identity(), run_in_place())
