@@ -77,7 +77,7 @@ def whole(stack: Stack, folder: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_both_sets_and_both_ways_out_of_domain_have_a_verdict(whole: RoutingResult, options: dict[str, Any]) -> None:
-    first, second = options["tasks"]
+    first, second = (Path(name).name for name in options["tasks"])
     assert set(whole.verdicts) == {first, second, f"{first} to {second}", f"{second} to {first}"}
     rows = {(row.subject, row.task, row.metric): row for row in whole.rows if row.measure == "route"}
     for task in whole.verdicts:

@@ -81,9 +81,10 @@ class PreparedRouting(Prepared):
                 raise OptionError(f"--plan {plan} does not begin with {Plan.identity(config.prefix)}: lower --prefix")
         self.limit = Budget.parse(config.budget).limit(stack.depth)
         self.sets = [DividedSet.of(self._read(name), config.seed) for name in config.task_names]
+        self.names = [each.tasks.name for each in self.sets]
         documents = [document for each in self.sets for document in each.tasks.prompts]
-        if len(set(documents)) < len(documents):
-            raise DataError("two of the task sets share a question; give their documents other names")
+        if len(set(documents)) < len(documents) or len(set(self.names)) < len(self.names):
+            raise DataError("two of the task sets share a name or a question; give their files and documents other names")
         self.manifest = self._manifest()
 
     def _read(self, name: str) -> TaskSet:
@@ -161,7 +162,7 @@ class PreparedRouting(Prepared):
             reporter.log(f"routers of {name}, {objective}: {self.config.seeds} seeds")
             for row in self._in_domain(name, objective, table, time):
                 scores[row.measure].append(row)
-        pairs = {f"{first} to {second}": (first, second) for first, second in permutations(self.config.task_names, 2)}
+        pairs = {f"{first} to {second}": (first, second) for first, second in permutations(self.names, 2)}
         for task, (first, second) in pairs.items():
             for objective in OBJECTIVES:
                 fitted, test = tables.get((first, objective)), tables.get((second, objective))
@@ -171,7 +172,7 @@ class PreparedRouting(Prepared):
             run.store.replace_scores(measure, rows)
         run.store.replace_scores("run", [size_row(self.stack)])
         self._save(run, tables, time)
-        groups = [list(self.config.task_names), list(pairs)]
+        groups = [self.names, list(pairs)]
         # Last, because these rows say that the routing is complete.
         verdicts = made.verdict_rows(
             scores[made.ROUTE], groups, self.config.objective, RoutingCriterion(self.config.margin), self.limit
@@ -211,7 +212,7 @@ class PreparedRouting(Prepared):
                     tables[each.tasks.name, objective] = RoutingTable(
                         kept, kinds, scores[:, finite], features, self.config.prefix
                     )
-        for name in self.config.task_names:
+        for name in self.names:
             if (name, self.config.objective) not in tables:
                 raise MeasureError(f"{name} is judged by right answers alone; leave --objective nats out")
         return tables
@@ -221,7 +222,7 @@ class PreparedRouting(Prepared):
         stored = run.store.scores(made.TIME, metric="layers")
         if not stored:
             reporter.log("timing the router, and a layer")
-            table = tables[self.config.task_names[0], self.config.objective]
+            table = tables[self.names[0], self.config.objective]
             each = self.sets[0]
             prompts = [each.tasks.prompts[document] for document in each.routing]
             run.store.replace_scores(made.TIME, made.time_rows(router_time(self.stack, table.fit().router, prompts)))
@@ -254,7 +255,7 @@ class PreparedRouting(Prepared):
 
     def _save(self, run: Run, tables: Mapping[tuple[str, Objective], RoutingTable], time: float) -> None:
         """The router to be used: fitted to all questions of all task sets."""
-        own = [tables[name, self.config.objective] for name in self.config.task_names]
+        own = [tables[name, self.config.objective] for name in self.names]
         features, scores = (np.concatenate([getattr(table, name) for table in own]) for name in ("features", "scores"))
         fit = fit_router(features, scores, own[0].plans, self.config.prefix)
         fit.within(self.limit - time).save(run.folder / FILE)

@@ -58,7 +58,7 @@ def oracle(scores: Numbers, layers: Numbers, limit: float) -> Numbers:
     The dual of the linear programme that assigns plans, or mixtures of them, to questions; its mean is the programme's
     value. It picks noise: of plans that are right at random, some one is right nearly always.
 
-    >>> oracle(np.array([[0.0, 1.0], [1.0, 1.0]]), np.array([4.0, 8.0]), 6.0).mean().round(6)
+    >>> round(float(oracle(np.array([[0.0, 1.0], [1.0, 1.0]]), np.array([4.0, 8.0]), 6.0).mean()), 6)
     1.0
     """
     limit = max(limit, float(layers.min()))

@@ -115,7 +115,7 @@ def _of_corpus(stack: Stack, name: str, limit: int | None, length: int | None, b
         data = portion(data, chosen)
         windows = {(window.task, window.document): window for window in data.windows}
     prompts = {document: window.ids[: window.scored_from] for document, window in windows.items()}
-    return TaskSet(name, data, prompts, _exact_match)
+    return TaskSet(Path(name).name, data, prompts, _exact_match)
 
 
 def _corpus(name: str, limit: int | None) -> Corpus:
