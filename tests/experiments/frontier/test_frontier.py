@@ -180,10 +180,20 @@ def test_a_frontier_that_was_stopped_goes_on_to_the_same_rows(
     assert everything(folder) == everything(whole)  # the store refuses a loss that is there already
 
 
-def test_a_healed_model_is_an_arm_of_its_own(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
-    """It stands under its own name, and on the same documents."""
+def test_a_healed_model_is_an_arm_of_its_own(
+    stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands under its own name, on the same documents, and is read back when a run goes on before its rounds."""
     folder = tmp_path / "shallow"
     layerwise.save(stack, "0 1 3", folder)
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as before:
+        before.setattr(run, "measured_rounds", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            layerwise.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
     result = layerwise.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
     rows = {(row.subject, row.task, row.metric): row for row in result.rows if row.measure == "frontier"}
     assert rows["healed shallow", "healed: checkpoint", "arm"].value == 1
