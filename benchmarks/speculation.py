@@ -5,7 +5,8 @@
 
 `planted`: a 16 x 512 Llama with random weights, of which the output projections of layers 4-11 are zero, so that the
 other 8 layers always agree with the whole. Each turn times `generate`, `generate` with the draft, and `generate` with
-an assistant made of the same tensors, in rotating order; the figures are medians of the ratios within a turn.
+an assistant made of the same tensors, in rotating order, and the first two with fused projections, whose layout is made
+before the clock starts; the figures are medians of the ratios within a turn.
 
 `model`: greedy continuations of files of the standard library that no model here was trained on, and how many layer
 passes they took, with Student's interval over prompts. With `--before` also what the model predicts worse or better
@@ -22,6 +23,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -88,27 +90,36 @@ def planted(options: argparse.Namespace) -> None:
         "max_new_tokens": options.new, "min_new_tokens": options.new, "do_sample": False, "pad_token_id": 0,
         "attention_mask": torch.ones_like(ids),
     }  # fmt: skip
-    sides: dict[str, Callable[[], Any]] = {
-        "generate": lambda: model.generate(ids, **settings),
-        "speculative": lambda: model.generate(ids, custom_generate=draft, **settings),
-        "assistant": lambda: model.generate(ids, assistant_model=assistant, **settings),
-        "bare": lambda: bare_greedy(model, ids, options.new),
+    sides: dict[str, tuple[bool, Callable[[], Any]]] = {
+        "generate": (False, lambda: model.generate(ids, **settings)),
+        "speculative": (False, lambda: model.generate(ids, custom_generate=draft, **settings)),
+        "assistant": (False, lambda: model.generate(ids, assistant_model=assistant, **settings)),
+        "bare": (False, lambda: bare_greedy(model, ids, options.new)),
+        "fused speculative": (True, lambda: model.generate(ids, custom_generate=draft, **settings)),
+        "fused generate": (True, lambda: model.generate(ids, **settings)),
     }
-    with torch.no_grad():
-        found = {name: work() for name, work in sides.items()}
-        times: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
-        names = list(sides)
-        for turn in range(options.turns):
-            for name in names[turn % len(names) :] + names[: turn % len(names)]:
-                times[name].append(timed(sides[name]))
+    found: dict[str, torch.Tensor] = {}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+    names = list(sides)
+    for turn in range(-1, options.turns):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            fused, work = sides[name]
+            with torch.no_grad(), stack.fused_projections() if fused else nullcontext():
+                if turn < 0:  # the first turn warms up
+                    found[name] = work()
+                else:
+                    times[name].append(timed(work))
     equal = {name: bool(torch.equal(ids, found["generate"])) for name, ids in found.items()}
     report(draft, equal)
     for clock, name in enumerate(("wall clock", "processor time")):
-        own = [turn[clock] for turn in times["speculative"]]
-        for other in ("generate", "assistant", "bare"):
-            ratio = statistics.median(turn[clock] / mine for turn, mine in zip(times[other], own, strict=True))
-            share = f", {ratio / draft.passes.bound:.3f} of the bound" if other == "generate" else ""
-            print(f"{name}: {ratio:.3f} x over {other}{share}")
+        for mine in ("speculative", "fused speculative"):
+            for other in sides:
+                ratio = statistics.median(
+                    turn[clock] / own[clock] for turn, own in zip(times[other], times[mine], strict=True)
+                )
+                share = f", {ratio / draft.passes.bound:.3f} of the bound" if other == "generate" else ""
+                if other != mine:
+                    print(f"{name}, {mine}: {ratio:.3f} x over {other}{share}")
     rate = {name: options.new / statistics.median(turn[0] for turn in each) for name, each in times.items()}
     print("tokens/s: " + ", ".join(f"{name} {value:.1f}" for name, value in rate.items()))
 

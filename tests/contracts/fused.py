@@ -88,9 +88,12 @@ def _check(subject: Subject, plan: str) -> None:
     model, stack = subject.model, subject.stack
     batch = specimen.inputs(subject.specimen, model, length=10)
     with torch.no_grad():
-        expected = stack.logits(plan, **batch)
+        expected, plain = stack.logits(plan, **batch), main_tensor(model(**batch))
+        with stack.fused_projections():
+            projected = gap(main_tensor(model(**batch)), plain) / EPS
         with stack.under(plan, fused=True), counted() as together:
             inside = main_tensor(model(**batch))
+    assert projected <= UNITS, f"{subject.specimen} with fused projections: off by {projected:.0f} units of rounding"
     assert len(together) == 2, "the groups ran in turn"
     apart = gap(inside, expected) / EPS
     assert apart <= UNITS, f"{subject.specimen} under {plan}, fused: off by {apart:.0f} units of rounding"
