@@ -222,12 +222,12 @@ def mixed(noises: tuple[float, float], sizes: tuple[int, int], seed: int) -> tup
 def test_few_documents_of_a_stratum_make_no_verdict_wrong() -> None:
     """The first look has 16 documents of each stratum, and what the later ones read depends on what it saw."""
     wrong = 0
-    for seed in range(200):
-        model, whole = mixed((0.3, 3.0), (24, 200), seed)
+    for seed in range(40):
+        model, whole = mixed((0.3, 3.0), (24, 100), seed)
         finishes = race(model.measure, model.depth, model.lengths, whole=whole, seed=seed).finishes
         wrong += any(finishes[layer].decision in {"matters", "harmful"} for layer in range(6, 12))
-    print(f"two unlike strata: {wrong} of 200 runs with a wrong verdict")
-    assert wrong <= 10
+    print(f"two unlike strata: {wrong} of 40 runs with a wrong verdict")
+    assert wrong <= 2
 
 
 def test_further_looks_read_where_the_variance_is() -> None:

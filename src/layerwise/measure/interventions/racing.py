@@ -348,12 +348,15 @@ class _Race:
         }
 
     def _confirmed(self, running: Sequence[int]) -> set[int]:
-        """The candidates whose effect is below 0 on the text that came after they were chosen."""
+        """The candidates whose effect is below 0 on what came after they were chosen, once that has every stratum."""
         layers = set()
         for layer in running:
             if layer in self.candidates:
                 grid = self._grid([layer], self.candidates[layer])
-                enough = grid.by_unit(grid.tokens).size >= FEWEST_UNITS
+                owners = [self.strata.of_task[task] for task, _, _ in grid.cells]
+                enough = len(owners) >= FEWEST_UNITS and all(
+                    owners.count(name) >= FEWEST_OF_STRATUM for name in self.strata.weight
+                )
                 level = self.rule.alpha / self.comparisons("harmful")
                 if enough and below_zero(self._effects(self._parts(grid, [layer]), "harmful")[0]) < level:
                     layers.add(layer)
