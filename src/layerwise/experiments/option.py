@@ -84,7 +84,8 @@ def given_options(config: object) -> dict[str, Any]:
 
 def check_options(config: object) -> None:
     """Check the value of every option. Raises `OptionError` for one of another type or out of bounds."""
-    hints = _hints(type(config))
+    kind: Any = type(config)
+    hints = _hints(kind)
     for name, (_, each) in options_of(config).items():
         value, flag = getattr(config, name), flag_of(config, name)
         _check_text(flag, value, each)  # before its type, whose refusal would list the choices
