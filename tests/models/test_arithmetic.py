@@ -6,12 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from contracts.tiers import EXHAUSTIVE
 from layerwise.models import VARIANTS, ElcForMaskedLM
 from models.published import as_published, logits, padded_batch, random_model
 
 BAR = 1e-6
 # How many readers of three layers have something to learn; the first of denseformer has not.
 READERS = {"ltg": 0, "elc": 3, "elc-base": 3, "zero": 3, "normalized": 3, "weighted-output": 4, "denseformer": 3}
+LONG = ("ltg", "elc", "denseformer")
+"""The variants that the slow tier asks about segments of 512 tokens too: without readers, with softmax, and without."""
 MISTAKES = ("the other direction", "scale", "no padding", "no softmax")
 
 
@@ -26,9 +29,20 @@ def both(model: ElcForMaskedLM, variant: str, length: int, mistake: str = "") ->
     return model(ids, attention_mask=real).logits, expected
 
 
+BY_LENGTH = pytest.mark.parametrize(
+    ("variant", "length"),
+    [
+        *((variant, 128) for variant in VARIANTS),
+        *(
+            pytest.param(variant, 512, marks=pytest.mark.slow if variant in LONG else EXHAUSTIVE)
+            for variant in VARIANTS
+        ),
+    ],
+)
+
+
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
-@pytest.mark.parametrize("length", [128, pytest.param(512, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("variant", VARIANTS)
+@BY_LENGTH
 def test_a_variant_equals_its_equations(variant: str, length: int, implementation: str) -> None:
     model = random_model(variant)
     model.set_attn_implementation(implementation)
@@ -37,8 +51,7 @@ def test_a_variant_equals_its_equations(variant: str, length: int, implementatio
     assert difference(found, expected) < BAR
 
 
-@pytest.mark.parametrize("length", [128, pytest.param(512, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("variant", VARIANTS)
+@BY_LENGTH
 def test_gradients_equal_those_of_the_equations(variant: str, length: int) -> None:
     model = random_model(variant)
     found, expected = both(model, variant, length)

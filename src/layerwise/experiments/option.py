@@ -7,13 +7,13 @@ when the configuration is made, wherever they come from.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from layerwise.bounded import named
 from layerwise.errors import OptionError, near_matches
@@ -84,7 +84,8 @@ def given_options(config: object) -> dict[str, Any]:
 
 def check_options(config: object) -> None:
     """Check the value of every option. Raises `OptionError` for one of another type or out of bounds."""
-    hints = _hints(cast(Hashable, type(config)))
+    kind: Any = type(config)
+    hints = _hints(kind)
     for name, (_, each) in options_of(config).items():
         value, flag = getattr(config, name), flag_of(config, name)
         _check_text(flag, value, each)  # before its type, whose refusal would list the choices

@@ -28,6 +28,7 @@ from layerwise.train.heal.trainer import HealingTrainer
 from layerwise.train.recipe import Settings
 from layerwise.train.training import Base, train
 from threads import threaded
+from tier import first_fast
 from train.heal.healing_models import PLAN, batch_of, logits_of, moved, opened, splits_for, trainer_of
 from train.tiny_models import same_weights
 
@@ -52,7 +53,7 @@ class Stopped(Exception):
     """The machine was switched off."""
 
 
-@METHODS
+@pytest.mark.parametrize("method", first_fast(["lora", "full", "tail"]))
 def test_a_resumed_healing_ends_with_the_same_weights(
     method: Method, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,13 +170,19 @@ def untimed(record: TrainingRecord) -> TrainingRecord:
 @pytest.mark.parametrize(
     ("make", "splits", "settings"),
     [
-        (vit_with_dropout, tiny_digits("crop"), replace(SETTINGS, augmentation="crop")),
-        (tiny_llama, tiny_text(), replace(SETTINGS, gradient_accumulation_steps=2)),
-        (tiny_llama, tiny_text(), replace(SETTINGS, schedule="linear", gradient_checkpointing=True)),
-        (tiny_llama, tiny_text(shortest=2), replace(SETTINGS, schedule="constant", precision="bfloat16")),
+        pytest.param(*each, id=name, marks=[] if name == "llama accumulated" else [pytest.mark.slow])
+        for name, each in {
+            "llama accumulated": (tiny_llama, tiny_text(), replace(SETTINGS, gradient_accumulation_steps=2)),
+            "vit with dropout": (vit_with_dropout, tiny_digits("crop"), replace(SETTINGS, augmentation="crop")),
+            "llama checkpointed": (
+                tiny_llama, tiny_text(), replace(SETTINGS, schedule="linear", gradient_checkpointing=True),
+            ),
+            "llama in half precision": (
+                tiny_llama, tiny_text(shortest=2), replace(SETTINGS, schedule="constant", precision="bfloat16"),
+            ),
+        }.items()
     ],
-    ids=["vit with dropout", "llama accumulated", "llama checkpointed", "llama in half precision"],
-)
+)  # fmt: skip
 def test_one_phase_that_trains_everything_has_the_losses_of_the_plain_trainer_to_the_bit(
     make: Callable[[], PreTrainedModel], splits: Splits, settings: Settings, tmp_path: Path
 ) -> None:
@@ -442,6 +448,7 @@ def measured_shares(phases: tuple[Phase, ...], tmp_path: Path) -> tuple[list[flo
     return measured, [flops_per_token(phase, cost) / (3 * cost.total) for phase in phases]
 
 
+@pytest.mark.slow
 def test_what_is_frozen_is_not_computed(tmp_path: Path) -> None:
     """1, 2/3, 1/3 and 0: torch's own count of forward and backward, against the accounting."""
     phases = (

@@ -34,6 +34,7 @@ from layerwise.train.pretrain.time_budget import steps_that_fit
 from layerwise.train.pretrain.trainer import pretrain
 from rounding import unit
 from threads import threaded
+from tier import first_fast
 from train.tiny_models import rooted
 
 QUIET: dict[str, Any] = {"use_cpu": True}
@@ -191,6 +192,7 @@ def test_a_training_learns(tmp_path: Path) -> None:
     assert losses[-1] < losses[0] - 1
 
 
+@pytest.mark.slow
 def test_in_half_precision_passes_are_near_and_weights_are_kept_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +276,7 @@ def test_a_folder_of_another_training_is_refused(what: str, passes: list[Any], t
     assert passes == []
 
 
-@pytest.mark.parametrize("algorithm", ["optimizer", "masking"])
+@pytest.mark.parametrize("algorithm", first_fast(["optimizer", "masking"]))
 def test_a_training_by_another_algorithm_is_refused(algorithm: str, passes: list[Any], tmp_path: Path) -> None:
     """Earlier ones did not name theirs: a LAMB with bounded weight norms, and masks from other random numbers."""
     run(tmp_path)

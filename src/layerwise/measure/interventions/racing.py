@@ -85,7 +85,7 @@ ERROR_SHARES: Mapping[Decision, float] = {"matters": 0.7, "no_effect": 0.2, "har
 RARE = 0.04
 """The share of the documents that must not be missed before a layer is said to be worth nothing."""
 
-FUTILE = 0.35
+FUTILE = 0.3
 """The chance that all of the text settles a layer below which the race reads no more for it."""
 
 Measure = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
