@@ -84,7 +84,9 @@ class PreparedRouting(Prepared):
         self.names = [each.tasks.name for each in self.sets]
         documents = [document for each in self.sets for document in each.tasks.prompts]
         if len(set(documents)) < len(documents) or len(set(self.names)) < len(self.names):
-            raise DataError("two of the task sets share a name or a question; give their files and documents other names")
+            raise DataError(
+                "two of the task sets share a name or a question; give their files and documents other names"
+            )
         self.manifest = self._manifest()
 
     def _read(self, name: str) -> TaskSet:
