@@ -1,9 +1,9 @@
 """Prompts batched by plan against the same prompts under one plan: what routing costs in throughput.
 
-    python benchmarks/route.py --run runs/demo-route --prompts 64 --batch 8
+    python benchmarks/route.py --run runs/demo-route --prompts 256 --batch 8
 
 The demo model and the router of a run of `layerwise route demo`, on the demo's held-out questions, which are mixed.
-In each turn all prompts are continued three times over, in rotating order:
+In each turn all prompts are continued in each of these ways, in rotating order:
 
     routed      the router chooses, prompts of a plan run together, at most `--batch` at once
     one plan    each plan that the router chooses, on all prompts in batches of as many and of like length
@@ -52,8 +52,8 @@ def main() -> None:
         def work() -> None:
             for pool in pools:
                 ids = routed.encoded(pool)
-                for _, rows in grouped(ids, [0] * len(ids), arguments.batch):
-                    with stack.under(plan):
+                with stack.under(plan), torch.inference_mode():
+                    for _, rows in grouped(ids, [0] * len(ids), arguments.batch):
                         written(stack, [ids[row] for row in rows], options)
 
         return work
@@ -83,8 +83,8 @@ def parsed() -> argparse.Namespace:
     """The arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", required=True, help="run folder of layerwise route demo")
-    parser.add_argument("--prompts", type=int, default=64)
-    parser.add_argument("--pool", type=int, default=64, help="prompts that wait at once")
+    parser.add_argument("--prompts", type=int, default=256)
+    parser.add_argument("--pool", type=int, default=256, help="prompts that wait at once")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--turns", type=int, default=5)

@@ -21,8 +21,8 @@ def over_seeds(table: RoutingTable) -> RoutedQuestions:
     return pooled([RoutingDivision.of(table, seed).within(LIMIT, OWN) for seed in range(3)])
 
 
-def gains(outcome: RoutedQuestions, resamples: int = 1000) -> dict[str, Score]:
-    rows = gain_rows("route", "set", "gain", outcome.gains, seed=0, resamples=resamples)
+def gains(outcome: RoutedQuestions) -> dict[str, Score]:
+    rows = gain_rows("route", "set", "gain", outcome.gains, outcome.inflation)
     return {row.subject: row for row in rows}
 
 
@@ -55,7 +55,7 @@ def test_the_time_of_the_router_counts_as_layers_that_fixed_plans_may_use() -> N
     table = world(300, 1, effect=1.0)
     router = table.fit().within(9.0)
     means = table.scores.mean(axis=0)
-    free, paid = (routed(router, means, table, own) for own in (0.0, 2.0))
+    free, paid = (routed(router, means, 300, table, own) for own in (0.0, 2.0))
     assert paid.layers.mean() == pytest.approx(free.layers.mean() + 2.0)
     assert paid.scores["router"].mean() == free.scores["router"].mean()
     assert paid.scores["hindsight"].mean() > free.scores["hindsight"].mean()
@@ -64,7 +64,7 @@ def test_the_time_of_the_router_counts_as_layers_that_fixed_plans_may_use() -> N
 def test_the_permuted_arm_is_the_mean_over_permutations() -> None:
     table = world(120, 2, effect=2.0)
     router = table.fit().within(LIMIT)
-    outcome = routed(router, table.scores.mean(axis=0), table, 0.0)
+    outcome = routed(router, table.scores.mean(axis=0), 120, table, 0.0)
     chance = np.random.default_rng(0)
     choices = router.choices(table.features)
     drawn = [table.scores[np.arange(120), chance.permutation(choices)].mean() for _ in range(4000)]
@@ -93,7 +93,7 @@ def test_the_oracles_are_ceilings_and_one_of_them_is_of_noise() -> None:
 def test_a_router_that_uses_one_plan_is_that_plan() -> None:
     table = world(200, 5)
     same = RoutingTable(PLANS, table.tasks, np.tile(np.array(RIGHT), (200, 1)), table.features, 2)
-    found = gains(routed(same.fit().within(20.0), same.scores.mean(axis=0), same, 0.0))
+    found = gains(routed(same.fit().within(20.0), same.scores.mean(axis=0), 200, same, 0.0))
     assert (found["fixed"].value, found["permuted"].value) == (0.0, 0.0)
     assert RoutingCriterion().concludes(found["fixed"], found["permuted"]) == "equivalent"
 

@@ -31,9 +31,9 @@ ROUTE, SEED, CURVE, PLAN, SHARE, TIME, VERDICT = (
 )  # fmt: skip
 
 
-def arm_rows(task: str, metric: str, routed: RoutedQuestions, *, seed: int) -> list[Score]:
+def arm_rows(task: str, metric: str, routed: RoutedQuestions) -> list[Score]:
     """Every arm's mean score, the router's mean layers, and its gain over every arm."""
-    gains = gain_rows(ROUTE, task, f"{metric}_gain", routed.gains, seed=seed)
+    gains = gain_rows(ROUTE, task, f"{metric}_gain", routed.gains, routed.inflation)
     return [*_arm_means(ROUTE, task, metric, routed), *gains]
 
 

@@ -236,7 +236,7 @@ class PreparedRouting(Prepared):
         divisions = [RoutingDivision.of(table, seed + number) for number in range(self.config.seeds)]
         trials = [division.within(self.limit, time) for division in divisions]
         whole = pooled(trials)
-        yield from made.arm_rows(name, objective, whole, seed=seed)
+        yield from made.arm_rows(name, objective, whole)
         yield from made.seed_rows(name, objective, trials)
         yield from made.plan_rows(name, objective, table.plans, table.scores)
         if objective == self.config.objective:
@@ -252,8 +252,8 @@ class PreparedRouting(Prepared):
     ) -> list[Score]:
         """The router of all questions of one set on all questions of another."""
         router = fitted.fit().within(self.limit - time)
-        outcome = routed(router, fitted.scores.mean(axis=0), test, time, self.config.seed)
-        return made.arm_rows(task, objective, outcome, seed=self.config.seed)
+        outcome = routed(router, fitted.scores.mean(axis=0), len(fitted.scores), test, time, self.config.seed)
+        return made.arm_rows(task, objective, outcome)
 
     def _save(self, run: Run, tables: Mapping[tuple[str, Objective], RoutingTable], time: float) -> None:
         """The router to be used: fitted to all questions of all task sets."""

@@ -55,9 +55,10 @@ def routing_chapter(evidence: Evidence) -> Chapter:
         element("h3", "Verdicts"),
         verdict_table(run).html(),
         note(
-            f"Alike: the interval lies within {margin:g} on both sides. p-values are corrected over the task sets"
-            " (Holm). A router that is asked another set than it was fitted to is held against the fixed plans that"
-            " were best where it was fitted."
+            f"Alike: the interval lies within {margin:g} on both sides. Intervals and p-values of gains count that"
+            " other prompts would have fitted another router; p-values are corrected over the task sets (Holm). A"
+            " router that is asked another set than it was fitted to is held against the fixed plans that were best"
+            " where it was fitted."
         ),
     ]
     for task in dict.fromkeys([*run.sets, *run.verdicts]):

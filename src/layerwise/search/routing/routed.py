@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -55,10 +57,13 @@ class RoutedStack:
         ids = self.encoded(prompts)
         texts = [""] * len(prompts)
         with evaluating(self.stack.model), torch.inference_mode():
-            for choice, rows in grouped(ids, self._choices(ids), batch_size):
+            for choice, batches in groupby(grouped(ids, self._choices(ids), batch_size), key=itemgetter(0)):
                 with self.stack.under(self.router.plans[choice]):
-                    for row, text in zip(rows, written(self.stack, [ids[row] for row in rows], options), strict=True):
-                        texts[row] = text
+                    for _, rows in batches:
+                        for row, text in zip(
+                            rows, written(self.stack, [ids[row] for row in rows], options), strict=True
+                        ):
+                            texts[row] = text
         return texts
 
     def encoded(self, prompts: Sequence[str]) -> list[list[int]]:
@@ -72,7 +77,7 @@ class RoutedStack:
 
 
 def grouped(ids: Sequence[Sequence[int]], choices: Sequence[int], size: int) -> Iterator[tuple[int, list[int]]]:
-    """Batches of at most `size` rows that have the same choice, of like length: the choice, and the rows."""
+    """Batches of at most `size` rows of one choice and like length, choice after choice: the choice, and the rows."""
     groups: dict[int, list[int]] = defaultdict(list)
     for row, choice in enumerate(choices):
         groups[choice].append(row)

@@ -14,11 +14,12 @@ values, and stays one question. With C the router's mean layers, its own time am
 
 `fixed` and the two permuted arms are expectations, computed and not drawn. A gain is the router's value less the arm's,
 question by question. The mean layers C, and so the point of the hull and the shares of the plans, are estimates too:
-a gain has the first-order influence of its question on them, so that intervals over questions count it.
+a gain has the first-order influence of its question on them, so that standard errors over questions count it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -60,13 +61,15 @@ class RoutingTable:
 class RoutedQuestions:
     """Questions with their plans: `layers` (questions,) with the router's own, `shares` of the plans (tasks, plans),
 
-    `scores[arm]` and `gains[arm]` of (questions,).
+    `scores[arm]` and `gains[arm]` of (questions,). `inflation` is what the standard error of a gain is multiplied by,
+    because the fit would have been another one (`layerwise.search.routing.verdict`).
     """
 
     layers: Numbers
     shares: Mapping[str, Numbers]
     scores: Mapping[str, Numbers]
     gains: Mapping[str, Numbers]
+    inflation: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,8 +95,16 @@ class RoutingDivision:
 
     def within(self, limit: float, router_layers: float) -> RoutedQuestions:
         """Every question under the plan of the router that has not seen it, `limit` mean layers at most."""
+        total = len(self.table.scores)
         parts = [
-            routed(fit.within(limit - router_layers), means, self.table.part(rows), router_layers, self.seed)
+            routed(
+                fit.within(limit - router_layers),
+                means,
+                total - len(rows),
+                self.table.part(rows),
+                router_layers,
+                self.seed,
+            )
             for rows, fit, means in self.folds
         ]
         order = np.argsort(np.concatenate([rows for rows, _, _ in self.folds]))
@@ -109,15 +120,17 @@ class RoutingDivision:
             whole([part.layers for part in parts]), shares,
             {arm: whole([part.scores[arm] for part in parts]) for arm in parts[0].scores},
             {arm: whole([part.gains[arm] for part in parts]) for arm in parts[0].gains},
+            math.sqrt(1 + FOLDS / (FOLDS - 1)),
         )  # fmt: skip
 
 
 def routed(
-    router: PlanRouter, known: Numbers, test: RoutingTable, router_layers: float, seed: int = 0
+    router: PlanRouter, known: Numbers, fitted: int, test: RoutingTable, router_layers: float, seed: int = 0
 ) -> RoutedQuestions:
     """The questions of `test` under the router's plans and under every arm.
 
-    `known` (plans,) are the mean scores where the router was fitted, which choose the fixed plans.
+    `known` (plans,) are the mean scores of the `fitted` questions that the router was fitted to; they choose the fixed
+    plans.
     """
     layers, scores = layers_of(test.plans), test.scores
     choices = router.choices(test.features)
@@ -143,7 +156,7 @@ def routed(
         str(task): np.bincount(choices[test.tasks == task], minlength=len(layers)) / (test.tasks == task).sum()
         for task in np.unique(test.tasks)
     }
-    return RoutedQuestions(spent, usage, arms, gains)
+    return RoutedQuestions(spent, usage, arms, gains, math.sqrt(1 + len(scores) / fitted))
 
 
 def _permuted(scores: Numbers, choices: Numbers, groups: Numbers) -> tuple[Numbers, Numbers]:
@@ -171,4 +184,5 @@ def pooled(trials: Sequence[RoutedQuestions]) -> RoutedQuestions:
         {task: mean(trial.shares[task] for trial in trials) for task in first.shares},
         {arm: mean(trial.scores[arm] for trial in trials) for arm in first.scores},
         {arm: mean(trial.gains[arm] for trial in trials) for arm in first.gains},
+        first.inflation,
     )
