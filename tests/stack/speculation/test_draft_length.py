@@ -46,6 +46,16 @@ def test_none_kept_means_no_drafts_but_a_trial_now_and_then() -> None:
     assert lengths[10:].count(1) <= 90 / PROBE + 1
 
 
+def test_scores_that_are_not_finite_are_the_least_sure() -> None:
+    length = DraftLength(4, 0.5)
+    for _ in range(5):
+        length.observe([float("nan")] * 2, 0)
+        length.observe([0.9] * 2, 2)
+    assert length.goes_on([0.9])
+    assert not length.goes_on([float("nan")])
+    assert not length.goes_on([0.05])
+
+
 def test_a_fixed_length_stays() -> None:
     length = DraftLength(3, 0.5, adapts=False)
     for _ in range(20):

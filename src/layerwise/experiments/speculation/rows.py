@@ -54,12 +54,12 @@ def stored_trials(rows: Iterable[Score], depth: int, draft: Plan) -> list[Prompt
     for row in rows:
         numbers.setdefault(row.subject, {})[row.task, row.metric] = row.value
     trials = []
-    for _, found in sorted(numbers.items(), key=lambda each: int(each[0])):
-        seconds = {way: value for (way, metric), value in found.items() if metric == "seconds"}
-        counts = {name: int(found[DRAFTED, name]) for name in LayerPasses.COUNTED}
-        verdict = next(each for each in VERDICTS if found[DRAFTED, each])
+    for _, values in sorted(numbers.items(), key=lambda each: int(each[0])):
+        seconds = {way: value for (way, metric), value in values.items() if metric == "seconds"}
+        counts = {name: int(values[DRAFTED, name]) for name in LayerPasses.COUNTED}
+        verdict = next(each for each in VERDICTS if values[DRAFTED, each])
         passes = LayerPasses(depth, len(draft.steps()), **counts)
-        trials.append(PromptTrial(seconds, passes, int(found[DRAFTED, "written"]), verdict))
+        trials.append(PromptTrial(seconds, passes, int(values[DRAFTED, "written"]), verdict))
     return trials
 
 

@@ -111,4 +111,7 @@ class DraftLength:
 
 
 def _fifth(confidence: float) -> int:
+    """The part of [0, 1] that a confidence lies in; the lowest for that of scores that are not finite."""
+    if math.isnan(confidence):
+        return 0
     return min(int(confidence * FIFTHS), FIFTHS - 1)
