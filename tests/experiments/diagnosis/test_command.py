@@ -48,6 +48,7 @@ def diagnosed(folder: Path) -> tuple[Path, str, str]:
     return folder / "run", ended.out, ended.err
 
 
+@pytest.mark.slow
 def test_it_ends_with_what_became_of_each_claim(diagnosed: tuple[Path, str, str]) -> None:
     folder, out, err = diagnosed
     lines = out.splitlines()
@@ -58,12 +59,14 @@ def test_it_ends_with_what_became_of_each_claim(diagnosed: tuple[Path, str, str]
     assert "pruning (8 of 8)" in err
 
 
+@pytest.mark.slow
 def test_the_report_holds_its_chapters(diagnosed: tuple[Path, str, str]) -> None:
     page = (diagnosed[0] / "report.html").read_text()
     for anchor in ("claims", "ablation", "racing", "deltas", "proxies", "structure", "agreement", "pruning"):
         assert f'id="{anchor}"' in page
 
 
+@pytest.mark.slow
 def test_asked_again_it_computes_nothing(diagnosed: tuple[Path, str, str], folder: Path) -> None:
     before = scores_of(diagnosed[0])
     arguments = ("diagnose", folder / "model", "--text", folder / "texts", "--parts", PARTS, "--run", folder / "run")
@@ -73,6 +76,7 @@ def test_asked_again_it_computes_nothing(diagnosed: tuple[Path, str, str], folde
     assert scores_of(diagnosed[0]) == before
 
 
+@pytest.mark.slow
 def test_report_and_export_know_a_diagnosis(diagnosed: tuple[Path, str, str], tmp_path: Path) -> None:
     folder, out, _ = diagnosed
     assert (
@@ -82,6 +86,7 @@ def test_report_and_export_know_a_diagnosis(diagnosed: tuple[Path, str, str], tm
     assert layerwise("export", folder, "--output", tmp_path / "rows").code == 0
 
 
+@pytest.mark.slow
 def test_a_file_of_an_experiment_is_the_same_as_its_options(
     diagnosed: tuple[Path, str, str], folder: Path, tmp_path: Path
 ) -> None:
@@ -108,11 +113,13 @@ def test_python_has_the_verb_too(folder: Path, tmp_path: Path) -> None:
     assert set(table["measure"]) == {"deltas"}
 
 
+@pytest.mark.slow
 def test_it_says_first_what_it_is_about(diagnosed: tuple[Path, str, str]) -> None:
     said = diagnosed[2]
     assert said.index("question: which of its layers matter") < said.index("(1 of ")
 
 
+@pytest.mark.slow
 def test_another_question_is_another_run(diagnosed: tuple[Path, str, str], folder: Path) -> None:
     arguments = ("diagnose", folder / "model", "--text", folder / "texts", "--run", folder / "run")
     assert "This folder holds another run: its choice of plans or parts is" in refused(*arguments, "--parts", "deltas")

@@ -41,6 +41,7 @@ def grown(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -
 # -- train growth
 
 
+@pytest.mark.slow
 def test_it_says_what_grows_from_what_and_what_became_of_it(grown: tuple[Path, Ended], config: Path) -> None:
     folder, ended = grown
     assert f"{config.name}: 4 layers, cpu, from random weights" in ended.err
@@ -51,6 +52,7 @@ def test_it_says_what_grows_from_what_and_what_became_of_it(grown: tuple[Path, E
     assert ended.out.splitlines()[-1] == f"report: {folder}/report.html"
 
 
+@pytest.mark.slow
 def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
     folder, _ = grown
     AutoModelForCausalLM.from_pretrained(folder / "stacking" / "seed-1" / "model")
@@ -67,6 +69,7 @@ def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
     assert accounted == {(arm, metric) for arm in ("uniform", "stacking") for metric in ("predicted", "measured")}
 
 
+@pytest.mark.slow
 def test_it_spends_what_uniform_spends(grown: tuple[Path, Ended]) -> None:
     folder, _ = grown
     figures = {arm: record(folder, arm).figures for arm in ("uniform", "stacking")}
@@ -108,6 +111,7 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
     assert "flops" not in terms
 
 
+@pytest.mark.slow
 def test_the_same_command_computes_nothing_again(grown: tuple[Path, Ended], config: Path, texts: Path) -> None:
     folder, _ = grown
     times = {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")}
@@ -182,6 +186,7 @@ def test_a_schedule_is_explained_with_its_cost_and_nothing_is_trained(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_file_is_the_command(grown: tuple[Path, Ended], config: Path, texts: Path, tmp_path: Path) -> None:
     folder, _ = grown
     same = GrowthTraining(

@@ -42,6 +42,7 @@ def healed(inputs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
     return folder, ended
 
 
+@pytest.mark.slow
 def test_it_says_what_was_lost_and_what_came_back(healed: tuple[Path, Ended]) -> None:
     folder, ended = healed
     assert ended.out.splitlines()[0].split() == [
@@ -55,6 +56,7 @@ def test_it_says_what_was_lost_and_what_came_back(healed: tuple[Path, Ended]) ->
     assert (folder / "report.html").read_text().endswith("</html>\n")
 
 
+@pytest.mark.slow
 def test_the_rows_are_differences_of_the_losses(healed: tuple[Path, Ended]) -> None:
     with Run.open(healed[0]) as run:
         rows = {(row.subject, row.metric): row.value for row in run.store.scores("healing") if row.task == "all"}
@@ -68,6 +70,7 @@ def test_the_rows_are_differences_of_the_losses(healed: tuple[Path, Ended]) -> N
         assert rows["lora-teacher", "net_share"] == pytest.approx(net)
 
 
+@pytest.mark.slow
 def test_the_checkpoint_is_the_adapters_on_the_base_under_the_plan(
     inputs: tuple[Path, Path], healed: tuple[Path, Ended]
 ) -> None:
@@ -83,6 +86,7 @@ def test_the_checkpoint_is_the_adapters_on_the_base_under_the_plan(
     assert load(str(folder / "model")).depth == 3
 
 
+@pytest.mark.slow
 def test_the_same_command_trains_and_evaluates_nothing_again(
     inputs: tuple[Path, Path], healed: tuple[Path, Ended]
 ) -> None:

@@ -58,6 +58,7 @@ def pretrained(texts: Path, few_pairs: object, tmp_path_factory: pytest.TempPath
     return folder, ended
 
 
+@pytest.mark.slow
 def test_it_says_what_it_read_and_what_became_of_it(pretrained: tuple[Path, Ended]) -> None:
     folder, ended = pretrained
     assert "24 documents for training, 3 for validation, 3 for the report" in ended.err
@@ -67,6 +68,7 @@ def test_it_says_what_it_read_and_what_became_of_it(pretrained: tuple[Path, Ende
     assert ended.out.splitlines()[-1] == f"report: {folder}/report.html"
 
 
+@pytest.mark.slow
 def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
     folder, _ = pretrained
     for arm in ("ltg", "elc"):
@@ -80,6 +82,7 @@ def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
         assert run.manifest.families == (FAMILY,)
 
 
+@pytest.mark.slow
 def test_the_same_command_computes_nothing_again(
     pretrained: tuple[Path, Ended], texts: Path, few_pairs: object
 ) -> None:
@@ -120,6 +123,7 @@ def test_choices_are_those_of_the_package() -> None:
 # From a file, from Python, and as a dry run
 
 
+@pytest.mark.slow
 def test_a_file_is_the_command(pretrained: tuple[Path, Ended], texts: Path, tmp_path: Path) -> None:
     folder, _ = pretrained
     config = ElcPretraining(text=texts, steps=3, batch_size=8, evals=1, device="cpu", run=folder)
@@ -137,6 +141,7 @@ def test_a_dry_run_prints_the_cost_and_makes_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_python_returns_the_rows(pretrained: tuple[Path, Ended], texts: Path, few_pairs: object) -> None:
     folder, _ = pretrained
     result = train_elc(texts, steps=3, batch_size=8, evals=1, device="cpu", run=folder, reporter=Silent())

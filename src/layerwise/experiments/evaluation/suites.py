@@ -39,7 +39,7 @@ def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
     Raises `DataError` for a name that no task has, and for files that are not where they should be.
     """
     tasks: list[Task] = []
-    folder, asked = _folder(config), {name.casefold() for name in config.tasks}
+    folder, named_tasks = _folder(config), {name.casefold() for name in config.tasks}
     if "glue" in config.suite:
         wanted = [name.casefold() for name in config.tasks if name.casefold() in FORMS]
         tasks += find_tasks(folder, wanted or None, seed=config.seed)
@@ -47,9 +47,9 @@ def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
         named = (path for path in below(folder) if path.name.startswith("msgs") and path.is_dir())
         tasks += read_msgs(next(named, folder), seed=config.seed)
     if "msgs-ours" in config.suite:
-        wanted = [name for name in NAMES if name.casefold() in asked]
+        wanted = [name for name in NAMES if name.casefold() in named_tasks]
         # Where another name was given too, all are known, so that a misspelt one is answered with what is near.
-        tasks += mixed_signals(wanted if len(wanted) == len(asked) else None, seed=config.seed)
+        tasks += mixed_signals(wanted if len(wanted) == len(named_tasks) else None, seed=config.seed)
     known = {task.name.casefold(): task for task in tasks}
     for name in config.tasks:
         if name.casefold() not in known:

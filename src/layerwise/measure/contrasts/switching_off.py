@@ -97,8 +97,8 @@ def jackknife(tables: PositionTables, statistic: Statistic) -> Jackknifed:
     if units < 2:
         return Jackknifed(float(statistic(added / units, worth / units)), np.zeros(units))
     # The mean of all batches, and behind it those without one of them each: ranked in one call.
-    found = statistic(_with_each_left_out(added, tables.added), _with_each_left_out(worth, tables.worth))
-    whole, without = float(found[0]), found[1:]
+    values = statistic(_with_each_left_out(added, tables.added), _with_each_left_out(worth, tables.worth))
+    whole, without = float(values[0]), values[1:]
     value = units * whole - (units - 1) * float(without.mean())
     return Jackknifed(value, (without.mean() - without) * (units - 1) / units)
 
