@@ -6,11 +6,11 @@ The demo model and the router of a run of `layerwise route demo`, on the demo's 
 In each turn all prompts are continued in each of these ways, in rotating order:
 
     routed      the router chooses, prompts of a plan run together, at most `--batch` at once
-    one plan    each plan that the router chooses, on all prompts in batches of as many and of like length
+    one plan    the candidate whose layers are nearest to the router's mean, on all prompts in batches of as many
     identity    the model as trained
 
-The throughput to keep is that of the same layers: one plan after the other on all prompts, each weighted by the share
-of the prompts that the router gives it. What routing loses are fuller batches, the entering of plans, and its own time.
+The throughput to keep is that of as many layers: time of the one plan, times the router's mean layers over its own.
+What routing loses are full batches, the entering of plans, and the router's own time.
 `--pool` prompts are waiting at once: with as many as the batch holds, its plans split a single batch.
 """
 
@@ -58,7 +58,9 @@ def main() -> None:
 
         return work
 
-    ways: dict[Plan | None, Callable[[], None]] = {None: by_router, **{plan: under(plan) for plan in {*shares, whole}}}
+    layers = sum(plan.cost().evaluations * count for plan, count in shares.items()) / len(prompts)
+    near = min(routed.router.plans, key=lambda plan: abs(plan.cost().evaluations - layers))
+    ways: dict[Plan | None, Callable[[], None]] = {None: by_router, **{plan: under(plan) for plan in {near, whole}}}
     kept, against_whole = [], []
     for turn in range(-1, arguments.turns):
         seconds: dict[Plan | None, float] = {}
@@ -68,10 +70,8 @@ def main() -> None:
             ways[name]()
             seconds[name] = time.perf_counter() - start
         if turn >= 0:  # the first turn warms up
-            same_layers = sum(count / len(prompts) * seconds[plan] for plan, count in shares.items())
-            kept.append(same_layers / seconds[None])
+            kept.append(seconds[near] * layers / near.cost().evaluations / seconds[None])
             against_whole.append(seconds[whole] / seconds[None])
-    layers = sum(plan.cost().evaluations * count for plan, count in shares.items()) / len(prompts)
     print(f"{len(prompts)} prompts, {arguments.pool} at a time, batches of {arguments.batch}, {len(shares)} plans,")
     print(f"{layers:.2f} mean layers of {stack.depth}; {arguments.tokens} tokens each, {arguments.turns} turns")
     for words, values in (("one plan of as many layers", kept), ("the model as trained", against_whole)):
