@@ -180,6 +180,7 @@ def test_a_frontier_that_was_stopped_goes_on_to_the_same_rows(
     assert everything(folder) == everything(whole)  # the store refuses a loss that is there already
 
 
+@pytest.mark.slow
 def test_a_healed_model_is_an_arm_of_its_own(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
