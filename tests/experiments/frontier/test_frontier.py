@@ -180,6 +180,7 @@ def test_a_frontier_that_was_stopped_goes_on_to_the_same_rows(
     assert everything(folder) == everything(whole)  # the store refuses a loss that is there already
 
 
+@pytest.mark.slow
 def test_a_healed_model_is_an_arm_of_its_own(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,20 +210,20 @@ def test_a_healed_model_is_an_arm_of_its_own(
 
 
 @pytest.mark.slow
-def test_plans_are_healed_on_the_part_that_chooses_alone(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
+def test_plans_are_healed_on_the_part_that_chooses_alone(stack: Stack, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    result = layerwise.frontier(stack, corpus, run=folder, heal_steps=2, **SMALL)
+    many = Corpus("many", tuple(Document(f"{number}", f"number {number}") for number in range(300)))
+    result = layerwise.frontier(stack, many, run=folder, heal_steps=2, **{**SMALL, "tokens": None})
     healed_arms = [row for row in result.rows if row.metric == "arm" and row.task == "healed: checkpoint"]
     assert 1 <= len(healed_arms) <= healed.SIZES
     with Run.open(folder) as opened:
         chosen = {row.document for row in opened.store.losses() if row.task.startswith("choose/")}
     for path in (folder / "healed").iterdir():
         with Run.open(path) as opened:
-            assert opened.manifest.corpus == "texts, the part that chooses"
-    documents = healed.documents_of(corpus, PreparedFrontier(
-        LatencyFrontier(model="demo", **{name: value for name, value in SMALL.items() if name != "reporter"}), stack,
-        corpus, Silent(),
-    ).parts["choose"])  # fmt: skip
+            assert opened.manifest.corpus == "many, the part that chooses"
+    settings = {name: value for name, value in SMALL.items() if name not in ("reporter", "tokens")}
+    prepared = PreparedFrontier(LatencyFrontier(model="demo", **settings), stack, many, Silent())
+    documents = healed.documents_of(many, prepared.parts["choose"])
     assert {document.id for document in documents.documents} == chosen
 
 
