@@ -251,21 +251,30 @@ def test_too_little_text_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("texts", "questions", "most"), [(20, 32, 0.1), (150, 128, 0.05)])
-def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(texts: int, questions: int, most: float) -> None:
+@pytest.mark.parametrize(("texts", "questions", "most", "orders"), [(20, 32, 0.1, 7), (150, 128, 0.05, 1)])
+def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(
+    texts: int, questions: int, most: float, orders: int
+) -> None:
+    """The share and the layers that stay open are medians over orders of the documents; no order decides wrongly."""
     stack = load("demo")
     reading = tokenize(stack, demo_corpus(texts=texts, questions=questions))
-    found = racing(stack, reading)
     losses = intervention_losses(stack, skips(stack.depth), reading)
     full = {
         row.subject: row.metric for row in verdicts(losses, str(Plan.identity(stack.depth)), skip_keys(stack.depth))
     }
-    told = {row.subject: row.metric for row in found if row.subject != "race"}
-    assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
-    assert list(told.values()).count("unresolved") <= 3
-    share = next(row.value for row in found if row.metric == "share")
-    print(f"{share:.3f} of the layer evaluations of the full sweep ({reading.documents} documents)")
-    assert share <= most
+    shares, unresolved = [], []
+    for seed in range(orders):
+        found = racing(stack, reading, seed=seed)
+        told = {row.subject: row.metric for row in found if row.subject != "race"}
+        assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
+        unresolved.append(list(told.values()).count("unresolved"))
+        shares.append(next(row.value for row in found if row.metric == "share"))
+    print(
+        f"{np.median(shares):.3f} of the layer evaluations of the full sweep ({reading.documents} documents), "
+        f"{np.median(unresolved):.0f} layers open; {orders} orders: {np.round(shares, 3)}, {unresolved}"
+    )
+    assert np.median(shares) <= most
+    assert np.median(unresolved) <= 3
 
 
 def test_what_is_not_seen_is_told_with_its_limit() -> None:

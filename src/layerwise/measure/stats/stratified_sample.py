@@ -26,7 +26,7 @@ class StratifiedSample:
     >>> len(sample.first(8)), sample.taken
     (8, {'b': 4, 'a': 4})
     >>> len(sample.more(12, {"a": 1.0, "b": 1.0})), sample.taken, sample.tokens
-    (6, {'b': 4, 'a': 10}, 44)
+    (4, {'b': 4, 'a': 8}, 40)
     """
 
     queues: Mapping[str, list[Piece]]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import ModelError
+from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.stack import Stack
 from layerwise.stack.executors.state import read_state
@@ -45,7 +46,7 @@ def prompt_features(stack: Stack, prompts: Sequence[Sequence[int]], prefix: int)
             weights = mask[..., None].to(states.dtype)
             mean = (states * weights).sum(dim=1) / weights.sum(dim=1)
             last = states[torch.arange(len(rows)), mask.sum(dim=1) - 1]
-            features.update(zip(rows, torch.cat([mean, last], dim=1).double().cpu().numpy(), strict=True))
+            features.update(zip(rows, exact_on_cpu(torch.cat([mean, last], dim=1)).numpy(), strict=True))
     return np.stack([features[row] for row in range(len(prompts))])
 
 

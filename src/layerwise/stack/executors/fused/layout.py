@@ -57,8 +57,8 @@ def laid_out(members: Sequence[nn.Module], siblings: Siblings = ()) -> Iterator[
         with torch.inference_mode(False), torch.no_grad():
             for names, transposed in _arrangement(members[0], siblings):
                 parameters = [[member.get_parameter(name) for name in names] for member in members]
-                for row, places in zip(parameters, _storage(parameters, transposed), strict=True):
-                    for parameter, data in zip(row, places, strict=True):
+                for row, views in zip(parameters, _storage(parameters, transposed), strict=True):
+                    for parameter, data in zip(row, views, strict=True):
                         data.copy_(parameter)
                         parameter.data = data
                         moved.append((parameter, data.data_ptr()))
@@ -103,7 +103,7 @@ def _storage(parameters: Sequence[Sequence[nn.Parameter]], transposed: bool) -> 
     room = torch.empty((len(parameters), *shape), dtype=first[0].dtype, device=first[0].device)
     pieces = (each.t() if transposed else each for each in room)
     return [
-        [place.view(own.shape) if not own.dim() else place for own, place in zip(first, each.split(sizes), strict=True)]
+        [view.view(own.shape) if not own.dim() else view for own, view in zip(first, each.split(sizes), strict=True)]
         for each in pieces
     ]
 

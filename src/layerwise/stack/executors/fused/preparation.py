@@ -139,12 +139,12 @@ def _own_siblings(stack: Stack) -> Sequence[Siblings]:
     if stack.fusion.siblings is None:
         blocks = own_blocks(stack.blocks)
         inputs = None if stack.resident is not None else example_inputs(stack.model)
-        found: Sequence[Siblings] = [()] * len(blocks)
+        siblings: Sequence[Siblings] = [()] * len(blocks)
         if inputs is not None:
             with evaluating(stack.model), torch.no_grad():
                 captured = stack.capture(**inputs)
-                found = sibling_projections(blocks, lambda: stack.run(Plan.identity(stack.depth), captured))
-        stack.fusion.siblings = found
+                siblings = sibling_projections(blocks, lambda: stack.run(Plan.identity(stack.depth), captured))
+        stack.fusion.siblings = siblings
     return stack.fusion.siblings
 
 
