@@ -72,7 +72,7 @@ def test_what_fails_is_run_once_more_alone(tmp_path: Path, passes_alone: bool, s
     suite.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n[ -n "$1" ] && exit {int(not passes_alone)}\nexit 1\n')
     suite.chmod(0o755)
     file = tmp_path / "Makefile"
-    file.write_text(f"{text[: text.index('.PHONY')]}\nruns:\n\t$(call tested,{suite})\n")
+    file.write_text(f"{text[: text.index('.PHONY')]}\n.PHONY: runs\nruns:\n\t$(call tested,{suite})\n")
     ended = subprocess.run([*MAKE, "-f", file, "runs"], capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == status
     first, second = (tmp_path / "asked").read_text().split("\n")[:2]
