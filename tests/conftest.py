@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from budget import budget
+import processor_time
 from tier import load_profile
 
 if TYPE_CHECKING:
@@ -32,9 +34,12 @@ load_profile()
 # The folders whose tests compute nothing with torch: the rooms of these names may not import it (laws/).
 WITHOUT_NUMBERS = ("plan", "report", "results", "schedule")
 
+NIGHTLY_SECONDS = 3600
+"""A nightly test that takes longer has hung; the others have the limit of pyproject.toml."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compute with the kernels of `other_kernel` where its variable says so, and hold tests to their `budget`.
+    """Compute with the kernels of `other_kernel` where its variable says so, and take the `processor_time` of tests.
 
     What is tokenized is kept in a folder of its own, which all processes share and which is removed at the end.
     """
@@ -42,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
         kept = TemporaryDirectory(prefix="layerwise-tests-", ignore_cleanup_errors=True)
         os.environ["LAYERWISE_CACHE"] = kept.name
         config.add_cleanup(kept.cleanup)
+        config.pluginmanager.register(processor_time.Table())
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         return  # the tests run in other processes
     import other_kernel
@@ -50,20 +56,21 @@ def pytest_configure(config: pytest.Config) -> None:
     use_threads()
     if other_kernel.ACTIVE:
         other_kernel.OtherKernel().__enter__()
-    if (plugin := budget()) is not None:
-        config.pluginmanager.register(plugin)
+    config.pluginmanager.register(processor_time.Stopwatch())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as `numbers` what another processor may compute otherwise: all but the folders `WITHOUT_NUMBERS`.
 
-    What is exhaustive is slow as well, whether or not it says so.
+    What is nightly is slow as well, whether or not it says so, and may take long. The longest files come first.
     """
     for item in items:
-        if item.get_closest_marker("exhaustive") is not None:
+        if item.get_closest_marker("nightly") is not None:
             item.add_marker("slow")
+            item.add_marker(pytest.mark.timeout(NIGHTLY_SECONDS))
         if item.path.relative_to(Path(__file__).parent).parts[0] not in WITHOUT_NUMBERS:
             item.add_marker("numbers")
+    processor_time.sort_longest_first(items)
 
 
 def pytest_collection_finish() -> None:
@@ -78,6 +85,36 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if nextitem is not None and nextitem.path != item.path:
         gc.collect()
         gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+    """A fixture that several tests share draws the same numbers, whichever of them is first."""
+    if fixturedef.scope != "function":
+        _seed(f"{request.node.nodeid} {fixturedef.argname}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The fixtures of a test draw the same numbers in every run."""
+    _seed(item.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """A test draws the same numbers in every run, whatever ran before it in its process."""
+    _seed(item.nodeid)
+
+
+def _seed(name: str) -> None:
+    """Seed the generators that a whole process shares, by a name."""
+    import numpy as np
+    import torch
+
+    seed = zlib.crc32(name.encode())
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
 
 
 @pytest.fixture(autouse=True)

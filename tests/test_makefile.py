@@ -27,7 +27,7 @@ def test_the_demo_installs_no_tests_and_the_tests_add_them(tmp_path: Path) -> No
     demo = planned("demo", tmp_path)
     assert len(demo) == 2
     assert not any("[dev]" in step for step in demo)
-    for target in ("test", "test-slow", "check"):
+    for target in ("test", "check"):
         *same, rest = planned(target, tmp_path)[:3]  # `check` starts make again
         assert same == demo
         assert "--editable '.[dev]'" in rest
@@ -62,21 +62,3 @@ def test_a_step_that_fails_ends_with_its_status_and_leaves_nothing_running(tmp_p
     assert ended.returncode == 2
     assert ended.stdout.startswith("a step\n")
     assert "Error 3" in ended.stderr
-
-
-@pytest.mark.parametrize(("passes_alone", "status"), [(True, 0), (False, 2)])
-def test_what_fails_is_run_once_more_alone(tmp_path: Path, passes_alone: bool, status: int) -> None:
-    """The second run decides, and asks for nothing but what failed in the first."""
-    text = (ROOT / "Makefile").read_text()
-    suite = tmp_path / "suite"
-    suite.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n[ -n "$1" ] && exit {int(not passes_alone)}\nexit 1\n')
-    suite.chmod(0o755)
-    file = tmp_path / "Makefile"
-    file.write_text(f"{text[: text.index('.PHONY')]}\n.PHONY: runs\nruns:\n\t$(call tested,{suite})\n")
-    ended = subprocess.run([*MAKE, "-f", file, "runs"], capture_output=True, text=True, check=False, timeout=60)
-    assert ended.returncode == status
-    first, second = (tmp_path / "asked").read_text().split("\n")[:2]
-    assert first == ""
-    for option in ("--numprocesses 0", "--last-failed", "--last-failed-no-failures none"):
-        assert option in second
-    assert "Run once more, alone" in ended.stdout

@@ -1,0 +1,88 @@
+"""What fails is run again alone, up to twice: a change is refused for what is wrong, and not for what the machine did."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+import run
+
+Runs = Callable[[Sequence[Sequence[str]]], list[tuple[str, ...]]]
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """Instead of pytest: the tests that fail, run by run; returns the options of each run."""
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / run.CACHE / "v/cache/lastfailed"
+    kept.parent.mkdir(parents=True)
+    kept.write_text('{"an older failure": true}')
+
+    def planted(failures: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+        asked: list[tuple[str, ...]] = []
+
+        def pytest_run(*options: str) -> int:
+            asked.append(options)
+            failing = failures[len(asked) - 1]
+            kept.write_text(json.dumps(dict.fromkeys(failing, True)))
+            return int(bool(failing))
+
+        monkeypatch.setattr(run, "pytest", pytest_run)
+        return asked
+
+    return planted
+
+
+@pytest.mark.parametrize(
+    ("failures", "status", "asked", "unsteady"),
+    [
+        ([[]], 0, [], []),
+        ([["a", "b"], []], 0, [["a", "b"]], ["a", "b"]),
+        ([["a", "b"], ["b"], []], 0, [["a", "b"], ["b"]], ["a", "b"]),
+        ([["a", "b"], ["b"], ["b"]], 1, [["a", "b"], ["b"]], ["a"]),
+        ([[f"t{number:02}" for number in range(run.MOST + 1)]], 1, [], []),
+    ],
+)
+def test_what_fails_each_time_is_refused_and_the_others_are_named(
+    runs: Runs, capsys: pytest.CaptureFixture[str], failures: list[list[str]], status: int, asked: list[list[str]],
+    unsteady: list[str],
+) -> None:  # fmt: skip
+    calls = runs(failures)
+    assert run.main(["-m", "not slow"]) == status
+    first, *again = calls
+    assert first == (*run.SIDE_BY_SIDE, "-m", "not slow")
+    assert again == [("--numprocesses", "0", *ids) for ids in asked]
+    printed = capsys.readouterr().out
+    assert [line.strip() for line in printed.partition("passed alone.")[2].splitlines() if line] == unsteady
+
+
+def test_a_run_that_could_not_be_made_is_not_repeated(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, ...]] = []
+    monkeypatch.setattr(run, "pytest", lambda *options: calls.append(options) or 4)
+    assert run.main([]) == 4
+    assert len(calls) == 1
+
+
+@pytest.mark.slow
+def test_pytest_itself_says_what_failed(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_some.py").write_text(
+        "import os\nfrom pathlib import Path\n\n"
+        "def test_right():\n    pass\n\n"
+        "def test_unsteady():\n    assert Path('second').exists() or Path('second').write_text('') or False\n\n"
+        "def test_wrong():\n    assert False\n\n"
+        "def test_dies():\n    'PYTEST_XDIST_WORKER' in os.environ and os._exit(1)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, run.__file__, "-k", "not other"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stdout.count("Run again, alone") == 2
+    assert "Run again, alone (1 of 3)" in ended.stdout
+    unsteady = ended.stdout.partition("passed alone.")[2].split()
+    assert unsteady == ["test_some.py::test_dies", "test_some.py::test_unsteady"]
