@@ -1,8 +1,9 @@
-"""Run the tests, and what fails again, alone: `python tests/run.py [OPTIONS OF PYTEST]`, which is what `make test` does.
+"""Run the tests, and what fails again, alone: `python tests/run.py [OPTIONS OF PYTEST]`, as `make test` does.
 
-A test that failed is run again in one process with nothing beside it, up to twice. What fails each time is refused. What
-passes then has told of the machine (a neighbour that took its time or its port) and not of the code: it is named at the
-end, so that it can be made steady. Where more than `MOST` tests fail the code is wrong, and nothing is run again.
+A test that failed is run again in one process with nothing beside it, up to twice. What fails each time is refused.
+What passes then has told of the machine (a neighbour that took its time or its port) and not of the code: it is named
+at the end, so that it can be made steady. Where more than `MOST` tests fail the code is wrong, and nothing is run
+again.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
-import processor_time
 import pytest
+
+import processor_time
 from processor_time import Table, sort_longest_first
 
 

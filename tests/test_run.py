@@ -1,4 +1,4 @@
-"""What fails is run again alone, up to twice: a change is refused for what is wrong, and not for what the machine did."""
+"""What fails is run again alone, up to twice: a change is refused for what is wrong, not for what the machine did."""
 
 from __future__ import annotations
 
