@@ -16,6 +16,8 @@ from report.claims.truths import NEAR_THE_BAR, POWER, WRONG, Truth, concluded, s
 
 DEPTH = 12
 BIASED, EQUAL = "biased", "zero"
+LEARNED = Score("pairs", "elc", "all", "accuracy", 0.7, 0.65, 0.75)
+"""How many minimal pairs it is right on."""
 
 
 def start(initialisation: str) -> np.ndarray:
@@ -44,7 +46,7 @@ def trained(run: int, initialisation: str, *, ends: float, shared: float, seeds:
 def masses(initialisation: str, ends: float, seeds: int = 5, own: float = 0.3) -> Truth:
     def rows(run: int) -> Iterable[Score]:
         weights = trained(run, initialisation, ends=ends, shared=0.2, seeds=seeds, own=own)
-        return mass("elc", weights, start(initialisation))
+        return [*mass("elc", weights, start(initialisation)), LEARNED]
 
     return rows
 
@@ -52,7 +54,7 @@ def masses(initialisation: str, ends: float, seeds: int = 5, own: float = 0.3) -
 def agreements(initialisation: str, shared: float, seeds: int = 5) -> Truth:
     def rows(run: int) -> Iterable[Score]:
         weights = trained(run, initialisation, ends=0.0, shared=shared, seeds=seeds)
-        return seed_agreement_scores("elc", weights, initial=start(initialisation), draws=100, seed=run)
+        return [*seed_agreement_scores("elc", weights, initial=start(initialisation), draws=100, seed=run), LEARNED]
 
     return rows
 

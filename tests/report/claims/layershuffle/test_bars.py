@@ -161,5 +161,5 @@ def test_no_interval_leaves_what_a_number_can_be() -> None:
         "switching_off", {"relation": (-1.7, 0.9), "above_other_layers": GOOD, "relation@baseline": (-3.0, 3.0)}
     )
     said = claim_of(switching_off, (*relations, *SHUFFLED), 12).figures
-    assert "[−1.000, 0.900]" in said
-    assert "[−1.00, 1.00]" in said
+    assert "is worth at −0.40 [−1.00, 0.90]," in said
+    assert "the baseline 0.00 [−1.00, 1.00]." in said

@@ -53,7 +53,7 @@ SKEWED = World(seeds=8, images=640, spread=0.02, skewed=True)
         (truth(0.15, 0.5), "contradicted"),
         (truth(0.15, 0.01, SKEWED), "contradicted"),
         (truth(0.0, 0.0), "explained by the null"),
-        (truth(0.0, 0.5, top=0.1), "explained by the null"),  # nothing to lose
+        (truth(0.0, 0.5, top=0.1), "not resolvable"),  # nothing was learned
         (truth(0.03, 0.06, World(seeds=2, images=160, spread=0.03), draws=4), "not resolvable"),
         (truth(0.0, None), "not resolvable"),  # no null
     ],
