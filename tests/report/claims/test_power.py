@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import atanh, ceil
 
 import pytest
 from scipy.stats import norm
 
 from layerwise.report.claims.contrasts import Contrasts
+from layerwise.report.claims.elc_bert.pattern import NORMAL
+from layerwise.report.claims.heterogeneity.agreement import agreement
+from layerwise.report.claims.heterogeneity.predictability import SEEN
+from layerwise.report.claims.heterogeneity.recovery import LAYERS_NEEDED
 from layerwise.report.claims.power import EQUIVALENCE, beside_bound, more, needed, seen, stretch, widest
 from layerwise.results.rows import Score
+from report.claims.bars import planted
+from report.claims.truths import claim_of
 
 ROW = Score("contrast", "core", "all", "excess", 0.0, mde=0.1, tokens=1_000)
 SURE, POWER = norm.ppf(0.975), norm.ppf(0.8)
@@ -57,6 +64,17 @@ def test_where_text_would_not_help_it_is_not_asked_for() -> None:
     assert (
         more(replace(ROW, mde=0.05 / EQUIVALENCE * 1.001), 0.05) == " About 2 times the seeds and images would decide."
     )
+
+
+def test_amounts_that_a_claim_prints_are_those_of_the_normal_distribution() -> None:
+    """Both sides of a number told at once, a rank correlation of zero inside a margin of one half, and its power."""
+    assert pytest.approx((SURE + norm.ppf(0.9)) / SURE, abs=0.005) == SEEN
+    assert ceil(3 + ((SURE + norm.ppf(0.9)) / atanh(0.5)) ** 2) == LAYERS_NEEDED
+    assert pytest.approx((SURE + POWER) / SURE, abs=0.001) == NORMAL
+    rows = planted("agreement", {"apart": (-0.2, 0.6), "together": (0.4, 0.8), "layers": 12.0})
+    layers = round(12 * ((SURE + norm.ppf(0.9)) / (SURE + POWER) * 0.4 / 0.3) ** 2)
+    wide = [replace(row, mde=0.4) for row in rows]
+    assert f"about {layers} layers would" in claim_of(agreement, wide, 12).why
 
 
 def test_a_bound_is_told_from_either_side_by_one_detectable_effect() -> None:

@@ -79,7 +79,7 @@ def test_the_pattern_is_beside_bound_the_start(rows: Truth, right: str) -> None:
     assert share(counts, right) >= POWER, counts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("rows", "right"),
     [
@@ -96,7 +96,7 @@ def test_seeds_are_alike_beyond_their_start_or_not(rows: Truth, right: str) -> N
     assert share(counts, right) >= POWER, counts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_few_seeds_that_share_nothing_are_not_called_alike(seeds: int) -> None:
     counts = concluded(alike, agreements(BIASED, 0.0, seeds), DEPTH)
@@ -104,7 +104,7 @@ def test_few_seeds_that_share_nothing_are_not_called_alike(seeds: int) -> None:
     assert share(counts, "not resolvable") >= (POWER if seeds < 5 else 0.0), counts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_agreement_that_just_counts_is_seen_and_never_called_nothing() -> None:
     """The pattern that is shared makes a rank correlation of 0.2, which is the margin and the printed resolution."""
     counts = concluded(alike, agreements(BIASED, 0.24), DEPTH)

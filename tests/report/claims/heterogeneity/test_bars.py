@@ -24,6 +24,7 @@ from report.claims.bars import (
     NULL,
     OPEN,
     SUPPORTED,
+    UNMEASURED,
     Case,
     Ends,
     Rows,
@@ -115,6 +116,7 @@ def single_layers() -> Iterator[Case]:
         yield Case(anti_layers, f"low {low:g} {naive:g}", (*judged, skipped), verdict)
     harmful = Score("verdict", "3", "all", "harmful", -0.01, -0.02, -0.001)
     yield Case(anti_layers, "harmful", (harmful,), SUPPORTED)
+    yield Case(anti_layers, "an effect is no verdict", (skipped,), UNMEASURED)
 
     # The published range counts as it is for the null, and with its whole interval against the claim.
     for own, published, verdict in (

@@ -62,20 +62,20 @@ def known(pairs: float = LEARNED) -> list[Score]:
     [
         (growth_cost, study(CHEAPER), "supported"),
         (growth_cost, study(0.0), "contradicted"),
-        pytest.param(growth_cost, study(0.3), "contradicted", marks=pytest.mark.slow),
+        pytest.param(growth_cost, study(0.3), "contradicted", marks=pytest.mark.nightly),
         (growth_cost, study(-0.5), "contradicted"),  # the loss is never reached
-        pytest.param(growth_cost, study(CHEAPER, pairs=UNLEARNED), "not resolvable", marks=pytest.mark.slow),
+        pytest.param(growth_cost, study(CHEAPER, pairs=UNLEARNED), "not resolvable", marks=pytest.mark.nightly),
         (growth_loss, study(0.0, ratio=LOWER), "supported"),
         (growth_loss, study(0.0, ratio=1.0), "contradicted"),
-        pytest.param(growth_loss, study(0.0, ratio=3.0), "contradicted", marks=pytest.mark.slow),
+        pytest.param(growth_loss, study(0.0, ratio=3.0), "contradicted", marks=pytest.mark.nightly),
         pytest.param(
-            growth_loss, study(0.0, ratio=LOWER, pairs=UNLEARNED), "not resolvable", marks=pytest.mark.slow
+            growth_loss, study(0.0, ratio=LOWER, pairs=UNLEARNED), "not resolvable", marks=pytest.mark.nightly
         ),
         (growth_time, study(0.0, time=FASTER), "supported"),
         (growth_time, study(0.0, time=0.0), "contradicted"),
-        pytest.param(growth_time, study(0.0, time=-0.1), "contradicted", marks=pytest.mark.slow),
+        pytest.param(growth_time, study(0.0, time=-0.1), "contradicted", marks=pytest.mark.nightly),
         pytest.param(
-            growth_time, study(0.0, time=FASTER, pairs=UNLEARNED), "not resolvable", marks=pytest.mark.slow
+            growth_time, study(0.0, time=FASTER, pairs=UNLEARNED), "not resolvable", marks=pytest.mark.nightly
         ),
     ],
 )

@@ -102,7 +102,7 @@ def test_every_verdict_is_the_right_one(rows: Truth, right: str) -> None:
 
 
 @pytest.mark.usefixtures("fewer_shuffles")
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("units", [8, 16])
 def test_the_interval_holds_the_relation_without_noise(units: int) -> None:
     """What noise takes from a rank correlation is given back: the interval is about the relation that is there."""

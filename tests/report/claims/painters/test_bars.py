@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations, pairwise, product
 from math import log
+
+import pytest
 
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.report.claims import Rule
@@ -36,6 +39,7 @@ from report.claims.bars import (
     varied,
     wider,
 )
+from report.claims.truths import claim_of
 
 CLEAR: Ends = (0.3, 0.5)
 SAME: Ends = (-0.01, 0.01)
@@ -268,3 +272,9 @@ def zones() -> Iterator[Case]:
 @parametrized([*contrasts(), *by_kind(), *fragile_cases(), *rankings(), *slopes(), *graces(), *zones()])
 def test_every_bar_of_the_painters_is_where_it_is(case: Case) -> None:
     case.check()
+
+
+@pytest.mark.parametrize(("rule", "rows"), [(ranking, ranked(13, 0)), (fragile, benchmark_rows(gsm8k=CLEAR, arc=SAME))])
+def test_what_is_printed_as_seen_is_that_of_one_contrast_where_one_decides(rule: Rule, rows: tuple[Score, ...]) -> None:
+    claim = claim_of(rule, [replace(row, mde=0.3) for row in rows], 12)
+    assert claim.power.startswith("Of 100 such runs 80 would see 0.300 ")
