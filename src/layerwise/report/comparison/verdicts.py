@@ -118,8 +118,8 @@ def _over_models(rule: Rule, levels: Mapping[str, Callable[[int], Evidence]], mo
         by_model[models[name]].append(verdict)
     agreed = {model: _agreed(runs) for model, runs in by_model.items()}
     shown, refuted = (
-        tuple(name for name in verdicts if models[name] in found)
-        for found in (holm(agreed, HOLDS), holm(agreed, HOLDS_NOT))
+        tuple(name for name in verdicts if models[name] in decided)
+        for decided in (holm(agreed, HOLDS), holm(agreed, HOLDS_NOT))
     )
     if len(agreed) < FEWEST_MODELS:
         return OverModels(published, claims, shown, refuted, None, None, models)

@@ -129,10 +129,10 @@ def _window_sentences(run: HealingScores) -> Iterator[str]:
     hurt = [count for count, each in healed.items() if each.low is not None and each.low > 0.0]
     unknown = [count for count in healed if count not in (*helped, *hurt)]
     sides = (("helps", helped), ("hurts", hurt), ("is not resolvable", unknown))
-    said = [f"skipping {listed([str(count) for count in counts])} {what}" for what, counts in sides if counts]
+    clauses = [f"skipping {listed([str(count) for count in counts])} {what}" for what, counts in sides if counts]
     pattern = ": few help, many hurt" if helped and hurt and max(helped) < min(hurt) and not unknown else ""
     control = "" if trained else " What the text alone gives is not taken off."
-    yield f"Beside {whole} {listed(said)}{pattern}.{control}"
+    yield f"Beside {whole} {listed(clauses)}{pattern}.{control}"
 
 
 def _choice(run: HealingScores, arm: str, rate: str) -> str:

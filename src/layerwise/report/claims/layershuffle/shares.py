@@ -26,13 +26,13 @@ def not_above_chance(skill: Span | None, who: str) -> Case:
 def skill_in_order(evidence: Evidence) -> Span | None:
     """How far the baseline is above chance in order."""
     rows = contrasts(evidence, "collapse")
-    return rows and rows.span("in_order")
+    return None if rows is None else rows.span("in_order")
 
 
 def skill_in_random_order(evidence: Evidence) -> Span | None:
     """How far layershuffle is above chance in random order."""
     rows = contrasts(evidence, "position_informed")
-    return rows and rows.span("random_order")
+    return None if rows is None else rows.span("random_order")
 
 
 def points(share: Span) -> str:
