@@ -48,14 +48,19 @@ class PlanZones:
         return tuple((first, stop - 1) for first, stop in pairwise(edges))
 
     @property
-    def is_by_margin(self) -> bool:
-        """Whether more zones are clearer than walks give, and only what their borders are worth refused them."""
-        return self.p is not None and self.p <= LEVEL
+    def by_margin(self) -> str:
+        """That only what their borders are worth refused more zones, which are clearer than walks give; else empty."""
+        if self.p is None or self.p > LEVEL:
+            return ""
+        return (
+            f"More zones are clearer than walks give (p {probability(self.p)}), but a border of theirs is worth less"
+            f" than {MARGIN:g} of cosine: the margin decides, and not the walks."
+        )
 
     @property
     def shown_p(self) -> str:
         """The p-value of more zones; where it is not what refused them, that the margin is."""
-        by_margin = f" (borders worth less than {MARGIN:g} of cosine)" if self.is_by_margin else ""
+        by_margin = f" (borders worth less than {MARGIN:g} of cosine)" if self.by_margin else ""
         return f"{probability(self.p)}{by_margin}"
 
     @property
@@ -106,12 +111,7 @@ def zones_finding(evidence: Evidence) -> Finding | None:
     if own is None:
         return None
     question = "Into how many zones does the depth fall?"
-    by_margin = (
-        f" More zones are clearer than walks give (p {probability(own.p)}), but a border of theirs is worth less than"
-        f" {MARGIN:g} of cosine: the margin decides, and not the walks."
-        if own.is_by_margin
-        else ""
-    )
+    by_margin = f" {own.by_margin}" if own.by_margin else ""
     if len(own.ranges) == 1:
         why = by_margin or " No border is clearer than a walk gives."
         answer = (f"One: hidden states 1–{len(own.cosine)} are less alike the farther apart they are.{why}",)

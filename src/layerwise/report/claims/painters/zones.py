@@ -35,7 +35,7 @@ def three_zones(evidence: Evidence) -> Claim:
     if rows is None:
         return THREE_ZONES.unmeasured()
     count, own = int(rows.value("zones")), trained_zones(evidence)
-    by_margin = own is not None and own.is_by_margin
+    by_margin = "" if own is None else own.by_margin
     clear = "least" in rows and rows.position("least", LEAST_CONTRAST) == "above"
     borders = f", whose least border is worth {rows.shown('least')} of cosine" if "least" in rows else ""
     return THREE_ZONES.decided(
@@ -55,15 +55,15 @@ def _is_no_clearer(rows: Contrasts) -> bool:
     return bounds is not None and bounds.against(CLEARER) == "below"
 
 
-def _no_clearer(by_margin: bool) -> str:
+def _no_clearer(by_margin: str) -> str:
     if by_margin:
-        return f"More zones are clearer than a walk gives, but by less than {CLEARER:g} of cosine: the margin decides."
+        return f"{by_margin} Nor is the least border of the best three clearer than that of walks by {CLEARER:g}."
     return "The best three zones are no clearer than those of a walk."
 
 
-def _open(count: int, by_margin: bool) -> str:
+def _open(count: int, by_margin: str) -> str:
     if count == 1 and by_margin:
-        return f"More zones are clearer than a walk gives, and {LEAST_CONTRAST:g} of cosine, the margin, refuses them."
+        return by_margin
     if count == 1:
         return "No border is clearer than a walk gives, and it is not shown that there is none."
     return "The intervals of the borders hold zero, or there are none: it takes more documents."
@@ -99,6 +99,6 @@ def one_ending(evidence: Evidence) -> Claim:
         "",
         (clear and own.ending == 1, SUPPORTED, "One layer comes after the middle zone."),
         (clear, CONTRADICTED, f"{ending.capitalize()} come after the middle zone."),
-        (len(own.ranges) == 1 and _is_no_clearer(rows), BY_NULL, _no_clearer(own.is_by_margin)),
-        otherwise=_open(len(own.ranges), own.is_by_margin),
+        (len(own.ranges) == 1 and _is_no_clearer(rows), BY_NULL, _no_clearer(own.by_margin)),
+        otherwise=_open(len(own.ranges), own.by_margin),
     )
