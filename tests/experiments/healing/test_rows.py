@@ -4,14 +4,45 @@ from __future__ import annotations
 
 import pytest
 
-from layerwise.experiments.healing.arms import middle_skipped, random_plan
-from layerwise.experiments.healing.rows import crossing
+from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
+from layerwise.experiments.healing.rows import Trainings, crossing, window_rows
 from layerwise.plan import Plan
+from layerwise.train.heal.options import HealingOptions
 
 
 @pytest.mark.parametrize("at", [0.5, 1.0, 2.25, 3.9])
 def test_the_crossing_of_a_line_is_where_it_crosses(at: float) -> None:
     assert crossing({count: count - at for count in range(6)}) == pytest.approx(at)
+
+
+class PlantedLosses:
+    """Nats a token by model; the plans before healing are as good as the untouched model."""
+
+    def __init__(self, losses: dict[str, float]) -> None:
+        self.losses = losses
+
+    def nll(self, name: str, task: str) -> float:
+        return self.losses.get(name, 2.0)
+
+    def difference(self, name: str, other: str, task: str) -> tuple[float, None, None]:
+        return self.nll(name, task) - self.nll(other, task), None, None
+
+
+@pytest.mark.parametrize(("whole", "at"), [(2.0, 1.5), (1.9, 0.0)])
+def test_the_crossing_is_where_healing_stops_to_make_up_for_what_the_whole_model_gains(whole: float, at: float) -> None:
+    """The text makes the whole model better too: healed models that only keep up with the untouched one are worse."""
+    arms = tuple(HealingArm(name, HealingOptions(), name) for name in ("whole", "skip-1", "skip-2"))
+    losses = {
+        f"{name}/{seed}": loss
+        for seed in range(2)
+        for name, loss in (("whole", whole), ("skip-1", 1.95), ("skip-2", 2.05))
+    }
+    rows = {
+        (row.subject, row.task): row.value
+        for row in window_rows(Trainings(Plan.identity(6), 6, arms, 2, {}, {}), PlantedLosses(losses))
+    }
+    assert rows["healed@whole", "2"] == pytest.approx(2.05 - whole)
+    assert rows["crossing@whole", "all"] == pytest.approx(at)
 
 
 def test_the_middle_is_in_the_middle() -> None:

@@ -24,7 +24,7 @@ tries (.95 ** 60 = .046), so that of any other verdict is below 5 %."""
 WRONG = 0.05
 POWER = 0.75
 
-NEAR_THE_BAR = pytest.mark.slow
+NEAR_THE_BAR = pytest.mark.nightly
 """The mark of a truth whose shares of verdicts are so near their bars that few runs would not tell."""
 
 Truth = Callable[[int], Iterable[Score]]

@@ -42,15 +42,22 @@ def diagnoses(*names: str) -> list[tuple[str, ReportData]]:
     ]
 
 
-def of_rows(*rows: Iterable[Score], depth: int = 8) -> Compared:
-    """The comparison of models of which nothing but these rows is known; all are sweeps of two plans."""
+def of_rows(*rows: Iterable[Score], depth: int = 8, models: str = "01234567") -> Compared:
+    """The comparison of models of which nothing but these rows is known; all are sweeps of two plans.
+
+    `models` has a letter for each run: runs of one letter are of one model.
+    """
     plans = synthetic.plan_records(depth, ("swap_adjacent",))[:1]
     return Compared.of(
         [
             (
                 f"runs/{number}",
-                ReportData({"depth": depth, "model": f"m{number}", "weight_hash": f"w{number}"}, plans, tuple(each)),
+                ReportData(
+                    {"depth": depth, "model": f"m{model}", "weight_hash": f"w{model}", "seed": number},
+                    plans,
+                    tuple(each),
+                ),
             )
-            for number, each in enumerate(rows)
+            for number, (model, each) in enumerate(zip(models, rows, strict=False))
         ]
     )

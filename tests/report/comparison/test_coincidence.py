@@ -116,6 +116,12 @@ def test_the_pair_that_differs_is_named() -> None:
     assert rows[2][3].startswith("−0.")
 
 
+def test_two_runs_of_one_model_are_no_pair() -> None:
+    runs = [(f"runs/{name}", named(synthetic.run(8), name, weight_hash="one", seed=name)) for name in ("x", "y")]
+    scored = [(folder, with_benchmark(data)) for folder, data in runs]
+    assert coincidences(Compared.of(scored)) == ()
+
+
 def test_curves_are_compared_at_the_points_of_the_coarser_one() -> None:
     coarse = {percent: Span(percent / 100, percent / 100 - 0.03, percent / 100 + 0.03) for percent in (20.0, 60.0)}
     fine = {

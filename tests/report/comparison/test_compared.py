@@ -76,7 +76,7 @@ def test_two_runs_of_one_model_are_allowed_and_said() -> None:
     data = synthetic.run(8)
     again = replace(data, manifest={**data.manifest, "seed": 1})
     (said,) = Compared.of([("x", data), ("y", again)]).differences()
-    assert "(x) and demo-12-layers (y) have the same weights" in said
+    assert "(x) and demo-12-layers (y) are runs of one model and count as one" in said
 
 
 def test_what_some_run_lacks_is_listed() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from layerwise.measure.contrasts.contrast import Contrast, Part, contrast
 from layerwise.report.claims.painters.absence import SAME_FUNCTION
+from layerwise.report.comparison.tables import claim_sentence
 from layerwise.report.comparison.verdicts import OverModels, Standing, VerdictAt, holm, over_models, widening
 from layerwise.report.evidence import Evidence
 from layerwise.results.rows import Score
@@ -30,9 +31,9 @@ TRUTHS = {
 }
 
 
-def about(rows: Sequence[Sequence[Score]], key: str = SAME_FUNCTION.key) -> OverModels:
+def about(rows: Sequence[Sequence[Score]], key: str = SAME_FUNCTION.key, models: str = "01234567") -> OverModels:
     """What becomes of one claim over models that have these rows."""
-    claims = (claim for _, claims in over_models(of_rows(*rows)) for claim in claims)
+    claims = (claim for _, claims in over_models(of_rows(*rows, models=models)) for claim in claims)
     return next(claim for claim in claims if claim.published.key == key)
 
 
@@ -97,6 +98,18 @@ def test_one_model_of_many_has_to_show_more() -> None:
     assert about([clear, open_]).shown == ("m0",)
     # Of three models one is clear, so that the next step has one comparison less.
     assert about([clear, clear, row(0.5, 0.5 / widening(1) - 0.01)]).shown == ("m0", "m1", "m2")
+
+
+def test_two_runs_of_one_model_are_one_model() -> None:
+    clear, against, open_ = row(0.5, 0.2), row(-0.5, 0.2), row(0.1, 0.4)
+    alone = about([clear, clear], models="aa")
+    assert (alone.in_every, alone.in_any, alone.counts) == (None, None, (1, 1))
+    assert claim_sentence(alone).startswith("Measured in one model: nothing can be said over models.")
+    assert about([clear, clear, clear], models="aab").in_every == "holds"
+    assert about([clear, open_, clear], models="aab").in_every == "not resolvable"  # one model, whose runs disagree
+    assert about([clear, against, against], models="aab").refuted == ("mb",)
+    weak = row(0.5, 0.35)  # enough for two models, not for three
+    assert about([weak, weak, against], models="aab").shown != about([weak, weak, against]).shown
 
 
 def test_what_is_shown_against_a_claim_is_corrected_too() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from layerwise.report import Evidence, ReportData, findings
 from layerwise.report.finding import Number
 from layerwise.report.sweep.findings import BARE
+from layerwise.report.sweep.layers import single_skips
 from layerwise.results.rows import Loss
 from report import synthetic
 
@@ -56,6 +57,36 @@ def test_the_planted_truth_is_told() -> None:
     assert "layer 7 moves the loss least" in told[LAYERS][1]
     assert "no effect is detectable above 0.0" in told[LAYERS][1]
     assert told[ZONES] == ("described", BARE)
+
+
+def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
+    """The answer about layers of a run of six, of which these were left out: all with one interval."""
+    run = synthetic.run(6, ("leave_one_out",))
+    layers = {plan: layer for layer, plan in single_skips(Evidence.of(run)).items()}
+    scores = [
+        replace(score, value=7.6, low=low, high=8.5, p=adjusted / 6, p_adjusted=adjusted, mde=2.29)
+        for score in run.scores
+        if layers.get(score.subject) in shown
+    ]
+    state, text = found(replace(run, scores=tuple(scores)))[LAYERS]
+    assert (state == "resolved") == (adjusted < 0.05 and len(shown) == 6)
+    return text
+
+
+def test_an_answer_does_not_deny_its_own_interval() -> None:
+    """Eight windows and 30 layers: the intervals leave out zero and the correction lets none of them pass."""
+    text = of_layers(*range(6))
+    assert "no effect is detectable" not in text
+    assert text.endswith(
+        "For all 6 layers the interval leaves out zero, but after correction over 6 layers so few documents or windows"
+        " distinguish none of them."
+    )
+    assert of_layers(*range(6), low=-0.1).endswith("For all 6 layers no effect is detectable above 2.29 nats.")
+    assert of_layers(*range(6), adjusted=0.01).endswith("All 6 layers are distinguished from zero after correction.")
+
+
+def test_of_two_layers_of_six_none_is_said_to_matter_most() -> None:
+    assert of_layers(1, 4, adjusted=0.01).startswith("Not resolvable: 2 of 6 layers were left out. Of these layer 1: ")
 
 
 def test_every_finding_that_concludes_carries_an_interval() -> None:

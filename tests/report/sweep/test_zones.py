@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from layerwise.report import Evidence, ReportData
+from layerwise.report.claims import one_ending, three_zones
 from layerwise.report.figures.zones import variance_by_depth, zone_map
 from layerwise.report.page.groups import written
 from layerwise.report.sweep.zones import plan_zones, zone_table, zones_finding
@@ -66,6 +69,27 @@ def test_the_finding_says_how_many_zones_and_what_their_borders_are_worth() -> N
     assert (three.state, one.state, bare.state) == ("resolved", "unresolved", "unresolved")
     assert one.text.startswith("One: hidden states 1–12")
     assert zones_finding(Evidence.of(synthetic.run(DEPTH))) is None
+
+
+@pytest.mark.parametrize("p", [0.0099, 0.0101])
+def test_where_the_margin_decides_the_finding_the_table_and_the_claims_say_so(p: float) -> None:
+    """More zones are clearer than walks give, and still there is one: their borders are worth less than 0.02."""
+    by_margin = p < 0.01
+    data = zoned(())
+    scores = [replace(score, value=p) if score.metric == "p" else score for score in data.scores]
+    decisive = [("zones", 1.0, None), ("beyond_walks", 0.0, 0.0499)]
+    scores += [
+        Score("contrast", "three_zones", "all", metric, value, high and -0.1, high) for metric, value, high in decisive
+    ]
+    evidence = Evidence.of(replace(data, scores=tuple(scores)))
+    finding = zones_finding(evidence)
+    assert finding is not None
+    assert ("the margin decides, and not the walks" in finding.text) == by_margin
+    assert ("No border is clearer than a walk gives" in finding.text) != by_margin
+    assert ("(borders worth less than 0.02 of cosine)" in zone_table(evidence).body[0][4]) == by_margin
+    for rule in (three_zones, one_ending):
+        claim = rule(evidence)
+        assert (claim.verdict, "the margin decides" in claim.why) == ("explained by the null", by_margin)
 
 
 def test_the_chapter_has_a_map_for_each_plan_the_variance_and_the_table() -> None:

@@ -76,7 +76,7 @@ def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
         *_models(trainings, outcomes),
         *(row for task in outcomes.tasks for row in _regained(trainings, outcomes, task)),
         *_contrasts(trainings, outcomes),
-        *_windows(trainings, outcomes),
+        *window_rows(trainings, outcomes),
         *_sweep(trainings),
         *_costs(trainings),
     ]
@@ -137,8 +137,12 @@ def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
         )  # fmt: skip
 
 
-def _windows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
-    """Nats above the untouched model by the number of middle layers skipped, and where healing stops to make up."""
+def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
+    """Nats above the untouched model by the number of middle layers skipped, and where healing stops to make up.
+
+    The text alone may make any model better. Where the whole one was trained on it too (at 0), `healed@whole` has the
+    healed models beside that one, seed by seed, and the crossing is where they stop to be no worse than it.
+    """
     counts = sorted(_count(name) for name in trainings.names if name.startswith(SKIP))
     if not counts:
         return
@@ -155,15 +159,22 @@ def _windows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
             curves[seed][count] = outcomes.nll(f"{name}/{seed}", ALL) - whole
     for count in sorted(curves[0]):
         yield _over("healing_window", "healed", str(count), "above_whole", [curves[seed][count] for seed in seeds])
+    subject = "crossing"
+    if WHOLE in trainings.names:
+        subject = f"crossing@{WHOLE}"
+        curves = {seed: {count: each - curve[0] for count, each in curve.items()} for seed, curve in curves.items()}
+        for count in counts:
+            beside = [curves[seed][count] for seed in seeds]
+            yield _over("healing_window", f"healed@{WHOLE}", str(count), "above_whole", beside)
     crossings = [crossing(curves[seed]) for seed in seeds]
     known = [each for each in crossings if each is not None]
     if len(known) == len(crossings):
-        yield _over("healing_window", "crossing", ALL, "layers", known)
+        yield _over("healing_window", subject, ALL, "layers", known)
 
 
 def crossing(curve: Mapping[int, float]) -> float | None:
     """The number of layers, linearly between those that were tried, up to which a healed model is no worse than the
-    untouched whole one; 0 where it always is, `None` where it never is.
+    one it is compared with; 0 where it always is, `None` where it never is.
 
     >>> crossing({0: -0.2, 1: -0.1, 2: 0.1}), crossing({1: 0.1, 2: 0.3}), crossing({0: -0.2, 1: -0.1})
     (1.5, 0.0, None)

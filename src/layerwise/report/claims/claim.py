@@ -35,6 +35,19 @@ Case = tuple[bool, Verdict, str]
 """A condition, the verdict where it holds, and the reason."""
 
 
+def unlearned(skill: Span | None, who: str, null: str, least: float = 0.0) -> Case:
+    """The first case of every claim about training: a model that is not shown to beat its null decides nothing.
+
+    `skill` is what `who` does better than `null` does, `None` where that was not measured; it is shown where its
+    interval lies above `least`, whole.
+
+    >>> unlearned(Span(0.2, 0.06, 0.3), "The baseline", "chance", 0.05)[0], unlearned(None, "The baseline", "chance")[0]
+    (False, True)
+    """
+    shown = skill is not None and skill.against(least) == "above"
+    return not shown, OPEN, f"{who} is not shown to do better than {null}: what has not learned decides nothing."
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """A claim as it was published, and the rule by which it is decided here.
@@ -124,6 +137,14 @@ class Span:
         ('below', 'open')
         """
         return Span(self.value - bound, self.low - bound, self.high - bound).position()
+
+    def inside(self, least: float, most: float) -> Span:
+        """The same number, its interval cut to what such a number can be.
+
+        >>> Span(0.1, -0.3, 0.4).inside(0.0, 1.0).low
+        0.0
+        """
+        return Span(self.value, max(least, self.low), min(most, self.high), self.mde)
 
     def widened(self, factor: float) -> Span:
         """The same number in an interval so many times as wide, to hold for several numbers together.

@@ -12,8 +12,9 @@ than need be for models on one text; the interval of the loss as trained is adde
     differ           at some percentage it lies outside, above or below, corrected over them (Bonferroni)
     not resolvable   anything else, and curves neither of which loses `LEAST_LOST` of its scale anywhere
 
-Over more than two models every pair is judged, and what is said of one among them is corrected over the pairs by Holm's
-method, with intervals widened as those of claims are (`layerwise.report.comparison.verdicts`).
+Two runs of one model are no pair. Over more than two models every pair is judged, and what is said of one among them is
+corrected over the pairs by Holm's method, with intervals widened as those of claims are
+(`layerwise.report.comparison.verdicts`).
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ def _pairs(compared: Compared, measure: CurveMeasure, family: str, strategy: str
     pairs = (
         Pair((first, second), at, _most_lost(curves[first], curves[second], at))
         for first, second in combinations(curves, 2)
-        if len(at := differences(curves[first], curves[second])) >= FEWEST_POINTS
+        if runs[first].model != runs[second].model
+        and len(at := differences(curves[first], curves[second])) >= FEWEST_POINTS
     )
     return tuple(pairs)
 

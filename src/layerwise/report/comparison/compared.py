@@ -39,6 +39,11 @@ class ComparedRun:
         return self.evidence.data.manifest
 
     @property
+    def model(self) -> str:
+        """What is one model: its weights; where a run did not note them, the model as it was named to the run."""
+        return str(self.manifest.get("weight_hash") or self.manifest.get("model") or self.folder)
+
+    @property
     def parameters(self) -> int | None:
         """The parameters of the model, where the run has counted them."""
         rows = (score.value for score in self.evidence.scores("run") if score.metric == "parameters")
@@ -113,17 +118,14 @@ class Compared:
                 "The numbers of tokens differ: tokenizers cut a text differently, and a loss per token is of the"
                 " tokens of its own model; with more of them smaller effects are found."
             )
-        hashes = Counter(run.manifest.get("weight_hash") for run in self.runs)
-        again = [run.name for run in self.runs if run.manifest.get("weight_hash") and hashes[_hash(run)] > 1]
+        models = Counter(run.model for run in self.runs)
+        again = [run.name for run in self.runs if models[run.model] > 1]
         if again:
             sentences.append(
-                f"{listed(again)} have the same weights: what holds in each of them is not shown of several models."
+                f"{listed(again)} are runs of one model and count as one: a claim holds in it where each of its runs"
+                " that measured it says so."
             )
         return tuple(sentences)
-
-
-def _hash(run: ComparedRun) -> object:
-    return run.manifest.get("weight_hash")
 
 
 def _refuse_twice(folders: Sequence[tuple[str, ReportData]]) -> None:

@@ -20,7 +20,7 @@ from layerwise.report.comparison.verdicts import ByPaper, OverModels
 from layerwise.report.comparison.zones import partitions, zones
 from layerwise.report.evidence import ALL_TASKS, DELTA
 from layerwise.report.page.markup import join
-from layerwise.report.page.number_format import between, probability
+from layerwise.report.page.number_format import between
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import label, listed
 from layerwise.report.sweep.chapters.similarity import MAPS
@@ -68,8 +68,8 @@ def claim_rows(compared: Compared, claims: Sequence[OverModels], badge: Badge = 
 
 def claim_sentence(claim: OverModels) -> str:
     """Where a claim holds after Holm's correction, and how many models that is said of."""
-    measured = claim.measured
-    of = f"{len(measured)} of {len(claim.claims)} models" if len(measured) < len(claim.claims) else "all models"
+    count, models = claim.counts
+    of = "one model" if models == 1 else f"{count} of {models} models" if count < models else "all models"
     if claim.in_every is None:
         return f"Measured in {of}: nothing can be said over models."
     parts = [f"Measured in {of}; in every one of these: {claim.in_every}; in any of these: {claim.in_any}."]
@@ -77,7 +77,7 @@ def claim_sentence(claim: OverModels) -> str:
         parts.append(f"After correction over models it holds in {listed(claim.shown)}.")
     if claim.refuted:
         parts.append(f"After correction over models it does not hold in {listed(claim.refuted)}.")
-    lost = [name for name in measured if _is_decided(claim, name) and name not in (*claim.shown, *claim.refuted)]
+    lost = [name for name in claim.measured if _is_decided(claim, name) and name not in (*claim.shown, *claim.refuted)]
     if lost:
         parts.append(f"Decided in {listed(lost)} by itself, but not after correction.")
     return " ".join(parts)
@@ -138,7 +138,7 @@ def partition_rows(compared: Compared) -> Table:
                 for count in (each.beginning, each.middle, each.ending)
             ),
             borders_in_words(each),
-            probability(each.p),
+            each.shown_p,
         )
         for name, each in partitions(compared).items()
     )
@@ -179,7 +179,7 @@ def _standing(claim: OverModels, standing: str | None, badge: Badge) -> str:
     """Whether a claim holds over models, with how many of them that is said of where it is not all."""
     if standing is None:
         return ABSENT
-    measured, models = len(claim.measured), len(claim.claims)
+    measured, models = claim.counts
     return join([badge(standing), f" ({measured} of {models})" if measured < models else ""])
 
 

@@ -25,6 +25,7 @@ effect on all of the text, Bonferroni-corrected over the layers, has a p below .
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -57,7 +58,8 @@ class OverModels:
 
     `claims` holds its verdict in each run by itself, by model. `shown` are the models in which it holds, and `refuted`
     those in which it does not, after Holm's correction over the models that were measured. `in_every` and `in_any` say
-    whether it holds in every one and in at least one of those; `None` where fewer than two were measured.
+    whether it holds in every one and in at least one of those; `None` where fewer than two were measured. Runs of one
+    model are one: it holds there where each of them says so.
     """
 
     published: Published
@@ -66,19 +68,27 @@ class OverModels:
     refuted: tuple[str, ...]
     in_every: Standing | None
     in_any: Standing | None
+    models: Mapping[str, str]
+    """The model of each run, which several runs may share."""
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The models that have the rows which the rule reads."""
+        """The runs that have the rows which the rule reads."""
         return tuple(name for name, claim in self.claims.items() if claim.verdict != "not measured")
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many models were measured, and how many there are."""
+        return len({self.models[name] for name in self.measured}), len(set(self.models.values()))
 
 
 def over_models(compared: Compared) -> ByPaper:
     """Every claim of every paper of which some run has the rows, those that none has among them."""
     widened = {run.name: _levels(run.evidence) for run in compared.runs}
+    models = {run.name: run.model for run in compared.runs}
     papers = []
     for paper in PAPERS:
-        claims = tuple(_over_models(rule, widened) for rule in paper.rules)
+        claims = tuple(_over_models(rule, widened, models) for rule in paper.rules)
         if any(claim.measured for claim in claims):
             papers.append((paper, claims))
     return tuple(papers)
@@ -94,7 +104,8 @@ def _levels(evidence: Evidence) -> Callable[[int], Evidence]:
     return at
 
 
-def _over_models(rule: Rule, levels: Mapping[str, Callable[[int], Evidence]]) -> OverModels:
+def _over_models(rule: Rule, levels: Mapping[str, Callable[[int], Evidence]], models: Mapping[str, str]) -> OverModels:
+    """The claim over the models, each named by its runs that measured it."""
     claims = {name: rule(evidence_at(1)) for name, evidence_at in levels.items()}
     verdicts = {
         name: _verdict_at(rule, evidence_at)
@@ -102,20 +113,39 @@ def _over_models(rule: Rule, levels: Mapping[str, Callable[[int], Evidence]]) ->
         if claims[name].verdict != "not measured"
     }
     published = next(iter(claims.values())).published
-    shown, refuted = holm(verdicts, HOLDS), holm(verdicts, HOLDS_NOT)
-    if len(verdicts) < FEWEST_MODELS:
-        return OverModels(published, claims, shown, refuted, None, None)
-    alone = {name: verdict(1) for name, verdict in verdicts.items()}
+    by_model: dict[str, list[VerdictAt]] = defaultdict(list)
+    for name, verdict in verdicts.items():
+        by_model[models[name]].append(verdict)
+    agreed = {model: _agreed(runs) for model, runs in by_model.items()}
+    shown, refuted = (
+        tuple(name for name in verdicts if models[name] in decided)
+        for decided in (holm(agreed, HOLDS), holm(agreed, HOLDS_NOT))
+    )
+    if len(agreed) < FEWEST_MODELS:
+        return OverModels(published, claims, shown, refuted, None, None, models)
+    alone = {model: verdict(1) for model, verdict in agreed.items()}
     in_all = all(verdict in HOLDS for verdict in alone.values())
     in_none = all(verdict in HOLDS_NOT for verdict in alone.values())
     return OverModels(
         published, claims, shown, refuted,
         in_every=_standing(in_all, in_none or bool(refuted)), in_any=_standing(in_all or bool(shown), in_none),
+        models=models,
     )  # fmt: skip
 
 
 def _verdict_at(rule: Rule, evidence_at: Callable[[int], Evidence]) -> VerdictAt:
     return cache(lambda comparisons: rule(evidence_at(comparisons)).verdict)
+
+
+def _agreed(runs: Sequence[VerdictAt]) -> VerdictAt:
+    """The verdict on a model of one run or more: that of its runs where all of them hold, or none does."""
+
+    def at(comparisons: int) -> Verdict:
+        verdicts = [verdict(comparisons) for verdict in runs]
+        same = any(all(verdict in kind for verdict in verdicts) for kind in (HOLDS, HOLDS_NOT))
+        return verdicts[0] if same else "not resolvable"
+
+    return cache(at)
 
 
 def _standing(holds: bool, holds_not: bool) -> Standing:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from layerwise.report.growth.comparison_checks import baseline
 from layerwise.report.growth.findings import planned
 from layerwise.report.growth.learning_rates import WARMUP, tunings
 from layerwise.report.growth.lookup import GROWTH, HELD_OUT, TERMS, TEST, UNIFORM, GrowthScores
@@ -98,11 +97,6 @@ def _warmup(run: GrowthScores) -> str:
     shares = listed([f"{share:g}" for share in tried.losses])
     end = ", the end of them" if tried.at_end else ""
     return f" (its warm-up {tried.chosen:g} of the steps, of {shares} tried{end})"
-
-
-def has_learned(run: GrowthScores) -> bool:
-    """Whether uniform training is shown to do what a table of token pairs cannot."""
-    return baseline(run) in (None, "resolved")
 
 
 def headline_rows(run: GrowthScores) -> Table:

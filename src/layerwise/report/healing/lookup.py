@@ -61,7 +61,9 @@ class HealingScores:
         return tuple(arm for arm in self.arms if arm not in (WHOLE, RANDOM))
 
     def window(self, curve: str) -> dict[int, Score]:
-        """Nats above the untouched model by the number of layers skipped: `before` healing, or `healed`."""
+        """Nats above the untouched model by the number of layers skipped, `before` healing or `healed`; or above the
+        whole model that was trained as long, `healed@whole`.
+        """
         return {
             int(task): row
             for (measure, subject, task, metric), row in self.rows.items()

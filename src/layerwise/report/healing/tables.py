@@ -12,11 +12,13 @@ from layerwise.report.healing.lookup import (
     RANDOM,
     RATE,
     UNTOUCHED,
+    WHOLE,
     WINDOW,
     HealingScores,
 )
 from layerwise.report.page.number_format import between, is_resolved, probability, tidy
 from layerwise.report.page.table import Table
+from layerwise.report.page.wording import listed
 from layerwise.report.quantity import scaled
 from layerwise.results.rows import Score
 
@@ -112,21 +114,25 @@ def _contrast(main: str, other: str, row: Score) -> str:
 
 
 def _window_sentences(run: HealingScores) -> Iterator[str]:
-    healed = run.window("healed")
+    """Which numbers of skipped layers help and hurt, each by its interval, and up to how many healing makes up."""
+    trained = run.window(f"healed@{WHOLE}")
+    healed = trained or {count: row for count, row in run.window("healed").items() if count}
     if not healed:
         return
-    row = run.score("crossing", ALL, "layers", WINDOW)
-    most = max(healed)
+    whole = "the whole model trained as long" if trained else "the untouched whole model"
+    row = run.score(f"crossing@{WHOLE}" if trained else "crossing", ALL, "layers", WINDOW)
     if row is None:
-        yield (
-            f"In some seed a healed model is no worse than the untouched whole one at all of up to {most} layers "
-            "skipped, so there is no crossing."
-        )
+        yield f"In some seed a healed model is no worse than {whole} at all of up to {max(healed)} layers skipped."
     else:
-        yield (
-            f"A healed model is no worse than the untouched whole one up to {_text(row)} middle layers skipped "
-            "(interval over seeds): few help, many hurt."
-        )
+        yield f"A healed model is no worse than {whole} up to {_text(row)} middle layers skipped (interval over seeds)."
+    helped = [count for count, each in healed.items() if each.high is not None and each.high < 0.0]
+    hurt = [count for count, each in healed.items() if each.low is not None and each.low > 0.0]
+    unknown = [count for count in healed if count not in (*helped, *hurt)]
+    sides = (("helps", helped), ("hurts", hurt), ("is not resolvable", unknown))
+    clauses = [f"skipping {listed([str(count) for count in counts])} {what}" for what, counts in sides if counts]
+    pattern = ": few help, many hurt" if helped and hurt and max(helped) < min(hurt) and not unknown else ""
+    control = "" if trained else " What the text alone gives is not taken off."
+    yield f"Beside {whole} {listed(clauses)}{pattern}.{control}"
 
 
 def _choice(run: HealingScores, arm: str, rate: str) -> str:

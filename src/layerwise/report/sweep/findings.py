@@ -157,19 +157,22 @@ def _layers(evidence: Evidence) -> Finding | None:
     level = evidence.data.level
     most = max(scores, key=lambda layer: scores[layer].value)
     least = min(scores, key=lambda layer: abs(scores[layer].value))
-    silent = [layer for layer in sorted(scores) if not is_resolved(scores[layer], level)]
     helped = [layer for layer in sorted(scores) if is_resolved(scores[layer], level) and scores[layer].value < 0]
+    whole = len(scores) == evidence.depth
+    few = (
+        "" if whole else f"Not resolvable: {len(scores)} of {counted(evidence.depth, 'layer')} were left out. Of these "
+    )
     pieces: list[str] = [
-        f"Layer {most}: dropping it costs ",
+        f"{few}{'layer' if few else 'Layer'} {most}: dropping it costs ",
         Number(_shown(scores[most])),
         f" nats per token; layer {least} moves the loss least, ",
         Number(_shown(scores[least])),
         ". ",
-        _silence(silent, [scores[layer] for layer in silent], len(scores)),
+        _silence({layer: scores[layer] for layer in sorted(scores)}, level),
     ]
     if helped:
         pieces.append(f" Dropping layer {listed([str(layer) for layer in helped])} lowers the loss.")
-    state: State = "resolved" if is_resolved(scores[most], level) else "unresolved"
+    state: State = "resolved" if whole and is_resolved(scores[most], level) else "unresolved"
     return Finding(question, tuple(pieces), state)
 
 
@@ -178,13 +181,37 @@ def _bounded(rows: Iterable[Point | Score]) -> bool:
     return all(row.low is not None and row.high is not None for row in rows)
 
 
-def _silence(silent: list[int], scores: list[Score], total: int) -> str:
+def _silence(scores: Mapping[int, Score], level: float) -> str:
+    """Which layers are not distinguished from zero: those whose interval holds zero, and those that lose to the
+    correction over layers an effect that their own interval shows.
+    """
+    silent = {layer: score for layer, score in scores.items() if not is_resolved(score, level)}
     if not silent:
-        return f"All {counted(total, 'layer')} are distinguished from zero after correction."
-    limits = [score.mde for score in scores if score.mde is not None]
+        return f"All {counted(len(scores), 'layer')} are distinguished from zero after correction."
+    clear = [layer for layer, score in silent.items() if _is_clear(score)]
+    within = [layer for layer in silent if layer not in clear]
+    limits = [score.mde for layer in within if (score := silent[layer]).mde is not None]
     above = f" above {tidy(max(limits))} nats" if limits else ""
-    names = listed([str(layer) for layer in silent])
-    return f"For {len(silent)} of {counted(total, 'layer')} ({names}) no effect is detectable{above}."
+    sentences = []
+    if clear:
+        sentences.append(
+            f"For {_of_all(clear, len(scores))} the interval leaves out zero, but after correction over"
+            f" {counted(len(scores), 'layer')} so few documents or windows distinguish none of them."
+        )
+    if within:
+        sentences.append(f"For {_of_all(within, len(scores))} no effect is detectable{above}.")
+    return " ".join(sentences)
+
+
+def _is_clear(score: Score) -> bool:
+    return (score.low is not None and score.low > 0.0) or (score.high is not None and score.high < 0.0)
+
+
+def _of_all(layers: list[int], total: int) -> str:
+    """Some of the layers that were left out, by number, or that they are all of them."""
+    if len(layers) == total:
+        return f"all {counted(total, 'layer')}"
+    return f"{len(layers)} of {counted(total, 'layer')} ({listed([str(layer) for layer in layers])})"
 
 
 def _zones(evidence: Evidence) -> Finding | None:

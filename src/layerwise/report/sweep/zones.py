@@ -18,6 +18,8 @@ from layerwise.report.sweep.similarity import Matrix
 from layerwise.results.rows import Score
 
 STATES, ZONES = "plan_states", "zones"
+LEVEL, MARGIN = 0.01, 0.02
+"""What one zone more takes: the share of walks that separate as much, and the cosine that its borders are worth."""
 _PAIR = re.compile(r"cosine_(\d{1,4}),(\d{1,4})")
 _NUMBERED = re.compile(r"([a-z]+)_(\d{1,4})")
 
@@ -44,6 +46,22 @@ class PlanZones:
             return ()
         edges = (1, *self.borders, len(self.cosine) + 1)
         return tuple((first, stop - 1) for first, stop in pairwise(edges))
+
+    @property
+    def by_margin(self) -> str:
+        """That only what their borders are worth refused more zones, which are clearer than walks give; else empty."""
+        if self.p is None or self.p > LEVEL:
+            return ""
+        return (
+            f"More zones are clearer than walks give (p {probability(self.p)}), but a border of theirs is worth less"
+            f" than {MARGIN:g} of cosine: the margin decides, and not the walks."
+        )
+
+    @property
+    def shown_p(self) -> str:
+        """The p-value of more zones; where it is not what refused them, that the margin is."""
+        by_margin = f" (borders worth less than {MARGIN:g} of cosine)" if self.by_margin else ""
+        return f"{probability(self.p)}{by_margin}"
 
     @property
     def longest(self) -> tuple[int, int]:
@@ -93,11 +111,10 @@ def zones_finding(evidence: Evidence) -> Finding | None:
     if own is None:
         return None
     question = "Into how many zones does the depth fall?"
+    by_margin = f" {own.by_margin}" if own.by_margin else ""
     if len(own.ranges) == 1:
-        answer = (
-            f"One: hidden states 1–{len(own.cosine)} are less alike the farther apart they are, and no border is"
-            " clearer than a walk gives and worth 0.02 of cosine.",
-        )
+        why = by_margin or " No border is clearer than a walk gives."
+        answer = (f"One: hidden states 1–{len(own.cosine)} are less alike the farther apart they are.{why}",)
         return Finding(question, answer, "unresolved")
     clear = all(score.low is not None and score.low > 0.0 for score in own.contrasts)
     pieces = (
@@ -105,7 +122,7 @@ def zones_finding(evidence: Evidence) -> Finding | None:
         "the border are" if len(own.contrasts) == 1 else "the borders are",
         " less alike than those inside by ",
         Number(listed([_shown(score) for score in own.contrasts])),
-        " of cosine.",
+        f" of cosine.{by_margin}",
     )
     return Finding(question, pieces, "resolved" if clear else "unresolved")
 
@@ -116,7 +133,7 @@ def zone_table(evidence: Evidence) -> Table:
     for each in plan_zones(evidence):
         record = evidence.records.get(each.plan)
         strategy = "–" if record is None else "as trained" if record.family == "identity" else label(record.strategy)
-        body.append((each.plan, strategy, in_words(each), borders_in_words(each), probability(each.p)))
+        body.append((each.plan, strategy, in_words(each), borders_in_words(each), each.shown_p))
     return Table(("plan", "strategy", "zones", "contrast of the borders", "p of more"), tuple(body), numeric_from=3)
 
 

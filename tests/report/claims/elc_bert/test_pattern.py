@@ -16,6 +16,8 @@ from report.claims.truths import NEAR_THE_BAR, POWER, WRONG, Truth, concluded, s
 
 DEPTH = 12
 BIASED, EQUAL = "biased", "zero"
+LEARNED = Score("pairs", "elc", "all", "accuracy", 0.7, 0.65, 0.75)
+"""How many minimal pairs it is right on."""
 
 
 def start(initialisation: str) -> np.ndarray:
@@ -44,7 +46,7 @@ def trained(run: int, initialisation: str, *, ends: float, shared: float, seeds:
 def masses(initialisation: str, ends: float, seeds: int = 5, own: float = 0.3) -> Truth:
     def rows(run: int) -> Iterable[Score]:
         weights = trained(run, initialisation, ends=ends, shared=0.2, seeds=seeds, own=own)
-        return mass("elc", weights, start(initialisation))
+        return [*mass("elc", weights, start(initialisation)), LEARNED]
 
     return rows
 
@@ -52,7 +54,7 @@ def masses(initialisation: str, ends: float, seeds: int = 5, own: float = 0.3) -
 def agreements(initialisation: str, shared: float, seeds: int = 5) -> Truth:
     def rows(run: int) -> Iterable[Score]:
         weights = trained(run, initialisation, ends=0.0, shared=shared, seeds=seeds)
-        return seed_agreement_scores("elc", weights, initial=start(initialisation), draws=100, seed=run)
+        return [*seed_agreement_scores("elc", weights, initial=start(initialisation), draws=100, seed=run), LEARNED]
 
     return rows
 
@@ -77,7 +79,7 @@ def test_the_pattern_is_beside_bound_the_start(rows: Truth, right: str) -> None:
     assert share(counts, right) >= POWER, counts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("rows", "right"),
     [
@@ -94,7 +96,7 @@ def test_seeds_are_alike_beyond_their_start_or_not(rows: Truth, right: str) -> N
     assert share(counts, right) >= POWER, counts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_few_seeds_that_share_nothing_are_not_called_alike(seeds: int) -> None:
     counts = concluded(alike, agreements(BIASED, 0.0, seeds), DEPTH)
@@ -102,7 +104,7 @@ def test_few_seeds_that_share_nothing_are_not_called_alike(seeds: int) -> None:
     assert share(counts, "not resolvable") >= (POWER if seeds < 5 else 0.0), counts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_agreement_that_just_counts_is_seen_and_never_called_nothing() -> None:
     """The pattern that is shared makes a rank correlation of 0.2, which is the margin and the printed resolution."""
     counts = concluded(alike, agreements(BIASED, 0.24), DEPTH)

@@ -63,7 +63,7 @@ def test_too_little_text_says_so() -> None:
     assert any("would decide" in claim_of(accumulation, truth(run), DEPTH).why for run in range(5))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_printed_resolution_is_found() -> None:
     """A share as large as the printed one is found in as many runs as were said."""
     left = 0.5
@@ -80,8 +80,10 @@ def test_the_printed_resolution_is_found() -> None:
     [
         (manipulated(0.05, 0.5), "supported"),
         (manipulated(0.05, 0.05), "explained by the null"),  # at equal size all are as mild
-        pytest.param(manipulated(0.8, 0.8), "contradicted", marks=pytest.mark.slow),  # scaled together, the set is lost
-        pytest.param(manipulated(0.05, 0.05, largest=0.06), "contradicted", marks=pytest.mark.slow),  # all are mild
+        pytest.param(
+            manipulated(0.8, 0.8), "contradicted", marks=pytest.mark.nightly
+        ),  # scaled together, the set is lost
+        pytest.param(manipulated(0.05, 0.05, largest=0.06), "contradicted", marks=pytest.mark.nightly),  # all are mild
     ],
 )
 def test_each_world_of_manipulated_sets_is_told(truth: Truth, right: str) -> None:

@@ -60,14 +60,14 @@ def test_few_layers_are_too_few(shared: float, damage: float) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("layers", [6, 12, 24])
 def test_no_agreement_apart_is_never_supported(layers: int) -> None:
     for damage in (0.0, 0.8):
         assert share(concluded(agreement, world(layers, 0.0, damage), layers), "supported") <= WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("layers", [12, 30])
 def test_agreement_at_the_margin_is_rarely_called_none(layers: int) -> None:
     """A shared part of 0.32 of the variance is a rank correlation of about 0.31."""
@@ -75,7 +75,7 @@ def test_agreement_at_the_margin_is_rarely_called_none(layers: int) -> None:
     assert share(told, "explained by the null", "contradicted") <= WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("layers", [12, 30])
 def test_the_printed_resolution_is_found(layers: int) -> None:
     shared = 0.6

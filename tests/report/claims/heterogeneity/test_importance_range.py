@@ -46,7 +46,7 @@ def test_too_little_text_says_so() -> None:
     assert any("would decide" in claim_of(importance_range, truth(run), 8).why for run in range(5))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("documents", [8, 16])
 def test_at_the_bound_neither_side_is_claimed_too_often(documents: int) -> None:
     for skew in (0.2, 0.5):
@@ -56,7 +56,7 @@ def test_at_the_bound_neither_side_is_claimed_too_often(documents: int) -> None:
         assert share(told, "contradicted", "explained by the null") <= WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_printed_resolution_is_found() -> None:
     noise = 0.02
     found = [score for run in range(40) for score in world((2.0, *[0.02] * 6), noise=noise)(run)]

@@ -48,7 +48,7 @@ def test_too_little_text_says_so() -> None:
     assert any("would decide" in claim_of(joint_collapse, truth(run), DEPTH).why for run in range(5))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("documents", [10, 20])
 def test_a_collapse_of_one_nat_is_called_so_no_more_often_than_chance(documents: int) -> None:
     told = concluded(joint_collapse, world(1.0, 0.02, 0.05, documents=documents, noise=0.3), DEPTH)
@@ -56,7 +56,7 @@ def test_a_collapse_of_one_nat_is_called_so_no_more_often_than_chance(documents:
     assert share(told, "contradicted") <= WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("single", "random"), [(1.5, 0.5), (0.15, 6.0)])
 def test_at_the_margin_neither_answer_is_wrong_too_often(single: float, random: float) -> None:
     """A null that leaves a quarter of the damage does not explain it; one that leaves nothing does not support it."""
@@ -66,7 +66,7 @@ def test_at_the_margin_neither_answer_is_wrong_too_often(single: float, random: 
     assert share(told, "supported") <= WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_printed_resolution_is_found() -> None:
     """The larger of the two resolutions is printed, and both nulls leave that much."""
     left = 4.0

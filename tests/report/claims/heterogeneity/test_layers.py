@@ -71,7 +71,7 @@ CORES: dict[str, tuple[Truth, set[str]]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", CORES)
 def test_core_layers_are_judged_right(kind: str) -> None:
     truth, wrong = CORES[kind]
@@ -79,7 +79,7 @@ def test_core_layers_are_judged_right(kind: str) -> None:
     ends_right(core, truth, DEPTH, wrong, right)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_core_of_the_printed_resolution_is_found() -> None:
     """The core exceeds twice the rest by just what 80 of 100 runs are said to see."""
     rest, noise = 0.1, 0.2
@@ -144,7 +144,7 @@ HARM: dict[str, tuple[Truth, set[str]]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", HARM)
 def test_anti_layers_are_judged_right(kind: str) -> None:
     truth, wrong = HARM[kind]
@@ -155,26 +155,3 @@ def test_anti_layers_are_judged_right(kind: str) -> None:
         assert share(found, {"true": "supported", "false": "contradicted"}[kind]) >= POWER
     if kind == "null":
         assert share(found, "contradicted", "explained by the null") >= POWER
-
-
-def verdict_row(layer: int, metric: str, value: float, half: float, mde: float = 0.02) -> Score:
-    return Score("verdict", str(layer), "all", metric, value, value - half, value + half, mde=mde, tokens=5000)
-
-
-def skipped(layer: int, value: float, half: float) -> Score:
-    return Score("ablation", str(layer), "all", "skip", value, value - half, value + half, tokens=5000)
-
-
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        ([skipped(2, -0.5, 0.1)], "not measured"),  # an effect is no verdict
-        ([verdict_row(0, "matters", 0.3, 0.1), verdict_row(1, "harmful", -0.05, 0.01)], "supported"),
-        ([verdict_row(0, "matters", 0.3, 0.1), verdict_row(1, "unresolved", -0.02, 0.03)], "not resolvable"),
-        ([verdict_row(0, "matters", 0.3, 0.1), verdict_row(1, "no_effect", 0.0, 0.0055)], "contradicted"),
-        ([verdict_row(0, "no_effect", -0.003, 0.002), skipped(0, -0.003, 0.001)], "explained by the null"),
-        ([verdict_row(0, "unresolved", -0.02, 0.03), skipped(0, -0.02, 0.01)], "not resolvable"),
-    ],
-)
-def test_what_verdicts_say_of_anti_layers(rows: list[Score], expected: str) -> None:
-    assert claim_of(anti_layers, rows, 4).verdict == expected

@@ -67,14 +67,14 @@ TRUTHS: dict[str, tuple[Truth, set[str], str | None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", TRUTHS)
 def test_order_by_task_is_judged_right(kind: str) -> None:
     truth, wrong, expected = TRUTHS[kind]
     ends_right(order, truth, DEPTH, wrong, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_ratio_of_the_printed_resolution_is_found() -> None:
     rows = [list(effects(run, (0.5, 0.5), (1.0, 0.5))) for run in range(20)]
     less, ratio = (

@@ -41,7 +41,7 @@ def world(rows: int, rho: float, depth: int = DEPTH) -> Callable[[int], Iterable
     return truth
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("truth", "right"),
     [
@@ -54,7 +54,7 @@ def test_each_world_is_told(truth: Callable[[int], Iterable[Score]], right: str)
     assert share(concluded(predictability, truth, DEPTH), right) >= 1 - WRONG  # type: ignore[arg-type]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("rows", "rho", "depth"), [(60, 0.66, 16), (60, 0.64, 9)])
 def test_half_of_the_variance_is_not_supported(rows: int, rho: float, depth: int) -> None:
     """The least of both held-out R2 is one half at the mean, or a little less."""
@@ -88,7 +88,7 @@ def test_verdicts_by_their_intervals(scores: list[Score], expected: str) -> None
     assert PREDICTABILITY.rule
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_printed_resolution_is_found() -> None:
     """Stacks whose held-out R2 lies as far above one half, at the mean, as is printed that would be told."""
     truth = world(60, 0.73, 16)

@@ -76,13 +76,13 @@ def test_few_layers_never_show_that_a_relation_is_absent(layers: int, among: flo
     assert any(why.endswith("are too few to decide; about 38 layers would.") for why in whys)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("layers", [20, 40, 80])
 def test_a_relation_at_the_margin_is_rarely_called_small(layers: int) -> None:
     assert share(concluded(recovery, world(layers, 0.5), layers), "explained by the null", "contradicted") <= WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("layers", [12, 24, 40])
 def test_no_relation_among_equals_is_never_supported(layers: int) -> None:
     assert share(concluded(recovery, world(layers, 0.0, idle=layers // 2), layers), "supported") <= WRONG

@@ -61,7 +61,7 @@ def test_too_little_text_says_so() -> None:
     assert any("would decide" in claim_of(rule, truth(run), 6).why for run in range(5))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("documents", [8, 16])
 def test_at_the_bound_neither_side_is_claimed_too_often(documents: int) -> None:
     told = concluded(rule, world(0.2, 2.0, documents=documents, noise=0.1), 6)
@@ -69,7 +69,7 @@ def test_at_the_bound_neither_side_is_claimed_too_often(documents: int) -> None:
     assert share(told, "contradicted") <= WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_random_sets_that_do_as_well_are_no_support_and_worse_ones_no_null() -> None:
     told = concluded(rule, world(0.1, 0.1, noise=0.05), 6)
     assert share(told, "supported") <= WRONG
@@ -77,7 +77,7 @@ def test_random_sets_that_do_as_well_are_no_support_and_worse_ones_no_null() -> 
     assert share(told, "explained by the null") <= WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_printed_resolution_is_found() -> None:
     noise = 0.15
     found = [score for run in range(40) for score in world(0.1, 2.0, noise=noise)(run)]

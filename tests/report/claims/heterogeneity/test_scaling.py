@@ -52,7 +52,7 @@ def test_too_little_text_says_so() -> None:
     assert claim.why.endswith("would decide.")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("equal", [0.06, 0.07])
 def test_a_difference_that_counts_is_never_called_none(equal: float) -> None:
     """At the margin, and a little above it, on few and noisy documents."""
@@ -61,13 +61,13 @@ def test_a_difference_that_counts_is_never_called_none(equal: float) -> None:
         assert share(told, "explained by the null", "contradicted") <= WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_equal_strategies_are_never_supported() -> None:
     told = concluded(scaling, world(0.05, 0.05, 3.0, noise=0.2, documents=10), LAYERS)
     assert share(told, "supported") <= WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_printed_resolution_is_found() -> None:
     noise = 0.15
     found = [score for run in range(40) for score in world(0.05, 0.1, 3.0, noise=noise)(run)]

@@ -50,14 +50,14 @@ TRUTHS: dict[str, tuple[Truth, set[str], str | None]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", TRUTHS)
 def test_middle_layers_are_judged_right(kind: str) -> None:
     truth, wrong, expected = TRUTHS[kind]
     ends_right(middle, truth, DEPTH, wrong, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_difference_of_the_printed_resolution_is_found() -> None:
     limits = [
         score.mde or 0.0

@@ -47,14 +47,14 @@ TRUTHS: dict[str, tuple[Truth, set[str], str | None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", TRUTHS)
 def test_oscillation_is_judged_right(kind: str) -> None:
     truth, wrong, expected = TRUTHS[kind]
     ends_right(oscillation, truth, DEPTH, wrong, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_oscillation_of_the_printed_resolution_is_found() -> None:
     """Small matrices, so that the resolution lies above the margin; the excess is -2q / (2 + 4q), q the square."""
     size = 8
@@ -75,7 +75,7 @@ def typed(run: int, **types: Tensor) -> list[Score]:
     return deltas(planted_stack(types), seed=run)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("truth", "right"),
     [

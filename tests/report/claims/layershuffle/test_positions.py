@@ -63,7 +63,7 @@ def test_every_verdict_is_the_right_one(rows: Truth, right: str) -> None:
     assert share(counts, right) >= POWER, counts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("seeds", [3, 8])
 def test_at_the_edge_it_is_neither_there_nor_short(seeds: int) -> None:
     counts = concluded(rule, truth(0.9799, 0.6, seeds), DEPTH)
@@ -71,7 +71,7 @@ def test_at_the_edge_it_is_neither_there_nor_short(seeds: int) -> None:
     assert share(counts, "contradicted") <= WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_shortfall_of_the_printed_resolution_is_seen() -> None:
     found = [next(iter(truth(0.96, 0.6)(run))).mde for run in range(40)]
     seen = fmean(mde for mde in found if mde is not None)

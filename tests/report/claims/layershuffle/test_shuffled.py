@@ -80,9 +80,7 @@ FALSE = [
 NULL = [
     (trained_order, truth(trained(0.7, 0.7), World(8))),
     (trained_order, truth(trained(0.7, 0.2, sequential=0.7), World(8))),
-    (collapse, truth({"baseline": {"sequential": 0.11, "random": 0.1}})),
     (pruning, truth(declining(0.4, 0.4), World(8))),
-    (position_informed, truth(trained(0.11, layershuffle_position=0.11), World(8))),
 ]
 EDGE = [
     (trained_order, truth(trained(0.55))),  # a cost of exactly 25 points
@@ -101,19 +99,19 @@ def test_what_is_true_is_found(rule: Rule, rows: Truth) -> None:
     ends_right(rule, rows, 12, ("contradicted", "explained by the null"), "supported")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("rule", "rows"), FALSE)
 def test_what_is_false_is_contradicted(rule: Rule, rows: Truth) -> None:
     ends_right(rule, rows, 12, ("supported", "explained by the null"), "contradicted")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("rule", "rows"), NULL)
 def test_what_the_null_gives_is_explained_by_it(rule: Rule, rows: Truth) -> None:
     ends_right(rule, rows, 12, ("supported", "contradicted"), "explained by the null")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("rule", "arms"),
     [
@@ -121,13 +119,15 @@ def test_what_the_null_gives_is_explained_by_it(rule: Rule, rows: Truth) -> None
         (collapse, trained(baseline=0.13)),
         (pruning, declining(0.6, 0.66)),
         (position_informed, trained(layershuffle_position=0.63)),
+        (position_informed, trained(0.11, layershuffle_position=0.11)),  # nothing was learned
+        (collapse, {"baseline": {"sequential": 0.11, "random": 0.1}}),
     ],
 )
 def test_too_little_is_not_concluded_from(rule: Rule, arms: Arms) -> None:
     ends_right(rule, truth(arms, FEW), 12, ("contradicted", "explained by the null"), "not resolvable")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("rule", "rows"), EDGE)
 def test_at_the_edge_nothing_is_concluded_too_often(rule: Rule, rows: Truth) -> None:
     """The truth is the margin itself: each verdict is wrong there, or could be."""
@@ -136,7 +136,7 @@ def test_at_the_edge_nothing_is_concluded_too_often(rule: Rule, rows: Truth) -> 
     assert all(share(counts, verdict) <= WRONG for verdict in wrong), counts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("rule", "metric", "arms", "planted", "verdict"),
     [

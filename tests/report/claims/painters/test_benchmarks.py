@@ -100,7 +100,7 @@ WORLDS = [
         kind,
         planted,
         id=f"{each.rule.__name__}-{kind}-{number}",
-        marks=() if kind == SUPPORTED else pytest.mark.slow,
+        marks=() if kind == SUPPORTED else pytest.mark.nightly,
     )
     for each in PLANTED
     for kind, worlds in each.worlds.items()
@@ -144,7 +144,7 @@ def test_what_was_planted_is_found(worlds: Worlds, kind: str, planted: Planted) 
     assert claim.published.citation.startswith("arXiv 2407.09298, section")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("worlds", "kind", "planted"), WORLDS)
 def test_few_documents_seldom_end_in_a_wrong_verdict(worlds: Worlds, kind: str, planted: Planted) -> None:
     counts = concluded(worlds.rule, benchmarked(planted, documents=100, resamples=400), DEPTH, 20)

@@ -78,7 +78,7 @@ def test_what_was_planted_is_found_in_95_of_100(kind: str, cost: Cost) -> None:
     assert share(counts, kind) >= 0.95, counts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("settings", [{}, LITTLE], ids=["some", "little"])
 @pytest.mark.parametrize(("kind", "cost"), CASES)
 def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(
@@ -89,7 +89,7 @@ def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(
     assert max(wrong.values()) <= WRONG, counts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("settings", [MUCH, {"draws": 0.02}], ids=["much", "some"])
 def test_an_abrupt_step_of_the_printed_size_is_seen(settings: dict[str, float]) -> None:
     """A step up to 7 of 11 layers that takes a share of the whole has 0.768 of it beyond the parabola."""

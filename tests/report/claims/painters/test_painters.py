@@ -157,7 +157,7 @@ def test_what_was_planted_is_found(planted: Planted, kind: str, cost: Cost) -> N
     assert claim.published.citation.startswith("arXiv 2407.09298, section 3.")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("settings", [MUCH, {}, LITTLE], ids=["much", "some", "little"])
 @pytest.mark.parametrize(("planted", "kind", "cost"), WORLDS)
 def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(
@@ -230,7 +230,7 @@ def _saving(saved: float, record: PlanRecord) -> float:
     return (record.strategy == "skip") * share * (1 - saved * (record.affected == 3))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_three_strategies_that_cost_the_same_are_no_published_ranking() -> None:
     """Twelve pairs stand as published, and one of the other three has to be distinguished by chance."""
     harm = dict(zip(PAINTERS_RANKING, (1, 1, 1, 1.5, 2.2, 3.2), strict=True))
@@ -238,7 +238,7 @@ def test_three_strategies_that_cost_the_same_are_no_published_ranking() -> None:
     assert share(counts, SUPPORTED) <= WRONG
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("settings", [{}, {"documents": 12, "shape": 1.0}], ids=["some", "little"])
 @pytest.mark.parametrize("name", AT_RESOLUTION)
 def test_what_is_printed_as_seen_is_seen(name: str, settings: dict[str, float]) -> None:

@@ -60,7 +60,7 @@ def test_what_was_planted_is_found(kind: str, world: tuple[Numbers, ...]) -> Non
     assert claim.power.startswith("Of 100 such runs 80 would see ")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("settings", [MUCH, {}, LITTLE], ids=["much", "some", "little"])
 @pytest.mark.parametrize(("kind", "world"), WORLDS)
 def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(
@@ -73,7 +73,7 @@ def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(
         assert share(counts, kind) >= POWER, counts
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("settings", [{}, {"documents": 10, "spread": 0.3}], ids=["some", "little"])
 def test_what_is_printed_as_seen_is_seen(settings: dict[str, float]) -> None:
     pilot = [row for run in range(1000, 1060) for row in cosines(0.3 + 0.2 * ZONE, **settings)(run)]  # type: ignore[arg-type]

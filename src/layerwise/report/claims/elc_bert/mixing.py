@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, OPEN, SUPPORTED, Claim, Published, Span, span
+from layerwise.report.claims.elc_bert.learned import NOT_LEARNED, untaught
 from layerwise.report.claims.power import more, seen
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.wording import counted
-from layerwise.report.pretraining.lookup import STUDY
+from layerwise.report.pretraining.lookup import BACKBONE, STUDY
 from layerwise.results.rows import Score
 
 GAIN, LEARNED = "elc - ltg", "elc - elc-frozen"
@@ -17,7 +18,7 @@ NULL = (
     " The nulls are the backbone ltg, and elc-frozen, whose layer weights keep their initial values. Supported: the"
     " gain on ltg is above zero, by more than counts, and so is the gain on elc-frozen. Explained by the null: the gain"
     " on ltg is within the margin, or it is there and the gain on elc-frozen is not. Contradicted: elc does worse than"
-    " ltg. Each is read off a 95 % interval over seeds (Student's)."
+    " ltg. Each is read off a 95 % interval over seeds (Student's)." + NOT_LEARNED.format("ltg")
 )
 
 
@@ -89,6 +90,7 @@ def _gain(evidence: Evidence, published: Published, terms: Terms) -> Claim:
     return published.decided(
         f"The gain on the backbone is {gain.times(terms.scale).signed}{beside} {terms.unit} ({seeds}).",
         seen(score, terms.margin, terms.unit, terms.scale),
+        untaught(rows, BACKBONE),
         (position == "within", BY_NULL, "The backbone does as well on these terms."),
         (position == "below", CONTRADICTED, "The backbone does better on these terms."),
         (position == "open", OPEN, f"The interval holds both answers.{more(score, terms.margin, 'the seeds')}"),

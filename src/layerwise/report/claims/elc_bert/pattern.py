@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_ABOVE, SUPPORTED, Claim, Published, Span, span
 from layerwise.report.claims.contrasts import CONTRAST, contrasts
+from layerwise.report.claims.elc_bert.learned import NOT_LEARNED, untaught
 from layerwise.report.claims.power import more, seen
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.wording import counted
@@ -33,7 +34,7 @@ PATTERN = Published(
     " in the paper's own setting. Supported: the mass is above equal shares, and above the start, by more than counts"
     " (5 points). Explained by the null: it is within 5 points of equal shares, or above them but not above the start"
     " (within 5 points of it, or below it). Contradicted: it is below equal shares. Each is read off a 95 % interval"
-    " over seeds (Student's). The arm is elc where it was trained.",
+    " over seeds (Student's). The arm is elc where it was trained." + NOT_LEARNED.format("it"),
     NEEDS,
 )
 
@@ -57,6 +58,7 @@ def pattern(evidence: Evidence) -> Claim:
         f"In {arm} the embedding and the layer before carry {equal.times(100)} points more than equal shares, and"
         f" {learned.times(100)} points more than at the start.",
         seen(rows["learned"], MASS, "points", scale=100),
+        untaught(evidence.pretraining, arm),
         (position == "within", BY_NULL, "Equal shares give them as much."),
         (position == "below", CONTRADICTED, "They carry less than equal shares would give them."),
         (position == "above" and moved in NOT_ABOVE, BY_NULL, began),
@@ -75,7 +77,8 @@ ALIKE = Published(
     " permutation gives. It decides after the weights at the start, which all trainings share, were taken off."
     " Supported: beyond the start the agreement is above chance, by more than counts (0.2). Explained by the"
     " null: beyond the start it is within 0.2 of chance, though the weights as they are are alike. Contradicted: it is"
-    " within 0.2 of chance, and so are the weights as they are, or below. The arm is elc where it was trained.",
+    " within 0.2 of chance, and so are the weights as they are, or below. The arm is elc where it was trained."
+    + NOT_LEARNED.format("it"),
     NEEDS,
 )
 
@@ -96,6 +99,7 @@ def alike(evidence: Evidence) -> Claim:
         f"In {arm} the rank correlation of trainings is {raw.signed} above chance, {beyond.signed} beyond the start"
         f" ({seeds}).",
         seen(score, LIKE, "of rank correlation"),
+        untaught(evidence.pretraining, arm),
         (position == "above", SUPPORTED, "They are alike beyond the start that they share."),
         (position != "open" and raw.position(LIKE) == "above", BY_NULL, start),
         (position != "open", CONTRADICTED, "Each training learns weights of its own."),
@@ -111,4 +115,4 @@ def _above_chance(evidence: Evidence, arm: str, task: str) -> Span | None:
     if score is None or band is None:
         return None
     value, half = score.value - band.value, WIDENED * (band.high - band.low) / 2
-    return Span(value, value - half, value + half, NORMAL * half)
+    return Span(value, value - half, value + half, NORMAL * half).inside(-1.0 - band.value, 1.0 - band.value)

@@ -75,7 +75,9 @@ def accumulation(evidence: Evidence) -> Claim:
 
 def _others(evidence: Evidence, rows: Contrasts) -> str:
     """What random errors of the same norm leave, and the other sets, and manipulated ones."""
-    noise = f"; of random errors of the same norm a share of {rows.shown('share_of_noise')} is left"
+    noise = ""
+    if "share_of_noise" in rows:
+        noise = f"; of random errors of the same norm a share of {rows.shown('share_of_noise')} is left"
     manipulated = [
         f"{label(task.partition(':')[0])} {moved.shown('share')}"
         for task in manipulations(evidence.diagnosis)
@@ -84,7 +86,7 @@ def _others(evidence: Evidence, rows: Contrasts) -> str:
         and moved.value("joint") > SURVIVES
     ]
     joint = f", of manipulated layers {listed(manipulated)}" if manipulated else ""
-    return (noise if "share_of_noise" in rows else "") + joint
+    return f"{noise}{joint}"
 
 
 def joint_manipulation(evidence: Evidence) -> Claim:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_ABOVE, SUPPORTED, Claim, Published
+from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_ABOVE, SUPPORTED, Claim, Published, Span
 from layerwise.report.claims.contrasts import contrasts
 from layerwise.report.claims.power import EQUIVALENCE, seen
 from layerwise.report.diagnosis.lookup import NULL
@@ -30,10 +30,10 @@ AGREEMENT = Published(
 def agreement(evidence: Evidence) -> Claim:
     """Do metrics that share no measurement rank the layers alike?"""
     rows = contrasts(evidence, AGREEMENT.key, "apart", "layers")
-    own = rows.span("apart") if rows else None
+    own = _correlation(rows.span("apart")) if rows else None
     if rows is None or own is None:
         return AGREEMENT.unmeasured()
-    damage, chance = rows.span("together"), rows.span(f"apart{NULL}shuffled_layers")
+    damage, chance = _correlation(rows.span("together")), rows.span(f"apart{NULL}shuffled_layers")
     layers = int(rows.value("layers"))
     random = f"; random rankings give {tidy(chance.low)} to {tidy(chance.high)}" if chance else ""
     beside = f", and {damage} of those that all damage a layer" if damage else ""
@@ -50,3 +50,8 @@ def agreement(evidence: Evidence) -> Claim:
         otherwise=f"{counted(layers, 'layer')} are too few to decide; about {max(layers + 1, round(wanted))} layers"
         " would.",
     )
+
+
+def _correlation(bounds: Span | None) -> Span | None:
+    """The interval cut to what a rank correlation can be."""
+    return bounds and bounds.inside(-1.0, 1.0)

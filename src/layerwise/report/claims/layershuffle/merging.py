@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, SUPPORTED, Claim, Published
 from layerwise.report.claims.contrasts import NULLS, contrasts
-from layerwise.report.claims.layershuffle.shares import TOO_FEW, points, undecided
+from layerwise.report.claims.layershuffle.shares import NOT_LEARNED, TOO_FEW, not_above_chance, points, undecided
 from layerwise.report.claims.power import beside_bound
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.wording import listed
 
-LOSS, NEAR_CHANCE = 0.05, 0.05
+LOSS = 0.05
 
 MERGING = Published(
     "merging",
@@ -20,8 +20,8 @@ MERGING = Published(
     "The loss is the mean accuracy of the models minus that of those merged from them. Supported: for layershuffle in"
     " random order the loss is below 5 points (3.1 were published), and for every arm trained in order, whose layers"
     " stay at their own depth, above. Explained by the null: models trained in order are merged at a loss below 5"
-    " points too, or layershuffle is within 5 points of chance and has nothing to lose. Contradicted: for layershuffle"
-    " the loss is above 5 points. Each is read off a 95 % interval over models, draws and images.",
+    " points too. Contradicted: for layershuffle the loss is above 5 points. Each is read off a 95 % interval over"
+    " models, draws and images." + NOT_LEARNED.format("layershuffle in random order, or a null in order,"),
     "It needs two seeds of layershuffle and of baseline, on images: layerwise merge RUN.",
 )
 
@@ -36,22 +36,22 @@ def merging(evidence: Evidence) -> Claim:
         return MERGING.undecided(f"Merging loses {rows.points('loss')} points.", TOO_FEW)
     beside = listed([f"{NULLS[null]} {points(share)}" for null, share in rivals.items()])
     side, sides = loss.against(LOSS), {share.against(LOSS) for share in rivals.values()}
-    spared = side == "below" and skill.low > NEAR_CHANCE and sides == {"above"}
+    unskilled = min((skill, *rows.nulls("skill").values()), key=lambda each: each.low)
     return MERGING.decided(
         f"Merging loses {points(loss)} points{f', of {beside}' if beside else ''}.",
         beside_bound(rows["loss"], LOSS, "points"),
-        (
-            skill.position(NEAR_CHANCE) == "within",
-            BY_NULL,
-            "Its models are near chance in random order: there is nothing to lose.",
-        ),
+        not_above_chance(unskilled, "A model that is merged"),
         (side == "above", CONTRADICTED, "Something that counts is lost."),
         (
             side == "below" and "below" in sides,
             BY_NULL,
             "Models trained in order can be merged at as little loss, at their own depth.",
         ),
-        (spared, SUPPORTED, "Nothing that counts is lost, where models trained in order lose it."),
+        (
+            side == "below" and sides == {"above"},
+            SUPPORTED,
+            "Nothing that counts is lost, where models trained in order lose it.",
+        ),
         otherwise=undecided(rows["loss"], LOSS)
         if sides
         else "No models trained in order were merged: train baseline with two seeds.",

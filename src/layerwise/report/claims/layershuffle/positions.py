@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, SUPPORTED, Claim, Published, Span
+from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, SUPPORTED, Claim, Published, Span, unlearned
 from layerwise.report.claims.contrasts import NULLS, contrasts
-from layerwise.report.claims.layershuffle.shares import TOO_FEW, points, undecided
+from layerwise.report.claims.layershuffle.shares import (
+    NOT_LEARNED,
+    TOO_FEW,
+    not_above_chance,
+    points,
+    undecided,
+)
 from layerwise.report.claims.power import beside_bound, more, widest
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.number_format import fixed, tidy
 from layerwise.report.page.wording import listed
 
 PUBLISHED, SHORT = 0.9999, 0.02
-GAIN, NEAR_CHANCE = 0.03, 0.05
+GAIN = 0.03
 ARMS = ("layershuffle-position", "layershuffle-predict")
 
 POSITIONS = Published(
@@ -23,7 +29,8 @@ POSITIONS = Published(
     " training: what it reads takes no training for any order. Supported: the accuracy is within 2 points of 99.99 %,"
     " and that of every probe falls short of it by more. Explained by the null: it is within 2 points, and so is a"
     " probe. Contradicted: it falls short by more than 2 points. Each is read off a 95 % interval over seeds and"
-    " batches of test examples.",
+    " batches of test examples. Not resolvable where the accuracy is not shown to be above chance, one in as many as"
+    " there are layers: nothing has been learned.",
     "It needs the arm layershuffle-predict: layerwise robustness RUN --overwrite.",
 )
 
@@ -49,6 +56,7 @@ def positions(evidence: Evidence) -> Claim:
     return POSITIONS.decided(
         f"Layers are right in {_right(short)} % of the cases{f', {beside}' if beside else ''}.",
         beside_bound(rows["short"], SHORT, "points short of the published"),
+        unlearned(_above_chance(short, evidence.depth), "The prediction", "chance, one in as many as there are layers"),
         (side == "above", CONTRADICTED, "They are wrong more often than was published."),
         (side == "below" and "below" in sides, BY_NULL, "The states of a model trained in order predict it as well."),
         (side == "below" and sides == {"above"}, SUPPORTED, learned),
@@ -58,9 +66,17 @@ def positions(evidence: Evidence) -> Claim:
 
 def _right(short: Span) -> str:
     """The accuracy that falls short by so much, in per cent."""
-    ends = (PUBLISHED - short.value, PUBLISHED - short.high, min(1.0, PUBLISHED - short.low))
-    value, low, high = (fixed(100 * end, 2) for end in ends)
+    right = Span(PUBLISHED - short.value, PUBLISHED - short.high, PUBLISHED - short.low).inside(0.0, 1.0)
+    value, low, high = (fixed(100 * end, 2) for end in (right.value, right.low, right.high))
     return f"{value} [{low}, {high}]"
+
+
+def _above_chance(short: Span, layers: int) -> Span | None:
+    """How far an accuracy that falls short by so much is above that of a guess among the layers."""
+    if not layers:
+        return None
+    most = PUBLISHED - 1 / layers
+    return Span(most - short.value, most - short.high, most - short.low)
 
 
 POSITION_INFORMED = Published(
@@ -70,9 +86,8 @@ POSITION_INFORMED = Published(
     " not: 63.61 and 61.18 against 62.77 %.",
     "arXiv 2407.04513v1, Table 1",
     "Supported: in random order layershuffle-position and layershuffle-predict, those of them that were trained, are"
-    " both within 3 points of layershuffle. Explained by the null: layershuffle is within 5 points of chance, so that"
-    " all are alike at nothing. Contradicted: one of them is more than 3 points above or below it. Each is read off a"
-    " 95 % interval over seeds and images.",
+    " both within 3 points of layershuffle. Contradicted: one of them is more than 3 points above or below it. Each is"
+    " read off a 95 % interval over seeds and images." + NOT_LEARNED.format("layershuffle in random order"),
     f"It needs layershuffle and {' or '.join(ARMS)}, on images: layerwise robustness RUN.",
 )
 
@@ -93,12 +108,11 @@ def position_informed(evidence: Evidence) -> Claim:
     shown = listed([f"{arm} {points(gain)}" for arm, gain in gains.items()])
     least_known = widest(rows["gain"] for rows in arms.values())
     differs = any(gain.against(GAIN) == "above" or gain.against(-GAIN) == "below" for gain in gains.values())
-    same = skill.low > NEAR_CHANCE and all(gain.position(GAIN) == "within" for gain in gains.values())
-    nothing = "Layershuffle itself is near chance: all are alike at nothing."
+    same = all(gain.position(GAIN) == "within" for gain in gains.values())
     return POSITION_INFORMED.decided(
         f"Against layershuffle in random order: {shown} points.",
         beside_bound(least_known, GAIN, "points"),
-        (skill.position(NEAR_CHANCE) == "within", BY_NULL, nothing),
+        not_above_chance(skill, "Layershuffle in random order"),
         (differs, CONTRADICTED, "Knowing the position makes a difference that counts."),
         (same, SUPPORTED, "Knowing the position makes no difference that counts."),
         otherwise=undecided(least_known, GAIN),

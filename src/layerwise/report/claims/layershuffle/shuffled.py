@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, SUPPORTED, Claim, Published
 from layerwise.report.claims.contrasts import NULLS, contrasts
-from layerwise.report.claims.layershuffle.shares import TOO_FEW, points, undecided
+from layerwise.report.claims.layershuffle.shares import (
+    NEAR_CHANCE,
+    NOT_LEARNED,
+    TOO_FEW,
+    not_above_chance,
+    points,
+    skill_in_order,
+    undecided,
+)
 from layerwise.report.claims.power import beside_bound, seen
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.wording import listed
 
 COST, GAIN = 0.25, 0.05
-NEAR_CHANCE = 0.05
 SPARED = 0.1
 NEEDS = "It needs the arms baseline and layershuffle, on images: layerwise robustness RUN."
 
@@ -24,7 +31,7 @@ TRAINED_ORDER = Published(
     " is below 25 points, and in random order layershuffle is above every arm trained in order, by more than counts (5"
     " points). Explained by the null: the cost is below 25 points, but an arm trained in order keeps as much in random"
     " order, within 5 points. Contradicted: the cost is above 25 points, or an arm trained in order keeps more. Each"
-    " is read off a 95 % interval over seeds and images.",
+    " is read off a 95 % interval over seeds and images." + NOT_LEARNED.format("the baseline in order"),
     NEEDS,
 )
 
@@ -43,6 +50,7 @@ def trained_order(evidence: Evidence) -> Claim:
     return TRAINED_ORDER.decided(
         f"Random order costs {points(cost)} points; in random order layershuffle is {kept}.",
         beside_bound(rows["cost"], COST, "points"),
+        not_above_chance(skill_in_order(evidence), "The baseline in order"),
         (side == "above", CONTRADICTED, "More is lost than was published."),
         ("below" in above, CONTRADICTED, "An arm trained in order keeps more in random order."),
         (side == "below" and "within" in above, BY_NULL, "Training in order gives as much in random order."),
@@ -57,9 +65,8 @@ COLLAPSE = Published(
     "In an order drawn anew for every batch, a model that was trained in order falls from 82.61 % to 0.13 %: chance.",
     "arXiv 2407.04513v1, Table 1",
     "Read from the accuracy of the baseline above that of the commonest label. Supported: in random order it is less"
-    " than 5 points above chance, and in order more than counts (5 points). Explained by the null: in order it is"
-    " within 5 points of chance too, so that there is nothing to lose. Contradicted: in random order it is more than 5"
-    " points above chance. Each is read off a 95 % interval over seeds and images.",
+    " than 5 points above chance. Contradicted: in random order it is more than 5 points above chance. Each is read off"
+    " a 95 % interval over seeds and images." + NOT_LEARNED.format("the baseline in order"),
     "It needs the arm baseline, on images: layerwise robustness RUN.",
 )
 
@@ -75,14 +82,12 @@ def collapse(evidence: Evidence) -> Claim:
             f"In random order the baseline is {rows.points('random_order')} points above chance.", TOO_FEW
         )
     side = free.against(NEAR_CHANCE)
-    lost = side == "below" and ordered.against(NEAR_CHANCE) == "above"
-    nothing = "In order it is no better than chance either: there is nothing to lose."
     return COLLAPSE.decided(
         f"The baseline is {points(free)} points above chance in random order, {points(ordered)} in order.",
         beside_bound(rows["random_order"], NEAR_CHANCE, "points above chance"),
-        (ordered.position(NEAR_CHANCE) == "within", BY_NULL, nothing),
+        not_above_chance(ordered, "The baseline in order"),
         (side == "above", CONTRADICTED, "In random order it still knows more than chance gives."),
-        (lost, SUPPORTED, "What it knows in order is lost in any other."),
+        (side == "below", SUPPORTED, "What it knows in order is lost in any other."),
         otherwise=undecided(rows["random_order"], GAIN),
     )
 
@@ -97,7 +102,7 @@ PRUNING = Published(
     " them; it is given as the share of the accuracy above chance that goes with half of the layers. Supported:"
     " layershuffle loses less than every arm trained in order, by more than counts (10 % of that accuracy). Explained"
     " by the null: an arm trained in order loses as much, within 10 %. Contradicted: an arm trained in order loses"
-    " less. Each is read off a 95 % interval over seeds and images.",
+    " less. Each is read off a 95 % interval over seeds and images." + NOT_LEARNED.format("the baseline in order"),
     f"{NEEDS} Both must be above chance in order.",
 )
 
@@ -118,6 +123,7 @@ def pruning(evidence: Evidence) -> Claim:
     return PRUNING.decided(
         f"With half of the layers layershuffle loses {points(lost)} % of its accuracy above chance, {rivals}.",
         seen(rows[spared_above], SPARED, "%", scale=100),
+        not_above_chance(skill_in_order(evidence), "The baseline in order"),
         ("below" in above, CONTRADICTED, "An arm trained in order declines more slowly."),
         ("within" in above, BY_NULL, "Training in order declines as slowly."),
         (above == {"above"}, SUPPORTED, "It declines more slowly than what was trained in order."),

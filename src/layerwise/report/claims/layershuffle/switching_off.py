@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, SUPPORTED, Claim, Published, Span
 from layerwise.report.claims.contrasts import NULLS, contrasts
+from layerwise.report.claims.layershuffle.shares import NOT_LEARNED, not_above_chance, skill_in_random_order
 from layerwise.report.claims.power import more, widest
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.number_format import probability, tidy
@@ -24,7 +25,7 @@ SWITCHING_OFF = Published(
     " of the other layers, and for every arm trained in order it is below 0.3. Explained by the null: it is above 0.3,"
     " but so it is for an arm trained in order, or it is within 0.1 of that with the worth of other layers: then it is"
     " the position that counts, and not the layer. Contradicted: it is below 0.3. Each is read off a 95 % interval over"
-    " seeds and batches.",
+    " seeds and batches." + NOT_LEARNED.format("layershuffle in random order"),
     "It needs the arms layershuffle and baseline: layerwise robustness RUN --overwrite.",
 )
 
@@ -38,11 +39,11 @@ def switching_off(evidence: Evidence) -> Claim:
     if relation is None or own is None:
         return SWITCHING_OFF.undecided(f"The rank correlation is {tidy(rows.value('relation'))}.", TOO_FEW)
     p = rows["relation"].p
-    beside = listed([f"{NULLS[null]} {span}" for null, span in rivals.items()])
+    beside = listed([f"{NULLS[null]} {_shown(span)}" for null, span in rivals.items()])
     shuffled = "" if p is None else f" (p {probability(p)} against shuffled positions)"
     figures = (
-        f"What a layer adds is correlated with what it is worth at {relation}{shuffled}, {own.signed} more than with"
-        f" what other layers are worth{f'; {beside}' if beside else ''}."
+        f"What a layer adds is correlated with what it is worth at {_shown(relation)}{shuffled}, {own.signed} more than"
+        f" with what other layers are worth{f'; {beside}' if beside else ''}."
     )
     side, sides = relation.against(RELATED), {span.against(RELATED) for span in rivals.values()}
     is_shuffled_apart = p is not None and p < LEVEL
@@ -50,6 +51,7 @@ def switching_off(evidence: Evidence) -> Claim:
     return SWITCHING_OFF.decided(
         figures,
         _seen(rows["relation"].mde),
+        not_above_chance(skill_in_random_order(evidence), "Layershuffle in random order"),
         (side == "below", CONTRADICTED, "Layers add about as much where they are worth nothing."),
         (side == "above" and "above" in sides, BY_NULL, "So it is in a model that was trained in order."),
         (side == "above" and _alike(own), BY_NULL, "It is the position that counts: any layer's worth is as related."),
@@ -58,6 +60,11 @@ def switching_off(evidence: Evidence) -> Claim:
         if sides
         else "No model trained in order was measured: train the arm baseline.",
     )
+
+
+def _shown(relation: Span) -> str:
+    """A rank correlation, its interval cut to what one can be."""
+    return str(relation.inside(-1.0, 1.0))
 
 
 def _alike(own: Span) -> bool:

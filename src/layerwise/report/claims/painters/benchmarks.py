@@ -5,7 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_ABOVE, SUPPORTED, Claim, Position, Published, Span
+from layerwise.report.claims.claim import (
+    BY_NULL,
+    CONTRADICTED,
+    NOT_ABOVE,
+    OPEN,
+    SUPPORTED,
+    Claim,
+    Position,
+    Published,
+    Span,
+)
 from layerwise.report.claims.contrasts import CONTRAST, Contrasts, contrasts
 from layerwise.report.claims.power import more, widest
 from layerwise.report.evidence import Evidence
@@ -32,9 +42,10 @@ FRAGILE = Published(
     "Scores are on the scale from 0, chance, to 1, the model as trained. The fall of a benchmark is the slope, over all"
     " windows of parallel layers, of the line from the model as trained. A benchmark is fragile where it is shown to"
     " fall faster than the others do on average; less than a quarter of their fall, either way, is no difference."
-    " Intervals are corrected over the benchmarks. Supported: GSM8K, where it was run, and no other benchmark is"
-    " fragile. Explained by the null: every benchmark is shown to fall as the others do. Contradicted: another one is"
-    " fragile, or GSM8K is shown to fall no faster than the others.",
+    " Intervals are corrected over the benchmarks. Supported: GSM8K is fragile, and no other benchmark is shown to be."
+    " Explained by the null: every benchmark, GSM8K among them, is shown to fall as the others do. Contradicted:"
+    " another one is fragile, or GSM8K is shown to fall no faster than the others. Without GSM8K it is not resolvable,"
+    " unless another one is fragile.",
     BENCHMARKS,
 )
 EXPECTED = "gsm8k"
@@ -50,16 +61,19 @@ def fragile(evidence: Evidence) -> Claim:
     named = [name for name, position in positions.items() if position == "above"]
     expected = [name for name in scores if name.startswith(EXPECTED)]
     others = [name for name in named if name not in expected]
-    slowest = expected and all(positions[name] in NOT_ABOVE for name in expected)
+    slowest = all(positions[name] in NOT_ABOVE for name in expected)
+    alike = set(positions.values()) == {"within"}
+    unknown = more(widest(scores.values()), FASTER, QUESTIONS)
     fallen = f"{listed(named)} {'falls' if len(named) == 1 else 'fall'} faster than the other benchmarks."
     return FRAGILE.decided(
         f"Under parallel layers {_falls(scores)} of what the others lose on average.",
         rows.seen(*scores, margin=FASTER, unit="between the logarithms of two falls", together=1),
-        (set(positions.values()) == {"within"}, BY_NULL, "Every benchmark falls as the others do."),
-        (bool(others and expected) or len(others) > 1, CONTRADICTED, fallen),
-        (bool(slowest), CONTRADICTED, f"{listed(expected)} falls no faster than the others."),
+        (bool(others), CONTRADICTED, fallen),
+        (not expected, OPEN, "GSM8K, the benchmark that is said to be fragile, was not run."),
+        (alike, BY_NULL, "Every benchmark falls as the others do."),
+        (slowest, CONTRADICTED, f"{listed(expected)} falls no faster than the others."),
         (bool(named), SUPPORTED, fallen),
-        otherwise=f"No benchmark is distinguished from the others.{more(widest(scores.values()), FASTER, QUESTIONS)}",
+        otherwise=f"No benchmark is distinguished from the others.{unknown}",
     )
 
 

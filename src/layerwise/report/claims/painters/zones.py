@@ -7,10 +7,10 @@ from layerwise.report.claims.contrasts import Contrasts, contrasts
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.number_format import between
 from layerwise.report.page.wording import counted
-from layerwise.report.sweep.zones import in_words, trained_zones
+from layerwise.report.sweep.zones import MARGIN, in_words, trained_zones
 
 CLEARER = 0.05
-LEAST_CONTRAST = 0.02
+LEAST_CONTRAST = MARGIN
 PUBLISHED_ZONES = 3
 
 THREE_ZONES = Published(
@@ -34,7 +34,8 @@ def three_zones(evidence: Evidence) -> Claim:
     rows = contrasts(evidence, THREE_ZONES.key, "zones", "beyond_walks")
     if rows is None:
         return THREE_ZONES.unmeasured()
-    count = int(rows.value("zones"))
+    count, own = int(rows.value("zones")), trained_zones(evidence)
+    by_margin = "" if own is None else own.by_margin
     clear = "least" in rows and rows.position("least", LEAST_CONTRAST) == "above"
     borders = f", whose least border is worth {rows.shown('least')} of cosine" if "least" in rows else ""
     return THREE_ZONES.decided(
@@ -43,8 +44,8 @@ def three_zones(evidence: Evidence) -> Claim:
         "",
         (count == PUBLISHED_ZONES and clear, SUPPORTED, "Three zones, clearer than a walk gives."),
         (count > 1 and count != PUBLISHED_ZONES and clear, CONTRADICTED, f"There are {counted(count, 'zone')}."),
-        (count == 1 and _is_no_clearer(rows), BY_NULL, "The best three zones are no clearer than those of a walk."),
-        otherwise=_open(count),
+        (count == 1 and _is_no_clearer(rows), BY_NULL, _no_clearer(by_margin)),
+        otherwise=_open(count, by_margin),
     )
 
 
@@ -54,7 +55,15 @@ def _is_no_clearer(rows: Contrasts) -> bool:
     return bounds is not None and bounds.against(CLEARER) == "below"
 
 
-def _open(count: int) -> str:
+def _no_clearer(by_margin: str) -> str:
+    if by_margin:
+        return f"{by_margin} Nor is the least border of the best three clearer than that of walks by {CLEARER:g}."
+    return "The best three zones are no clearer than those of a walk."
+
+
+def _open(count: int, by_margin: str) -> str:
+    if count == 1 and by_margin:
+        return by_margin
     if count == 1:
         return "No border is clearer than a walk gives, and it is not shown that there is none."
     return "The intervals of the borders hold zero, or there are none: it takes more documents."
@@ -90,6 +99,6 @@ def one_ending(evidence: Evidence) -> Claim:
         "",
         (clear and own.ending == 1, SUPPORTED, "One layer comes after the middle zone."),
         (clear, CONTRADICTED, f"{ending.capitalize()} come after the middle zone."),
-        (len(own.ranges) == 1 and _is_no_clearer(rows), BY_NULL, "The best three are no clearer than those of a walk."),
-        otherwise=_open(len(own.ranges)),
+        (len(own.ranges) == 1 and _is_no_clearer(rows), BY_NULL, _no_clearer(own.by_margin)),
+        otherwise=_open(len(own.ranges), own.by_margin),
     )

@@ -1,0 +1,280 @@
+"""Every bar of the claims of the Painters: rows a little to either side of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations, pairwise, product
+from math import log
+
+import pytest
+
+from layerwise.plan.painters import PAINTERS_RANKING
+from layerwise.report.claims import Rule
+from layerwise.report.claims.heterogeneity.order import order
+from layerwise.report.claims.heterogeneity.states import middle
+from layerwise.report.claims.painters.absence import all_needed, same_function
+from layerwise.report.claims.painters.arrangement import any_order, parallel
+from layerwise.report.claims.painters.benchmarks import fragile, order_by_benchmark
+from layerwise.report.claims.painters.graceful import graceful
+from layerwise.report.claims.painters.harm import ranking
+from layerwise.report.claims.painters.loops import loop_count, looping
+from layerwise.report.claims.painters.slopes import repeat_at_chance, shallowest, shallowest_on_benchmarks
+from layerwise.report.claims.painters.space import same_space
+from layerwise.report.claims.painters.zones import one_ending, three_zones
+from layerwise.results.rows import Score
+from report.claims.bars import (
+    CONTRADICTED,
+    NEAR,
+    NULL,
+    OPEN,
+    SUPPORTED,
+    Case,
+    Ends,
+    Rows,
+    around,
+    beside,
+    parametrized,
+    planted,
+    varied,
+    wider,
+)
+from report.claims.truths import claim_of
+
+CLEAR: Ends = (0.3, 0.5)
+SAME: Ends = (-0.01, 0.01)
+QUARTER = log(1.25)
+WRONG_WAY = {"above": SUPPORTED, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
+"""A contrast that must be there."""
+BESIDE_NULL = {"above": SUPPORTED, "within": NULL, "below": NULL, "open": OPEN}
+"""A contrast that the null must not have."""
+EITHER = {"above": SUPPORTED, "within": NULL, "below": CONTRADICTED, "open": OPEN}
+"""A contrast that is none where the null explains it, and is contradicted where it is reversed."""
+
+
+def contrasts() -> Iterator[Case]:
+    """The claims that are decided by contrasts, each of which is varied by itself."""
+    few = dict.fromkeys(("saved", "rise"), CLEAR)
+    yield from varied(all_needed, "all_needed", few, "saved", around(0.25), EITHER)
+    yield from varied(all_needed, "all_needed", few, "rise", around(0.01), WRONG_WAY)
+
+    repeat: Rows = {"middle_repeat:skip": CLEAR, "middle_repeat": CLEAR}
+    yield from varied(same_function, "same_function", repeat, "middle_repeat:skip", around(0.05), EITHER)
+    alike = {**repeat, "middle_repeat:skip": SAME}
+    harm = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
+    yield from varied(same_function, "same_function", alike, "middle_repeat", around(0.01), harm)
+
+    orders = dict.fromkeys(("skip:reverse", "skip:random", "reverse", "random"), CLEAR)
+    for metric in orders:
+        verdicts = EITHER if metric.startswith("skip") else WRONG_WAY
+        yield from varied(any_order, "any_order", orders, metric, around(0.05), verdicts)
+
+    side = dict.fromkeys(("skip:parallel", "parallel:reverse"), CLEAR)
+    yield from varied(parallel, "parallel", side, "skip:parallel", around(0.05), EITHER)
+    yield from varied(parallel, "parallel", side, "parallel:reverse", around(0.05), WRONG_WAY)
+
+    loops = dict.fromkeys(("parallel:looped_parallel", "gain:looped_parallel"), CLEAR)
+    yield from varied(looping, "looping", loops, "parallel:looped_parallel", around(0.05), WRONG_WAY)
+    yield from varied(looping, "looping", loops, "gain:looped_parallel", around(0.05), BESIDE_NULL)
+
+    count: Rows = {"slope": CLEAR, "gain:loops": CLEAR, "at_end": 0.0}
+    yield from varied(loop_count, "loop_count", count, "slope", around(0.1), WRONG_WAY)
+    yield from varied(loop_count, "loop_count", count, "gain:loops", around(0.05), BESIDE_NULL)
+    ended = {**count, "at_end": 1.0}
+    at_end = {"above": SUPPORTED, "within": OPEN, "below": OPEN, "open": OPEN}
+    yield from varied(loop_count, "loop_count", ended, "slope", around(0.1), at_end)
+
+    space = dict.fromkeys(("published", "beginning", "ending"), CLEAR)
+    for metric in space:
+        verdicts = WRONG_WAY if metric == "published" else BESIDE_NULL
+        yield from varied(same_space, "same_space", space, metric, around(0.02), verdicts)
+
+    chance: Rows = {"middle_repeat": SAME, "skip": CLEAR}
+    at = {"within": SUPPORTED, "above": OPEN, "below": OPEN, "open": OPEN}
+    near = {position: ends[:1] for position, ends in around(0.1).items()}
+    yield from varied(repeat_at_chance, "repeat_at_chance", chance, "middle_repeat", near, at)
+    more = {"above": CONTRADICTED, "open": OPEN}
+    yield from varied(repeat_at_chance, "repeat_at_chance", chance, "middle_repeat", beside(0.1), more)
+    yield from varied(repeat_at_chance, "repeat_at_chance", chance, "skip", around(0.1), BESIDE_NULL)
+
+    states: Rows = {"log_ratio": (-0.5, -0.3), "beyond_twins": (-0.5, -0.3)}
+    ratio = {"below": SUPPORTED, "within": CONTRADICTED, "above": CONTRADICTED, "open": OPEN}
+    twins = {"below": SUPPORTED, "within": NULL, "above": NULL, "open": OPEN}
+    yield from varied(middle, "middle", states, "log_ratio", around(QUARTER), ratio)
+    yield from varied(middle, "middle", states, "beyond_twins", around(QUARTER), twins)
+
+
+def by_kind() -> Iterator[Case]:
+    """The two claims about reasoning, whose rows are of a task that names both kinds."""
+    for rule, key, task, verdicts, margin in (
+        (order, "order_by_task", "sums | text", {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN}, 0.0),
+        (order_by_benchmark, "order_by_benchmark", "arc | winogrande", WRONG_WAY, 0.05),
+    ):
+        rows: Rows = {"order_less": CLEAR, "log_ratio": CLEAR, "windows": 3.0}
+        for metric, where, said in (
+            ("order_less", around(margin) if margin else beside(0.0), verdicts),
+            ("log_ratio", around(QUARTER), BESIDE_NULL),
+        ):
+            for position, verdict in said.items():
+                for number, ends in enumerate(where[position]):
+                    name = f"{metric} {position} {number}"
+                    yield Case(rule, name, planted(key, {**rows, metric: ends}, task), verdict)
+
+
+def benchmark_rows(**falls: Ends) -> tuple[Score, ...]:
+    return tuple(row for task, ends in falls.items() for row in planted("fragile", {"parallel": ends}, task))
+
+
+def fragile_cases() -> Iterator[Case]:
+    """GSM8K, another benchmark, and which of them is shown to fall faster by a quarter."""
+    where = around(QUARTER)
+    for position, verdict in {"above": SUPPORTED, "within": NULL, "below": CONTRADICTED, "open": OPEN}.items():
+        for number, ends in enumerate(where[position]):
+            yield Case(fragile, f"gsm8k {position} {number}", benchmark_rows(gsm8k=ends, arc=SAME), verdict)
+    others = {"above": CONTRADICTED, "within": SUPPORTED, "below": SUPPORTED, "open": SUPPORTED}
+    for position, verdict in others.items():
+        for number, ends in enumerate(where[position]):
+            yield Case(fragile, f"arc {position} {number}", benchmark_rows(gsm8k=CLEAR, arc=ends), verdict)
+    # Where GSM8K was not run nothing says that it is the one; that another one is fragile contradicts.
+    for position, verdict in {"above": CONTRADICTED, "within": OPEN, "below": OPEN, "open": OPEN}.items():
+        for number, ends in enumerate(where[position]):
+            yield Case(fragile, f"alone {position} {number}", benchmark_rows(arc=ends, piqa=SAME), verdict)
+    yield Case(fragile, "gsm8k no faster", benchmark_rows(gsm8k=SAME, arc=(-1.0, 1.0)), CONTRADICTED)
+
+
+PAIRS = [f"{harsher}:{milder}" for milder, harsher in combinations(PAINTERS_RANKING, 2)]
+STEPS = [f"{harsher}:{milder}" for milder, harsher in pairwise(PAINTERS_RANKING)]
+
+
+def ranked(as_published: int, reversed_: int, **more: Ends) -> tuple[Score, ...]:
+    """So many pairs as published, so many the other way round, the others not resolvable."""
+    ends = [CLEAR] * as_published + [(-0.5, -0.3)] * reversed_ + [(-1.0, 1.0)] * (15 - as_published - reversed_)
+    costs = dict.fromkeys(PAINTERS_RANKING, 1.0)
+    return planted("ranking", {"tau": (0.5, 0.9), **costs, **dict(zip(PAIRS, ends, strict=True)), **more})
+
+
+def rankings() -> Iterator[Case]:
+    """Thirteen pairs of 15 rank as published, three the other way round contradict; a pair counts from 5 % on."""
+    counts = [(13, 0, SUPPORTED), (13, 2, SUPPORTED), (12, 2, OPEN), (12, 0, OPEN), (12, 3, CONTRADICTED), (0, 2, OPEN)]
+    for as_published, reversed_, verdict in [*counts, (0, 3, CONTRADICTED)]:
+        yield Case(ranking, f"{as_published} and {reversed_}", ranked(as_published, reversed_), verdict)
+    for position, ends_of in around(0.05).items():
+        verdict = SUPPORTED if position == "above" else OPEN
+        for number, ends in enumerate(ends_of):
+            yield Case(ranking, f"pair {position} {number}", ranked(13, 0, **{PAIRS[0]: ends}), verdict)
+    same = dict.fromkeys(STEPS, (-0.05 + NEAR, 0.05 - NEAR))
+    yield Case(ranking, "all neighbours alike", ranked(0, 0, **same), NULL)
+    yield Case(ranking, "but one", ranked(0, 0, **{**same, STEPS[0]: (-0.05 - NEAR, 0.05 - NEAR)}), OPEN)
+
+
+MILDEST = ("random", "looped_parallel")
+SLOPES = [f"{harsher}:{milder}" for milder, harsher in product(MILDEST, PAINTERS_RANKING) if harsher not in MILDEST]
+
+
+def slopes() -> Iterator[Case]:
+    """All eight pairs as published, two the other way round, all alike; a pair counts from 5 % on."""
+    falls = planted("benchmark_fall", dict.fromkeys(PAINTERS_RANKING, (0.1, 0.2)))
+    costs = dict.fromkeys(PAINTERS_RANKING, 1.0)
+    rules: tuple[tuple[Rule, str], ...] = (
+        (shallowest, "shallowest"),
+        (shallowest_on_benchmarks, "shallowest_on_benchmarks"),
+    )
+    for rule, key in rules:
+
+        def case(name: str, verdict: str, usual: Ends, *first: Ends, rule: Rule = rule, key: str = key) -> Case:
+            ends = [*first, *[usual] * (len(SLOPES) - len(first))]
+            rows = planted(key, {**costs, **dict(zip(SLOPES, ends, strict=True))})
+            return Case(rule, name, (*rows, *falls), verdict)
+
+        turned = (-0.05 - NEAR, -NEAR)
+        yield case("one turned", OPEN, CLEAR, turned)
+        yield case("two turned", CONTRADICTED, CLEAR, turned, turned)
+        yield case("two turned by less than counts", OPEN, CLEAR, *[(-0.05 + NEAR, -NEAR)] * 2)
+        yield case("all alike", NULL, (-0.05 + NEAR, 0.05 - NEAR))
+        yield case("all but one alike", OPEN, (-0.05 + NEAR, 0.05 - NEAR), (-0.05 + NEAR, 0.05 + NEAR))
+        for position, ends_of in around(0.05).items():
+            for number, ends in enumerate(ends_of):
+                yield case(f"pair {position} {number}", SUPPORTED if position == "above" else OPEN, CLEAR, ends)
+
+
+def stretched(end: float, half: float, way: float) -> Ends:
+    """An interval of +-`half` that ends a little beyond `end`, in the direction `way`, once it is widened for 4 tests.
+
+    Two steps under each of two orders are four tests.
+    """
+    value = end + way * (wider(4) * half + NEAR)
+    return value - half, value + half
+
+
+def curve_rows(step: Ends = (-0.1, 0.1), wide: Ends = CLEAR, narrow: Ends = CLEAR) -> tuple[Score, ...]:
+    """Two steps and two windows of each order; one step, and the windows of the random order, are given."""
+    rows: dict[str, Ends | float] = {
+        f"{name}_step_{size}": (-0.1, 0.1) for name in ("reverse", "random", "skip") for size in (3, 5)
+    }
+    rows |= {f"skip-{name}_{size}": CLEAR for name in ("reverse", "random") for size in (3, 5)}
+    return planted("graceful", {**rows, "random_step_5": step, "skip-random_5": wide, "skip-random_3": narrow})
+
+
+def graces() -> Iterator[Case]:
+    """A step is abrupt from a quarter on, a window counts from 5 % on, and both are corrected where one is picked."""
+
+    def case(name: str, verdict: str, *args: Ends) -> Case:
+        return Case(graceful, name, curve_rows(*args), verdict)
+
+    steady, still = (-0.1, 0.25 - NEAR), (-0.1, 0.25 + NEAR)
+    inside, outside = (-0.05 + NEAR, 0.05 - NEAR), (-0.05 - NEAR, 0.05 - NEAR)
+    abrupt, nearly = stretched(0.25, 0.1, 1.0), stretched(0.25 - 3 * NEAR, 0.1, 1.0)
+    worse, not_worse = stretched(0.0, 0.1, -1.0), stretched(3 * NEAR, 0.1, -1.0)
+    less, not_less = stretched(0.0, 0.1, 1.0), stretched(-3 * NEAR, 0.1, 1.0)
+    yield from (case("steady", SUPPORTED, steady), case("not shown to be steady", OPEN, still))
+    yield from (case("abrupt", CONTRADICTED, abrupt), case("not shown to be abrupt", OPEN, nearly))
+    yield case("a window is worse", CONTRADICTED, (-0.1, 0.1), worse)
+    yield case("a window is not shown to be worse", OPEN, (-0.1, 0.1), not_worse)
+    yield from (case("alike", NULL, (-0.1, 0.1), inside, inside), case("not alike", OPEN, (-0.1, 0.1), outside, inside))
+    yield case("less somewhere", SUPPORTED, (-0.1, 0.1), less, (-0.05 + NEAR, 0.3))
+    yield case("not shown to be less", OPEN, (-0.1, 0.1), not_less, (-0.05 + NEAR, 0.3))
+    yield case("perhaps more elsewhere", OPEN, (-0.1, 0.1), less, (-0.05 - NEAR, 0.3))
+
+
+def zone_rows(borders: tuple[int, ...], contrast: Ends, walks: Ends = CLEAR) -> tuple[Score, ...]:
+    """The rows of 12 states that are cut at the borders, the first states of the zones after the first."""
+    plan = "0-11"
+    numbered = {f"border_{number}": float(border) for number, border in enumerate(borders, 1)}
+    numbered |= {f"contrast_{number}": contrast for number in range(1, len(borders) + 1)}  # type: ignore[misc]
+    count = len(borders) + 1.0
+    least = {"least": contrast} if borders else {}
+    return (
+        *planted(plan, {f"variance_{number}": 1.0 for number in range(1, 13)}, measure="plan_states"),
+        *planted(plan, {"zones": count, **numbered}, measure="zones"),
+        *planted("three_zones", {"zones": count, "beyond_walks": walks, **least}),
+    )
+
+
+def zones() -> Iterator[Case]:
+    """A border is clear from 0.02 of cosine on, and three zones are no clearer than walks up to 0.05."""
+    for position, ends_of in around(0.02).items():
+        clear = position == "above"
+        for number, ends in enumerate(ends_of):
+            name = f"{position} {number}"
+            yield Case(three_zones, f"three {name}", zone_rows((4, 10), ends), SUPPORTED if clear else OPEN)
+            yield Case(three_zones, f"two {name}", zone_rows((6,), ends), CONTRADICTED if clear else OPEN)
+            yield Case(one_ending, f"one after {name}", zone_rows((4, 12), ends), SUPPORTED if clear else OPEN)
+            yield Case(one_ending, f"two after {name}", zone_rows((4, 11), ends), CONTRADICTED if clear else OPEN)
+            yield Case(one_ending, f"none after {name}", zone_rows((4,), ends), CONTRADICTED if clear else OPEN)
+    yield Case(three_zones, "four", zone_rows((4, 7, 10), CLEAR), CONTRADICTED)
+    for rule in (three_zones, one_ending):
+        for position, ends_of in beside(0.05).items():
+            for number, ends in enumerate(ends_of):
+                verdict = NULL if position == "below" else OPEN
+                yield Case(rule, f"one zone {position} {number}", zone_rows((), CLEAR, ends), verdict)
+
+
+@parametrized([*contrasts(), *by_kind(), *fragile_cases(), *rankings(), *slopes(), *graces(), *zones()])
+def test_every_bar_of_the_painters_is_where_it_is(case: Case) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize(("rule", "rows"), [(ranking, ranked(13, 0)), (fragile, benchmark_rows(gsm8k=CLEAR, arc=SAME))])
+def test_what_is_printed_as_seen_is_that_of_one_contrast_where_one_decides(rule: Rule, rows: tuple[Score, ...]) -> None:
+    claim = claim_of(rule, [replace(row, mde=0.3) for row in rows], 12)
+    assert claim.power.startswith("Of 100 such runs 80 would see 0.300 ")
