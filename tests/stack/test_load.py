@@ -116,16 +116,6 @@ def test_layers_that_the_checkpoint_lacks_would_be_random(folder: Path) -> None:
         load(folder)
 
 
-def test_remote_code_waits_for_a_flag(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    config["model_type"] = "homemade"
-    config["auto_map"] = {"AutoConfig": "configuration_homemade.HomemadeConfig"}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "configuration_homemade.py").write_text("raise SystemExit('the code of the checkpoint was run')")
-    with pytest.raises(ModelError, match="--trust-remote-code"):
-        load(folder)
-
-
 def test_a_quantised_checkpoint_needs_the_library_that_quantised_it(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "gptq", "bits": 4}

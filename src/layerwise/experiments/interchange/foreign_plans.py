@@ -94,12 +94,11 @@ def depth_of(model: str) -> int:
 
     Raises `ModelError` where there is no such model, and for models of several stacks of layers.
     """
-    from transformers import AutoConfig
-
     import layerwise.models  # noqa: F401  (its architectures become known to transformers)
+    from layerwise.data.auto_classes import from_pretrained
 
     try:
-        config = AutoConfig.from_pretrained(location_of(model)).get_text_config()
+        config = from_pretrained("AutoConfig", location_of(model)).get_text_config()
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"the configuration of {named(model)} cannot be read: {str(error).splitlines()[0]}") from error
     depth = getattr(config, "num_hidden_layers", None)

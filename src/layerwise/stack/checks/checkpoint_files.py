@@ -8,7 +8,7 @@ with the tensors that were saved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
@@ -122,8 +122,8 @@ def _counts(settings: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
             yield from ((key, each) for each in values if isinstance(each, int))
 
 
-def check_size(location: str, kind: Any, config: Any, saved: Saved) -> None:
-    """Raise `CheckpointError` where the model of `config` has far more numbers than were saved.
+def check_size(location: str, saved: Saved, draw: Callable[[], nn.Module]) -> None:
+    """Raise `CheckpointError` where the model that `draw` makes has far more numbers than were saved.
 
     The model is drawn up on the device `meta`, where tensors have shapes and no content. What cannot be drawn up there
     is left to transformers, which says why.
@@ -131,7 +131,7 @@ def check_size(location: str, kind: Any, config: Any, saved: Saved) -> None:
     there = sum(prod(tensor.shape) for tensor in saved.values())
     numbers = 0
     with suppress(Exception), torch.device("meta"), no_init_weights():
-        numbers = numbers_of(kind(config) if issubclass(kind, nn.Module) else kind.from_config(config))
+        numbers = numbers_of(draw())
     if numbers > 2 * there + SLACK:
         raise CheckpointError(
             f"{location}: {CONFIG} describes a model of {_number(numbers)} numbers, and {_number(there)} were saved; "

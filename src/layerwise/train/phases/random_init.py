@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from transformers import GraniteConfig, LlamaConfig, PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.initialization import no_init_weights
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 from layerwise.bounded import shortened, size_in_words
+from layerwise.data.auto_classes import from_config, from_pretrained
 from layerwise.data.model_location import EMBEDDED
 from layerwise.errors import CheckpointError, DataError, ModelError
 from layerwise.stack import Stack, load
@@ -117,7 +117,9 @@ def read_config(model: str, revision: str | None = None) -> Any:
     if folder.is_dir():
         check_counts(folder, read_settings(folder))
     try:
-        return transformers.AutoConfig.from_pretrained(str(Path(model).expanduser()), revision=revision)
+        return from_pretrained("AutoConfig", str(Path(model).expanduser()), revision=revision)
+    except ModelError:
+        raise
     except Exception as error:  # transformers raises many kinds for files, network and configurations
         raise CheckpointError(
             f"the configuration of {model} could not be read: {str(error).strip().partition(chr(10))[0]}; give a "
@@ -150,7 +152,7 @@ def _check_room(config: Any, name: str) -> None:
         torch.device("meta"),
         no_init_weights(),
     ):  # what cannot be drawn up says why when it is drawn
-        numbers = numbers_of(transformers.AutoModelForCausalLM.from_config(config))
+        numbers = numbers_of(from_config("AutoModelForCausalLM", config))
     needed, room = numbers * torch.float32.itemsize, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > room:
         raise ModelError(
@@ -161,7 +163,9 @@ def _check_room(config: Any, name: str) -> None:
 
 def _drawn(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, device: str) -> Stack:
     try:
-        model = transformers.AutoModelForCausalLM.from_config(config)
+        model = from_config("AutoModelForCausalLM", config)
+    except ModelError:
+        raise
     except Exception as error:  # wrong sizes make each architecture trip over something else
         reason = shortened(str(error).strip().partition("\n")[0], 160)
         raise ModelError(
