@@ -21,9 +21,10 @@ from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import LayerwiseError
 from layerwise.experiments.interchange.foreign_plans import depth_of
+from layerwise.stack.checks.checkpoint_files import open_config
 from layerwise.train.finetune.fine_tuning import _with_head
 from layerwise.train.finetune.new_head import with_new_head
-from layerwise.train.phases.random_init import random_model, read_config
+from layerwise.train.phases.random_init import random_model
 from tiny_tokenizers import character_tokenizer
 
 AUTOMATIC = (
@@ -130,9 +131,9 @@ FUNCTIONS: dict[str, Callable[[Path], object]] = {
     "with_new_head": lambda store: with_new_head(str(store / "model"), ("a", "b")),
     "with_new_head, a known model": lambda store: with_new_head(str(store / "head"), ("a", "b")),
     "fine-tuning": lambda store: _with_head(str(store / "head"), TASK),
-    "read_config": lambda store: read_config(str(store / "config")),
+    "open_config": lambda store: open_config(str(store / "config")),
     "random_model": lambda store: random_model(
-        read_config(str(store / "head")), character_tokenizer(), "the model"
+        open_config(str(store / "head")), character_tokenizer(), "the model"
     ).open(),
     "depth_of": lambda store: depth_of(str(store / "config")),
     "from_config": lambda store: from_config("AutoModel", from_pretrained("AutoConfig", store / "head")),

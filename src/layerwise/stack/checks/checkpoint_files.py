@@ -20,12 +20,14 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers.initialization import no_init_weights
 
-from layerwise.bounded import Unreadable, check_file, read_json, shown
-from layerwise.errors import CheckpointError
+from layerwise.bounded import Unreadable, check_file, named, read_json, shortened, shown
+from layerwise.data.auto_classes import from_pretrained
+from layerwise.errors import CheckpointError, ModelError
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_REASON = 200  # characters of what transformers says of a configuration
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 MOST_PARTS = 1_000
@@ -75,6 +77,26 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise _wrong(folder, "quantization_config", settings["quantization_config"], "an object that says how the "
                      "weights are quantised, or left out")  # fmt: skip
     return settings
+
+
+def open_config(location: str, revision: str | None = None) -> Any:
+    """transformers' configuration in a folder or of a hub id. Raises `ModelError` where it cannot be read.
+
+    The file in a folder is looked at first: its class may build whatever the file asks for.
+    """
+    folder = Path(location).expanduser()
+    if folder.is_dir():
+        check_counts(folder, read_config(folder))
+    try:
+        return from_pretrained("AutoConfig", str(folder), revision=revision)
+    except ModelError:
+        raise
+    except Exception as error:  # transformers raises many kinds for files, network and configurations
+        reason = shortened(" ".join(str(error).split()), _REASON) or type(error).__name__
+        raise CheckpointError(
+            f"the configuration of {named(location)} cannot be read ({reason}); give a folder with a {CONFIG} that "
+            "transformers reads, or a hub id that this machine can reach"
+        ) from error
 
 
 def _settings(file: Path, absent: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +198,8 @@ def _weight_files(folder: Path, settings: Mapping[str, Any]) -> list[Path]:
     for name, file in placed.items():
         if name not in headers[file]:
             raise CheckpointError(
-                f"{first} says that {name} lies in {file}, which does not hold it; save the model again"
+                f"{first} says that {shortened(name)} lies in {shortened(file)}, which does not hold it; save the "
+                "model again"
             )
     return [folder / file for file in headers]
 
@@ -208,10 +231,12 @@ def _header(file: Path) -> dict[str, SavedTensor]:
     try:
         check_file(file)
     except Unreadable as fault:
-        raise CheckpointError(f"{file} {fault}; fetch or save it again") from fault
+        raise CheckpointError(f"{named(file)} {fault}; fetch or save it again") from fault
     try:
         with safe_open(file, framework="pt") as tensors:
             views = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118  (it is no mapping)
             return {name: SavedTensor(view.get_dtype(), tuple(view.get_shape())) for name, view in views.items()}
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{file} is not a whole safetensors file ({error}); fetch or save it again") from error
+        raise CheckpointError(
+            f"{named(file)} is not a whole safetensors file ({shortened(str(error), _REASON)}); fetch or save it again"
+        ) from error
