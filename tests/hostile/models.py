@@ -242,6 +242,7 @@ _FILES = (
     _index("an index of numbers", lambda shard: 7, (INDEX, "7")),
     _index("an index of nothing", str, (INDEX, "weight_map"), content={"metadata": {}}),
     _index("an index whose map is a list", str, (INDEX, "weight_map"), content={"weight_map": ["a"]}),
+    _index("an index of files with a name of 100,000 letters", lambda shard: f"{'a' * 100_000}{shard}", ("aaa...",)),
     _index("an index that is a list", str, (INDEX, "list"), content=["a"]),
     _index("an index that names the wrong file", lambda shard: "part-0.safetensors", (INDEX, "lies in part-0")),
 )  # fmt: skip
@@ -389,4 +390,25 @@ _NEWBORN = (
     _newborn("a layer count in words", ("num_hidden_layers",), num_hidden_layers="four"),
 )
 
-CASES = (*_CONFIGS, *_FILES, *_TENSORS, *_NEWBORN)
+# A configuration alone, for the depth of a plan
+
+
+def _depth(case: str, says: Says, content: bytes | None = None, **changes: object) -> Case:
+    def make(folder: Path) -> None:
+        path = model(folder) / "config.json"
+        settings = json.loads(path.read_text()) | changes
+        path.write_bytes(json.dumps(settings).encode() if content is None else content)
+
+    return Case(f"a depth: {case}", ("plan", "0-3", "--model", "model"), says, make)
+
+
+_DEPTHS = (
+    _depth("a configuration nested too deeply", ("nested too deeply",), b'{"a":' * 99_999),
+    _depth("a configuration that is a list", ("config.json is a list",), b"[1]"),
+    _depth("a layer count that is true", ("num_hidden_layers",), num_hidden_layers=True),
+    _depth("a layer count in words", ("num_hidden_layers",), num_hidden_layers="4"),
+    _depth("a thousand million layers", ("num_hidden_layers is 1,000,000,000",), num_hidden_layers=10**9),
+    _depth("a model type that is a list", ("model_type is ['llama']",), model_type=["llama"]),
+)
+
+CASES = (*_CONFIGS, *_FILES, *_TENSORS, *_NEWBORN, *_DEPTHS)

@@ -16,7 +16,15 @@ def _plan(case: str, text: str, *says: str) -> Case:
     return Case(f"a plan: {case}", ("plan", "--depth", "12", "--", text), says)
 
 
+def _slices(folder: Path) -> None:
+    """Twenty million layers in two thousand lines."""
+    lines = "- sources: [{model: a/b, layer_range: [0, 9999]}]\n" * 2_000
+    (folder / "merge.yaml").write_text(f"merge_method: passthrough\nslices:\n{lines}")
+
+
 PLANS = (
+    Case("a plan: 2,000 slices of a file", ("plan", "--from", "merge.yaml"), ("19,998,000 layers", "10,000"), _slices),
+    Case("a plan: RYS in digits of another script", ("plan", "--from", "layers:٣,٤,٥"), ("layers:٣", "commas")),
     _plan("nothing", "", "at least one layer"),
     _plan("white space", " \t\n", "at least one layer"),
     _plan("a count of nine hundred million", "0*999999999", "at most 5 digits"),
