@@ -390,25 +390,4 @@ _NEWBORN = (
     _newborn("a layer count in words", ("num_hidden_layers",), num_hidden_layers="four"),
 )
 
-# A configuration alone, for the depth of a plan
-
-
-def _depth(case: str, says: Says, content: bytes | None = None, **changes: object) -> Case:
-    def make(folder: Path) -> None:
-        path = model(folder) / "config.json"
-        settings = json.loads(path.read_text()) | changes
-        path.write_bytes(json.dumps(settings).encode() if content is None else content)
-
-    return Case(f"a depth: {case}", ("plan", "0-3", "--model", "model"), says, make)
-
-
-_DEPTHS = (
-    _depth("a configuration nested too deeply", ("nested too deeply",), b'{"a":' * 99_999),
-    _depth("a configuration that is a list", ("config.json is a list",), b"[1]"),
-    _depth("a layer count that is true", ("num_hidden_layers",), num_hidden_layers=True),
-    _depth("a layer count in words", ("num_hidden_layers",), num_hidden_layers="4"),
-    _depth("a thousand million layers", ("num_hidden_layers is 1,000,000,000",), num_hidden_layers=10**9),
-    _depth("a model type that is a list", ("model_type is ['llama']",), model_type=["llama"]),
-)
-
-CASES = (*_CONFIGS, *_FILES, *_TENSORS, *_NEWBORN, *_DEPTHS)
+CASES = (*_CONFIGS, *_FILES, *_TENSORS, *_NEWBORN)
