@@ -142,6 +142,24 @@ def unpacked_bound(size: int, most: int = TEXT_SIZE) -> int:
     return min(most, max(UNPACKED, RATIO * size))
 
 
+def check_archive(path: Path) -> None:
+    """Raise `Unreadable` for a zip archive that is damaged, and for one whose members say that they are a bomb.
+
+    `zipfile`, and so numpy, reads no more of a member than it says.
+    """
+    import zipfile
+
+    check_file(path)
+    size = path.stat().st_size
+    try:
+        with zipfile.ZipFile(path) as archive:
+            whole = sum(member.file_size for member in archive.infolist())
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+        raise Unreadable(f"is not a whole archive ({error})") from error
+    if whole > (most := max(UNPACKED, RATIO * size)):
+        raise Unreadable(f"has {size_in_words(size)} and unpacks to more than {size_in_words(most)}")
+
+
 def decoded(content: bytes) -> str:
     """The text in `content`. Raises `Unreadable` with the first byte that is not UTF-8."""
     try:

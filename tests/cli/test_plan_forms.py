@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,36 @@ def test_the_depth_and_the_location_of_a_model_are_read(tmp_path: Path) -> None:
     recipe = read_mergekit(written)
     assert set(recipe.models.values()) == {str(tmp_path / "m")}
     assert "visits layer 5, but the model has 5 layers" in refused("plan", "0-5", "--model", tmp_path / "m")
-    assert "cannot be read" in refused("plan", "0-5", "--model", tmp_path)
+    assert "has no config.json" in refused("plan", "0-5", "--model", tmp_path)
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"num_hidden_layers": True}, "config"),
+        ({"num_hidden_layers": "5"}, "config"),
+        ({"num_hidden_layers": [5]}, "config"),
+        ({"num_hidden_layers": None}, "config"),
+        ({"num_hidden_layers": 0}, "--depth"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1,000,000,000"),
+        ({"model_type": ["llama"]}, "model_type is ['llama']; it should be a name"),
+        ({"model_type": 5}, "model_type is 5; it should be a name"),
+        ({"model_type": "a" * 100_000}, "cannot be read"),
+        ({"model_type": "t5", "num_layers": 2}, "--depth"),
+        ({"model_type": "vit", "hidden_size": "wide"}, "cannot be read"),
+        ({"rope_parameters": "far"}, "cannot be read"),
+        ("[1]", "config.json is a list"),
+        ('{"a":' * 99_999, "nested too deeply"),
+    ],
+)
+def test_odd_configurations_are_refused(change: dict[str, object] | str, reason: str, tmp_path: Path) -> None:
+    settings = {"model_type": "llama", "num_hidden_layers": 5}
+    content = change if isinstance(change, str) else json.dumps(settings | change)
+    (tmp_path / "config.json").write_text(content)
+    message = refused("plan", "0-3", "--model", tmp_path)
+    assert reason in message
+    assert len(message) < 600
 
 
 @pytest.mark.parametrize(

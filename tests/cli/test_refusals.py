@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import Callable
@@ -57,25 +56,6 @@ def test_pickled_weights_are_not_read(sweep: Callable[..., str], own_model: Path
     (own_model / "model.safetensors").unlink()
     torch.save(weights, own_model / "pytorch_model.bin")
     assert "only pickled weights (pytorch_model.bin)" in sweep(model=own_model)
-
-
-def test_code_that_comes_with_a_model_is_not_run(sweep: Callable[..., str], own_model: Path) -> None:
-    config = json.loads((own_model / "config.json").read_text())
-    config |= {"model_type": "homemade", "auto_map": {"AutoConfig": "homemade.Config"}}
-    (own_model / "config.json").write_text(json.dumps(config))
-    (own_model / "homemade.py").write_text("open('it-was-run', 'w'); raise SystemExit('it was run')")
-    assert "--trust-remote-code" in sweep(model=own_model)
-    assert "--trust-remote-code" in refused("verify", own_model)
-    assert not Path("it-was-run").exists()
-
-
-def test_a_tokenizer_with_code_is_not_run(sweep: Callable[..., str], own_model: Path) -> None:
-    settings = json.loads((own_model / "tokenizer_config.json").read_text())
-    settings |= {"tokenizer_class": "Homemade", "auto_map": {"AutoTokenizer": ["homemade.Homemade", None]}}
-    (own_model / "tokenizer_config.json").write_text(json.dumps(settings))
-    (own_model / "homemade.py").write_text("open('it-was-run', 'w'); raise SystemExit('it was run')")
-    layerwise("verify", own_model)
-    assert not Path("it-was-run").exists()
 
 
 def test_a_model_without_a_tokenizer(sweep: Callable[..., str], own_model: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from layerwise.errors import OptionError
+from layerwise.data.text.sources.hub_texts import HubText
+from layerwise.errors import LayerwiseError, OptionError
 from layerwise.experiments.catalogue import CATALOGUE, configuration
 from layerwise.experiments.option import (
     check_options,
@@ -19,6 +21,12 @@ from layerwise.experiments.option import (
     options_of,
     plain,
 )
+from layerwise.experiments.options.number_ranges import whole_numbers
+from layerwise.experiments.rehearsal.config import levels
+from layerwise.experiments.robustness.config import RobustTraining
+from layerwise.experiments.saving.config import bytes_of
+from layerwise.search.budget import Budget
+from layerwise.swarm.cluster.connection import check_address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,3 +110,22 @@ def test_every_option_of_every_verb_has_help_and_an_unambiguous_flag(verb: str) 
         assert each.help[0].isupper(), f"--{name}: the help is a sentence"
     for reads in kind.READS:
         assert set(reads.options) <= set(options)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda three: whole_numbers("--loops", f"1-{three}"),
+        lambda three: levels(three, 8),
+        lambda three: levels(f"0-{three}%", 8),
+        lambda three: bytes_of(f"{three}GB"),
+        lambda three: Budget.parse(f"layers={three}"),
+        lambda three: HubText.parse(f"hf:wikitext:a:train[:{three}]"),
+        lambda three: check_address(f"localhost:{three}"),
+        lambda three: RobustTraining(model="demo-vit", methods=("retrained-2", three)),
+    ],
+)
+def test_numbers_are_written_with_the_digits_0_to_9(read: Callable[[str], object]) -> None:
+    read("3")
+    with pytest.raises(LayerwiseError):
+        read("٣")

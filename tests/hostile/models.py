@@ -242,6 +242,7 @@ _FILES = (
     _index("an index of numbers", lambda shard: 7, (INDEX, "7")),
     _index("an index of nothing", str, (INDEX, "weight_map"), content={"metadata": {}}),
     _index("an index whose map is a list", str, (INDEX, "weight_map"), content={"weight_map": ["a"]}),
+    _index("an index of files with a name of 100,000 letters", lambda shard: f"{'a' * 100_000}{shard}", ("aaa...",)),
     _index("an index that is a list", str, (INDEX, "list"), content=["a"]),
     _index("an index that names the wrong file", lambda shard: "part-0.safetensors", (INDEX, "lies in part-0")),
 )  # fmt: skip

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import struct
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+
+import pyarrow
+from pyarrow import parquet
 
 from hostile.case import Case, Ended
 from hostile.material import model
@@ -56,6 +60,14 @@ def _bomb() -> bytes:
 def _small_bomb() -> bytes:
     """A bomb inside of a bomb's size: 1.3 GB of spaces and line ends in 1.3 MB."""
     return gzip.compress(b" \n" * (32 << 20), compresslevel=9) * 20
+
+
+def _parquet_bomb() -> bytes:
+    """Two gigabytes of rows with one text in common, which is written once."""
+    rows = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 2_048, pyarrow.int32()), ["a" * 2**20])
+    content = io.BytesIO()
+    parquet.write_table(pyarrow.table({"text": rows}), content)
+    return content.getvalue()
 
 
 def _sparse(folder: Path) -> None:
@@ -128,6 +140,7 @@ _TEXTS = (
     _made("a text of three gigabytes", _sparse, ("3.2 GB", "text.txt")),
     _text("a gzip bomb", "text.txt.gz", _bomb, ("text.txt.gz", "unpacks to more than")),
     _text("a gzip bomb of white space", "text.txt.gz", _small_bomb, ("text.txt.gz", "unpacks to more than")),
+    _text("a parquet bomb", "text.parquet", _parquet_bomb, ("text.parquet", "unpacks to more than")),
     _text("a gzip file that is none", "text.txt.gz", b"abc", ("is not a whole gzip file",)),
     _text("a gzip file cut short", "text.txt.gz", gzip.compress(SCORED.encode() * 99)[:-9], ("not a whole gzip file",)),
     _text("a gzip file with rubbish behind", "text.txt.gz", gzip.compress(b"ab") + b"rubbish!", ("whole gzip file",)),

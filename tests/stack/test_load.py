@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AlbertConfig, AlbertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from conftest import tiny_llama
+from layerwise.checkpoint.tensor_files import stored_tensors
 from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import load, weight_hash
@@ -108,21 +111,31 @@ def test_a_checkpoint_whose_header_lies(folder: Path) -> None:
         load(folder)
 
 
+@pytest.mark.parametrize("read", [load, stored_tensors])
+@pytest.mark.parametrize("letters", ["a", "model"])
+def test_a_name_of_100_000_letters_is_not_printed_whole(folder: Path, read: Any, letters: str) -> None:
+    long = letters * 100_000
+    shards = {long: "model-1.safetensors"} if letters == "model" else {"lm_head.weight": f"{long}.safetensors"}
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": shards}))
+    with pytest.raises(CheckpointError) as refused:
+        read(folder)
+    assert len(str(refused.value)) < 800
+
+
+def test_tensors_of_long_names_are_not_printed_whole(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    save_file({**tensors, "model.norm." + "a" * 50_000: torch.zeros(1)}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(CheckpointError, match="for which LlamaForCausalLM has no place") as refused:
+        load(folder)
+    assert len(str(refused.value)) < 800
+
+
 def test_layers_that_the_checkpoint_lacks_would_be_random(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["num_hidden_layers"] = 8
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match=r"lacks 18 tensors .* model\.layers\.6-7\.{.* would be random"):
-        load(folder)
-
-
-def test_remote_code_waits_for_a_flag(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    config["model_type"] = "homemade"
-    config["auto_map"] = {"AutoConfig": "configuration_homemade.HomemadeConfig"}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "configuration_homemade.py").write_text("raise SystemExit('the code of the checkpoint was run')")
-    with pytest.raises(ModelError, match="--trust-remote-code"):
         load(folder)
 
 

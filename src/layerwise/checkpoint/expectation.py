@@ -21,6 +21,7 @@ from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.checkpoint.quiet import quiet_transformers
 from layerwise.checkpoint.stored_config import config_text, remade
 from layerwise.checkpoint.tensor_files import Tensors
+from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack.blocks import block_list, find_blocks
@@ -104,8 +105,8 @@ class Expectation:
             for name, each in tensors.items()
         }
         with quiet_transformers():
-            model, report = self.kind.from_pretrained(
-                None, config=config, state_dict=state, device_map={"": "meta"}, output_loading_info=True,
+            model, report = from_pretrained(
+                self.kind, None, config=config, state_dict=state, device_map={"": "meta"}, output_loading_info=True,
                 ignore_mismatched_sizes=True,
             )  # fmt: skip
         missing, unexpected = set(report["missing_keys"]), set(report["unexpected_keys"])

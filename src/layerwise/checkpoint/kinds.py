@@ -21,6 +21,7 @@ from torch import nn
 from transformers.initialization import no_init_weights
 
 from layerwise.checkpoint.stored_config import INDEX_CODED
+from layerwise.data.auto_classes import from_config
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.clone import INDEX_NAMES
 
@@ -38,8 +39,7 @@ def on_meta(kind: Any, config: Any) -> nn.Module:
     """The model of class `kind` and this configuration, without content."""
     with warnings.catch_warnings(), torch.device("meta"), no_init_weights():
         warnings.simplefilter("ignore")
-        model = kind(copy.deepcopy(config)) if issubclass(kind, nn.Module) else kind.from_config(copy.deepcopy(config))
-    assert isinstance(model, nn.Module)
+        model = from_config(kind, config)
     return model.eval()
 
 

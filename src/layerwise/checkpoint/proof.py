@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from layerwise.checkpoint.compact import over_stored, stored_layers
 from layerwise.checkpoint.quiet import quiet_transformers
 from layerwise.checkpoint.remote_code import MODULE
+from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import LayerwiseError, ModelError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack
@@ -157,8 +158,8 @@ def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrain
     dtypes, parameters = _dtypes(stack, plan)
     kind = kind or type(stack.model)
     with quiet_transformers():
-        loaded: PreTrainedModel = kind.from_pretrained(
-            draft, dtype=reduce(torch.promote_types, parameters), use_safetensors=True,
+        loaded: PreTrainedModel = from_pretrained(
+            kind, draft, dtype=reduce(torch.promote_types, parameters), use_safetensors=True,
             attn_implementation=_attention(stack.model),
         )  # fmt: skip
     for name, tensor in _stored_tensors(loaded):

@@ -13,9 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from transformers.models.auto import modeling_auto
-
 from layerwise.checkpoint.kinds import on_meta
+from layerwise.data.auto_classes import model_classes
 from layerwise.plan import Plan, Sublayer
 from layerwise.plan.config_order import in_visit_order
 from layerwise.plan.sublayer import other_sublayer
@@ -104,9 +103,8 @@ def automatic_classes(kind: Any) -> dict[str, str]:
     {'AutoModel': 'GPT2Model', 'AutoModelForCausalLM': 'GPT2LMHeadModel'}
     """
     opened, own = {}, kind.__module__.startswith(OWN)
-    for name in sorted(vars(modeling_auto)):
-        mapping = getattr(getattr(modeling_auto, name), "_model_mapping", None)
-        if name.startswith("AutoModel") and name != "AutoModelForPreTraining" and mapping is not None:
+    for name, mapping in model_classes():
+        if name != "AutoModelForPreTraining":
             known = mapping.get(kind.config_class, None)
             each = next((one for one in (known if isinstance(known, tuple) else (known,)) if one is not None), None)
             if each is kind or ((own or name == "AutoModel") and each is not None):

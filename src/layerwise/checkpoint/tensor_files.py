@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from layerwise.bounded import Unreadable, check_file, read_json, shown
+from layerwise.bounded import Unreadable, check_file, named, read_json, shortened, shown
 from layerwise.errors import CheckpointError
 
 WEIGHTS = "model.safetensors"
@@ -75,7 +75,8 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
     missing = next((name for name, file in placed.items() if name not in headers[file]), None)
     if missing is not None:
         raise CheckpointError(
-            f"{folder / INDEX} names {missing}, which {placed[missing]} does not hold; fetch it again"
+            f"{folder / INDEX} names {shortened(missing)}, which {shortened(placed[missing])} does not hold; fetch it "
+            "again"
         )
     return {name: headers[file][name] for name, file in placed.items()}
 
@@ -106,7 +107,9 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
         if any(not 8 + length <= each.begin <= each.end <= size for each in tensors.values()):
             raise ValueError("its tensors reach beyond its end")
     except (Unreadable, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{file} is not a whole safetensors file ({error}); fetch or save it again") from error
+        raise CheckpointError(
+            f"{named(file)} is not a whole safetensors file ({shortened(str(error))}); fetch or save it again"
+        ) from error
     return tensors
 
 

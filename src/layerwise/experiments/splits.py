@@ -55,9 +55,10 @@ def read_splits(
     if images is None:
         raise DataError(f"images are needed: {_wanted(True)} (only demo-vit brings its own)")
     splits = read_images(
-        images, preprocessing=preprocessing_of(stack.model.config, location), seed=seed,
-        unreadable=options.on_bad_image, augmentation=augmentation, limit=options.limit,
-        select_on=options.select_on,
+        images, seed=seed, unreadable=options.on_bad_image, augmentation=augmentation, limit=options.limit,
+        select_on=options.select_on, preprocessing=preprocessing_of(
+            stack.model.config, location, trust_remote_code=stack.source.trust_remote_code
+        ),
         progress=lambda done, total: reporter.progress("reading images", done / total),
     )  # fmt: skip
     for note in check_labels(splits, stack.model.config) if check else ():

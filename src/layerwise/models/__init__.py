@@ -7,8 +7,7 @@ published checkpoint's tensors.
 
 from __future__ import annotations
 
-import transformers
-
+from layerwise.data.auto_classes import register
 from layerwise.models.elc import (
     VARIANTS,
     ElcConfig,
@@ -33,13 +32,12 @@ __all__ = [
     "convert_elc",
 ]
 
-transformers.AutoConfig.register(ElcConfig.model_type, ElcConfig, exist_ok=True)
-for _automatic, _model in (
-    (transformers.AutoModel, ElcModel),
-    (transformers.AutoModelForMaskedLM, ElcForMaskedLM),
-    (transformers.AutoModelForSequenceClassification, ElcForSequenceClassification),
-    (transformers.AutoModelForTokenClassification, ElcForTokenClassification),
-    (transformers.AutoModelForQuestionAnswering, ElcForQuestionAnswering),
-    (transformers.AutoModelForMultipleChoice, ElcForMultipleChoice),
-):
-    _automatic.register(ElcConfig, _model, exist_ok=True)
+register(
+    ElcConfig,
+    AutoModel=ElcModel,
+    AutoModelForMaskedLM=ElcForMaskedLM,
+    AutoModelForSequenceClassification=ElcForSequenceClassification,
+    AutoModelForTokenClassification=ElcForTokenClassification,
+    AutoModelForQuestionAnswering=ElcForQuestionAnswering,
+    AutoModelForMultipleChoice=ElcForMultipleChoice,
+)

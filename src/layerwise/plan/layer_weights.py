@@ -31,7 +31,7 @@ OUTPUT = "out"
 LEAST_SUM = 1e-3
 """The smallest share of a row's sum that may be left when a row is renormalised: the rest grows by its inverse."""
 
-_WEIGHT = re.compile(r"(\d+)\*(\S+)")
+_WEIGHT = re.compile(r"([0-9]+)\*(\S+)")
 
 
 class Edge(NamedTuple):

@@ -12,7 +12,7 @@ from layerwise.errors import OptionError
 Unit = Literal["layers", "ms", "bytes"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(x?)")
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(x?)", re.ASCII)
 _HOW = 'write one of "layers=24", "layers=0.75x", "ms=0.75x", "bytes=0.8x"'
 
 

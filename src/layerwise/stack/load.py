@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-import transformers
 from torch import nn
+from transformers import PreTrainedModel, __version__
 
 from layerwise.bounded import shortened, shown
+from layerwise.data.auto_classes import class_named, from_config, from_pretrained, model_classes
 from layerwise.data.model_location import location_of
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
@@ -104,7 +105,7 @@ def load(
             location, device, dtype, revision, trust_remote_code, adding, layers, resident_layers, device_map
         )
         module, resident = opening.open()
-        source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision)
+        source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision, trust_remote_code)
         tokenizer = tokenizer or _tokenizer(module, location, revision, trust_remote_code)
     _refuse_by_name(module)
     stack = Stack(module, find_blocks(module, layers), tokenizer=tokenizer, source=source, resident=resident)
@@ -195,7 +196,7 @@ class _Opening:
     resident_layers: int | None
     device_map: str | Mapping[str, Any] | None
 
-    def open(self) -> tuple[transformers.PreTrainedModel, ResidentLayers | None]:
+    def open(self) -> tuple[PreTrainedModel, ResidentLayers | None]:
         """The model on its device, and its layers where they are read from the disk one by one."""
         where = resolve_device(self.device)
         if self.dtype not in DTYPES:
@@ -215,14 +216,16 @@ class _Opening:
             elif self.resident_layers is None:
                 loaded, report = load()
             else:
-                loaded, report, offloaded = load_with_layers_on_disk(kind, config, self.layers, where, load)
+                loaded, report, offloaded = load_with_layers_on_disk(
+                    partial(self._drawn, kind, config), self.layers, where, load
+                )
         except ModelError:
             raise
         except Exception as error:  # transformers raises many kinds for files, network and configurations
             raise _explained(self.location, error) from error
         _refuse_lost_parts(self.location, report, self.adding)
         check_complete(self.location, loaded, report)
-        module = cast(transformers.PreTrainedModel, loaded)
+        module = cast(PreTrainedModel, loaded)
         if saved is not None and not quantised:
             check_types(self.location, loaded, saved)
         if quantised or self.device_map is not None:
@@ -251,22 +254,24 @@ class _Opening:
 
     def _kind(self, saved: Saved | None) -> tuple[Any, Any]:
         """The class of the model, and its configuration."""
-        config = transformers.AutoConfig.from_pretrained(self.location, **self._options())
+        config = from_pretrained("AutoConfig", self.location, **self._options())
         kind = model_class(config, self.trust_remote_code)
         if kind is None:
-            raise ModelError(
-                f"{self.location}: transformers {transformers.__version__} has no model for its configuration"
-            )
+            raise ModelError(f"{self.location}: transformers {__version__} has no model for its configuration")
         if saved is not None and not _is_quantised(config):
-            check_size(self.location, kind, config, saved)
+            check_size(self.location, saved, partial(self._drawn, kind, config))
         return kind, config
+
+    def _drawn(self, kind: Any, config: Any) -> nn.Module:
+        """The model of the configuration, with fresh weights."""
+        return from_config(kind, config, trust_remote_code=self.trust_remote_code)
 
     def _load(self, kind: Any, config: Any, **placed: Any) -> Any:
         """transformers' loading: the model, and what it reports of it."""
         dtype = "auto" if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
-        return kind.from_pretrained(
-            self.location, dtype=dtype, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True,
-            config=config, **self._options(), **placed,
+        return from_pretrained(
+            kind, self.location, dtype=dtype, use_safetensors=True, output_loading_info=True,
+            ignore_mismatched_sizes=True, config=config, **self._options(), **placed,
         )  # fmt: skip
 
 
@@ -280,19 +285,19 @@ def model_class(config: Any, trust_remote_code: bool) -> Any | None:
     Raises `CheckpointError` for a name of transformers that is no model, or one of another configuration.
     """
     for name in getattr(config, "architectures", None) or ():
-        kind = getattr(transformers, name, None) or _registered(name, config)
+        kind = class_named(name) or _registered(name, config)
         if kind is not None:
             _check_class(name, kind, config)
             return kind
         automatic = {"ForCausalLM": "AutoModelForCausalLM", "ForMaskedLM": "AutoModelForMaskedLM"}
         for suffix, automatic_name in automatic.items():
             if trust_remote_code and name.endswith(suffix):
-                return getattr(transformers, automatic_name)
-    return transformers.AutoModel
+                return class_named(automatic_name)
+    return class_named("AutoModel")
 
 
 def _check_class(name: str, kind: Any, config: Any) -> None:
-    suits = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
+    suits = isinstance(kind, type) and issubclass(kind, PreTrainedModel)
     wanted = getattr(kind, "config_class", None)
     # By their names, too: a configuration may come with code of its own for a class that transformers has.
     if not suits or not (wanted is None or isinstance(config, wanted) or wanted.model_type == config.model_type):
@@ -304,9 +309,7 @@ def _check_class(name: str, kind: Any, config: Any) -> None:
 
 def _registered(name: str, config: Any) -> Any | None:
     """The class called `name` that somebody registered with transformers for this kind of configuration."""
-    automatic = (getattr(transformers, each) for each in dir(transformers) if each.startswith("AutoModel"))
-    mappings = [kind._model_mapping for kind in automatic if hasattr(kind, "_model_mapping")]
-    kinds = (mapping.get(type(config), None) for mapping in mappings)
+    kinds = (mapping.get(type(config), None) for _, mapping in model_classes())
     return next((kind for kind in kinds if getattr(kind, "__name__", None) == name), None)
 
 
@@ -323,8 +326,6 @@ def _tokenizer(module: nn.Module, location: str, revision: str | None, trust_rem
 def _explained(location: str, error: Exception) -> ModelError:
     text = str(error).strip().splitlines()
     reason = shortened(" ".join(map(str.strip, text[:2])) or type(error).__name__, 300)
-    if "trust_remote_code" in str(error):
-        return ModelError(f"{location} comes with its own code, which is not run without --trust-remote-code")
     if f"`{OWN_TYPES}" in str(error):
         return ModelError(
             f"{location} holds a model of layerwise's own kind: `import layerwise.models` before it is loaded"

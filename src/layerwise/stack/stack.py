@@ -41,10 +41,11 @@ _ENTERED = "_layerwise_entered"
 
 @dataclass(frozen=True)
 class ModelOrigin:
-    """Where a model came from: the name the user gave, its revision, and a digest of its weights."""
+    """Where a model came from: the name the user gave, its revision, and whether its own code may run."""
 
     name: str
     revision: str | None = None
+    trust_remote_code: bool = False
 
 
 class Stack:

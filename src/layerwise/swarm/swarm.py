@@ -236,7 +236,10 @@ class Swarm:
     def pixels(self, image: Image) -> Tensor:
         """The pixel values of one image, as the model's own preprocessing makes them."""
         if self._preprocessing is None:
-            self._preprocessing = preprocessing_of(self.stack.model.config, location_of(self.name))
+            self._preprocessing = preprocessing_of(
+                self.stack.model.config, location_of(self.name),
+                trust_remote_code=self.stack.source.trust_remote_code,
+            )  # fmt: skip
         prepared = self._preprocessing
         return prepared.scaling(prepared.pixels(image)[None])
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import random
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.errors import MeasureError
+from layerwise.errors import MeasureError, RunError
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Identical, Survey, conditions, survey
 from layerwise.plan import Plan
@@ -222,3 +224,20 @@ def test_progress_ends_where_it_says() -> None:
     found = survey(turning(3), SPLITS.test, SPLITS.collate, QUESTIONS, progress=lambda *at: told.append(at))
     total = len(found.outcomes) + len(found.orders)
     assert told == [(number, total) for number in range(1, total + 1)]
+
+
+def test_a_file_of_zeros_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("layerwise.bounded.UNPACKED", 2**20)
+    np.savez_compressed(tmp_path / "s.npz", **{"sequential|hits": np.zeros(2**18)})
+    monkeypatch.setattr(np, "load", None)
+    with pytest.raises(RunError, match=r"has 2 kB and unpacks to more than 1\.0 MB"):
+        Survey.read(tmp_path / "s.npz")
+
+
+def test_an_array_without_end_is_refused(tmp_path: Path) -> None:
+    endless = io.BytesIO()
+    np.lib.format.write_array_header_1_0(endless, {"descr": "<f8", "fortran_order": False, "shape": (2**50,)})
+    with zipfile.ZipFile(tmp_path / "s.npz", "w") as archive:
+        archive.writestr("depth.npy", endless.getvalue())
+    with pytest.raises(RunError, match="does not hold the survey of a model"):
+        Survey.read(tmp_path / "s.npz")

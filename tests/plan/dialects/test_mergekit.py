@@ -160,14 +160,17 @@ def test_vocabularies_of_several_models_are_not_put_together() -> None:
         ("x" * 300_000, "at most 262 kB are read"),
         ("a: !!python/object/apply:os.system [ls]", "the key merge_method is missing"),
         ("a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nslices: *c\nmerge_method: passthrough", "a slice is a mapping"),
-        (
-            "merge_method: passthrough\nslices:\n" + "- sources: [{model: a/b, layer_range: [0, 9999]}]\n" * 2,
-            "more than 10,000 layers",
-        ),
     ],
 )
 def test_hostile_texts_are_refused(text: str, reason: str) -> None:
     with pytest.raises(PlanError, match=reason):
+        read_mergekit(text)
+
+
+def test_slices_are_counted_before_their_layers_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("layerwise.plan.dialects.mergekit_reader.Visit", None)
+    text = "merge_method: passthrough\nslices:\n" + "- sources: [{model: a/b, layer_range: [0, 9999]}]\n" * 20
+    with pytest.raises(PlanError, match=r"the slices have 199,980 layers, and a plan runs at most 10,000"):
         read_mergekit(text)
 
 

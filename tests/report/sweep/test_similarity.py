@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from layerwise.report.evidence import Evidence, ReportData
-from layerwise.report.sweep.similarity import clearest_zone, contrast, contrast_bounds, difference, matrix
+from layerwise.report.sweep.similarity import Matrix, Zone, clearest_zone, contrast, contrast_bounds, difference, matrix
 from layerwise.results.rows import Score
 from report import synthetic
 
@@ -43,6 +45,33 @@ def test_a_zone_leaves_something_out_besides_the_embedding() -> None:
     assert found.last - found.first < 4
     assert found.contrast == 0.0
     assert contrast(alike, 1, 5) == 0.0
+
+
+def by_definition(values: Matrix) -> Zone | None:
+    """Every run with its contrast, one by one."""
+    size = len(values)
+    ends = [(first, last) for first in range(1, size) for last in range(first + 2, size) if last - first < size - 2]
+    return max((Zone(*each, contrast(values, *each)) for each in ends), key=lambda zone: zone.contrast, default=None)
+
+
+@pytest.mark.parametrize("size", [3, 4, 5, 8, 13])
+def test_the_clearest_zone_is_that_of_the_definition_to_the_last_bit(size: int) -> None:
+    random = Random(size)
+    for drawn in range(30):
+        levels = [random.uniform(-1, 1) for _ in range(2 + drawn)]  # few levels: contrasts that are equal
+        values = tuple(
+            tuple(None if random.random() < 0.1 else random.choice(levels) for _ in range(size)) for _ in range(size)
+        )
+        assert clearest_zone(values) == by_definition(values)
+
+
+def test_the_clearest_zone_of_a_deep_model_looks_at_each_pair_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("layerwise.report.sweep.similarity._mean", None)
+    values = tuple(tuple(1.0 if i == j else 0.9 if {i, j} <= {*range(40, 70)} else 0.1 for j in range(128))
+                   for i in range(128))  # fmt: skip
+    zone = clearest_zone(values)
+    assert zone is not None
+    assert (zone.first, zone.last, zone.contrast) == (40, 69, pytest.approx(0.8))
 
 
 def test_bounds_of_a_contrast_hold_it_and_its_extremes() -> None:

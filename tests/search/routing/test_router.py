@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from layerwise.errors import DataError
 from layerwise.search.routing import router as module
-from layerwise.search.routing.router import PlanRouter, fit_router
+from layerwise.search.routing.router import FORMAT, PlanRouter, fit_router
 from search.routing.planted_routing import PLANS, world
 
 
@@ -73,6 +73,11 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     save_file({"a": np.zeros(2)}, tmp_path / "a.safetensors")
     with pytest.raises(DataError, match="no router"):
         PlanRouter.load(tmp_path / "a.safetensors")
+    tensors = {"weights": np.zeros((1, 1)), "intercept": np.zeros(1)}
+    for header in ("[" * 9_999, "{}", '{"plans": ["0-"], "prefix": 1, "penalty": 0}', "[1]"):
+        save_file(tensors, tmp_path / "a.safetensors", {"format": FORMAT, "router": header})
+        with pytest.raises(DataError, match="no router"):
+            PlanRouter.load(tmp_path / "a.safetensors")
     with pytest.raises(DataError, match="layerwise route writes one"):
         PlanRouter.load(tmp_path / "b.safetensors")
     (tmp_path / "c.safetensors").write_bytes(b"nothing of the kind")

@@ -28,7 +28,7 @@ def test_how_a_quorum_is_written(text: str, quorum: Quorum) -> None:
     assert Quorum.parse(str(quorum)) == quorum
 
 
-@pytest.mark.parametrize("text", ["", "0", "0.5", "-1", "half", "0.5 nat per token", "1e3 nats", "8 of 12"])
+@pytest.mark.parametrize("text", ["", "0", "0.5", "-1", "half", "0.5 nat per token", "1e3 nats", "8 of 12", "٣ nats"])
 def test_what_is_no_quorum_is_refused(text: str) -> None:
     with pytest.raises(SwarmError, match="a quorum is a"):
         Quorum.parse(text)

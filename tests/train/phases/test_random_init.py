@@ -11,7 +11,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerB
 
 from layerwise.data.text.bytepair import train_bytepair
 from layerwise.errors import CheckpointError, DataError, ModelError
-from layerwise.train.phases.random_init import has_weights, published, random_model, read_config, tiny
+from layerwise.stack.checks.checkpoint_files import open_config
+from layerwise.train.phases.random_init import has_weights, published, random_model, tiny
 from train.tiny_models import tiny_llama
 
 SPELLER: PreTrainedTokenizerBase = train_bytepair(["the cat saw the dog"] * 9, 270)
@@ -70,14 +71,14 @@ def test_a_folder_without_weights_is_a_configuration(tmp_path: Path) -> None:
     assert has_weights(str(tmp_path / "pickled")), "they are refused when it is opened, and not passed over"
     assert has_weights("demo")
     assert has_weights(str(tmp_path / "nothing")), "opening it says that it is not there"
-    assert read_config(str(tmp_path / "bare")).num_hidden_layers == 3
+    assert open_config(str(tmp_path / "bare")).num_hidden_layers == 3
 
 
 def test_what_it_cannot_be_of_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"the tokenizer has 270 tokens, and baby has embeddings for 200"):
         random_model(config(vocab_size=200), SPELLER, "baby")
     with pytest.raises(CheckpointError, match=r"has no config\.json"):
-        read_config(str(tmp_path))
+        open_config(str(tmp_path))
     pictures = ViTConfig(vocab_size=270)
     with pytest.raises(ModelError, match="baby describes a vit, of which transformers makes no model that predicts"):
         random_model(pictures, SPELLER, "baby").open()

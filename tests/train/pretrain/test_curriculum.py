@@ -57,7 +57,9 @@ def test_seeds_differ() -> None:
 
 
 def test_a_text_smaller_than_a_batch_is_refused_with_figures() -> None:
-    with pytest.raises(TrainError, match=r"gives 5 segment\(s\) of up to 128 tokens, fewer than one batch of 8"):
+    with pytest.raises(
+        TrainError, match=r"gives 5 segment\(s\) of up to 128 tokens, .* one batch of 8: .* --batch-size of"
+    ):
         CurriculumPhase(128, 8, 0, 9, segments=5)
 
 

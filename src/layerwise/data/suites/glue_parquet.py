@@ -7,20 +7,19 @@ has other columns than GLUE's, so the form of a file follows from its columns.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from layerwise.bounded import TEXT_SIZE, Unreadable, check_size, read_bytes, shortened
+from layerwise.bounded import Unreadable
+from layerwise.data.parquet_batches import column_names, parquet_batches
 from layerwise.data.suites.glue_forms import FORMS, SUPERGLUE_FORMS, Form
 from layerwise.data.suites.glue_tables import Rows
 from layerwise.data.suites.records import FileRecord
 from layerwise.errors import DataError
 
 _NUMBERED = re.compile(r"(?P<split>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.parquet")
-_BATCH = 1_024
 _DIGITS = 7
 """Digits of a number of 32 bits: scores are published with three decimals, and stored so."""
 
@@ -35,7 +34,10 @@ def split_file(folder: Path, split: str) -> Path | None:
 def form_of(path: Path, name: str) -> Form:
     """What the columns of a task are called in a file: as in SuperGLUE where all of its are there."""
     form = SUPERGLUE_FORMS.get(name, FORMS[name])
-    return form if set(form.columns) <= set(_opened(path).schema_arrow.names) else FORMS[name]
+    try:
+        return form if set(form.columns) <= set(column_names(path)) else FORMS[name]
+    except Unreadable as fault:
+        raise _unreadable(path, fault) from fault
 
 
 def read_parquet(path: Path, name: str, form: Form) -> Rows:
@@ -65,29 +67,15 @@ def _parts(path: Path) -> Sequence[Path]:
     return parts
 
 
-def _opened(path: Path) -> Any:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        return parquet.ParquetFile(io.BytesIO(read_bytes(path, TEXT_SIZE)))
-    except (Unreadable, pyarrow.ArrowException, OSError) as fault:
-        raise _unreadable(path, fault) from fault
-
-
 def _records(path: Path) -> Iterator[FileRecord]:
-    import pyarrow
-
-    size = number = 0
+    number = 0
     try:
-        for batch in _opened(path).iter_batches(_BATCH):
-            size += batch.nbytes
-            check_size(size, TEXT_SIZE)
+        for batch in parquet_batches(path):
             columns = {name: _values(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
             for row in range(batch.num_rows):
                 number += 1
                 yield FileRecord({name: values[row] for name, values in columns.items()}, str(path), number, "row")
-    except (Unreadable, pyarrow.ArrowException, OSError, UnicodeDecodeError) as fault:
+    except Unreadable as fault:
         raise _unreadable(path, fault) from fault
 
 
@@ -100,10 +88,5 @@ def _values(column: Any) -> list[Any]:
     return [None if value is None else float(f"{value:.{_DIGITS}g}") for value in values]
 
 
-def _unreadable(path: Path, fault: Exception) -> DataError:
-    reason = str(fault) if isinstance(fault, Unreadable) else f"is no parquet file that can be read ({_first(fault)})"
-    return DataError(f"{path} {reason}; fetch it again")
-
-
-def _first(fault: Exception) -> str:
-    return shortened(str(fault).split("\n")[0]) or type(fault).__name__
+def _unreadable(path: Path, fault: Unreadable) -> DataError:
+    return DataError(f"{path} {fault}; fetch it again")

@@ -15,10 +15,11 @@ from typing import Any
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, processors
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from layerwise.bounded import SETTINGS_SIZE, Unreadable, kind_of, read_bytes, shortened
-from layerwise.errors import DataError
+from layerwise.data.auto_classes import from_pretrained
+from layerwise.errors import DataError, ModelError
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
 """What llama2.c means by its pieces 0, 1 and 2; the file spells them with line breaks around."""
@@ -48,9 +49,11 @@ def load_tokenizer(
         if len(candidates) == 1:
             return read_llama2c(candidates[0])
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            source, revision=revision, trust_remote_code=trust_remote_code
+        tokenizer: PreTrainedTokenizerBase = from_pretrained(
+            "AutoTokenizer", source, revision=revision, trust_remote_code=trust_remote_code
         )
+    except ModelError as refused:
+        raise DataError(f"{refused}, or name another tokenizer with --tokenizer") from refused
     # The Hub client, the tokenizers library and the model classes raise nearly every built-in error here.
     except Exception as error:
         reason = shortened(str(error).strip().split("\n")[0], 200)

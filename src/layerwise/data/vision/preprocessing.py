@@ -19,6 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from layerwise.bounded import shortened
+from layerwise.data.auto_classes import from_pretrained
 from layerwise.data.vision.pixels import Scaling
 from layerwise.errors import ModelError
 
@@ -90,22 +91,21 @@ class Preprocessing:
         return values.reshape(self.height, self.width, self.channels).permute(2, 0, 1).contiguous()
 
 
-def preprocessing_of(config: Any, where: str | Path | None = None) -> Preprocessing:
+def preprocessing_of(config: Any, where: str | Path | None = None, *, trust_remote_code: bool = False) -> Preprocessing:
     """How images are prepared for the model with this `config`, whose checkpoint lies at `where` (folder or hub id).
 
     Without a `where`, or where no settings lie beside the weights, the image has config.image_size and
     config.num_channels, and mean = std = 0.5. Raises `ModelError` for a model that takes no images of fixed size, for
-    settings that cannot be read, and for a processor whose pixels would not be those of `Preprocessing`.
+    settings that cannot be read, for a processor whose code comes with the checkpoint, unless `trust_remote_code`, and
+    for one whose pixels would not be those of `Preprocessing`.
     """
     if where is None or not _has_settings(where):
         height, width = _image_size(config)
         channels = _channels(config)
         return Preprocessing(height, width, channels, (0.5,) * channels, (0.5,) * channels)
-    from transformers import AutoImageProcessor
-
     try:
         # The other backend needs torchvision, which layerwise does not.
-        processor = AutoImageProcessor.from_pretrained(where, backend="pil")
+        processor = from_pretrained("AutoImageProcessor", where, trust_remote_code=trust_remote_code, backend="pil")
         preprocessing = _settings(processor, config)
     except ModelError:
         raise

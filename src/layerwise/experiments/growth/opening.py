@@ -29,8 +29,9 @@ from layerwise.experiments.splits import TEXT_LENGTH
 from layerwise.measure.cost.flops import model_cost
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.stack import Stack
+from layerwise.stack.checks.checkpoint_files import open_config
 from layerwise.stack.max_length import longest_input
-from layerwise.train.phases.random_init import SIZES, has_weights, random_model, read_config
+from layerwise.train.phases.random_init import SIZES, has_weights, random_model, vocabulary_size
 from layerwise.train.training import Base
 
 SHORT_LENGTH = 128
@@ -76,13 +77,13 @@ def open_task(config: GrowthExperiment, reporter: Reporter, inputs: Inputs) -> G
 def _random_base(config: GrowthExperiment, documents: tuple[Document, ...], reporter: Reporter) -> Base:
     """Random weights by the configuration of the model, or that of a size; its tokenizer, or one that is learned."""
     model, size = config.model, SIZES[config.size]
-    settings = None if model is None else read_config(model, config.revision)
+    settings = None if model is None else open_config(model, config.revision)
     if config.tokenizer is not None:
         tokenizer = load_tokenizer(config.tokenizer)
     else:
         tokenizer = None if model is None else _tokenizer_beside(model, config.revision)
     if tokenizer is None:
-        room = size.vocabulary if settings is None else int(settings.get_text_config().vocab_size)
+        room = size.vocabulary if settings is None else vocabulary_size(settings, str(model))
         reporter.log(f"learning a vocabulary of {room:,} from {len(documents):,} documents")
         tokenizer = train_bytepair((each.text for each in documents), room)
     if settings is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from layerwise.bounded import Unreadable, decoded, kind_of, named, read_bytes
@@ -94,18 +94,16 @@ def depth_of(model: str) -> int:
 
     Raises `ModelError` where there is no such model, and for models of several stacks of layers.
     """
-    from transformers import AutoConfig
-
     import layerwise.models  # noqa: F401  (its architectures become known to transformers)
+    from layerwise.stack.checks.checkpoint_files import open_config
 
-    try:
-        config = AutoConfig.from_pretrained(location_of(model)).get_text_config()
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"the configuration of {named(model)} cannot be read: {str(error).splitlines()[0]}") from error
-    depth = getattr(config, "num_hidden_layers", None)
-    if type(depth) is not int or getattr(config, "is_encoder_decoder", False):
-        raise ModelError(f"the configuration of {named(model)} does not say one number of layers: give it with --depth")
-    return depth
+    config = open_config(location_of(model))
+    with suppress(ValueError):  # of several parts of text
+        config = config.get_text_config()
+        depth = getattr(config, "num_hidden_layers", None)
+        if type(depth) is int and depth > 0 and not getattr(config, "is_encoder_decoder", False):
+            return depth
+    raise ModelError(f"the configuration of {named(model)} does not say one number of layers: give it with --depth")
 
 
 def read_text(text: str) -> MergeRecipe:

@@ -6,7 +6,6 @@ own architecture (ELC-BERT); both are opened alike.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import Stack, load
+from layerwise.stack.checks.checkpoint_files import CONFIG, read_config
 from layerwise.train.load_trained import open_trained
 
 ORIGIN = (
@@ -40,7 +40,7 @@ class WeightedModel:
 def has_layer_weights(folder: Path) -> bool:
     """Whether the model in `folder` has layer weights, as far as its files say."""
     if _is_elc(folder):
-        return _config(folder).get("variant") != "ltg"
+        return read_config(folder).get("variant") != "ltg"
     record = TrainingRecord.read(folder)
     return record is not None and record.recipe.get("variant") == "wiring"
 
@@ -61,10 +61,4 @@ def open_weighted(folder: Path, label: str, *, device: str, dtype: str) -> Weigh
 
 
 def _is_elc(folder: Path) -> bool:
-    return _config(folder).get("model_type") == "layerwise-elc"
-
-
-def _config(folder: Path) -> dict[str, object]:
-    path = folder / "config.json"
-    content: dict[str, object] = json.loads(path.read_text()) if path.is_file() else {}
-    return content
+    return (folder / CONFIG).is_file() and read_config(folder).get("model_type") == "layerwise-elc"

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from transformers import AutoTokenizer
-
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.glue import GLUE, find_tasks
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import cut
+from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import TrainError
 from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.documents import divided_documents
@@ -235,5 +234,5 @@ def _rewired(model: Path, run: Path, seed: int) -> Path:
     folder = run / REWIRED / f"{study.BACKBONE}-{seed}"
     if not (folder / "tokenizer.json").is_file():
         rewired(ElcForMaskedLM.from_pretrained(model)).save_pretrained(folder)
-        AutoTokenizer.from_pretrained(model).save_pretrained(folder)
+        load_tokenizer(model).save_pretrained(folder)
     return folder

@@ -10,7 +10,7 @@ from layerwise.errors import OptionError
 MOST = 10_000
 """The largest number of a range: one digit too many would otherwise fill the memory."""
 
-_PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 
 def whole_numbers(flag: str, text: str, least: int = 1) -> tuple[int, ...]:

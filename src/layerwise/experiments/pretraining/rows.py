@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch.nn import functional
 from torch.utils.data import DataLoader
-from transformers import AutoTokenizer
 
 from layerwise.data.batches import IGNORED
 from layerwise.data.text.encoding import Encoded
 from layerwise.data.text.segments import cut
 from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
+from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.measure.cost.inference_memory import inference_memory
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.seeds import over_seeds
@@ -58,7 +58,7 @@ def pretrained_rows(
 ) -> list[Score]:
     """Every row of the model in `folder` that `recipe` has made, on `test` in its short segments (at most `limit`)."""
     model = ElcForMaskedLM.from_pretrained(folder).to(device)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(folder)
     masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
     examples = FixedMasks(cut(test, recipe.lengths[0]), masking, tokenizer, limit)
     with evaluating(model), torch.inference_mode():

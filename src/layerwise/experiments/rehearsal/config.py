@@ -86,13 +86,13 @@ def levels(kill: str, nodes: int) -> tuple[int, ...]:
     >>> levels("half", 8), levels("3", 8), levels("0-100%", 4), levels("50-75 %", 8)
     ((0, 4), (0, 3), (0, 1, 2, 3, 4), (0, 4, 5, 6))
     """
-    shares = re.fullmatch(r"\s*(\d{1,3})\s*-\s*(\d{1,3})\s*%\s*", kill)
+    shares = re.fullmatch(r"\s*(\d{1,3})\s*-\s*(\d{1,3})\s*%\s*", kill, re.ASCII)
     if kill.strip() == "half":
         counts: tuple[int, ...] = (nodes // 2,)
     elif shares is not None and int(shares[1]) <= int(shares[2]) <= 100:
         low, high = int(shares[1]), int(shares[2])
         counts = tuple(count for count in range(nodes + 1) if low * nodes <= 100 * count <= high * nodes)
-    elif re.fullmatch(r"\s*\d{1,9}\s*", kill) and int(kill) <= nodes:
+    elif re.fullmatch(r"\s*\d{1,9}\s*", kill, re.ASCII) and int(kill) <= nodes:
         counts = (int(kill),)
     else:
         raise OptionError(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from layerwise.bounded import Unreadable, read_json
 from layerwise.errors import DataError
 from layerwise.experiments.experiment import Action
 from layerwise.experiments.option import option
@@ -83,9 +83,11 @@ class Simulation(ModelOptions, Action):
 def read_times(path: Path) -> dict[str, float]:
     """The measured times in a JSON file. Raises `DataError` for a file that has others, or no numbers above 0."""
     try:
-        content = json.loads(path.read_text(encoding="utf8"))
+        content = read_json(path)
         times = {name: float(content[name]) for name in content}
-    except (OSError, ValueError, TypeError) as error:
+    except Unreadable as fault:
+        raise DataError(f'{path} {fault}: write {{"layer": 0.001}}') from fault
+    except (ValueError, TypeError) as error:
         raise DataError(f'{path} is no JSON object of numbers ({error}): write {{"layer": 0.001}}') from error
     wrong = [name for name, value in times.items() if name not in TIMES or not 0 < value < float("inf")]
     if wrong:

@@ -122,7 +122,7 @@ def bytes_of(size: str) -> int:
     >>> bytes_of("5GB"), bytes_of("250 MB")
     (5000000000, 250000000)
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(KB|MB|GB|TB)", size.upper())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(KB|MB|GB|TB)", size.upper(), re.ASCII)
     if match is None or not float(match[1]):
         raise OptionError(f"--max-shard-size takes a size such as 5GB or 500MB; found {named(repr(size))}")
     return int(float(match[1]) * 1000 ** (1 + ("KB", "MB", "GB", "TB").index(match[2])))

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from layerwise.bounded import check_archive
 from layerwise.errors import MeasureError, RunError
 from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate
 from layerwise.measure.interventions.worth_by_position import PositionTables
@@ -244,9 +245,12 @@ class Survey:
     def read(cls, path: Path) -> Survey:
         """Read what `save` wrote. Raises `RunError` for a file that is damaged or holds something else."""
         try:
+            check_archive(path)
             with np.load(path, allow_pickle=False) as arrays:
                 return cls._of({name: arrays[name] for name in arrays.files})
-        except (OSError, EOFError, BadZipFile, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        # Damage shows in many ways; an array that says that it is endless raises a MemoryError.
+        except (OverflowError, OSError, EOFError, BadZipFile, ValueError, LookupError, TypeError, AttributeError,
+                MemoryError) as error:  # fmt: skip
             raise RunError(
                 f"{path} does not hold the survey of a model ({type(error).__name__}: {error}); remove it, and the "
                 "model is surveyed anew"

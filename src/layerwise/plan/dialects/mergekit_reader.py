@@ -68,14 +68,13 @@ def read_mergekit(text: str) -> MergeRecipe:
     slices = [_slice(each) for each in top["slices"].items("slices")]
     if not slices:
         top["slices"].refuse("slices are empty: a model has at least one layer")
-    names = _names(slices)
-    visits = [
-        Visit(layer, source=names[each.location]) for each in slices for layer in range(each.start, each.stop)
-    ]  # fmt: skip
-    if not visits:
+    count = sum(each.stop - each.start for each in slices)
+    if not count:
         top["slices"].refuse("the slices have no layers: a layer_range is half-open, and [0, 8] are layers 0 to 7")
-    if len(visits) > STEP_LIMIT:
-        top["slices"].refuse(f"the slices have more than {STEP_LIMIT:,} layers")
+    if count > STEP_LIMIT:
+        top["slices"].refuse(f"the slices have {count:,} layers, and a plan runs at most {STEP_LIMIT:,}: write fewer")
+    names = _names(slices)
+    visits = [Visit(layer, source=names[each.location]) for each in slices for layer in range(each.start, each.stop)]
     _check_parameters(top.get("parameters"))
     _check_donors(top, list(names), {each.location: each.stated for each in slices})
     return MergeRecipe(
@@ -172,7 +171,8 @@ def _names(slices: list[_Slice]) -> dict[str, str | None]:
         anchors[each.location] = anchors.get(each.location) or usable
     if len(anchors) == 1:
         return anchors
-    letters = (name for number in range(LAYER_LIMIT) if (name := source_name(number)) not in anchors.values())
+    taken = set(anchors.values())
+    letters = (name for number in range(LAYER_LIMIT) if (name := source_name(number)) not in taken)
     return {location: anchor or next(letters) for location, anchor in anchors.items()}
 
 

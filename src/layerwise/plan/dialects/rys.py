@@ -24,9 +24,9 @@ from layerwise.plan.plan import Plan
 
 FORM = "an RYS string"
 
-_WORD = re.compile(r"\s*(layers|blocks)\s*:", re.IGNORECASE)
-_PAIR = re.compile(r"\s*(?:\(\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\)|(\d{1,9})\s*,\s*(\d{1,9}))\s*")
-_LAYER = re.compile(r"\s*(\d{1,9})\s*")
+_WORD = re.compile(r"\s*(layers|blocks)\s*:", re.IGNORECASE | re.ASCII)
+_PAIR = re.compile(r"\s*(?:\(\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\)|(\d{1,9})\s*,\s*(\d{1,9}))\s*", re.ASCII)
+_LAYER = re.compile(r"\s*(\d{1,9})\s*", re.ASCII)
 
 
 def is_rys(text: str) -> bool:
@@ -35,7 +35,7 @@ def is_rys(text: str) -> bool:
     >>> [is_rys(text) for text in ("blocks:3,6", "(3, 6)", "0,1,2", "0-2 5", "(3|6)")]
     [True, True, True, False, False]
     """
-    return _WORD.match(text) is not None or ("," in text and re.fullmatch(r"[\d\s,;()]*", text) is not None)
+    return _WORD.match(text) is not None or ("," in text and re.fullmatch(r"[0-9\s,;()]*", text) is not None)
 
 
 def read_rys(text: str, depth: int | None = None) -> Plan:

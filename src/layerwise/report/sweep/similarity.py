@@ -97,12 +97,49 @@ def _mean(values: Matrix, pairs: list[tuple[int, int]]) -> float | None:
 
 def clearest_zone(values: Matrix) -> Zone | None:
     """The run of at least three hidden states with the greatest contrast, of those that leave a state out besides the
-    embedding."""
-    size = len(values)
+    embedding.
+
+    A run's sums are differences of sums over blocks of the matrix, so that n states take n^2 steps; they are sums of
+    whole numbers, which round as `contrast` does.
+    """
+    size, sums = len(values), _BlockSums(values)
     runs = [
-        Zone(first, last, contrast(values, first, last))
+        Zone(first, last, sums.contrast(first, last))
         for first in range(1, size)
         for last in range(first + SMALLEST_ZONE - 1, size)
         if last - first < size - 2
     ]
     return max(runs, key=lambda zone: zone.contrast, default=None)
+
+
+class _BlockSums:
+    """The sum and the count of what was measured in any block of a matrix, its diagonal left out.
+
+    Every float is a whole number of the smallest unit among them, so no sum is rounded before its mean is taken.
+    """
+
+    def __init__(self, values: Matrix) -> None:
+        self.size = len(values)
+        self.unit = max((value.as_integer_ratio()[1] for row in values for value in row if value), default=1)
+        self.before = [[(0, 0)] * (self.size + 1)]
+        for row, above in enumerate(values):
+            total, count, line = 0, 0, [(0, 0)]
+            for column, (value, (over, counted)) in enumerate(zip(above, self.before[row][1:], strict=True)):
+                if value is not None and row != column:
+                    numerator, denominator = float(value).as_integer_ratio()
+                    total, count = total + numerator * (self.unit // denominator), count + 1
+                line.append((over + total, counted + count))
+            self.before.append(line)
+
+    def contrast(self, first: int, last: int) -> float:
+        """As `contrast` of the matrix computes it."""
+        alike, pairs = self._block(first, last + 1, first, last + 1)
+        whole, known = self._block(first, last + 1, 1, self.size)
+        if not pairs or known == pairs:
+            return 0.0
+        return alike / self.unit / pairs - (whole - alike) / self.unit / (known - pairs)
+
+    def _block(self, top: int, bottom: int, left: int, right: int) -> tuple[int, int]:
+        above, below = self.before[top], self.before[bottom]
+        total, count = (below[right][n] - below[left][n] - above[right][n] + above[left][n] for n in (0, 1))
+        return total, count

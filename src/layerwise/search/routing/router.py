@@ -22,7 +22,8 @@ from safetensors.numpy import save
 from scipy.linalg import LinAlgWarning
 from sklearn.linear_model import RidgeCV
 
-from layerwise.errors import DataError
+from layerwise.bounded import parse_json
+from layerwise.errors import DataError, PlanError
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.results.run import write_whole
@@ -74,15 +75,15 @@ class PlanRouter:
                 if metadata.get("format") != FORMAT:
                     raise SafetensorError("of another kind")
                 tensors = {name: file.get_tensor(name) for name in ("weights", "intercept")}
-        except SafetensorError as error:
+            header = parse_json(metadata["router"])
+            plans = tuple(map(Plan.parse, header["plans"]))
+            return cls(plans, int(header["prefix"]), **tensors, penalty=float(header["penalty"]))
+        except (SafetensorError, PlanError, KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"{path} is no router of layerwise ({error}); give the router.safetensors of a run of route"
             ) from error
         except OSError as error:
             raise DataError(f"there is no router at {path} ({error}); layerwise route writes one") from error
-        header = json.loads(metadata["router"])
-        plans = tuple(map(Plan.parse, header["plans"]))
-        return cls(plans, int(header["prefix"]), **tensors, penalty=float(header["penalty"]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ with the tensors that were saved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
@@ -20,12 +20,14 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers.initialization import no_init_weights
 
-from layerwise.bounded import Unreadable, check_file, read_json, shown
-from layerwise.errors import CheckpointError
+from layerwise.bounded import Unreadable, check_file, named, read_json, shortened, shown
+from layerwise.data.auto_classes import from_pretrained
+from layerwise.errors import CheckpointError, ModelError
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_REASON = 200  # characters of what transformers says of a configuration
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 MOST_PARTS = 1_000
@@ -77,6 +79,26 @@ def read_config(folder: Path) -> dict[str, Any]:
     return settings
 
 
+def open_config(location: str, revision: str | None = None) -> Any:
+    """transformers' configuration in a folder or of a hub id. Raises `ModelError` where it cannot be read.
+
+    The file in a folder is looked at first: its class may build whatever the file asks for.
+    """
+    folder = Path(location).expanduser()
+    if folder.is_dir():
+        check_counts(folder, read_config(folder))
+    try:
+        return from_pretrained("AutoConfig", str(folder), revision=revision)
+    except ModelError:
+        raise
+    except Exception as error:  # transformers raises many kinds for files, network and configurations
+        reason = shortened(" ".join(str(error).split()), _REASON) or type(error).__name__
+        raise CheckpointError(
+            f"the configuration of {named(location)} cannot be read ({reason}); give a folder with a {CONFIG} that "
+            "transformers reads, or a hub id that this machine can reach"
+        ) from error
+
+
 def _settings(file: Path, absent: dict[str, Any]) -> dict[str, Any]:
     """The object in a JSON file, or `absent`."""
     if not file.exists():
@@ -122,8 +144,8 @@ def _counts(settings: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
             yield from ((key, each) for each in values if isinstance(each, int))
 
 
-def check_size(location: str, kind: Any, config: Any, saved: Saved) -> None:
-    """Raise `CheckpointError` where the model of `config` has far more numbers than were saved.
+def check_size(location: str, saved: Saved, draw: Callable[[], nn.Module]) -> None:
+    """Raise `CheckpointError` where the model that `draw` makes has far more numbers than were saved.
 
     The model is drawn up on the device `meta`, where tensors have shapes and no content. What cannot be drawn up there
     is left to transformers, which says why.
@@ -131,7 +153,7 @@ def check_size(location: str, kind: Any, config: Any, saved: Saved) -> None:
     there = sum(prod(tensor.shape) for tensor in saved.values())
     numbers = 0
     with suppress(Exception), torch.device("meta"), no_init_weights():
-        numbers = numbers_of(kind(config) if issubclass(kind, nn.Module) else kind.from_config(config))
+        numbers = numbers_of(draw())
     if numbers > 2 * there + SLACK:
         raise CheckpointError(
             f"{location}: {CONFIG} describes a model of {_number(numbers)} numbers, and {_number(there)} were saved; "
@@ -176,7 +198,8 @@ def _weight_files(folder: Path, settings: Mapping[str, Any]) -> list[Path]:
     for name, file in placed.items():
         if name not in headers[file]:
             raise CheckpointError(
-                f"{first} says that {name} lies in {file}, which does not hold it; save the model again"
+                f"{first} says that {shortened(name)} lies in {shortened(file)}, which does not hold it; save the "
+                "model again"
             )
     return [folder / file for file in headers]
 
@@ -208,10 +231,12 @@ def _header(file: Path) -> dict[str, SavedTensor]:
     try:
         check_file(file)
     except Unreadable as fault:
-        raise CheckpointError(f"{file} {fault}; fetch or save it again") from fault
+        raise CheckpointError(f"{named(file)} {fault}; fetch or save it again") from fault
     try:
         with safe_open(file, framework="pt") as tensors:
             views = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118  (it is no mapping)
             return {name: SavedTensor(view.get_dtype(), tuple(view.get_shape())) for name, view in views.items()}
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{file} is not a whole safetensors file ({error}); fetch or save it again") from error
+        raise CheckpointError(
+            f"{named(file)} is not a whole safetensors file ({shortened(str(error), _REASON)}); fetch or save it again"
+        ) from error

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import nn
 
+from layerwise.bounded import shortened
 from layerwise.errors import CheckpointError
 from layerwise.stack.checks.checkpoint_files import Saved
 
@@ -23,6 +24,7 @@ POOLER = "pooler"
 """What a base model may have beside its layers for other heads than the one at hand: no hidden state depends on it."""
 
 _GROUPS, _TAILS = 6, 10  # of what an error names
+_NAMED = 200  # characters of a name
 
 
 def check_complete(location: str, model: Any, report: Mapping[str, Any], *, new_head: bool = False) -> None:
@@ -37,10 +39,11 @@ def check_complete(location: str, model: Any, report: Mapping[str, Any], *, new_
         mismatched = [each for each in mismatched if _inside(model, each[0])]
     if mismatched:
         name, saved, wanted = mismatched[0]
+        name = shortened(name, _NAMED)
         more = f" ({len(mismatched)} tensors in all)" if len(mismatched) > 1 else ""
         raise CheckpointError(
-            f"{location} holds {name} of shape {tuple(saved)}, and {kind} needs {tuple(wanted)}{more}; correct the "
-            "sizes in config.json, or save the model again"
+            f"{location} holds {name} of shape {tuple(saved)}, and {kind} needs {tuple(wanted)}{more}; "
+            "correct the sizes in config.json, or save the model again"
         )
     missing = [name for name in report["missing_keys"] if not _may_be_missing(model, name, new_head)]
     if missing:
@@ -101,7 +104,7 @@ def listed(names: Iterable[str]) -> str:
     """
     plain: list[str] = []
     layers: dict[tuple[str, str], set[int]] = {}
-    for name in sorted(names):
+    for name in sorted(shortened(name, _NAMED) for name in names):
         match = re.match(r"(.*?\.)(\d+)\.(.+)", name)
         if match is None:
             plain.append(name)

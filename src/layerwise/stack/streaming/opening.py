@@ -6,7 +6,6 @@ which accelerate would read a module at every call are taken off again: only wha
 
 from __future__ import annotations
 
-import copy
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -31,15 +30,15 @@ Loaded = tuple[nn.Module, Mapping[str, Any]]
 
 
 def load_with_layers_on_disk(
-    kind: Any, config: Any, layers: str | None, device: torch.device, load: Callable[..., Loaded]
+    draw: Callable[[], nn.Module], layers: str | None, device: torch.device, load: Callable[..., Loaded]
 ) -> tuple[nn.Module, Mapping[str, Any], OffloadedBlocks]:
-    """The model of class `kind` whose blocks (at `layers`, or found) have no content yet, what transformers reports
+    """The model that `draw` makes, whose blocks (at `layers`, or found) have no content yet, what transformers reports
     about the loading, and where the weights of the blocks are.
 
     `load` is transformers' loading of it, which takes the further keywords. Raises `UnsupportedModel` for a model that
     cannot be drawn up without its weights.
     """
-    drawn = _on_meta(kind, config)
+    drawn = _on_meta(draw)
     path = find_blocks(drawn, layers)
     converted = ConvertedWeights()
     with _quiet():
@@ -97,19 +96,16 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _on_meta(kind: Any, config: Any) -> nn.Module:
+def _on_meta(draw: Callable[[], nn.Module]) -> nn.Module:
     """The model as the configuration describes it, without content."""
     try:
         with torch.device("meta"), no_init_weights():
-            own = copy.deepcopy(config)
-            drawn = kind(own) if issubclass(kind, nn.Module) else kind.from_config(own)
-        assert isinstance(drawn, nn.Module)
-        return drawn
+            return draw()
     except LayerwiseError:
         raise
     except Exception as error:
         raise UnsupportedModel(
-            f"the layers of {getattr(kind, '__name__', kind)} cannot be left on the disk: it cannot be drawn up "
+            "the layers of the model cannot be left on the disk: it cannot be drawn up "
             f"without its weights ({type(error).__name__}: {error}); load it whole, without --resident-layers"
         ) from error
 

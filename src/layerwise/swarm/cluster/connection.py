@@ -159,7 +159,7 @@ def check_address(address: str) -> None:
     if address in (LOCAL, AUTO):
         return
     host, colon, port = address.rpartition(":")
-    if "://" in address or not colon or not host or not port.isdecimal():
+    if "://" in address or not colon or not host or not (port.isascii() and port.isdecimal()):
         raise SwarmError(
             f"--ray takes local, auto or the HOST:PORT of a cluster's head; found {address[:60]!r}. Start the command "
             "on a machine of the cluster, with auto or an address such as 10.0.0.1:6379"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from layerwise.bounded import Unreadable, read_json
 from layerwise.errors import SwarmError
 from layerwise.swarm.messages import RemoteLayer
 
@@ -42,10 +42,10 @@ def read_capacities(path: Path) -> tuple[Capacity, ...]:
     """
     names = [each.name for each in fields(Capacity)]
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path)
         nodes = tuple(Capacity(**each) for each in content)
-    except OSError as error:
-        raise SwarmError(f"the nodes cannot be read from {path}: {error.strerror or error}") from error
+    except Unreadable as fault:
+        raise SwarmError(f"{path} {fault}; write a JSON list of objects with {', '.join(names)}") from fault
     except (ValueError, TypeError) as error:
         raise SwarmError(
             f"{path} is no list of nodes ({str(error)[:120]}); write a JSON list of objects with {', '.join(names)}"

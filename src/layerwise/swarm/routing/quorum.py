@@ -40,7 +40,7 @@ class Quorum:
         >>> Quorum.parse("8"), str(Quorum.parse("1 layer")), str(Quorum.parse("0.5 nats"))
         (Quorum(layers=8, nats=None), '1 layer', '0.5 nats')
         """
-        match = re.fullmatch(r"\s*(?:(\d+)\s*(?:layers?)?|(\d+(?:\.\d*)?|\.\d+)\s*nats?)\s*", text)
+        match = re.fullmatch(r"\s*(?:(\d+)\s*(?:layers?)?|(\d+(?:\.\d*)?|\.\d+)\s*nats?)\s*", text, re.ASCII)
         if match is None:
             raise SwarmError(f"a quorum is a number of layers, such as 8, or of nats, such as 0.5 nats, not {text!r}")
         return cls(layers=int(match[1])) if match[1] is not None else cls(nats=float(match[2]))

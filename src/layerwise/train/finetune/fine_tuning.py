@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import transformers
 from torch import Tensor
 from transformers import (
     DataCollatorWithPadding,
@@ -38,6 +37,7 @@ from transformers import (
 )
 
 import layerwise.models  # noqa: F401  (its architectures become known to the Auto classes)
+from layerwise.data.auto_classes import from_pretrained
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, TrainError
@@ -224,12 +224,15 @@ def _with_head(location: str, task: Task) -> tuple[Any, Any, frozenset[str]]:
     of what was drawn."""
     # One output under the name of a score makes transformers learn it by its squared error.
     labels = task.labels or ("score",)
-    names = {"id2label": dict(enumerate(labels)), "label2id": {name: at for at, name in enumerate(labels)}}
+    names: dict[str, Any] = {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {name: at for at, name in enumerate(labels)},
+    }
     problem = "regression" if task.is_regression else "single_label_classification"
     try:
-        model, report = transformers.AutoModelForSequenceClassification.from_pretrained(
-            location, num_labels=len(labels), ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32",
-            output_loading_info=True, problem_type=problem, **names,
+        model, report = from_pretrained(
+            "AutoModelForSequenceClassification", location, num_labels=len(labels), ignore_mismatched_sizes=True,
+            use_safetensors=True, dtype="float32", output_loading_info=True, problem_type=problem, **names,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         raise CheckpointError(

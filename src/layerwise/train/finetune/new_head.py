@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-import transformers
+from transformers import PreTrainedModel
 
+from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import CheckpointError
 from layerwise.stack import Stack, load
 from layerwise.stack.checks.completeness import check_complete
@@ -29,9 +30,9 @@ def with_new_head(
         "label2id": {name: label for label, name in enumerate(classes)},
     }
     try:
-        model, report = transformers.AutoModelForImageClassification.from_pretrained(
-            location, ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32", revision=revision,
-            output_loading_info=True, **names,
+        model, report = from_pretrained(
+            "AutoModelForImageClassification", location, ignore_mismatched_sizes=True, use_safetensors=True,
+            dtype="float32", revision=revision, output_loading_info=True, **names,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         raise CheckpointError(
@@ -42,7 +43,7 @@ def with_new_head(
     return load(model, device=device)
 
 
-def head_parameters(model: transformers.PreTrainedModel, drawn: Collection[str]) -> frozenset[str]:
+def head_parameters(model: PreTrainedModel, drawn: Collection[str]) -> frozenset[str]:
     """The names of the parameters of a model's head: those outside its base model, and those that were `drawn` because
     the checkpoint has none.
 

@@ -28,17 +28,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from transformers import GraniteConfig, LlamaConfig, PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.initialization import no_init_weights
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 from layerwise.bounded import shortened, size_in_words
+from layerwise.data.auto_classes import from_config
 from layerwise.data.model_location import EMBEDDED
-from layerwise.errors import CheckpointError, DataError, ModelError
+from layerwise.errors import DataError, ModelError
 from layerwise.stack import Stack, load
-from layerwise.stack.checks.checkpoint_files import check_counts, numbers_of
-from layerwise.stack.checks.checkpoint_files import read_config as read_settings
+from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.load import resolve_device
 from layerwise.train.training import Base
 
@@ -111,20 +110,6 @@ def has_weights(model: str, revision: str | None = None) -> bool:
     return there != {_CONFIG}
 
 
-def read_config(model: str, revision: str | None = None) -> Any:
-    """The configuration in a folder or of a hub id. Raises `CheckpointError` where it cannot be read."""
-    folder = Path(model).expanduser()
-    if folder.is_dir():
-        check_counts(folder, read_settings(folder))
-    try:
-        return transformers.AutoConfig.from_pretrained(str(Path(model).expanduser()), revision=revision)
-    except Exception as error:  # transformers raises many kinds for files, network and configurations
-        raise CheckpointError(
-            f"the configuration of {model} could not be read: {str(error).strip().partition(chr(10))[0]}; give a "
-            "folder with a config.json, or a hub id that this machine can reach"
-        ) from error
-
-
 def random_model(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, *, device: str = "auto") -> Base:
     """What trainings of a model with this configuration begin from: random weights, drawn when it is opened.
 
@@ -132,7 +117,7 @@ def random_model(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, *, 
     `ModelError` for a configuration without a decoder, and `DataError` for a tokenizer with more tokens than the model
     has embeddings.
     """
-    room = config.get_text_config().vocab_size
+    room = vocabulary_size(config, name)
     if len(tokenizer) > room:
         raise DataError(
             f"the tokenizer has {len(tokenizer):,} tokens, and {name} has embeddings for {room:,}; write vocab_size: "
@@ -140,6 +125,15 @@ def random_model(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, *, 
         )
     _check_room(config, name)
     return Base(partial(_drawn, config, tokenizer, name, device), _digest(config, tokenizer))
+
+
+def vocabulary_size(config: Any, name: str) -> int:
+    """How many tokens a model with this configuration has embeddings for. Raises `ModelError` for one of no text."""
+    with suppress(ValueError):  # of several parts of text
+        size = getattr(config.get_text_config(), "vocab_size", None)
+        if type(size) is int and size > 0:
+            return size
+    raise ModelError(f"{name} describes no model of text: its {_CONFIG} says no vocab_size; give that of a decoder")
 
 
 def _check_room(config: Any, name: str) -> None:
@@ -150,7 +144,7 @@ def _check_room(config: Any, name: str) -> None:
         torch.device("meta"),
         no_init_weights(),
     ):  # what cannot be drawn up says why when it is drawn
-        numbers = numbers_of(transformers.AutoModelForCausalLM.from_config(config))
+        numbers = numbers_of(from_config("AutoModelForCausalLM", config))
     needed, room = numbers * torch.float32.itemsize, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > room:
         raise ModelError(
@@ -161,7 +155,9 @@ def _check_room(config: Any, name: str) -> None:
 
 def _drawn(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, device: str) -> Stack:
     try:
-        model = transformers.AutoModelForCausalLM.from_config(config)
+        model = from_config("AutoModelForCausalLM", config)
+    except ModelError:
+        raise
     except Exception as error:  # wrong sizes make each architecture trip over something else
         reason = shortened(str(error).strip().partition("\n")[0], 160)
         raise ModelError(

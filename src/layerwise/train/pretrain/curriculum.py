@@ -42,7 +42,7 @@ class CurriculumPhase:
         if self.segments < self.batch_size:
             raise TrainError(
                 f"the text to train on gives {self.segments:,} segment(s) of up to {self.length} tokens, fewer than "
-                f"one batch of {self.batch_size:,}: give more text, or a --batch of at most "
+                f"one batch of {self.batch_size:,}: give more text, or a --batch-size of at most "
                 f"{self.segments:,} for segments of this length"
             )
 

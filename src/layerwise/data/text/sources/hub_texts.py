@@ -27,7 +27,7 @@ PREFIX = "hf:"
 
 _SPELLING = re.compile(
     r"hf:(?P<name>[^:@]+)(@(?P<revision>[^:@]+))?(:(?P<configuration>[^:\[]*))?"
-    r"(:(?P<split>[^:\[]+)(\[:(?P<limit>\d+)\])?)?"
+    r"(:(?P<split>[^:\[]+)(\[:(?P<limit>[0-9]{1,12})\])?)?"
 )
 
 

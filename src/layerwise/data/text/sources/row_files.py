@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.bounded import Unreadable, parse_json, shortened, shown
+from layerwise.data.parquet_batches import column_names, parquet_batches
 from layerwise.data.text.documents import Document
 from layerwise.data.text.sources.streams import lines
 from layerwise.errors import DataError
 
 PARQUET = ".parquet"
 FIELDS = ("text", "id", "task", "answer_start")
-
-_ROWS = 1_024
 
 
 def json_documents(file: Path, name: str, task: str) -> Iterator[Document]:
@@ -42,24 +41,19 @@ def json_documents(file: Path, name: str, task: str) -> Iterator[Document]:
 
 def parquet_documents(file: Path, name: str, task: str) -> Iterator[Document]:
     """The documents of a parquet file, whose ids end in the number of the row. Raises `DataError` as for JSON lines."""
-    import pyarrow
-    from pyarrow import parquet
-
     number = 0
     try:
-        with parquet.ParquetFile(file) as table:
-            columns = table.schema_arrow.names
-            if "text" not in columns:
-                raise DataError(
-                    f"{file} has the columns {shortened(', '.join(columns))}; its texts should be in one called text"
-                )
-            for batch in table.iter_batches(_ROWS, columns=[each for each in FIELDS if each in columns]):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield row_document(row, f"{file}, row {number}", f"{name}:{number}", task)
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as fault:
-        reason = shortened(str(fault).split("\n")[0])
-        raise DataError(f"{file} is no parquet file that can be read ({reason}): fetch it again") from fault
+        columns = column_names(file)
+        if "text" not in columns:
+            raise DataError(
+                f"{file} has the columns {shortened(', '.join(columns))}; its texts should be in one called text"
+            )
+        for batch in parquet_batches(file, FIELDS):
+            for row in batch.to_pylist():
+                number += 1
+                yield row_document(row, f"{file}, row {number}", f"{name}:{number}", task)
+    except Unreadable as fault:
+        raise DataError(f"{file} {fault}: fetch it again") from fault
     if not number:
         raise DataError(f"{file} is empty: it should hold a document a row")
 

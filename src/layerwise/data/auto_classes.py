@@ -1,0 +1,82 @@
+"""The one way to transformers' automatic classes: code that a checkpoint brings runs only where that is asked for.
+
+`AutoConfig`, `AutoTokenizer`, `AutoModel` and their like read in a checkpoint which class to make. A checkpoint may
+name code of its own there (`auto_map`); unless transformers is told whether it may run, it asks on the terminal, and
+the letter y runs it. So nothing else in layerwise calls an automatic class (tests/laws/test_auto_classes.py), and
+every call from here says `trust_remote_code`, which is false unless a caller's own option says otherwise.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import transformers
+from torch import nn
+from transformers.models.auto import modeling_auto
+
+from layerwise.bounded import named
+from layerwise.errors import ModelError
+
+
+def class_named(name: str) -> Any | None:
+    """What transformers calls `name`; `None` where it has nothing of that name."""
+    return getattr(transformers, name, None)
+
+
+def from_pretrained(kind: Any, location: str | Path | None, *, trust_remote_code: bool = False, **options: Any) -> Any:
+    """What `kind.from_pretrained` makes of the checkpoint at `location`, a folder or a hub id.
+
+    `kind` is a class of transformers or its name, automatic or not. Raises `ModelError` for a checkpoint whose code
+    would have to run, and what transformers raises for any other.
+    """
+    kind = class_named(kind) if isinstance(kind, str) else kind
+    try:
+        return kind.from_pretrained(location, trust_remote_code=trust_remote_code, **options)
+    except ValueError as error:
+        raise _refusal(str(location), error) from error
+
+
+def from_config(kind: Any, config: Any, *, trust_remote_code: bool = False) -> nn.Module:
+    """A model of class `kind`, automatic or not, with a copy of the configuration `config` and fresh weights.
+
+    Raises what `from_pretrained` raises.
+    """
+    kind = class_named(kind) if isinstance(kind, str) else kind
+    try:
+        if issubclass(kind, nn.Module):
+            model: nn.Module = kind(copy.deepcopy(config))
+        else:
+            model = kind.from_config(copy.deepcopy(config), trust_remote_code=trust_remote_code)
+    except ValueError as error:
+        raise _refusal(getattr(config, "name_or_path", "") or "the configuration", error) from error
+    return model
+
+
+def _refusal(location: str, error: ValueError) -> Exception:
+    """The refusal of a checkpoint whose code would have to run, or the error itself where it is about something
+    else.
+    """
+    if "trust_remote_code" not in str(error):
+        return error
+    return ModelError(
+        f"{named(location)} comes with its own code, which is not run without --trust-remote-code; where a command has "
+        "no such option, give a checkpoint of a class that transformers has itself"
+    )
+
+
+def model_classes() -> Iterator[tuple[str, Any]]:
+    """The automatic classes of models by name, each with its mapping from configurations to models."""
+    for name, kind in sorted(vars(modeling_auto).items()):
+        mapping = getattr(kind, "_model_mapping", None)
+        if name.startswith("AutoModel") and mapping is not None:
+            yield name, mapping
+
+
+def register(config: Any, **models: Any) -> None:
+    """Make a class of configurations known to transformers, and its model for each automatic class, by name."""
+    transformers.AutoConfig.register(config.model_type, config, exist_ok=True)
+    for name, model in models.items():
+        getattr(transformers, name).register(config, model, exist_ok=True)
