@@ -86,7 +86,7 @@ def test_two_kills(command: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 def test_twenty_kills(command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     life = uninterrupted(command, tmp_path / "whole")
     counts: Counter[str] = Counter()

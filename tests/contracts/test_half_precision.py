@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from contracts import specimen
 from contracts.specimen import Specimen
-from contracts.tiers import EXHAUSTIVE, every_type
+from contracts.tiers import NIGHTLY, every_type
 from contracts.zoo import REFUSED
 from layerwise.checkpoint import proof, save, write
 from layerwise.errors import LayerwiseError, UnsupportedModel
@@ -32,7 +32,7 @@ from layerwise.stack.executors.state import read_state, returned_state, with_ret
 
 laws = import_module("layerwise.stack.verify")  # `layerwise.stack` has the function by that name
 
-# Recurrence beside attention, experts, sliding windows, an encoder, sound; every other type is asked exhaustively.
+# Recurrence beside attention, experts, sliding windows, an encoder, sound; every other type is asked at night.
 SLOW = ("bamba", "mixtral", "gemma2", "bert", "wav2vec2")
 
 OFF = 0.01
@@ -43,7 +43,7 @@ SHORTER = Plan.parse("0 2 4")
 
 
 HALVES = pytest.mark.parametrize(
-    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=EXHAUSTIVE)], ids=["bfloat16", "float16"]
+    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=NIGHTLY)], ids=["bfloat16", "float16"]
 )
 
 

@@ -17,7 +17,7 @@ from rounding import realigned
 from threads import thread_count
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("setting", QUICK, ids=str)
 def test_what_is_compared_holds_under_another_setting(setting: Setting) -> None:
     ended = subprocess.run(

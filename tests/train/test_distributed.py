@@ -38,7 +38,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     for name in (EVERY if TIER == "exhaustive" else REPRESENTATIVE)
 }
 """Every recipe of this tier; 21 examples in batches of 8, so that the last batch of an epoch is never full."""
-BY_RECIPE = [pytest.param(name, marks=[] if name in REPRESENTATIVE else [pytest.mark.exhaustive]) for name in EVERY]
+BY_RECIPE = [pytest.param(name, marks=[] if name in REPRESENTATIVE else [pytest.mark.nightly]) for name in EVERY]
 
 SHARDED: dict[str, dict[str, Any]] = {
     f"{name} in shards": {**RECIPES[name], "sharded": True} for name in ("layershuffle", "wiring-softmax", "two layers")

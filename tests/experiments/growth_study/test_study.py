@@ -121,7 +121,7 @@ STUDY = ("study", "growth", "--batch-size", "4", "--max-length", "16", "--evals"
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 def test_a_study_answers_with_its_controls_and_goes_on_where_it_was(
     config: Path, texts: Path, tmp_path: Path, planted: None
 ) -> None:

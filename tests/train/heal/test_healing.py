@@ -208,7 +208,7 @@ def test_a_healing_that_is_killed_ends_with_the_same_weights(tmp_path: Path) -> 
     assert elsewhere(tmp_path, KILL, ["lora", "3"]).endswith("3 kills\n")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 @METHODS
 def test_twenty_kills(method: Method, tmp_path: Path) -> None:
     assert elsewhere(tmp_path, KILL, [method, "20"]).endswith("20 kills\n")
