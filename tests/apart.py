@@ -59,14 +59,15 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Counts the writes below `folder`, and kills its own process in place of number `strike` (from 0).
+    """Counts the writes below `folder` that hold the text `of`; kills its process in place of number `strike` (from 0).
 
-    A write is a statement that SQLite carries out on a database there, and the opening of a file to be written, its
-    renaming and its removal.
+    A write is a statement that SQLite carries out on a database there, the opening of a file to be written, its
+    renaming and its removal, and what `sys.audit("apart.write", text)` says is one.
     """
 
     folder: Path
     strike: int | None = None
+    of: str = ""
 
     def begin(self, log: Path) -> None:
         """Watch this process, to its end; `log` gets a line for each write."""
@@ -75,18 +76,22 @@ class Watch:
 
         def write(what: str) -> None:
             nonlocal count
-            if count == self.strike:
-                os.kill(os.getpid(), signal.SIGKILL)
-            count += 1
-            os.write(lines, f"{' '.join(what.split())[:80]}\n".encode())
+            line = " ".join(what.split())[:80]
+            if self.of in line:
+                if count == self.strike:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                count += 1
+            os.write(lines, f"{line}\n".encode())
 
         def heard(event: str, arguments: tuple[Any, ...]) -> None:
             if event == "open":
                 path, _, flags = arguments
                 if isinstance(flags, int) and flags & _WRITING and self._below(path):
-                    write(f"open {os.fsdecode(path)[-40:]}")
+                    write(f"open {self._name(path)}")
             elif event in _CHANGING and self._below(arguments[0]):
-                write(f"{event} {os.fsdecode(arguments[0])[-40:]}")
+                write(f"{event} {self._name(arguments[0])}")
+            elif event == "apart.write":
+                write(arguments[0])
 
         own = sqlite3.connect
 
@@ -101,6 +106,9 @@ class Watch:
 
     def _below(self, path: object) -> bool:
         return isinstance(path, str | bytes | os.PathLike) and os.fsdecode(path).startswith(str(self.folder))
+
+    def _name(self, path: str | bytes | os.PathLike[str]) -> str:
+        return os.path.relpath(os.fsdecode(path), self.folder)
 
 
 def _reads(statement: str) -> bool:
@@ -161,7 +169,7 @@ def apart(
         return Ended(code, *words, **(json.loads(cost) if cost else {}), killed=killed, writes=writes)
 
 
-def command(*arguments: str | Path, **options: Any) -> Ended:
+def run_command(*arguments: str | Path, **options: Any) -> Ended:
     """The command `layerwise ARGUMENTS` in a process of its own; the options are those of `apart`."""
     return apart(_main, *map(str, arguments), **options)
 

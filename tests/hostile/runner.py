@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from apart import Ended, command
+from apart import Ended, run_command
 from hostile.case import MEMORY, SECONDS, Case, contents, faults
 
 
@@ -21,11 +21,11 @@ def run(case: Case) -> tuple[list[str], Ended]:
             case.make(folder)
         bounds = {"folder": folder, "environment": case.environment, "memory": MEMORY, "seconds": SECONDS}
         for arguments in case.before:
-            ended = command(*arguments, **bounds)
+            ended = run_command(*arguments, **bounds)
             if ended.code != 0:
                 return [f"`layerwise {' '.join(arguments)}`, which comes before, ended with {ended.code}"], ended
         lay = contents(folder)
-        ended = command(*case.arguments, **bounds)
+        ended = run_command(*case.arguments, **bounds)
         found = faults(case, ended)
         if case.says is not None:
             found += _changed(lay, contents(folder), case.writes)
