@@ -288,14 +288,12 @@ def test_killed_in_the_middle_it_carries_on(vit: Path, tmp_path: Path) -> None:
     """The real command, killed twice in place of a checkpoint; it ends as one that was left in peace."""
     command = ("train", "robust", "layershuffle", "--model", vit, "--images", "digits", "--limit", "160",
                "--epochs", "4", "--batch-size", "32", "--evals", "4", "--seeds", "1", "--quiet")  # fmt: skip
-    whole = layerwise(*command, "--run", tmp_path / "whole")
-    assert whole.code == 0
+    whole = run_command(*command, "--run", tmp_path / "whole", watch=Watch(tmp_path / "whole", of="mkdir"))
+    assert whole.code == 0, whole.err
     killed = tmp_path / "killed"
     for arm in ("baseline", "layershuffle"):
-        checkpoints = sorted((tmp_path / "whole" / arm / "seed-0").glob("checkpoint-*"))
-        assert checkpoints, "nothing to go on from"
-        watch = Watch(killed, 0, of=f"{arm}/seed-0/{checkpoints[-1].name}")
-        ended = run_command(*command, "--run", killed, watch=watch)
+        _, second, *_ = (made for made in whole.writes if made.startswith(f"os.mkdir {arm}/seed-0/checkpoint-"))
+        ended = run_command(*command, "--run", killed, watch=Watch(killed, 0, of=second))
         assert ended.code == -signal.SIGKILL, ended.err
         assert list((killed / arm / "seed-0").glob("checkpoint-*"))
         assert not (killed / arm / "seed-0" / "model" / "training.json").exists()
