@@ -20,11 +20,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
+
+from torch.distributed import TCPStore
 
 from threads import threaded
 
@@ -144,29 +148,72 @@ def apart(
 
     The process is ended where it holds more than `memory` bytes, or has computed for more than `seconds`.
     """
-    context, home = _server()
-    variables = threaded(**OFFLINE, HF_HOME=home, **(environment or {}))
     with TemporaryDirectory(prefix="apart-") as streams:
-        process = context.Process(
-            target=_child, args=(function, arguments, Path(streams), watch, folder, variables, seconds)
-        )
-        process.start()
+        process = _begun(function, arguments, Path(streams), watch, folder, environment or {}, seconds)
         killed = ""
         while memory is not None and process.is_alive():
             if _resident(process.pid) > memory:
                 killed = "memory"
                 process.kill()
             time.sleep(_PAUSE)
-        process.join()
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # what it may have left running
-        code = process.exitcode
-        assert code is not None
-        cost = _read(Path(streams, "cost"))
-        killed = "time" if code == -signal.SIGXCPU else killed
-        words = (_read(Path(streams, name)) for name in ("out", "err"))
-        writes = tuple(_read(Path(streams, "writes")).splitlines())
-        return Ended(code, *words, **(json.loads(cost) if cost else {}), killed=killed, writes=writes)
+        return _ended(process, Path(streams), killed)
+
+
+def ranks(function: Callable[..., object], *arguments: Any) -> None:
+    """Call a function in two processes that find each other as those of `torchrun` do; both must end well.
+
+    What they meet at is held by this process, as by the agent of `torchrun`, so that no port is given up before it is
+    used.
+    """
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    found = {
+        "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
+    }  # fmt: skip
+    with TemporaryDirectory(prefix="ranks-") as root:
+        streams = [Path(root, str(rank)) for rank in (0, 1)]
+        processes = []
+        for rank, folder in enumerate(streams):
+            folder.mkdir()
+            own = {**found, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            processes.append(_begun(function, arguments, folder, None, None, own, None))
+        while alive := [process for process in processes if process.is_alive()]:
+            wait([process.sentinel for process in alive])
+            if any(process.exitcode for process in processes):  # the other would wait for it
+                for process in alive:
+                    process.kill()
+        ended = [_ended(process, folder) for process, folder in zip(processes, streams, strict=True)]
+    assert not any(each.code for each in ended), "\n".join(f"{each.code}: {each.err[-4000:]}" for each in ended)
+
+
+def _begun(
+    function: Callable[..., object],
+    arguments: tuple[Any, ...],
+    streams: Path,
+    watch: Watch | None,
+    folder: Path | None,
+    environment: Mapping[str, str],
+    seconds: int | None,
+) -> BaseProcess:
+    context, home = _server()
+    variables = threaded(**OFFLINE, HF_HOME=home, **environment)
+    process = context.Process(target=_child, args=(function, arguments, streams, watch, folder, variables, seconds))
+    process.start()
+    return process
+
+
+def _ended(process: BaseProcess, streams: Path, killed: str = "") -> Ended:
+    process.join()
+    code = process.exitcode
+    assert code is not None
+    assert process.pid is not None
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # what it may have left running
+    cost = _read(streams / "cost")
+    return Ended(
+        code, _read(streams / "out"), _read(streams / "err"), **(json.loads(cost) if cost else {}),
+        killed="time" if code == -signal.SIGXCPU else killed, writes=tuple(_read(streams / "writes").splitlines()),
+    )  # fmt: skip
 
 
 def run_command(*arguments: str | Path, **options: Any) -> Ended:

@@ -292,7 +292,8 @@ def test_killed_in_the_middle_it_carries_on(vit: Path, tmp_path: Path) -> None:
     assert whole.code == 0, whole.err
     killed = tmp_path / "killed"
     for arm in ("baseline", "layershuffle"):
-        _, second, *_ = (made for made in whole.writes if made.startswith(f"os.mkdir {arm}/seed-0/checkpoint-"))
+        made = dict.fromkeys(each for each in whole.writes if each.startswith(f"os.mkdir {arm}/seed-0/checkpoint-"))
+        _, second, *_ = made
         ended = run_command(*command, "--run", killed, watch=Watch(killed, 0, of=second))
         assert ended.code == -signal.SIGKILL, ended.err
         assert list((killed / arm / "seed-0").glob("checkpoint-*"))
