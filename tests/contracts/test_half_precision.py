@@ -42,6 +42,13 @@ HALVED = Plan.parse("4.attn (1|0)")
 SHORTER = Plan.parse("0 2 4")
 
 
+_OF_A_KIND = {refusal.specimen.kind: refusal for refusal in reversed(REFUSED)}
+REFUSED_BY_TIER = [
+    pytest.param(refusal, marks=pytest.mark.slow if refusal in _OF_A_KIND.values() else NIGHTLY, id=str(refusal))
+    for refusal in REFUSED
+]
+"""The first refused type of each kind, and at night the others."""
+
 HALVES = pytest.mark.parametrize(
     "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=NIGHTLY)], ids=["bfloat16", "float16"]
 )
@@ -159,9 +166,8 @@ def test_right_models_are_loaded_and_split_alike(one: Specimen, dtype: torch.dty
     assert whole[0] == one.layers
 
 
-@pytest.mark.slow
 @HALVES
-@pytest.mark.parametrize("refusal", REFUSED, ids=str)
+@pytest.mark.parametrize("refusal", REFUSED_BY_TIER)
 def test_what_float32_refuses_is_refused_alike(refusal: Any, dtype: torch.dtype) -> None:
     half, whole = twins(refusal.specimen, dtype).each(loaded)
     assert half == whole
