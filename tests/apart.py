@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import sys
@@ -133,6 +134,11 @@ def _server() -> tuple[ForkServerContext, str]:
         os.environ.clear()
         os.environ.update(own)
     return context, home
+
+
+def forget_datasets() -> None:
+    """Remove what `datasets` kept of earlier processes, which a later one would find in place of a folder."""
+    shutil.rmtree(Path(_server()[1], "datasets"), ignore_errors=True)
 
 
 def apart(

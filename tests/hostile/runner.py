@@ -8,13 +8,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from apart import Ended, run_command
+from apart import Ended, forget_datasets, run_command
 from hostile.case import MEMORY, SECONDS, Case, contents, faults
 
 
 def run(case: Case) -> tuple[list[str], Ended]:
     """What is wrong with how `case` ends, and how it ended."""
     with TemporaryDirectory(prefix="hostile-") as root:
+        forget_datasets()
         folder = Path(root, "here")
         folder.mkdir()
         if case.make is not None:

@@ -33,10 +33,7 @@ BY_LENGTH = pytest.mark.parametrize(
     ("variant", "length"),
     [
         *((variant, 128) for variant in VARIANTS),
-        *(
-            pytest.param(variant, 512, marks=pytest.mark.slow if variant in LONG else NIGHTLY)
-            for variant in VARIANTS
-        ),
+        *(pytest.param(variant, 512, marks=pytest.mark.slow if variant in LONG else NIGHTLY) for variant in VARIANTS),
     ],
 )
 
